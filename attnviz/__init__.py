@@ -1,0 +1,3 @@
+"""See what the attention heads of a transformer do."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,281 @@
+"""Scaled dot-product attention that shows its weights block by block.
+
+``softmax(Q Kᵀ / √d + M) V`` (Vaswani et al. 2017, arXiv:1706.03762), computed for a few query rows
+at a time, so that an observer can look at every weight while memory stays linear in the length.
+Without observers the same result comes from PyTorch's own fused kernel.
+
+Notation: B batch, H query heads, G key/value heads, T queries, S keys, d head width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attnviz.records import Observer, Rows, Site
+
+BLOCK_ELEMENTS = 1 << 20
+"""Weights per block: 4 MiB in float32, small enough for a processor's cache."""
+
+_UNNAMED = Site("encoder", 0)
+
+
+class Attended(NamedTuple):
+    """What :func:`attend` returns.
+
+    Attributes:
+        output: [B, H, T, d_v], in the dtype of ``value``.
+        empty: bool [B or 1, H or 1, T], True for query rows without any allowed key (zero weights,
+            zero output); None when the masks cannot leave a row empty.
+    """
+
+    output: Tensor
+    empty: Tensor | None
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    mask: Tensor | None = None,
+    padding: Tensor | None = None,
+    bias: Tensor | None = None,
+    causal: bool = False,
+    window: int | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    dropout: float = 0.0,
+    site: Site = _UNNAMED,
+    observers: Sequence[Observer] = (),
+    block_rows: int | None = None,
+) -> Attended:
+    """Attend, and hand the weights to ``observers`` in blocks of query rows.
+
+    Args:
+        query: [B, H, T, d].
+        key: [B, G, S, d] with H divisible by G; query head h reads key head h // (H / G).
+        value: [B, G, S, d_v].
+        mask: broadcastable to [B, H, T, S]; boolean (True = may attend) or additive (a value at or
+            below half of its dtype's minimum blocks).
+        padding: bool [B, S], True for real keys.
+        bias: additive position bias, broadcastable to [B, H, T, S]; never blocks.
+        causal: query i sees keys up to i + S - T, so that the last query sees every key.
+        window: a query sees only keys less than ``window`` positions away (in the causal sense when
+            ``causal``, otherwise on both sides).
+        scale: factor on the scores, 1/√d by default.
+        softcap: c · tanh(scores / c) before bias and mask (Gemma 2, arXiv:2408.00118).
+        dropout: probability, on the weights after softmax; observers see them before.
+        site: named in the blocks that observers get.
+        observers: each gets every block, in order of the rows.
+        block_rows: query rows per block; chosen from the sizes by default. It changes memory and
+            time, not the result.
+
+    Returns:
+        The output and the rows that had no key to attend to. Softmax is computed in float32, or in
+        float64 for float64 inputs.
+
+    Raises:
+        ValueError: shapes that do not fit together, named with their sizes.
+    """
+    _check_shapes(query, key, value)
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    masks = _Masks(query.shape[2], key.shape[2], query.device, mask, padding, causal, window)
+    if not observers and softcap is None:
+        return _fused(query, key, value, masks, bias, scale, dropout)
+
+    batch, heads, length = query.shape[:3]
+    groups = key.shape[1]
+    outputs, empties = [], []
+    for start, stop in _blocks(batch * heads * key.shape[2], length, block_rows):
+        allowed, keys = masks.block(start, stop)
+        k, v = key[:, :, keys], value[:, :, keys]
+        rows = stop - start
+        # [B, H, r, d] -> [B, G, H/G * r, d]: the heads that share a key stand below each other
+        q = query[:, :, start:stop].reshape(batch, groups, -1, query.shape[-1])
+        scores = (q @ k.transpose(-1, -2)).view(batch, heads, rows, k.shape[2])
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32)) * scale
+        if softcap is not None:
+            scores = torch.tanh(scores / softcap) * softcap
+        for extra in (bias, masks.additive):
+            if extra is not None:
+                scores = scores + _slice(extra, start, stop, keys)
+        weights, empty = _softmax(scores, allowed)
+        block = Rows(site, start, keys.start, weights.detach(), allowed)
+        for observer in observers:
+            observer.observe(block)
+        if dropout:
+            weights = F.dropout(weights, dropout)
+        mixed = weights.to(v.dtype).reshape(batch, groups, -1, k.shape[2]) @ v
+        outputs.append(mixed.view(batch, heads, rows, v.shape[-1]))
+        empties.append(empty)
+    output = torch.cat(outputs, dim=2)
+    if not masks.may_be_empty:
+        return Attended(output, None)
+    return Attended(output, torch.cat([e for e in empties if e is not None], dim=2))
+
+
+def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
+    shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+    if not query.ndim == key.ndim == value.ndim == 4:
+        raise ValueError(f"attend needs [batch, heads, length, width] tensors, got {shapes}")
+    if query.shape[-1] != key.shape[-1] or key.shape[:3] != value.shape[:3]:
+        raise ValueError(f"query, key and value do not fit together: {shapes}")
+    if query.shape[0] != key.shape[0] or query.shape[1] % key.shape[1]:
+        raise ValueError(f"query heads must be a multiple of key heads in one batch: {shapes}")
+
+
+def _blocks(row_elements: int, length: int, block_rows: int | None) -> Iterator[tuple[int, int]]:
+    """Yield (start, stop) of each block of query rows."""
+    rows = block_rows or max(1, BLOCK_ELEMENTS // max(1, row_elements))
+    for start in range(0, length, rows):
+        yield start, min(start + rows, length)
+
+
+def _slice(full: Tensor, start: int, stop: int, keys: slice) -> Tensor:
+    """Cut rows and keys out of a tensor that broadcasts to [B, H, T, S]."""
+    if full.ndim >= 2 and full.shape[-2] != 1:
+        full = full[..., start:stop, :]
+    return full if full.shape[-1] == 1 else full[..., keys]
+
+
+def _softmax(scores: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Softmax over the allowed keys; a row without any is zero, and True in the second result."""
+    if allowed is None:
+        return torch.softmax(scores, dim=-1), None
+    weights = torch.softmax(scores.masked_fill(~allowed, -math.inf), dim=-1)
+    empty = ~allowed.any(-1)
+    if empty.any():
+        weights = weights.masked_fill(empty[..., None], 0.0)
+    return weights, empty
+
+
+@dataclass(frozen=True)
+class _Masks:
+    """Every mask of one call, cut to the block that is asked for."""
+
+    length: int
+    key_length: int
+    device: torch.device
+    mask: Tensor | None
+    padding: Tensor | None
+    causal: bool
+    window: int | None
+
+    @property
+    def offset(self) -> int:
+        """How many keys come before the first query's own position."""
+        return self.key_length - self.length
+
+    @property
+    def additive(self) -> Tensor | None:
+        return None if self.mask is None or self.mask.dtype == torch.bool else self.mask
+
+    @property
+    def may_be_empty(self) -> bool:
+        return not (self.mask is None and self.padding is None and self.offset >= 0)
+
+    @property
+    def fused_causal(self) -> bool:
+        """Whether SDPA's own ``is_causal`` says all there is to say."""
+        return self.causal and self.offset == 0 and self.plain
+
+    @property
+    def plain(self) -> bool:
+        return self.mask is None and self.padding is None and self.window is None
+
+    def block(self, start: int, stop: int) -> tuple[Tensor | None, slice]:
+        """The keys that rows ``start:stop`` can reach, and which of them each row may use.
+
+        Returns:
+            bool [B or 1, H or 1, r, s] or None (all allowed), and the slice of the s keys.
+        """
+        first, last = 0, self.key_length
+        if self.causal:
+            last = min(last, max(stop + self.offset, 1))
+        if self.window is not None:
+            first = min(max(0, start + self.offset - self.window + 1), last - 1)
+            if not self.causal:
+                last = min(last, max(stop + self.offset + self.window - 1, 1))
+        keys = slice(first, last)
+        parts = []
+        if self.causal or self.window is not None:
+            i = torch.arange(start, stop, device=self.device)[:, None] + self.offset
+            j = torch.arange(first, last, device=self.device)
+            if self.causal:
+                parts.append((j <= i)[None, None])
+            if self.window is not None:
+                parts.append(((i - j).abs() < self.window)[None, None])
+        if self.padding is not None:
+            parts.append(self.padding[:, None, None, keys])
+        if self.mask is not None:
+            part = _slice(self.mask, start, stop, keys)
+            if part.dtype != torch.bool:
+                part = part > torch.finfo(part.dtype).min / 2
+            parts.append(part.reshape((1,) * (4 - part.ndim) + tuple(part.shape)))
+        if not parts:
+            return None, keys
+        allowed = parts[0]
+        for part in parts[1:]:
+            allowed = allowed & part
+        return allowed.expand(*allowed.shape[:2], stop - start, last - first), keys
+
+
+def _fused(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    masks: _Masks,
+    bias: Tensor | None,
+    scale: float,
+    dropout: float,
+) -> Attended:
+    """The same result from ``scaled_dot_product_attention``, which hands out no weights."""
+    empty = None
+    additive: Tensor | None = None
+    if not (masks.fused_causal and bias is None):
+        allowed = _whole(masks)
+        if allowed is not None and masks.may_be_empty:
+            empty = ~allowed.any(-1)
+        extras = [extra for extra in (bias, masks.additive) if extra is not None]
+        additive = allowed
+        if extras:
+            additive = sum(extras[1:], start=extras[0]).to(query.dtype)
+            if allowed is not None:
+                additive = additive.masked_fill(~allowed, -math.inf)
+    output = F.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=additive,
+        is_causal=masks.fused_causal and bias is None,
+        dropout_p=dropout,
+        scale=scale,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    if empty is not None and empty.any():
+        output = output.masked_fill(empty[..., None], 0.0)
+    return Attended(output, empty)
+
+
+def _whole(masks: _Masks) -> Tensor | None:
+    """The allowed keys of all rows at once, [B or 1, H or 1, T, S], or None."""
+    if masks.plain and not masks.causal:
+        return None
+    reach = _Masks(
+        masks.length, masks.key_length, masks.device, masks.mask, masks.padding, masks.causal, None
+    )
+    allowed, keys = reach.block(0, masks.length)
+    if allowed is not None and keys.stop < masks.key_length:  # fewer keys than rows, causal
+        allowed = F.pad(allowed, (0, masks.key_length - keys.stop))
+    if masks.window is None:
+        return allowed
+    i = torch.arange(masks.length, device=masks.device)[:, None] + masks.offset
+    near = (i - torch.arange(masks.key_length, device=masks.device)).abs() < masks.window
+    return near[None, None] if allowed is None else allowed & near

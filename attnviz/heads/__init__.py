@@ -1,0 +1,1 @@
+"""What a head does: scores, roles, selections."""

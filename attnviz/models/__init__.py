@@ -1,0 +1,1 @@
+"""Where captures come from."""

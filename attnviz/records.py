@@ -1,0 +1,331 @@
+"""The values that travel through attnviz: frozen, typed, without behaviour beyond naming.
+
+Text becomes :class:`Tokens`; a forward pass hands out :class:`Rows`; observers turn them into a
+:class:`Capture` (whole maps) or :class:`HeadScores` (running sums); renderers read those.
+Notation in shapes: B batch, H query heads, T query length, S key length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from numpy.typing import NDArray
+
+SiteKind = Literal["encoder", "decoder", "cross"]
+"""Where attention happens: an encoder's or a decoder's self-attention, or cross-attention."""
+
+SITE_KINDS: tuple[SiteKind, ...] = ("encoder", "decoder", "cross")
+SITE_PREFIX: Mapping[SiteKind, str] = {"encoder": "enc", "decoder": "dec", "cross": "cross"}
+
+Road = Literal["fresh", "lean", "tap", "eager", "recorded"]
+"""How the weights were obtained; see docs/models.md."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Site:
+    """One attention layer: its kind and its number, from 0."""
+
+    kind: SiteKind
+    layer: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Head:
+    """One attention head: its site and its number in the layer, from 0."""
+
+    site: Site
+    index: int
+
+    @property
+    def layer(self) -> int:
+        """The layer's number, from 0."""
+        return self.site.layer
+
+    @property
+    def name(self) -> str:
+        """``layer.head``, for example ``4.11``."""
+        return f"{self.site.layer}.{self.index}"
+
+    @property
+    def qualified(self) -> str:
+        """``kind:layer.head``, for example ``cross:4.11``."""
+        return f"{SITE_PREFIX[self.site.kind]}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which heads a model has: for each kind of site, the number of heads in each layer."""
+
+    heads: Mapping[SiteKind, tuple[int, ...]]
+
+    @property
+    def kinds(self) -> tuple[SiteKind, ...]:
+        """The kinds of site present, in the order encoder, decoder, cross."""
+        return tuple(kind for kind in SITE_KINDS if self.heads.get(kind))
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """Every attention layer, in the order encoder, decoder, cross."""
+        return tuple(Site(kind, layer) for kind in self.kinds for layer in range(self.layers(kind)))
+
+    def __iter__(self) -> Iterator[Head]:
+        """Every head, layer by layer."""
+        for site in self.sites:
+            for index in range(self.heads[site.kind][site.layer]):
+                yield Head(site, index)
+
+    def __len__(self) -> int:
+        return sum(sum(self.heads[kind]) for kind in self.kinds)
+
+    def __contains__(self, head: object) -> bool:
+        if not isinstance(head, Head):
+            return False
+        counts = self.heads.get(head.site.kind, ())
+        return 0 <= head.layer < len(counts) and 0 <= head.index < counts[head.layer]
+
+    def layers(self, kind: SiteKind) -> int:
+        """The number of layers of one kind."""
+        return len(self.heads.get(kind, ()))
+
+    def name(self, head: Head) -> str:
+        """The head's short name where that is unambiguous, else the qualified one."""
+        return head.name if len(self.kinds) == 1 else head.qualified
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """One token sequence, as the model saw it.
+
+    Attributes:
+        texts: what each token stands for, as readable text (``" keys"``, ``"##ing"``, ``"[SEP]"``).
+        ids: vocabulary ids; empty where there is no vocabulary (fresh and recorded models).
+        special: True for tokens that the tokenizer added (``[CLS]``, ``<s>``, ...).
+        separators: True for tokens that end a segment (``[SEP]``, ``</s>``).
+        words: the number of the word each token belongs to, from 0; -1 for special tokens.
+        segments: BERT's segment number of each token (0 or 1).
+    """
+
+    texts: tuple[str, ...]
+    ids: tuple[int, ...] = ()
+    special: tuple[bool, ...] = ()
+    separators: tuple[bool, ...] = ()
+    words: tuple[int, ...] = ()
+    segments: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        n = len(self.texts)
+        defaults: dict[str, tuple[Any, ...]] = {
+            "special": (False,) * n,
+            "separators": (False,) * n,
+            "words": tuple(range(n)),
+            "segments": (0,) * n,
+        }
+        for name, value in defaults.items():
+            if not getattr(self, name):
+                object.__setattr__(self, name, value)
+        for name in ("special", "separators", "words", "segments"):
+            if len(getattr(self, name)) != n:
+                raise ValueError(f"Tokens.{name} has {len(getattr(self, name))} entries, not {n}")
+        if self.ids and len(self.ids) != n:
+            raise ValueError(f"Tokens.ids has {len(self.ids)} entries, not {n}")
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def identity(self) -> tuple[int, ...] | tuple[str, ...]:
+        """What makes two tokens the same token: their id, or their text where there are no ids."""
+        return self.ids or self.texts
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The two axes of a map: queries (rows) and keys (columns); the same tokens twice for self."""
+
+    queries: Tokens
+    keys: Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a user asks to be run, before any tokenizer has seen it.
+
+    Exactly one of ``text`` and ``ids`` is set. ``pair`` is a second sentence (BERT segments),
+    ``context`` the other sequence of a fresh cross-attention layer, ``target`` the decoder's text.
+    """
+
+    text: str | None = None
+    ids: tuple[int, ...] | None = None
+    pair: str | None = None
+    context: str | None = None
+    target: str | None = None
+    special_tokens: bool = True
+    truncate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """A tokenized prompt: the tokens on both axes of every kind of site, and what to tell the user.
+
+    ``notes`` are full sentences for the report, such as what was cut.
+    """
+
+    sides: Mapping[SiteKind, Sides]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def length(self) -> int:
+        """The longest token sequence in it."""
+        return max(max(len(s.queries), len(s.keys)) for s in self.sides.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A block of attention weights: some query rows of one layer, as :func:`attend` hands it out.
+
+    Attributes:
+        site: the layer.
+        start: position of the block's first query.
+        key_start: position of the block's first key; keys outside the block got no weight.
+        weights: [B, H, r, s], float32 or float64, after softmax and before dropout.
+        allowed: bool, broadcastable to ``weights``: the keys each query may attend to; None
+            when every key in the block is allowed to every query in it.
+    """
+
+    site: Site
+    start: int
+    key_start: int
+    weights: torch.Tensor
+    allowed: torch.Tensor | None
+
+
+class Observer(Protocol):
+    """Something that watches attention weights go by."""
+
+    def observe(self, rows: Rows) -> None:
+        """Take in one block; must not keep or change ``rows.weights`` without copying."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceInfo:
+    """Where weights came from, for the report.
+
+    Attributes:
+        model: the name the user gave, or what stands for it (``fresh mha, seed 0``).
+        road: how the weights were obtained.
+        exactness: one phrase on how far they can be trusted, with the measured difference if any.
+        device: where it ran; ``dtype``: in which precision.
+        reason: why this road was taken, when another was tried or usual.
+        versions: package versions that took part.
+    """
+
+    model: str
+    road: Road
+    exactness: str
+    device: str = "cpu"
+    dtype: str = "float32"
+    reason: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+class Source(Protocol):
+    """A loaded model: the one thing that ``models/`` hands up."""
+
+    @property
+    def info(self) -> SourceInfo:
+        """Where its weights come from."""
+
+    @property
+    def layout(self) -> Layout:
+        """Which heads it has."""
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The longest sequence it can take, or None."""
+
+    @property
+    def vocab_size(self) -> int | None:
+        """The number of token ids, or None where there is no vocabulary."""
+
+    def prepare(self, prompt: Prompt) -> Inputs:
+        """Tokenize; raises InputError or UsageError on what this model cannot take."""
+
+    def forward(self, batch: Sequence[Inputs], observers: Sequence[Observer]) -> None:
+        """Run the model without gradients; every layer's rows go to every observer.
+
+        Shorter items are padded on the right; padding is never attended to, so an item's rows
+        ``[:T]`` and keys ``[:S]`` are the same as when it runs alone.
+        """
+
+
+@dataclass(frozen=True)
+class Capture:
+    """Attention maps of one input: the maps that were asked for, and where they came from.
+
+    ``maps`` holds [H, T, S] float arrays by site; ``kept`` the heads (rows of axis 0) that were
+    asked for, all of them by default.
+    """
+
+    source: SourceInfo
+    layout: Layout
+    inputs: Inputs
+    maps: Mapping[Site, NDArray[np.floating[Any]]] = field(repr=False)
+    empty_rows: int = 0
+
+    def __getitem__(self, head: Head) -> NDArray[np.floating[Any]]:
+        """The [T, S] map of one head."""
+        return self.maps[head.site][head.index]  # type: ignore[no-any-return]
+
+    def sides(self, head: Head) -> Sides:
+        """The tokens on the two axes of a head's map."""
+        return self.inputs.sides[head.site.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One score of one head, averaged over the rows on which it is defined.
+
+    ``chance`` is its mean under uniform attention over the allowed keys, ``lift`` mean / chance;
+    both are None where they mean nothing; ``mean`` is None when no row counts.
+    """
+
+    mean: float | None
+    chance: float | None
+    lift: float | None
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A role a head plays on this input, with its evidence (the score it rests on)."""
+
+    name: str
+    score: str
+    evidence: Score
+    few_rows: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HeadScores:
+    """All scores of one head, and the roles they support, the strongest first."""
+
+    head: Head
+    scores: Mapping[str, Score]
+    roles: tuple[Role, ...]
+
+
+@dataclass(frozen=True)
+class HeadsReport:
+    """What the heads of a model did on one input."""
+
+    source: SourceInfo
+    layout: Layout
+    inputs: Inputs
+    heads: tuple[HeadScores, ...]
+    empty_rows: int = 0
+    notes: tuple[str, ...] = ()
