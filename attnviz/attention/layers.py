@@ -1,0 +1,320 @@
+"""Fresh attention layers: seeded, readable, and nothing but attention.
+
+Every layer projects with ``w_q``, ``w_k``, ``w_v``, attends per head with :func:`attend`, joins the
+heads and mixes them with ``w_o``. Kinds differ only in how keys and values come about.
+
+Notation: B batch, T queries, S keys, D model width, H query heads, G key/value heads, d head width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from attnviz.attention.attend import Attended, attend
+from attnviz.attention.sizes import check_sizes
+from attnviz.records import Observer, Site
+
+ROPE_BASE = 10_000.0
+_UNNAMED = Site("encoder", 0)
+
+Kind = Literal["mha", "gqa", "mqa", "mla", "cross"]
+
+
+class AttentionLayer(nn.Module):
+    """What every kind shares: the output projection, and how the layer is run."""
+
+    w_o: nn.Linear
+
+    def __init__(
+        self, d_model: int, heads: int, head_dim: int, causal: bool, dropout: float
+    ) -> None:
+        super().__init__()
+        if not 0.0 <= dropout < 1.0:
+            raise ValueError(f"dropout must be in [0, 1), got {dropout}")
+        self.d_model, self.heads, self.head_dim = d_model, heads, head_dim
+        self.causal, self.dropout = causal, dropout
+
+    def project(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [B, H, T, d_qk] from ``x``, keys [B, G, S, d_qk] and values [B, G, S, d]."""
+        raise TypeError(f"{type(self).__name__} is not a kind of attention by itself")
+
+    def forward(
+        self,
+        x: Tensor,
+        context: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        padding: Tensor | None = None,
+        site: Site = _UNNAMED,
+        observers: Sequence[Observer] = (),
+    ) -> Tensor:
+        """Run the layer.
+
+        Args:
+            x: [B, T, D], the queries' sequence.
+            context: [B, S, D], the keys' and values' sequence; ``x`` by default.
+            mask: as for :func:`attend`, broadcastable to [B, H, T, S].
+            padding: bool [B, S], True for real keys.
+            site: named in what the observers get.
+            observers: see :func:`attend`.
+
+        Returns:
+            [B, T, D].
+        """
+        attended = self.attend(
+            x, context, mask=mask, padding=padding, site=site, observers=observers
+        )
+        joined: Tensor = attended.output.transpose(1, 2).contiguous().flatten(2)  # [B, T, H*d]
+        mixed: Tensor = self.w_o(joined)
+        return mixed
+
+    def attend(
+        self,
+        x: Tensor,
+        context: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        padding: Tensor | None = None,
+        site: Site = _UNNAMED,
+        observers: Sequence[Observer] = (),
+    ) -> Attended:
+        """The heads' outputs [B, H, T, d], before ``w_o`` mixes them; arguments as for forward."""
+        query, key, value = self.project(x, x if context is None else context)
+        return attend(
+            query,
+            key,
+            value,
+            mask=mask,
+            padding=padding,
+            causal=self.causal,
+            dropout=self.dropout if self.training else 0.0,
+            site=site,
+            observers=observers,
+        )
+
+    def output_slice(self, head: int) -> Tensor:
+        """One head's part of W_O, [d, D]: head output @ slice is what the head adds to Y."""
+        d = self.head_dim
+        return self.w_o.weight[:, head * d : (head + 1) * d].T
+
+    def contributions(self, head_outputs: Tensor) -> Tensor:
+        """What each head adds to the layer's output.
+
+        Args:
+            head_outputs: [B, H, T, d], from :meth:`attend`.
+
+        Returns:
+            [B, H, T, D]; summed over H this is the layer's output minus the bias of ``w_o``.
+        """
+        slices = torch.stack([self.output_slice(head) for head in range(self.heads)])
+        return head_outputs @ slices
+
+
+class MultiHeadAttention(AttentionLayer):
+    """Multi-head, grouped-query, multi-query and cross-attention.
+
+    ``kv_heads`` = H is multi-head attention (Vaswani et al. 2017, arXiv:1706.03762), 1 < G < H
+    grouped-query (Ainslie et al. 2023, arXiv:2305.13245), G = 1 multi-query (Shazeer 2019,
+    arXiv:1911.02150). Called with a ``context`` it is cross-attention.
+
+    Args:
+        d_model: D.
+        heads: H.
+        kv_heads: G, H by default; H must be divisible by it.
+        head_dim: d, D / H by default.
+        bias: whether the four projections have biases.
+        causal: whether a query sees only keys up to its own position.
+        dropout: on the weights after softmax, in training mode only.
+        seed: of the weights (uniform, Glorot and Bengio 2010), or a generator to draw them from.
+
+    Raises:
+        SizeError: sizes that do not fit together, with those that would.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        *,
+        kv_heads: int | None = None,
+        head_dim: int | None = None,
+        bias: bool = True,
+        causal: bool = False,
+        dropout: float = 0.0,
+        seed: int | torch.Generator = 0,
+    ) -> None:
+        sizes = check_sizes(d_model, heads, kv_heads=kv_heads, head_dim=head_dim)
+        super().__init__(d_model, heads, sizes.head_dim, causal, dropout)
+        self.kv_heads = sizes.kv_heads
+        inner, shared = heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
+        self.w_q = nn.Linear(d_model, inner, bias=bias)
+        self.w_k = nn.Linear(d_model, shared, bias=bias)
+        self.w_v = nn.Linear(d_model, shared, bias=bias)
+        self.w_o = nn.Linear(inner, d_model, bias=bias)
+        _initialize(self, seed)
+
+    def project(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [B, H, T, d], keys and values [B, G, S, d]."""
+        return (
+            split_heads(self.w_q(x), self.heads),
+            split_heads(self.w_k(context), self.kv_heads),
+            split_heads(self.w_v(context), self.kv_heads),
+        )
+
+
+class LatentAttention(AttentionLayer):
+    """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1).
+
+    Keys and values are rebuilt from a latent of width r that all heads share; position travels in a
+    decoupled rotary key of width d_r, shared by all heads too. A cache keeps r + d_r numbers a
+    token. Queries are projected at full rank, and the latent is not normalized.
+
+    Args:
+        d_model: D.
+        heads: H.
+        latent: r.
+        rope_dim: d_r, even; 0 leaves the rotary key out.
+        head_dim: d of the keys' content part and of the values, D / H by default.
+        bias: whether the projections have biases.
+        causal: whether a query sees only keys up to its own position.
+        dropout: on the weights after softmax, in training mode only.
+        seed: of the weights, or a generator to draw them from.
+
+    Raises:
+        SizeError: sizes that do not fit together, with those that would.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        *,
+        latent: int,
+        rope_dim: int = 0,
+        head_dim: int | None = None,
+        bias: bool = True,
+        causal: bool = False,
+        dropout: float = 0.0,
+        seed: int | torch.Generator = 0,
+    ) -> None:
+        sizes = check_sizes(d_model, heads, head_dim=head_dim, latent=latent, rope_dim=rope_dim)
+        super().__init__(d_model, heads, sizes.head_dim, causal, dropout)
+        self.latent, self.rope_dim = latent, rope_dim
+        inner = heads * sizes.head_dim
+        self.w_q = nn.Linear(d_model, inner + heads * rope_dim, bias=bias)
+        self.w_latent = nn.Linear(d_model, latent, bias=bias)
+        self.w_k = nn.Linear(latent, inner, bias=bias)
+        self.w_v = nn.Linear(latent, inner, bias=bias)
+        self.w_k_rope = nn.Linear(d_model, rope_dim, bias=bias) if rope_dim else None
+        self.w_o = nn.Linear(inner, d_model, bias=bias)
+        _initialize(self, seed)
+
+    def project(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries and keys [B, H, T, d + d_r] and [B, H, S, d + d_r], values [B, H, S, d]."""
+        query = split_heads(self.w_q(x), self.heads)
+        latent = self.w_latent(context)  # [B, S, r]: what a cache would keep
+        key = split_heads(self.w_k(latent), self.heads)
+        value = split_heads(self.w_v(latent), self.heads)
+        if self.w_k_rope is not None:
+            content, position = query[..., : self.head_dim], query[..., self.head_dim :]
+            query = torch.cat([content, rotate(position)], dim=-1)
+            shared = rotate(split_heads(self.w_k_rope(context), 1))  # [B, 1, S, d_r]
+            key = torch.cat([key, shared.expand(-1, self.heads, -1, -1)], dim=-1)
+        return query, key, value
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """[B, T, H*d] -> [B, T, H, d] -> [B, H, T, d]."""
+    return x.view(*x.shape[:-1], heads, -1).transpose(1, 2)
+
+
+def rotate(x: Tensor) -> Tensor:
+    """Rotary position embedding of positions 0..T-1 (Su et al. 2021, arXiv:2104.09864).
+
+    Args:
+        x: [..., T, d_r] with even d_r; component i is paired with component i + d_r / 2.
+
+    Returns:
+        [..., T, d_r], each pair turned by position · 10000^(-2i / d_r).
+    """
+    length, width = x.shape[-2:]
+    exponents = torch.arange(0, width, 2, dtype=torch.float64, device=x.device) / width
+    angles = torch.arange(length, dtype=torch.float64, device=x.device)[:, None]
+    angles = angles * ROPE_BASE**-exponents  # [T, d_r / 2]
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+
+def build_layer(
+    kind: Kind,
+    d_model: int,
+    heads: int,
+    *,
+    kv_heads: int | None = None,
+    head_dim: int | None = None,
+    latent: int | None = None,
+    rope_dim: int | None = None,
+    bias: bool = True,
+    causal: bool = False,
+    dropout: float = 0.0,
+    seed: int | torch.Generator = 0,
+) -> AttentionLayer:
+    """Build a layer by the name of its kind; arguments as for the classes.
+
+    ``gqa`` takes a quarter of the heads as key heads unless told otherwise (or the nearest number
+    that divides H), ``mqa`` one, ``mla`` a latent of 4·d and a rotary key of d/2 (DeepSeek-V2's
+    proportions).
+
+    Raises:
+        SizeError: sizes that do not fit together, or that contradict the kind.
+    """
+    sizes = check_sizes(
+        d_model,
+        heads,
+        kind=kind,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        latent=latent,
+        rope_dim=rope_dim,
+    )
+    if kind == "mla":
+        return LatentAttention(
+            d_model,
+            heads,
+            latent=sizes.latent,
+            rope_dim=sizes.rope_dim,
+            head_dim=sizes.head_dim,
+            bias=bias,
+            causal=causal,
+            dropout=dropout,
+            seed=seed,
+        )
+    return MultiHeadAttention(
+        d_model,
+        heads,
+        kv_heads=sizes.kv_heads,
+        head_dim=sizes.head_dim,
+        bias=bias,
+        causal=causal,
+        dropout=dropout,
+        seed=seed,
+    )
+
+
+def _initialize(layer: nn.Module, seed: int | torch.Generator) -> None:
+    """Draw every weight from one stream, in the order in which they are declared."""
+    if isinstance(seed, int):
+        seed = torch.Generator().manual_seed(seed)
+    for parameter in layer.parameters():
+        with torch.no_grad():
+            if parameter.ndim == 1:
+                parameter.zero_()
+            else:
+                bound = math.sqrt(6 / sum(parameter.shape))
+                parameter.uniform_(-bound, bound, generator=seed)

