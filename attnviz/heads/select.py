@@ -1,0 +1,135 @@
+"""The one reader of head selections such as ``4.11``, ``L4H11``, ``0-3.*`` and ``cross:*.3``.
+
+Grammar, case-insensitive, spaces ignored::
+
+    selection := item ("," item)*
+    item      := [kind ":"] layers "." heads  |  [kind ":"] "L" layers "H" heads
+    layers, heads := number | number "-" number | "*"
+    kind      := "enc" | "dec" | "cross"          ("encoder" and "decoder" work too)
+
+Numbers count from 0 and ranges include both ends. A number that is written down must exist; ``*``
+takes what there is. Without a kind an item means every kind of site that has it, so on an
+encoder-decoder model ``4.11`` is up to three heads and ``cross:4.11`` is one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from attnviz.errors import SelectionError
+from attnviz.records import SITE_PREFIX, Head, Layout, Site, SiteKind
+
+_FORMS = "write 4.11, L4H11, 5.*, *.3, 0-3.* or a list of these with commas"
+_SPAN = r"\*|[0-9]{1,6}(?:-[0-9]{1,6})?"
+_ITEM = re.compile(
+    rf"(?:(?P<kind>[a-z]+):)?(?:(?P<l>{_SPAN})\.(?P<h>{_SPAN})|l(?P<l2>{_SPAN})h(?P<h2>{_SPAN}))"
+)
+_KINDS: dict[str, SiteKind] = {
+    **{prefix: kind for kind, prefix in SITE_PREFIX.items()},
+    **{kind: kind for kind in SITE_PREFIX},
+}
+_SHOWN = 40
+"""Characters of a faulty item that an error repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Some layers or heads: ``first`` to ``last``, or all that there are."""
+
+    first: int
+    last: int
+    every: bool
+
+    @classmethod
+    def read(cls, text: str) -> _Span:
+        if text == "*":
+            return cls(0, 0, True)
+        first, _, last = text.partition("-")
+        return cls(int(first), int(last or first), False)
+
+    def within(self, count: int) -> range:
+        """The numbers meant, out of ``count``; empty where one of them does not exist."""
+        if self.every:
+            return range(count)
+        return range(self.first, self.last + 1) if self.last < count else range(0)
+
+
+def select(text: str, layout: Layout) -> tuple[Head, ...]:
+    """Read a selection of heads.
+
+    Args:
+        text: the selection, see the module's grammar.
+        layout: the heads of the model.
+
+    Returns:
+        The heads meant, each once, in the order of the layout; never empty.
+
+    Raises:
+        SelectionError: the text is empty, cannot be read, or names a head, layer or kind of site
+            that the model does not have; the message says what exists.
+    """
+    compact = re.sub(r"\s+", "", text).replace("–", "-").lower()
+    if not compact:
+        raise SelectionError(f"the selection of heads is empty; {_FORMS}")
+    chosen: set[Head] = set()
+    for item in compact.split(","):
+        chosen.update(_read(item, layout))
+    return tuple(head for head in layout if head in chosen)
+
+
+def describe(layout: Layout) -> str:
+    """What exists, for errors: ``layers 0-11 with heads 0-11``, by kind where there are several."""
+    parts = []
+    for kind in layout.kinds:
+        runs, start = [], 0
+        for count, group in groupby(layout.heads[kind]):
+            layers = len(list(group))
+            runs.append(f"{_numbered('layer', start, layers)} with {_numbered('head', 0, count)}")
+            start += layers
+        prefix = f"{SITE_PREFIX[kind]}: " if len(layout.kinds) > 1 else ""
+        parts.append(prefix + ", ".join(runs))
+    return "; ".join(parts) or "no heads"
+
+
+def _numbered(noun: str, first: int, count: int) -> str:
+    return f"{noun} {first}" if count == 1 else f"{noun}s {first}-{first + count - 1}"
+
+
+def _read(item: str, layout: Layout) -> list[Head]:
+    """The heads that one item means."""
+    shown = item if len(item) <= _SHOWN else item[: _SHOWN - 1] + "…"
+    match = _ITEM.fullmatch(item)
+    if match is None:
+        raise SelectionError(f"cannot read {shown!r} as heads; {_FORMS}")
+    layers = _Span.read(match["l"] or match["l2"])
+    heads = _Span.read(match["h"] or match["h2"])
+    for span, noun in ((layers, "layers"), (heads, "heads")):
+        if span.last < span.first:
+            raise SelectionError(
+                f"{shown!r} counts {noun} backwards; write {span.last}-{span.first}"
+            )
+    kinds = layout.kinds
+    if match["kind"] is not None:
+        kind = _KINDS.get(match["kind"])
+        if kind not in layout.kinds:
+            known = ", ".join(f"{SITE_PREFIX[k]}:" for k in layout.kinds)
+            raise SelectionError(f"no {match['kind']}: heads in this model; it has {known}")
+        kinds = (kind,)
+    found = [head for kind in kinds for head in _of_kind(kind, layers, heads, layout)]
+    if not found:
+        raise SelectionError(f"no head {shown}; this model has {describe(layout)}")
+    return found
+
+
+def _of_kind(kind: SiteKind, layers: _Span, heads: _Span, layout: Layout) -> Iterator[Head]:
+    """The heads of one kind of site; none where a number that was written does not exist."""
+    counts = layout.heads[kind]
+    wanted = layers.within(len(counts))
+    if not layers.every and not all(heads.within(counts[layer]) for layer in wanted):
+        return
+    for layer in wanted:
+        for index in heads.within(counts[layer]):
+            yield Head(Site(kind, layer), index)
