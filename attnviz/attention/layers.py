@@ -152,10 +152,10 @@ class MultiHeadAttention(AttentionLayer):
         super().__init__(d_model, heads, sizes.head_dim, causal, dropout)
         self.kv_heads = sizes.kv_heads
         inner, shared = heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
-        self.w_q = nn.Linear(d_model, inner, bias=bias)
-        self.w_k = nn.Linear(d_model, shared, bias=bias)
-        self.w_v = nn.Linear(d_model, shared, bias=bias)
-        self.w_o = nn.Linear(inner, d_model, bias=bias)
+        self.w_q = _linear(d_model, inner, bias)
+        self.w_k = _linear(d_model, shared, bias)
+        self.w_v = _linear(d_model, shared, bias)
+        self.w_o = _linear(inner, d_model, bias)
         _initialize(self, seed)
 
     def project(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -206,12 +206,12 @@ class LatentAttention(AttentionLayer):
         super().__init__(d_model, heads, sizes.head_dim, causal, dropout)
         self.latent, self.rope_dim = latent, rope_dim
         inner = heads * sizes.head_dim
-        self.w_q = nn.Linear(d_model, inner + heads * rope_dim, bias=bias)
-        self.w_latent = nn.Linear(d_model, latent, bias=bias)
-        self.w_k = nn.Linear(latent, inner, bias=bias)
-        self.w_v = nn.Linear(latent, inner, bias=bias)
-        self.w_k_rope = nn.Linear(d_model, rope_dim, bias=bias) if rope_dim else None
-        self.w_o = nn.Linear(inner, d_model, bias=bias)
+        self.w_q = _linear(d_model, inner + heads * rope_dim, bias)
+        self.w_latent = _linear(d_model, latent, bias)
+        self.w_k = _linear(latent, inner, bias)
+        self.w_v = _linear(latent, inner, bias)
+        self.w_k_rope = _linear(d_model, rope_dim, bias) if rope_dim else None
+        self.w_o = _linear(inner, d_model, bias)
         _initialize(self, seed)
 
     def project(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -305,6 +305,11 @@ def build_layer(
         dropout=dropout,
         seed=seed,
     )
+
+
+def _linear(width_in: int, width_out: int, bias: bool) -> nn.Linear:
+    """A projection whose weights are not drawn yet, so that no global random state is touched."""
+    return nn.utils.skip_init(nn.Linear, width_in, width_out, bias=bias)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def _initialize(layer: nn.Module, seed: int | torch.Generator) -> None:
