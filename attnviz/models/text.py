@@ -1,0 +1,264 @@
+"""From token ids to readable :class:`~attnviz.records.Tokens`, for any tokenizer.
+
+Vocabularies spell their pieces in four ways: GPT-2's bytes as printable characters (``Ġkeys``),
+SentencePiece's word mark (``▁keys``), WordPiece's continuation mark (``##ing``) and a mark at the
+end of a word (``keys</w>``). A :class:`TokenReader` knows which, and turns every id into the text
+it stands for: ``" keys"``, ``" keys"``, ``"##ing"``, ``"keys "``. Bytes that are not whole
+characters are shown in hexadecimal: ``<E2 9A>``. What a token *is* depends on its id alone, so
+typed text and the same ids given by hand make the same Tokens.
+
+Words: a piece starts a new word where the vocabulary says so (a space in front, or no ``##``) and
+where letters meet punctuation, so that ``" keys"`` and ``"."`` are two words in every vocabulary.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from attnviz.records import Tokens
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+Spelling = Literal["bytes", "spaces", "whole"]
+"""How pieces mark words: GPT-2's byte characters, spaces (or a mark for them), or ``##``."""
+
+SEPARATORS = frozenset(
+    ["[SEP]", "</s>", "<sep>", "<eos>", "<eod>", "[EOS]", "<|endoftext|>", "<|eot_id|>"]
+    + ["<|end_of_text|>", "<|im_end|>", "<|end|>", "<|eos|>", "<end_of_turn>", "<turn|>"]
+)
+"""Names of the tokens that end a segment, whatever the vocabulary."""
+
+_CONTENT = re.compile(r"unk|mask|extra_id|unused", re.IGNORECASE)
+_BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_HEX = re.compile(r"<[0-9A-F]{2}( [0-9A-F]{2})*>")
+_HEX_END = re.compile(_HEX.pattern + "$")
+_WORD_END = "</w>"
+_SPACE_MARK = "\u2581"
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """Character -> byte of GPT-2's vocabulary: printable Latin-1 as itself, others from U+0100."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    alphabet = {chr(byte): byte for byte in printable}
+    others = (byte for byte in range(256) if chr(byte) not in alphabet)
+    return alphabet | {chr(0x100 + n): byte for n, byte in enumerate(list(others))}
+
+
+_BYTES = _byte_alphabet()
+
+
+@dataclass(frozen=True)
+class TokenReader:
+    """Reads the tokens of one vocabulary.
+
+    Attributes:
+        piece: id -> the piece as the vocabulary spells it, or None for an id without one.
+        spelling: how its pieces mark words.
+        verbatim: ids whose pieces are plain text, whatever the spelling (added tokens).
+        special: ids of control tokens (``[CLS]``, ``<s>``, ...; not ``[UNK]`` or ``[MASK]``,
+            which stand for text).
+        separators: ids of the tokens that end a segment.
+    """
+
+    piece: Callable[[int], str | None]
+    spelling: Spelling
+    verbatim: frozenset[int] = field(default=frozenset(), repr=False)
+    special: frozenset[int] = field(default=frozenset(), repr=False)
+    separators: frozenset[int] = frozenset()
+
+    def text(self, token_id: int) -> str:
+        """The readable text of one id; ``#id`` where the vocabulary has no piece for it."""
+        piece = self.piece(token_id)
+        if piece is None:
+            return f"#{token_id}"
+        return piece if token_id in self.verbatim else readable(piece, self.spelling)
+
+    def tokens(
+        self,
+        ids: Sequence[int],
+        *,
+        segments: Sequence[int] = (),
+        added: Sequence[int] | Sequence[bool] = (),
+    ) -> Tokens:
+        """The record of a token sequence.
+
+        Args:
+            ids: vocabulary ids.
+            segments: BERT's segment of each token; all 0 by default.
+            added: true for tokens that the tokenizer added, where that is known beyond the ids.
+
+        Returns:
+            Tokens; the first token is never a separator, since it ends nothing.
+        """
+        texts = tuple(self.text(token_id) for token_id in ids)
+        special = [token_id in self.special for token_id in ids]
+        for index, flag in enumerate(added):
+            special[index] = special[index] or bool(flag)
+        return Tokens(
+            texts=texts,
+            ids=tuple(int(token_id) for token_id in ids),
+            special=tuple(special),
+            separators=tuple(n > 0 and token in self.separators for n, token in enumerate(ids)),
+            words=words(texts, special, self.spelling),
+            segments=tuple(int(segment) for segment in segments),
+        )
+
+
+def reader(tokenizer: Tokenizer, *, separators: Iterable[int | None] = ()) -> TokenReader:
+    """The reader of a ``tokenizers.Tokenizer``.
+
+    Args:
+        tokenizer: any; its decoder and pre-tokenizer tell how it spells.
+        separators: ids known to end a segment (a configuration's ``sep_token``), beyond
+            :data:`SEPARATORS`.
+    """
+    added = tokenizer.get_added_tokens_decoder()
+    control = {
+        i: t.content for i, t in added.items() if t.special and not _CONTENT.search(t.content)
+    }
+    return TokenReader(
+        piece=tokenizer.id_to_token,
+        spelling=_spelling(tokenizer),
+        verbatim=frozenset(added),
+        special=frozenset(control),
+        separators=_separators(control, separators),
+    )
+
+
+def transformers_reader(tokenizer: Any) -> TokenReader:
+    """The reader of a transformers tokenizer, fast or slow (``PreTrainedTokenizerBase``)."""
+    ends = (getattr(tokenizer, "sep_token_id", None), getattr(tokenizer, "eos_token_id", None))
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        return reader(backend, separators=ends)
+    special = {
+        token_id: str(piece)
+        for token_id, piece in zip(
+            tokenizer.all_special_ids,
+            tokenizer.convert_ids_to_tokens(tokenizer.all_special_ids),
+            strict=True,
+        )
+        if not _CONTENT.search(str(piece))
+    }
+    spelling: Spelling = "spaces"
+    if hasattr(tokenizer, "byte_decoder"):
+        spelling = "bytes"
+    elif hasattr(tokenizer, "wordpiece_tokenizer"):
+        spelling = "whole"
+    return TokenReader(
+        piece=lambda token_id: _slow_piece(tokenizer, token_id),
+        spelling=spelling,
+        verbatim=frozenset(getattr(tokenizer, "added_tokens_decoder", {})),
+        special=frozenset(special),
+        separators=_separators(special, ends),
+    )
+
+
+def unnamed_reader() -> TokenReader:
+    """A reader for ids without a vocabulary: every token is called ``#id``."""
+    return TokenReader(piece=lambda token_id: None, spelling="whole")
+
+
+def readable(piece: str, spelling: Spelling) -> str:
+    """What a vocabulary's piece stands for, as text.
+
+    Args:
+        piece: as the vocabulary spells it, for example ``Ġkeys``.
+        spelling: the vocabulary's way of spelling.
+    """
+    if spelling == "whole":
+        return piece
+    end = ""
+    if piece.endswith(_WORD_END) and piece != _WORD_END:
+        piece, end = piece.removesuffix(_WORD_END), " "
+    if spelling == "bytes":
+        if not all(character in _BYTES for character in piece):
+            return piece + end
+        return _decode(bytes(_BYTES[character] for character in piece)) + end
+    match = _BYTE_PIECE.fullmatch(piece)
+    if match:
+        return _decode(bytes.fromhex(match[1]))
+    return piece.replace(_SPACE_MARK, " ") + end
+
+
+def words(texts: Sequence[str], special: Sequence[bool], spelling: Spelling) -> tuple[int, ...]:
+    """The number of the word each token belongs to, from 0; -1 for special tokens.
+
+    Args:
+        texts: readable texts of a sequence.
+        special: True for tokens that belong to no word.
+        spelling: the vocabulary's way of marking words.
+    """
+    numbers: list[int] = []
+    current, before = -1, None
+    for text, alone in zip(texts, special, strict=True):
+        if alone:
+            numbers.append(-1)
+            before = None
+            continue
+        if before is None or _starts_word(before, text, spelling):
+            current += 1
+        numbers.append(current)
+        before = text
+    return tuple(numbers)
+
+
+def _starts_word(before: str, text: str, spelling: Spelling) -> bool:
+    if spelling == "whole":
+        return not text.startswith("##")
+    if not text or not before:
+        return False
+    if text[0].isspace():
+        return True
+    if before[-1].isspace():
+        return before != " "  # a space on its own is the start of the word that follows
+    if _HEX.match(text) or _HEX_END.search(before):
+        return False  # bytes of one character, or next to it
+    return _is_letter(before[-1]) != _is_letter(text[0])
+
+
+def _is_letter(character: str) -> bool:
+    """Letters, digits and the marks that combine with them, in any script."""
+    return unicodedata.category(character)[0] in "LNM"
+
+
+def _decode(data: bytes) -> str:
+    """UTF-8 as text, with bytes that make no character as ``<E2 9A>``."""
+    text, broken = "", b""
+    while data:
+        try:
+            good, bad, rest = data.decode(), b"", b""
+        except UnicodeDecodeError as error:
+            good = data[: error.start].decode()
+            bad, rest = data[error.start : error.end], data[error.end :]
+        if good and broken:
+            text, broken = text + f"<{broken.hex(' ').upper()}>", b""
+        text, broken, data = text + good, broken + bad, rest
+    return text + (f"<{broken.hex(' ').upper()}>" if broken else "")
+
+
+def _spelling(tokenizer: Tokenizer) -> Spelling:
+    parts = (tokenizer.decoder, tokenizer.pre_tokenizer, tokenizer.normalizer)
+    state = "".join(part.__getstate__().decode() for part in parts if part is not None)
+    if '"ByteLevel"' in state:
+        return "bytes"
+    marks = (_SPACE_MARK, "Metaspace", "BPEDecoder", _WORD_END)
+    return "spaces" if any(mark in state for mark in marks) else "whole"
+
+
+def _separators(control: dict[int, str], ends: Iterable[int | None]) -> frozenset[int]:
+    named = {token_id for token_id, name in control.items() if name in SEPARATORS}
+    return frozenset(named | {end for end in ends if end is not None})
+
+
+def _slow_piece(tokenizer: Any, token_id: int) -> str | None:
+    try:
+        piece = tokenizer.convert_ids_to_tokens(int(token_id))
+    except (IndexError, KeyError):  # sentencepiece raises for ids past its end
+        return None
+    return None if piece is None else str(piece)
