@@ -28,8 +28,22 @@ Spelling = Literal["bytes", "spaces", "whole"]
 """How pieces mark words: GPT-2's byte characters, spaces (or a mark for them), or ``##``."""
 
 SEPARATORS = frozenset(
-    ["[SEP]", "</s>", "<sep>", "<eos>", "<eod>", "[EOS]", "<|endoftext|>", "<|eot_id|>"]
-    + ["<|end_of_text|>", "<|im_end|>", "<|end|>", "<|eos|>", "<end_of_turn>", "<turn|>"]
+    [
+        "[SEP]",
+        "</s>",
+        "<sep>",
+        "<eos>",
+        "<eod>",
+        "[EOS]",
+        "<|endoftext|>",
+        "<|eot_id|>",
+        "<|end_of_text|>",
+        "<|im_end|>",
+        "<|end|>",
+        "<|eos|>",
+        "<end_of_turn>",
+        "<turn|>",
+    ]
 )
 """Names of the tokens that end a segment, whatever the vocabulary."""
 
