@@ -9,7 +9,7 @@ os.environ.pop("COLUMNS", None)
 import hypothesis
 import pytest
 
-hypothesis.settings.register_profile("attnviz", deadline=None, derandomize=True, max_examples=60)
+hypothesis.settings.register_profile("attnviz", deadline=None, derandomize=True, max_examples=150)
 hypothesis.settings.load_profile("attnviz")
 
 

@@ -225,6 +225,13 @@ def test_rows_without_keys_are_zero_and_reported() -> None:
     assert torch.isfinite(output).all()
 
 
+def test_more_queries_than_keys() -> None:
+    """Without masks no row can be empty; with a causal one the first rows are."""
+    q, k = torch.randn(1, 2, 7, 4), torch.randn(1, 2, 3, 4)
+    assert both(q, k, k)[2] is None
+    assert both(q, k, k, causal=True)[2].squeeze().tolist() == [True] * 4 + [False] * 3
+
+
 def test_dropout_acts_on_the_weights_that_observers_see_whole() -> None:
     torch.manual_seed(0)
     q, v = torch.randn(1, 1, 50, 4), torch.eye(50)[None, None]

@@ -179,7 +179,9 @@ class _Masks:
 
     @property
     def may_be_empty(self) -> bool:
-        return not (self.mask is None and self.padding is None and self.offset >= 0)
+        positional = self.causal or self.window is not None
+        masked = self.mask is not None or self.padding is not None
+        return masked or (positional and self.offset < 0)
 
     @property
     def fused_causal(self) -> bool:

@@ -1,0 +1,92 @@
+"""Reading arrays from files that somebody else made: sizes are checked before anything is read.
+
+Nothing here runs code from a file: pickles are refused, and a small file that claims to be large
+(a zip bomb, a false header) is refused before memory is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.errors import InputError
+from attnviz.models.memory import human_bytes, physical_memory
+
+
+def read_arrays(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
+    """The arrays of a .npz or .safetensors file that have one of ``names``.
+
+    Strings in a safetensors file's metadata count as JSON arrays (``meta`` as one string).
+
+    Raises:
+        InputError: the file is not there, damaged, hostile or too large; the message says which.
+    """
+    if not path.is_file():
+        raise InputError(f"{path} is {'a folder' if path.is_dir() else 'not there'}; give a file")
+    read = _read_npz if path.suffix == ".npz" else _read_safetensors
+    try:
+        return read(path, names)
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(f"cannot read {path}: {one_line(error)}; record it again") from None
+
+
+def one_line(error: Exception) -> str:
+    """An error's text as one line of at most 200 characters."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _limit(size: int) -> None:
+    if size > physical_memory() // 4:
+        raise ValueError(
+            f"its arrays take {human_bytes(size)}, too much for this machine's "
+            f"{human_bytes(physical_memory())}"
+        )
+
+
+def _read_npz(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
+    """Every array we know, after checking from the headers that it is what its size says."""
+    total = 0
+    with zipfile.ZipFile(path) as archive:
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        for name in names & members.keys():
+            with archive.open(members[name]) as stream:
+                version = np.lib.format.read_magic(stream)
+                read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
+                    version, np.lib.format.read_array_header_2_0
+                )
+                shape, _, dtype = read(stream)
+                if dtype.hasobject:
+                    raise ValueError(f"{name!r} holds a pickle, which can run code")
+                size = math.prod(shape) * dtype.itemsize
+                if size + stream.tell() != members[name].file_size:
+                    raise ValueError(f"{name!r} says it has shape {shape} but is another size")
+                total += size
+        _limit(total)
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in names & members.keys()}
+
+
+def _read_safetensors(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        _limit(path.stat().st_size)
+        with safe_open(path, framework="pt") as file:
+            keys = names & set(file.keys())
+            fields: dict[str, NDArray[Any]] = {
+                name: file.get_tensor(name).float().numpy() for name in keys
+            }
+            texts = file.metadata() or {}
+    except SafetensorError as error:
+        raise ValueError(one_line(error)) from None
+    for name in (names & texts.keys()) - fields.keys():
+        value = texts[name] if name == "meta" else json.loads(texts[name])
+        fields[name] = np.array(value)
+    return fields

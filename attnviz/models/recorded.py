@@ -1,0 +1,263 @@
+"""Attention recorded elsewhere, and ours on its way out: ``.npz`` and ``.safetensors``.
+
+A file holds ``attentions`` [L, H, T, S], or [L, B, H, T, S] for a batch, and ``tokens`` [T] (or
+[B, T]); ``source_tokens`` [S] make it cross-attention. An encoder-decoder model's file holds
+``encoder_attentions``, ``decoder_attentions`` and ``cross_attentions`` instead. In safetensors,
+which has no strings, the tokens are JSON in the metadata. What attnviz writes also has the token
+flags and, under ``meta``, where the weights came from. docs/models.md has the whole table.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.errors import InputError, UsageError
+from attnviz.models.containers import one_line, read_arrays
+from attnviz.records import Capture, Inputs, Layout, Sides, Site, SiteKind, SourceInfo, Tokens
+
+SCHEMA = "attnviz.capture/1"
+SUFFIXES = (".npz", ".safetensors")
+SUM_TOLERANCE = 1e-3
+
+_PLAIN = ("attentions", "attn")
+_BY_KIND: Mapping[str, SiteKind] = {
+    "encoder_attentions": "encoder",
+    "decoder_attentions": "decoder",
+    "cross_attentions": "cross",
+}
+_FLAGS = ("ids", "special", "separators", "words", "segments")
+_ENDS = {"[SEP]", "</s>"}
+_MARKS = {"[CLS]", "[SEP]", "[PAD]", "<s>", "</s>", "<pad>", "<|endoftext|>", "<bos>", "<eos>"}
+
+Array = NDArray[Any]
+
+
+def load(path: Path, item: int | None = None) -> Capture:
+    """Read recorded attention.
+
+    Args:
+        path: a .npz (without pickles) or .safetensors file.
+        item: which item of a batch; needed when there are several.
+
+    Raises:
+        InputError: unreadable, hostile or inconsistent contents: the message says which.
+        UsageError: an item that is not there, or none chosen.
+    """
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"cannot read {path}: recorded attention is .npz or .safetensors")
+    fields = read_arrays(path, _names())
+    return _capture(path, fields, item)
+
+
+def dump(capture: Capture, suffix: str) -> bytes:
+    """The bytes of a file that :func:`load` reads.
+
+    Args:
+        capture: maps of every layer.
+        suffix: ``.npz`` or ``.safetensors``.
+
+    Raises:
+        UsageError: an unknown suffix, layers that were left out, or layers whose numbers of heads
+            differ.
+    """
+    if suffix not in SUFFIXES:
+        raise UsageError(f"cannot write attention as {suffix or 'a file without suffix'!r}; "
+                         f"name the file .npz or .safetensors")  # fmt: skip
+    arrays: dict[str, Array] = {}
+    kinds = capture.layout.kinds
+    for kind in kinds:
+        maps = [capture.maps.get(site) for site in capture.layout.sites if site.kind == kind]
+        if any(m is None for m in maps) or len({m.shape for m in maps if m is not None}) > 1:
+            raise UsageError("a capture file needs every layer, all with the same number of heads")
+        name = "attentions" if len(kinds) == 1 else f"{kind}_attentions"
+        arrays[name] = np.stack([m for m in maps if m is not None])
+    sides = capture.inputs.sides[kinds[-1]]  # cross where there is one: it has both sequences
+    lists = _token_lists("", sides.queries)
+    if kinds[-1] == "cross":
+        lists |= _token_lists("source_", sides.keys)
+    meta = {"schema": SCHEMA, **asdict(capture.source), "kinds": list(kinds)}
+    meta["versions"] = dict(capture.source.versions)
+    if suffix == ".npz":
+        out = io.BytesIO()
+        texts = {name: np.array(values) for name, values in lists.items()}
+        everything: dict[str, Any] = {**arrays, **texts, "meta": np.array(json.dumps(meta))}
+        np.savez_compressed(out, **everything)
+        return out.getvalue()
+    from safetensors.numpy import save
+
+    metadata = {name: json.dumps(values) for name, values in lists.items()}
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return save(contiguous, metadata={**metadata, "meta": json.dumps(meta)})
+
+
+def _token_lists(prefix: str, tokens: Tokens) -> dict[str, list[Any]]:
+    lists = {f"{prefix}tokens": list(tokens.texts)}
+    return lists | {
+        prefix + flag: list(getattr(tokens, flag)) for flag in _FLAGS if getattr(tokens, flag)
+    }
+
+
+def _names() -> set[str]:
+    flags = {prefix + flag for prefix in ("", "source_") for flag in ("tokens", *_FLAGS)}
+    return {*_PLAIN, *_BY_KIND, *flags, "meta"}
+
+
+def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
+    present: dict[str, SiteKind | None] = {n: k for n, k in _BY_KIND.items() if n in fields}
+    present |= dict.fromkeys([n for n in _PLAIN if n in fields][:1])
+    if not present:
+        raise InputError(
+            f"{path} has no array 'attentions' [layers, heads, queries, keys]; "
+            f"it has {', '.join(sorted(fields)) or 'nothing we know'}"
+        )
+    for name in present:
+        fields[name] = _one_item(path, name, fields[name], item)
+    queries = _tokens(path, fields, "", item)
+    keys = _tokens(path, fields, "source_", item) or queries
+    if queries is None or keys is None:
+        raise InputError(f"{path} has no 'tokens'; store the text of each token beside the maps")
+    padded = fields["tokens"].ndim == 2
+    meta = _meta(fields)
+    maps: dict[Site, Array] = {}
+    heads: dict[SiteKind, tuple[int, ...]] = {}
+    sides: dict[SiteKind, Sides] = {}
+    for name, named in present.items():
+        kind = named or _kind(fields[name], "source_tokens" in fields, meta)
+        sides[kind] = {
+            "encoder": Sides(keys, keys) if named else Sides(queries, queries),
+            "decoder": Sides(queries, queries),
+            "cross": Sides(queries, keys),
+        }[kind]
+        array = _cut(fields[name], sides[kind]) if padded else fields[name]
+        array = _checked(path, name, array, sides[kind])
+        heads[kind] = (array.shape[1],) * array.shape[0]
+        maps |= {Site(kind, layer): array[layer] for layer in range(array.shape[0])}
+    empty = sum(int((~m.any(-1)).any(0).sum()) for m in maps.values())
+    return Capture(_info(path, meta), Layout(heads), Inputs(sides), maps, empty)
+
+
+def _meta(fields: dict[str, Any]) -> dict[str, Any]:
+    try:
+        meta = json.loads(str(fields["meta"]))
+    except (KeyError, ValueError):
+        return {}
+    return meta if isinstance(meta, dict) else {}
+
+
+def _info(path: Path, meta: dict[str, Any]) -> SourceInfo:
+    """Who made the weights, as the file says; never more than text."""
+    origin = SourceInfo(model=path.name, road="recorded", exactness="as recorded")
+    if not isinstance(meta.get("model"), str):
+        return origin
+    how = f"{meta.get('road', '')}: {meta.get('exactness', '')}".strip(": ")
+    versions = meta.get("versions")
+    return replace(
+        origin,
+        model=f"{meta['model']} ({path.name})",
+        exactness=f"as recorded ({how})" if how else "as recorded",
+        device=str(meta.get("device", "")),
+        dtype=str(meta.get("dtype", "")),
+        versions=(
+            {str(k): str(v) for k, v in versions.items()} if isinstance(versions, dict) else {}
+        ),
+    )
+
+
+def _one_item(path: Path, name: str, array: Array, item: int | None) -> Array:
+    if array.dtype.kind != "f":
+        raise InputError(f"{path}: {name} holds {array.dtype}, not floating-point weights")
+    if array.ndim == 4:
+        if item not in (None, 0):
+            raise UsageError(f"{path} holds one item, not {item + 1}; leave out --item")
+        return array
+    if array.ndim != 5:
+        raise InputError(
+            f"{path}: {name} has shape {array.shape}; it must be [layers, heads, queries, keys] "
+            "or [layers, batch, heads, queries, keys]"
+        )
+    count = array.shape[1]
+    if item is None and count > 1:
+        raise UsageError(f"{path} holds {count} items; choose one with --item 0 to {count - 1}")
+    if not 0 <= (item or 0) < count:
+        raise UsageError(f"{path} has no item {item}; it holds {count}, from 0")
+    return array[:, item or 0]
+
+
+def _kind(array: Array, cross: bool, meta: dict[str, Any]) -> SiteKind:
+    """The kind of a file's only maps: as it says, or cross, or causal like a decoder's, or not."""
+    kinds = meta.get("kinds")
+    if isinstance(kinds, list) and len(kinds) == 1 and kinds[0] in _BY_KIND.values():
+        return kinds[0]  # type: ignore[no-any-return]
+    if cross:
+        return "cross"
+    return "encoder" if np.triu(array, 1).any() or array.shape[-1] == 1 else "decoder"
+
+
+def _tokens(path: Path, fields: dict[str, Any], prefix: str, item: int | None) -> Tokens | None:
+    texts = fields.get(f"{prefix}tokens")
+    if texts is None:
+        return None
+    if texts.dtype.kind != "U":
+        raise InputError(f"{path}: {prefix}tokens holds {texts.dtype}, not text")
+    flags = {flag: fields[prefix + flag] for flag in _FLAGS if prefix + flag in fields}
+    if texts.ndim == 2:
+        texts = texts[item or 0]
+        texts = texts[: int((texts != "").sum())]
+        flags = {flag: np.atleast_2d(v)[item or 0][: len(texts)] for flag, v in flags.items()}
+    if texts.ndim != 1 or not len(texts):
+        raise InputError(f"{path}: {prefix}tokens has shape {texts.shape}; it must be one row")
+    listed = tuple(str(text) for text in texts)
+    try:
+        if flags:
+            as_type = {"special": bool, "separators": bool}
+            values: dict[str, Any] = {
+                f: tuple(as_type.get(f, int)(x) for x in v) for f, v in flags.items()
+            }
+            return Tokens(listed, **values)
+        marks = tuple(text in _MARKS for text in listed)
+        return Tokens(listed, special=marks, separators=tuple(text in _ENDS for text in listed))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path}: {one_line(error)}; record it again") from None
+
+
+def _checked(path: Path, name: str, array: Array, sides: Sides) -> Array:
+    """[L, H, T, S] in float32 or float64, every row a distribution or zero."""
+    array = array.astype(np.float64 if array.dtype.itemsize == 8 else np.float32)
+    if 0 in array.shape:
+        raise InputError(f"{path}: {name} has shape {array.shape}, which holds no weights")
+    for axis, what, count in ((2, "query", len(sides.queries)), (3, "key", len(sides.keys))):
+        if array.shape[axis] != count:
+            raise InputError(
+                f"{path}: {name} has {array.shape[axis]} {what} positions but there are {count} "
+                "tokens; they must agree"
+            )
+    if not np.isfinite(array).all():
+        raise InputError(f"{path}: {name} has NaN or infinite weights; record it again")
+    if (array < 0).any():
+        raise InputError(
+            f"{path}: {name} has negative weights (lowest {array.min():.4g}); "
+            "store them after softmax"
+        )
+    sums = array.sum(-1, dtype=np.float64)
+    wrong = np.argwhere((abs(sums - 1) > SUM_TOLERANCE) & (sums > SUM_TOLERANCE))
+    if len(wrong):
+        layer, head, row = wrong[0]
+        raise InputError(
+            f"{path}: row {row} of head {layer}.{head} in {name} sums to "
+            f"{sums[layer, head, row]:.4g}, not 1 (or 0 where masked); store weights after softmax"
+        )
+    return array
+
+
+def _cut(array: Array, sides: Sides) -> Array:
+    """Leave out the padding of a batch's item; keys that got weight are no padding and stay."""
+    rows = array[:, :, : len(sides.queries)]
+    return rows if rows[..., len(sides.keys) :].any() else rows[..., : len(sides.keys)]
