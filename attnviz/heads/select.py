@@ -23,7 +23,7 @@ from attnviz.errors import SelectionError
 from attnviz.records import SITE_PREFIX, Head, Layout, Site, SiteKind
 
 _FORMS = "write 4.11, L4H11, 5.*, *.3, 0-3.* or a list of these with commas"
-_SPAN = r"\*|[0-9]{1,6}(?:-[0-9]{1,6})?"
+_SPAN = r"\*|[0-9]{1,9}(?:-[0-9]{1,9})?"
 _ITEM = re.compile(
     rf"(?:(?P<kind>[a-z]+):)?(?:(?P<l>{_SPAN})\.(?P<h>{_SPAN})|l(?P<l2>{_SPAN})h(?P<h2>{_SPAN}))"
 )
