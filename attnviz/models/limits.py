@@ -1,0 +1,75 @@
+"""What every pretrained model checks in a prompt, with the same words on both roads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attnviz.errors import InputError, UsageError
+from attnviz.records import Prompt
+
+
+def check_prompt(prompt: Prompt, *, decoder: bool) -> None:
+    """Refuse what a pretrained model cannot take.
+
+    Args:
+        prompt: the text or ids, and what goes with them.
+        decoder: whether the model has a decoder beside its encoder.
+
+    Raises:
+        InputError: a blank text, no ids.
+        UsageError: options that do not fit the model or each other.
+    """
+    if (prompt.text is None) == (prompt.ids is None):
+        raise UsageError("give a text or token ids, one of the two")
+    if prompt.text is not None and not prompt.text.strip():
+        raise InputError("the text is empty; give at least one word")
+    if prompt.ids is not None and not prompt.ids:
+        raise InputError("the list of token ids is empty; give at least one")
+    if prompt.context is not None:
+        raise UsageError("--context is for a fresh cross-attention layer; leave it or --model out")
+    if prompt.ids is not None and prompt.pair is not None:
+        raise UsageError("--pair goes with a text, not with --ids; give both sentences as ids")
+    if prompt.target is not None and not decoder:
+        raise UsageError("--target needs an encoder-decoder model; this one has a single stack")
+    if prompt.target is not None and not prompt.target.strip():
+        raise InputError("the target text is empty; leave --target out to have it generated")
+
+
+def check_ids(ids: Sequence[int], vocab_size: int) -> None:
+    """Refuse ids that the model has no embedding for.
+
+    Raises:
+        InputError: names the first such id and the vocabulary's size.
+    """
+    for token_id in ids:
+        if not 0 <= token_id < vocab_size:
+            raise InputError(
+                f"token id {token_id} is not in the model's vocabulary; ids go from 0 to "
+                f"{vocab_size - 1}"
+            )
+
+
+def check_length(length: int, limit: int | None, *, truncate: bool, what: str = "the text") -> str:
+    """Refuse a sequence that is too long for the model, or say that it is cut.
+
+    Args:
+        length: tokens, special ones included.
+        limit: the longest sequence that the model takes; None for no limit.
+        truncate: the sequence will be cut.
+        what: the subject of the sentence.
+
+    Returns:
+        A sentence for the report; empty where nothing is cut.
+
+    Raises:
+        InputError: too long, and not to be cut.
+    """
+    if limit is None or length <= limit:
+        return ""
+    if not truncate:
+        raise InputError(
+            f"{what} has {length:,} tokens, the model takes at most {limit:,}; shorten it or add "
+            "--truncate"
+        )
+    whole = what[0].upper() + what[1:]
+    return f"{whole} was cut to the model's {limit:,} tokens; {length - limit:,} were left out."
