@@ -1,0 +1,88 @@
+"""The layer × head grid of a report as plain data: the terminal and the figures draw the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from attnviz.records import HeadsReport, SiteKind
+from attnviz.render.palette import ROLE_STYLES
+
+KIND_TITLES: Mapping[SiteKind, str] = {
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "cross-attention",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One head in the grid: its strongest role, or None, and how strong it is (0..1)."""
+
+    role: str | None
+    strength: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The heads of one kind of site.
+
+    ``cells[layer][head]`` is None where there is no such head in the report; all rows are as long
+    as the widest layer.
+    """
+
+    title: str
+    cells: tuple[tuple[Cell | None, ...], ...]
+
+    @property
+    def layers(self) -> int:
+        """The number of rows."""
+        return len(self.cells)
+
+    @property
+    def heads(self) -> int:
+        """The number of columns."""
+        return max((len(row) for row in self.cells), default=0)
+
+
+def grids(report: HeadsReport) -> tuple[Grid, ...]:
+    """One grid for each kind of site that has a head in the report.
+
+    The title is empty where the model has only one kind.
+    """
+    found = {(scores.head.site, scores.head.index): scores for scores in report.heads}
+    kinds = {scores.head.site.kind for scores in report.heads}
+    out = []
+    for kind in report.layout.kinds:
+        if kind not in kinds:
+            continue
+        counts = report.layout.heads[kind]
+        rows = []
+        for site in report.layout.sites:
+            if site.kind != kind:
+                continue
+            row: list[Cell | None] = []
+            for index in range(max(counts)):
+                scores = found.get((site, index))
+                if scores is None:
+                    row.append(None)
+                elif not scores.roles:
+                    row.append(Cell(None))
+                else:
+                    best = scores.roles[0]
+                    row.append(Cell(best.name, min(max(best.evidence.mean or 0.0, 0.0), 1.0)))
+            rows.append(tuple(row))
+        title = KIND_TITLES[kind] if len(report.layout.kinds) > 1 else ""
+        out.append(Grid(title, tuple(rows)))
+    return tuple(out)
+
+
+def tally(report: HeadsReport) -> tuple[tuple[str | None, int], ...]:
+    """How many heads have each role as their strongest, in palette order; None (no role) last."""
+    counts: dict[str | None, int] = {}
+    for scores in report.heads:
+        name = scores.roles[0].name if scores.roles else None
+        counts[name] = counts.get(name, 0) + 1
+    order = [*ROLE_STYLES, *sorted(name for name in counts if name and name not in ROLE_STYLES)]
+    named = tuple((name, counts[name]) for name in order if name in counts)
+    return (*named, (None, counts[None])) if None in counts else named

@@ -1,0 +1,188 @@
+"""Token texts made fit to be shown: nothing raw, nothing invisible, nothing out of line.
+
+A token may hold anything: a newline, an escape sequence, a bidirectional override, half a
+grapheme. :func:`visible` turns every character that would act on the screen instead of appearing
+on it into a printable stand-in; the other functions cut, pad and isolate what is left, measured
+in terminal cells.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from rich.cells import cell_len
+
+from attnviz.records import Role, Score, Tokens
+
+ELLIPSIS = "…"
+_FIRST_STRONG_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
+_STAND_INS = {"\n": "↵", "\t": "⇥"}
+_ASCII_STAND_INS = {"↵": "\\n", "⇥": "\\t", "·": "_", "…": "~", "◌": "", "∅": "<>"}
+_ASCII_SIGNS = str.maketrans({"·": ".", "×": "x", "–": "-", "→": "->", "↓": "v", "…": "~"})
+_VARIATION_SELECTORS = range(0xFE00, 0xFE10)
+_RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
+
+
+def _shown(char: str) -> str:
+    """One character, or what stands for it when it would not be seen as itself."""
+    if char in _STAND_INS:
+        return _STAND_INS[char]
+    code = ord(char)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "␡"
+    if char != " " and unicodedata.category(char) in {
+        "Cc",
+        "Cf",
+        "Cs",
+        "Co",
+        "Cn",
+        "Zl",
+        "Zp",
+        "Zs",
+    }:
+        return f"<U+{code:04X}>"
+    return char
+
+
+def visible(text: str, *, ascii_only: bool = False) -> str:
+    """``text`` with nothing in it that acts on a screen or cannot be seen.
+
+    Newlines become ``↵``, tabs ``⇥``, other C0 controls their control pictures (``␛``), leading
+    and trailing spaces ``·``; format characters (bidirectional overrides, zero-width joiners),
+    exotic spaces, private-use and unassigned characters ``<U+202E>``. A combining mark without a
+    base gets a dotted circle, and an empty text reads ``∅``. A variation selector that follows a
+    character is left out: terminals do not agree on its width.
+
+    Args:
+        text: any string, lone surrogates included.
+        ascii_only: for output that cannot carry more: other characters become ``<U+4F60>``.
+    """
+    core = text.strip(" ")
+    lead = len(text) - len(text.lstrip(" "))
+    trail = len(text) - lead - len(core) if core else 0
+    out: list[str] = ["·" * lead]
+    for place, char in enumerate(core):
+        if ord(char) in _VARIATION_SELECTORS:
+            if place == 0:
+                out.append(f"<U+{ord(char):04X}>")
+            continue
+        if place == 0 and unicodedata.category(char) in {"Mn", "Mc", "Me"}:
+            out.append("◌")
+        out.append(_shown(char))
+    out.append("·" * trail)
+    shown = "".join(out) or "∅"
+    if not ascii_only:
+        return shown
+    for char, stand_in in _ASCII_STAND_INS.items():
+        shown = shown.replace(char, stand_in)
+    return "".join(char if char.isascii() else f"<U+{ord(char):04X}>" for char in shown)
+
+
+def signs(text: str, ascii_only: bool) -> str:
+    """Our own words with their few typographic signs, or with plain ones where they must be."""
+    return text.translate(_ASCII_SIGNS) if ascii_only else text
+
+
+def token_labels(tokens: Tokens, *, ascii_only: bool = False) -> tuple[str, ...]:
+    """The visible text of each token."""
+    return tuple(visible(text, ascii_only=ascii_only) for text in tokens.texts)
+
+
+def clusters(text: str) -> list[str]:
+    """``text`` in pieces that must not be torn apart: a character and the marks on it."""
+    out: list[str] = []
+    for char in text:
+        if out and unicodedata.category(char) in {"Mn", "Mc", "Me"}:
+            out[-1] += char
+        else:
+            out.append(char)
+    return out
+
+
+def shorten(text: str, cells: int, *, ascii_only: bool = False) -> str:
+    """``text`` cut to at most ``cells`` terminal cells, with an ellipsis where it was cut."""
+    if cell_len(text) <= cells:
+        return text
+    mark = _ASCII_STAND_INS[ELLIPSIS] if ascii_only else ELLIPSIS
+    if cells < 1:
+        return ""
+    out, used = "", 0
+    for piece in clusters(text):
+        size = cell_len(piece)
+        if used + size > cells - 1:
+            break
+        out, used = out + piece, used + size
+    return out + mark
+
+
+def isolate(text: str) -> str:
+    """``text`` in bidirectional isolates where it holds right-to-left script.
+
+    Without them a terminal that reorders text would carry the reordering into the neighbouring
+    labels and numbers of the row.
+    """
+    if any(unicodedata.bidirectional(char) in _RIGHT_TO_LEFT for char in text):
+        return f"{_FIRST_STRONG_ISOLATE}{text}{_POP_ISOLATE}"
+    return text
+
+
+def fit(
+    text: str,
+    cells: int,
+    align: Literal["left", "right", "center"] = "left",
+    *,
+    ascii_only: bool = False,
+) -> str:
+    """``text`` cut or padded to exactly ``cells`` terminal cells, isolated if right-to-left."""
+    cut = shorten(text, cells, ascii_only=ascii_only)
+    spare = cells - cell_len(cut)
+    left = {"left": 0, "right": spare, "center": spare // 2}[align]
+    return " " * left + isolate(cut) + " " * (spare - left)
+
+
+def upright(labels: Iterable[str], height: int, *, ascii_only: bool = False) -> list[list[str]]:
+    """Labels written downwards, one character a line, ending on the last line.
+
+    Returns:
+        Lines from the top; line i holds one entry a label: a cluster or ``""``. There are as many
+        lines as the longest label needs, and at most ``height``.
+    """
+    columns = []
+    for label in labels:
+        pieces = clusters(label)
+        if len(pieces) > height:
+            mark = _ASCII_STAND_INS[ELLIPSIS] if ascii_only else ELLIPSIS
+            pieces = [*pieces[: height - 1], mark]
+        columns.append(pieces)
+    lines = max((len(pieces) for pieces in columns), default=0)
+    padded = [[""] * (lines - len(pieces)) + pieces for pieces in columns]
+    return [[column[line] for column in padded] for line in range(lines)]
+
+
+def number(value: float) -> str:
+    """A score for people: two decimals, three below 0.1, ``<0.001`` instead of nothing."""
+    if value != 0 and abs(value) < 0.001:
+        return "<0.001" if value > 0 else ">-0.001"
+    return f"{value:.3f}" if abs(value) < 0.0995 else f"{value:.2f}"
+
+
+def times(score: Score) -> str:
+    """The lift of a score over chance, as ``12×``, or a dash where it means nothing."""
+    if score.lift is None:
+        return "–"
+    return f"{score.lift:.0f}×" if score.lift >= 9.95 else f"{score.lift:.1f}×"
+
+
+def role_phrase(role: Role) -> str:
+    """A role with its score: ``previous 0.97``."""
+    mean = role.evidence.mean
+    return role.name if mean is None else f"{role.name} {number(mean)}"
+
+
+def head_title(name: str, roles: Sequence[Role]) -> str:
+    """The title of a head's picture: ``head 4.11: previous 0.97, local 0.99``."""
+    return f"head {name}" + (": " + ", ".join(map(role_phrase, roles)) if roles else "")

@@ -1,0 +1,134 @@
+"""Colours: one per role, and the sequential palettes for weights.
+
+Everything here is plain Python on hex strings, so that the terminal and the figures share one
+source without either importing the other's libraries.
+
+The role colours start from Okabe & Ito's set for colour-blind readers (Color Universal Design,
+2008), extended to ten and spread so that every pair keeps an OKLab distance of at least 0.085
+under normal vision and under simulated protanopia, deuteranopia and tritanopia (Machado et al.
+2009, severity 1). Each role also has a letter code, so colour never carries meaning alone.
+
+``viridis`` and ``magma`` (van der Walt & Smith 2015) and ``cividis`` (Nuñez et al. 2018) are
+sampled at 17 points; ``blues`` and ``greys`` run from light to dark in even steps of lightness,
+for print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+
+from attnviz.errors import UsageError
+
+RGB = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RoleStyle:
+    """How a role is shown: its colour, a code of up to four letters, and one of two."""
+
+    name: str
+    color: str
+    code: str
+    short: str
+
+
+_ROLES = (
+    RoleStyle("previous", "#0f4bdb", "prev", "pr"),
+    RoleStyle("next", "#3db2ff", "next", "nx"),
+    RoleStyle("self", "#0b9174", "self", "sf"),
+    RoleStyle("first", "#5e4478", "1st", "1s"),
+    RoleStyle("separator", "#f964ac", "sep", "sp"),
+    RoleStyle("punctuation", "#660e24", "punc", "pu"),
+    RoleStyle("local", "#f2f032", "loc", "lo"),
+    RoleStyle("duplicate", "#daa60a", "dup", "du"),
+    RoleStyle("induction", "#b53600", "ind", "in"),
+    RoleStyle("diffuse", "#c6d3d2", "diff", "di"),
+)
+
+ROLE_STYLES: Mapping[str, RoleStyle] = MappingProxyType({style.name: style for style in _ROLES})
+"""The style of every role, in the order in which legends list them."""
+
+NO_ROLE = "·"
+"""What stands in the cell of a head without a role."""
+
+DEFAULT_PALETTE = "viridis"
+
+_SEQUENTIAL: Mapping[str, str] = {
+    "viridis": "440154 48186a 472d7b 424086 3b528b 33638d 2c728e 26828e 21918c 1f9f88 27ad81 "
+    "3dbc74 5cc863 81d34d aadc32 d5e21a fde725",
+    "magma": "000004 0a0822 1d1147 36106b 51127c 6a1c81 832681 9c2e7f b73779 cf4070 e55064 "
+    "f4695c fb8761 fea571 fec287 fde0a1 fcfdbf",
+    "cividis": "00224e 002e6a 1a386f 32436d 434e6c 535a6d 61656f 6f7073 7d7c78 8b8778 9a9376 "
+    "aaa073 bbad6d ccba64 ddc858 efd748 fee838",
+    "blues": "f8fcff dbf1ff bee4fe 9fd7ff 82cafe 61bbfe 46adf9 299df1 118ee5 0b7fd4 0170c4 0262b2 "
+    "07559f 02478e 023a7c 022e6b 032257",
+    "greys": "ffffff f0f0f0 e2e2e2 d4d4d4 c6c6c6 b8b8b8 aaaaaa 9d9d9d 909090 838383 767676 6a6a6a "
+    "5e5e5e 525252 474747 3c3c3c 313131",
+}
+
+PALETTES: tuple[str, ...] = tuple(_SEQUENTIAL)
+"""The names of the sequential palettes."""
+
+
+def role_style(name: str) -> RoleStyle:
+    """The style of a role; an unlisted role gets grey and its own first letters."""
+    known = ROLE_STYLES.get(name)
+    return known if known is not None else RoleStyle(name, "#9a9a9a", name[:4], name[:2])
+
+
+def anchors(palette: str) -> tuple[str, ...]:
+    """The hex colours a sequential palette passes through, from weight 0 to the largest.
+
+    Raises:
+        UsageError: when there is no such palette; the message lists those there are.
+    """
+    if palette not in _SEQUENTIAL:
+        raise UsageError(f"no palette {palette!r}: choose one of {', '.join(PALETTES)}")
+    return tuple("#" + color for color in _SEQUENTIAL[palette].split())
+
+
+@lru_cache(maxsize=16)
+def ramp(palette: str, steps: int = 256) -> tuple[str, ...]:
+    """``steps`` hex colours from one end of a sequential palette to the other.
+
+    Raises:
+        UsageError: when there is no such palette.
+    """
+    points = anchors(palette)
+    out = []
+    for step in range(steps):
+        place = step / max(steps - 1, 1) * (len(points) - 1)
+        left = min(int(place), len(points) - 2)
+        out.append(mix(points[left], points[left + 1], place - left))
+    return tuple(out)
+
+
+def rgb(color: str) -> RGB:
+    """A hex colour as three numbers in 0..255."""
+    return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
+
+
+def mix(color: str, other: str, share: float) -> str:
+    """``color`` with a ``share`` (0..1) of ``other`` mixed in."""
+    share = min(max(share, 0.0), 1.0)
+    parts = (round(a + (b - a) * share) for a, b in zip(rgb(color), rgb(other), strict=True))
+    return "#" + "".join(f"{part:02x}" for part in parts)
+
+
+def luminance(color: str) -> float:
+    """Relative luminance, 0 (black) to 1 (white), as WCAG 2 defines it."""
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+        for c in (part / 255 for part in rgb(color))
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@lru_cache(maxsize=1024)
+def ink(color: str) -> str:
+    """Black or white, whichever reads better on ``color`` (contrast of at least 4.5)."""
+    light = luminance(color)
+    return "#000000" if (light + 0.05) ** 2 > 1.05 * 0.05 else "#ffffff"

@@ -1,0 +1,190 @@
+"""What the terminal shows: the grid of heads, the table of evidence, one line of origin, a map.
+
+Each function takes records and returns a rich renderable that adapts itself, when printed, to the
+console's width, colours and encoding. Token texts never reach the console raw, and never as
+markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from attnviz.records import Capture, HeadScores, HeadsReport, Sides
+from attnviz.render.labels import number, role_phrase, signs, times, visible
+from attnviz.render.palette import DEFAULT_PALETTE, NO_ROLE, role_style
+from attnviz.render.terminal_grid import HeadsGrid, tile_style
+from attnviz.render.terminal_heatmap import Heatmap
+
+_FEW = 8
+"""Below this number of rows a mean says little, and the table says so."""
+
+
+def heads_grid(report: HeadsReport) -> RenderableType:
+    """The layer × head grid, one for each kind of site, with a legend of roles and counts.
+
+    A head shows the code and colour of its strongest role, stronger colour for a higher score;
+    heads without a role a dim dot, heads that are not in the report nothing. Grids wider than the
+    console are folded into chunks of heads.
+    """
+    return HeadsGrid(report)
+
+
+def heads_table(report: HeadsReport, heads: Sequence[HeadScores] | None = None) -> RenderableType:
+    """The evidence, one line a head.
+
+    Args:
+        report: names the heads (with a prefix where the model has several kinds of sites).
+        heads: what to list, in that order; by default every head that has a role. A head without
+            a role is listed with its highest score that can be compared with chance.
+    """
+    chosen = [h for h in report.heads if h.roles] if heads is None else list(heads)
+    return _HeadsTable(report, chosen)
+
+
+def closing_line(result: HeadsReport | Capture) -> RenderableType:
+    """Model, road, exactness, tokens and device, in one line."""
+    info = result.source
+    lengths = {
+        (len(sides.queries), len(sides.keys)): None for sides in result.inputs.sides.values()
+    }
+    tokens = ", ".join(str(t) if t == s else f"{t}×{s}" for t, s in lengths)
+    road = f"{info.road} road" + (f" ({visible(info.reason)})" if info.reason else "")
+    parts = [
+        visible(info.model),
+        road,
+        visible(info.exactness),
+        f"{tokens} token{'s' * (tokens != '1')}",
+        f"{info.device} {info.dtype}",
+    ]
+    return _Line(" · ".join(part for part in parts if part))
+
+
+def heatmap(
+    weights: NDArray[np.floating[Any]],
+    sides: Sides,
+    *,
+    title: str = "",
+    scale: str = "row",
+    palette: str = DEFAULT_PALETTE,
+    top: float | None = None,
+) -> RenderableType:
+    """One attention map [T, S]: queries downwards, keys across.
+
+    Few tokens are drawn as wide cells with the weight in them, more as square cells under upright
+    labels, many as half-blocks under numbers with the tokens listed below, and more than fit are
+    binned, which is said. Without colours (a pipe, NO_COLOR) characters of rising density stand
+    for the weights.
+
+    Args:
+        weights: the map; rows sum to 1 or 0.
+        sides: the tokens on its axes.
+        title: printed above; see :func:`attnviz.render.labels.head_title`.
+        scale: ``row`` colours each row by its own largest weight, ``global`` by the map's.
+        palette: one of :data:`attnviz.render.palette.PALETTES`.
+        top: the weight at the end of a ``global`` scale, to compare several maps.
+
+    Raises:
+        InputError: when the map does not fit the tokens or is not finite.
+        UsageError: when there is no such scale or palette.
+    """
+    return Heatmap(weights, sides, title=title, scale=scale, palette=palette, top=top)
+
+
+class _Line:
+    """A dim line of our own words and visible names."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Print it with the signs this console can show."""
+        text = signs(self.text, options.ascii_only)
+        yield Text(visible(text, ascii_only=True) if options.ascii_only else text, style="dim")
+
+
+class _HeadsTable:
+    """The table of evidence."""
+
+    def __init__(self, report: HeadsReport, heads: Sequence[HeadScores]) -> None:
+        self.report = report
+        self.heads = heads
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """Draw for this console; narrow ones get fewer columns."""
+        if not self.heads:
+            yield Text("no head shows a role on this input", style="dim")
+            return
+        wide, narrow = options.max_width >= 72, options.max_width < 52
+        colors = console.color_system is not None and not console.no_color
+        table = Table(
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+            show_edge=False,
+            padding=(0, 1),
+            collapse_padding=narrow,
+        )
+        table.add_column("head", no_wrap=True)
+        table.add_column("role", no_wrap=True)
+        table.add_column("score", justify="right", no_wrap=True)
+        if not narrow:
+            table.add_column("chance", justify="right", no_wrap=True)
+        table.add_column("lift", justify="right", no_wrap=True)
+        table.add_column("rows", justify="right", no_wrap=True)
+        if not narrow:
+            table.add_column("", no_wrap=True)
+        if wide:
+            table.add_column("also", min_width=12)
+        for scores in self.heads:
+            row = self._row(scores, narrow, colors)
+            row = [cell for cell, shown in zip(row, _shown(wide, narrow), strict=True) if shown]
+            table.add_row(*(_signed(cell, options.ascii_only) for cell in row))
+        yield table
+
+    def _row(self, scores: HeadScores, narrow: bool, colors: bool) -> list[Text]:
+        name = Text(self.report.layout.name(scores.head))
+        role, evidence = Text(), None
+        if scores.roles:
+            first = scores.roles[0]
+            evidence = first.evidence
+            if colors:
+                strength = min(max(evidence.mean or 0.0, 0.0), 1.0)
+                role.append("  ", tile_style(role_style(first.name).color, strength, True))
+                role.append(" ")
+            role.append(first.name)
+        else:
+            known = [(s.mean, n) for n, s in scores.scores.items() if s.mean and s.chance]
+            label = f"({max(known)[1]})" if known else ""
+            evidence = scores.scores[max(known)[1]] if known else None
+            role.append(f"{'   ' if colors else ''}{NO_ROLE} {label}", "dim")
+        if evidence is None:
+            return [name, role, *(Text("") for _ in range(6))]
+        few = evidence.rows < _FEW
+        return [
+            name,
+            role,
+            Text("–" if evidence.mean is None else number(evidence.mean)),
+            Text("–" if evidence.chance is None else number(evidence.chance)),
+            Text(times(evidence)),
+            Text(f"{evidence.rows} few" if few and narrow else str(evidence.rows)),
+            Text("few rows" if few else ""),
+            Text(", ".join(role_phrase(r) for r in scores.roles[1:])),
+        ]
+
+
+def _shown(wide: bool, narrow: bool) -> tuple[bool, ...]:
+    """Which of a row's cells are shown: head, role, score, chance, lift, rows, few, also."""
+    return True, True, True, not narrow, True, True, not narrow, wide
+
+
+def _signed(cell: Text, ascii_only: bool) -> Text:
+    return Text(signs(cell.plain, True), style=cell.style) if ascii_only else cell

@@ -1,0 +1,145 @@
+"""The layer × head grid in the terminal: one coloured tile a head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console, ConsoleOptions
+from rich.style import Style
+from rich.text import Text
+
+from attnviz.records import HeadsReport
+from attnviz.render.grid import Grid, grids, tally
+from attnviz.render.labels import signs
+from attnviz.render.palette import NO_ROLE, ink, mix, role_style
+from attnviz.render.scaling import tick_step
+
+_GROUND = "#808080"
+"""Weak heads fade towards mid grey, which reads on light and on dark terminals."""
+_FADE = 0.7
+_STRONG = 0.75
+"""From this score on a code is written in capitals, so that strength shows without colour."""
+
+
+def tile_style(color: str, strength: float, colors: bool) -> Style:
+    """The style of a tile: the role's colour, faded by what the strength lacks to 1."""
+    if not colors:
+        return Style()
+    faded = mix(color, _GROUND, _FADE * (1.0 - strength))
+    return Style(color=ink(faded), bgcolor=faded)
+
+
+def _code(role: str, strength: float, width: int) -> str:
+    style = role_style(role)
+    code = style.code if width >= 4 else style.short
+    return code.upper() if strength >= _STRONG else code
+
+
+class HeadsGrid:
+    """A renderable: one grid for each kind of site, with axis labels and a legend."""
+
+    def __init__(self, report: HeadsReport) -> None:
+        self.report = report
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Draw for this console: its width, its colours."""
+        colors = console.color_system is not None and not console.no_color
+        drawn = grids(self.report)
+        heads = max((grid.heads for grid in drawn), default=1)
+        gutter = max((len(str(grid.layers - 1)) for grid in drawn), default=1) + 1
+        layout = _fold(heads, max(options.max_width - gutter, 2), colors)
+        for grid in drawn:
+            if grid.title:
+                yield Text(grid.title, style="bold")
+            yield from _lines(grid, gutter, layout, options, colors)
+            yield Text("")
+        yield from _legend(self.report, layout[0], options, colors)
+
+
+def _lines(
+    grid: Grid,
+    gutter: int,
+    layout: tuple[int, int, int],
+    options: ConsoleOptions,
+    colors: bool,
+) -> Iterator[Text]:
+    tile, gap, chunk = layout
+    step = tick_step(-(-(len(str(grid.heads - 1)) + 1) // (tile + gap)))
+    yield Text(signs("layer ↓  head →", options.ascii_only), "dim")
+    for first in range(0, grid.heads, chunk):
+        columns = range(first, min(first + chunk, grid.heads))
+        header = Text(" " * gutter, style="dim", no_wrap=True)
+        for index in columns:
+            label = str(index) if (index - first) % step == 0 else ""
+            header.append(label.center(tile) if len(label) <= tile else label)
+            header.append(" " * (tile + gap - max(tile, len(label))))
+        if first:
+            yield Text("")
+        header.rstrip()
+        yield header
+        for layer, row in enumerate(grid.cells):
+            line = Text(no_wrap=True)
+            line.append(f"{layer:>{gutter - 1}} ", "dim")
+            for index in columns:
+                cell = row[index] if index < len(row) else None
+                line.append(" " * (gap if index > first else 0))
+                if cell is None:
+                    line.append(" " * tile)
+                elif cell.role is None:
+                    line.append(signs(NO_ROLE, options.ascii_only).center(tile), "dim")
+                else:
+                    style = tile_style(role_style(cell.role).color, cell.strength, colors)
+                    line.append(_code(cell.role, cell.strength, tile).center(tile), style)
+            yield line
+
+
+def _fold(heads: int, room: int, colors: bool) -> tuple[int, int, int]:
+    """Tile width, gap and heads a line: the widest tiles that need no fold, else small ones."""
+    for tile, gap in ((6, 1), (4, 1), (2, 1), (2, 0)):
+        if (gap or colors) and heads * (tile + gap) - gap <= room:
+            return tile, gap, heads
+    fitting = max((room + 1) // 3, 1)
+    folds = -(-heads // fitting)
+    even = -(-heads // folds)
+    for multiple in (16, 8, 4):
+        rounded = -(-even // multiple) * multiple
+        if rounded <= fitting:
+            return 2, 1, rounded
+    return 2, 1, even
+
+
+def _legend(
+    report: HeadsReport, tile: int, options: ConsoleOptions, colors: bool
+) -> Iterator[Text]:
+    badge = min(tile, 4) + 2
+    entries = []
+    for name, count in tally(report):
+        entry = Text(no_wrap=True)
+        if name is None:
+            entry.append(signs(NO_ROLE, options.ascii_only).center(badge), "dim")
+            entry.append(f" no role {count}")
+        else:
+            style = role_style(name)
+            code = _code(name, 0.0, tile).center(badge)
+            entry.append(code, tile_style(style.color, 1.0, colors))
+            entry.append(f" {name} {count}")
+        entries.append(entry)
+    width = max((entry.cell_len for entry in entries), default=0) + 2
+    columns = max(options.max_width // width, 1)
+    for first in range(0, len(entries), columns):
+        line = Text(no_wrap=True)
+        for entry in entries[first : first + columns]:
+            line.append_text(entry)
+            line.append(" " * (width - entry.cell_len))
+        line.rstrip()
+        yield line
+    yield _strength(colors)
+
+
+def _strength(colors: bool) -> Text:
+    line = Text(style="dim")
+    line.append("the head's strongest role; ")
+    line.append(f"CAPITALS from a score of {_STRONG} on")
+    if colors:
+        line.append(", full colour at 1")
+    return line
