@@ -1,0 +1,174 @@
+"""What an attention layer costs, in closed forms: parameters, FLOPs, memory, KV cache.
+
+FLOPs count 2 per multiply-add and matrix products only, as ``torch.utils.flop_counter`` does:
+biases, scaling, masks and softmax are left out, and a causal mask skips nothing.
+
+Notation: B batch, T queries, S keys, D model width, H heads, G key/value heads, d head width,
+r latent and d_r rotary width of MLA. Sources: Vaswani et al. 2017 (arXiv:1706.03762), Shazeer 2019
+(MQA, arXiv:1911.02150), Ainslie et al. 2023 (GQA, arXiv:2305.13245), DeepSeek-V2 (MLA,
+arXiv:2405.04434).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from attnviz.attention.amount import Amount, Dim, elements
+from attnviz.attention.spec import AttentionSpec, Axes
+
+BLOCK_ELEMENTS = 1 << 20
+"""Weights that ``attend`` holds at a time when nobody keeps them all (a test compares the two)."""
+
+FLOAT32_BYTES = 4
+
+
+class Projection(NamedTuple):
+    """One learned matrix of the layer: [inputs, outputs], and over which tokens it runs."""
+
+    name: str
+    inputs: int
+    outputs: int
+    bias: bool
+    over: Literal["queries", "new keys", "all keys"]
+
+    @property
+    def weights(self) -> int:
+        """Parameters of the matrix."""
+        return self.inputs * self.outputs
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of matrix and bias."""
+        return self.weights + (self.outputs if self.bias else 0)
+
+    def flops(self, axes: Axes) -> Amount:
+        """2 · B · tokens · inputs · outputs."""
+        tokens = {"queries": axes.t, "new keys": axes.new, "all keys": axes.s}[self.over]
+        return 2 * elements(axes.b, tokens, self.inputs, self.outputs)
+
+
+def projections(spec: AttentionSpec) -> tuple[Projection, ...]:
+    """The learned matrices of a layer, in the order in which they are applied.
+
+    MHA: four of D · D. GQA and MQA: W_K and W_V shrink to D · G·d. MLA: keys and values are rebuilt
+    from a latent, D · r and r · H·d twice, beside the rotary key, D · d_r. With a KV cache, MLA
+    rebuilds the keys and values of all cached tokens (no weight absorption).
+    """
+    width, inner = spec.d_model, spec.heads * spec.value_dim
+    queries = spec.heads * spec.score_dim
+    rows: list[tuple[str, int, int, Literal["queries", "new keys", "all keys"]]] = []
+    if spec.query_latent:
+        rows.append(("w_q_latent", width, spec.query_latent, "queries"))
+        rows.append(("w_q", spec.query_latent, queries, "queries"))
+    else:
+        rows.append(("w_q", width, queries, "queries"))
+    if spec.kind == "mla":
+        rows.append(("w_latent", width, spec.latent, "new keys"))
+        rows.append(("w_k", spec.latent, spec.heads * spec.head_dim, "all keys"))
+        rows.append(("w_v", spec.latent, inner, "all keys"))
+        if spec.rope_dim:
+            rows.append(("w_k_rope", width, spec.rope_dim, "new keys"))
+    else:
+        rows.append(("w_k", width, spec.kv_heads * spec.head_dim, "new keys"))
+        rows.append(("w_v", width, spec.kv_heads * spec.value_dim, "new keys"))
+    rows.append(("w_o", inner, width, "queries"))
+    return tuple(
+        Projection(name, inputs, outputs, name in spec.biases, over)
+        for name, inputs, outputs, over in rows
+    )
+
+
+class Parameters(NamedTuple):
+    """Parameters of one layer: matrices, biases, and whatever else lives in it (norms, tables)."""
+
+    weights: int
+    biases: int
+    extras: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.weights + self.biases + self.extras
+
+
+def parameters(spec: AttentionSpec) -> Parameters:
+    """Parameters of one layer. MHA: 4·D² and 4·D biases; GQA: 2·D² + 2·D·G·d."""
+    matrices = projections(spec)
+    return Parameters(
+        weights=sum(p.weights for p in matrices),
+        biases=sum(p.outputs for p in matrices if p.bias),
+        extras=sum(count for _, count in spec.extras),
+    )
+
+
+class Flops(NamedTuple):
+    """FLOPs of one layer: the learned matrices, and the two products of attention itself."""
+
+    projections: Amount
+    attention: Amount
+
+    @property
+    def total(self) -> Amount:
+        """Both."""
+        return self.projections + self.attention
+
+
+def score_flops(spec: AttentionSpec, axes: Axes) -> Amount:
+    """Q Kᵀ: 2·B·H·T·S·d."""
+    return 2 * elements(axes.b, axes.h, axes.t, axes.s, spec.score_dim)
+
+
+def mixing_flops(spec: AttentionSpec, axes: Axes) -> Amount:
+    """Weights times V: 2·B·H·T·S·d."""
+    return 2 * elements(axes.b, axes.h, axes.t, axes.s, spec.value_dim)
+
+
+def flops(spec: AttentionSpec, axes: Axes) -> Flops:
+    """FLOPs of one layer: O(T·D²) for the projections, O(T·S·D) for attention itself."""
+    learned = sum((p.flops(axes) for p in projections(spec)), Amount(0))
+    return Flops(learned, score_flops(spec, axes) + mixing_flops(spec, axes))
+
+
+def weights_elements(axes: Axes) -> Amount:
+    """How many attention weights there are: B·H·T·S."""
+    return elements(axes.b, axes.h, axes.t, axes.s)
+
+
+def streamed_elements(axes: Axes) -> int | None:
+    """Weights held at once when they are handed out in blocks of rows; None while a size is unset.
+
+    At least one row of all heads, B·H·S, and otherwise at most 2²⁰: linear in S, free of T.
+    """
+    row, length = elements(axes.b, axes.h, axes.s).value, axes.t.size
+    if row is None or length is None:
+        return None
+    return row * min(length, max(1, BLOCK_ELEMENTS // row))
+
+
+def cache_elements(spec: AttentionSpec) -> int:
+    """Numbers kept per token and layer: 2·G·d, or r + d_r for MLA.
+
+    Cross-attention keeps 2·G·d per token of the context, once, whatever is decoded.
+    """
+    if spec.kind == "mla":
+        return spec.latent + spec.rope_dim
+    return spec.kv_heads * (spec.head_dim + spec.value_dim)
+
+
+def cached_tokens(spec: AttentionSpec, tokens: int) -> int:
+    """How many of ``tokens`` a cache has to keep: a window needs no more than itself."""
+    return tokens if spec.window is None else min(tokens, spec.window)
+
+
+def crossing(spec: AttentionSpec) -> float:
+    """The length T at which attention itself costs as much as the projections (S = T).
+
+    Projections cost 2·T·P for P matrix parameters, attention 2·T²·H·(d + d_v); equal at
+    T = P / (H·(d + d_v)), which is 2·D for MHA. Independent of the batch.
+    """
+    return parameters(spec).weights / (spec.heads * (spec.score_dim + spec.value_dim))
+
+
+def product(dims: tuple[Dim, ...], width: int) -> Amount:
+    """Bytes of a tensor of this shape, at ``width`` bytes a number."""
+    return elements(*dims) * width

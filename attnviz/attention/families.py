@@ -1,0 +1,318 @@
+"""How model families write their attention into config.json, one reader each. No torch here.
+
+A reader turns the config's fields into groups of like layers. What a family does differently
+(biases, shared layers, windows, norms on queries and keys) is a row of :data:`FAMILIES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attnviz.attention.sizes import check_sizes
+from attnviz.attention.spec import PROJECTIONS, AttentionSpec, Kind
+from attnviz.errors import ModelError
+
+Config = Mapping[str, Any]
+ALL = frozenset(PROJECTIONS["other"])
+QKV = frozenset({"w_q", "w_k", "w_v"})
+NONE: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class LayerGroup:
+    """Layers that are alike.
+
+    Attributes:
+        label: ``decoder self-attention``, ``window 4,096``.
+        layers: their numbers, from 0.
+        spec: one such layer.
+        shared: True when all of them use one and the same set of weights (ALBERT).
+    """
+
+    label: str
+    layers: tuple[int, ...]
+    spec: AttentionSpec
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The names under which a family keeps its sizes; alternatives in the order of preference."""
+
+    d_model: tuple[str, ...] = ("hidden_size",)
+    heads: tuple[str, ...] = ("num_attention_heads",)
+    layers: tuple[str, ...] = ("num_hidden_layers",)
+    kv_heads: tuple[str, ...] = ("num_key_value_heads",)
+    head_dim: tuple[str, ...] = ("head_dim",)
+
+
+OLD_GPT = Fields(d_model=("n_embd",), heads=("n_head",), layers=("n_layer",))
+GUESS = Fields(
+    d_model=("hidden_size", "d_model", "n_embd", "dim", "n_embed", "embed_dim"),
+    heads=("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads"),
+    layers=("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"),
+    kv_heads=("num_key_value_heads", "num_kv_heads", "n_kv_heads"),
+    head_dim=("head_dim", "d_kv"),
+)
+_MEANING = {
+    "d_model": "a model width",
+    "heads": "a number of heads",
+    "layers": "a number of layers",
+}
+
+
+def find(config: Config, fields: Fields, what: str) -> int | None:
+    """A size under one of its names, or None.
+
+    Raises:
+        ModelError: it is there, but not a whole number above zero.
+    """
+    for name in getattr(fields, what):
+        value = config.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ModelError(f"config.json: {name} must be a whole number above 0, got {value!r}")
+        return value
+    return None
+
+
+def need(config: Config, fields: Fields, what: str) -> int:
+    """A size that must be there.
+
+    Raises:
+        ModelError: it is not, with the names that were looked for.
+    """
+    value = find(config, fields, what)
+    if value is None:
+        looked = ", ".join(getattr(fields, what))
+        raise ModelError(f"config.json has no {_MEANING[what]} (looked for: {looked})")
+    return value
+
+
+def basic(config: Config, fields: Fields, biases: frozenset[str], *, causal: bool) -> AttentionSpec:
+    """The spec of one plain layer: MHA, GQA or MQA by the numbers of heads."""
+    d_model, heads = need(config, fields, "d_model"), need(config, fields, "heads")
+    sizes = check_sizes(
+        d_model,
+        heads,
+        kv_heads=find(config, fields, "kv_heads"),
+        head_dim=find(config, fields, "head_dim"),
+    )
+    kind: Kind = "mha"
+    if sizes.kv_heads < heads:
+        kind = "mqa" if sizes.kv_heads == 1 else "gqa"
+    return AttentionSpec(
+        kind=kind,
+        d_model=d_model,
+        heads=heads,
+        kv_heads=sizes.kv_heads,
+        head_dim=sizes.head_dim,
+        value_dim=sizes.head_dim,
+        biases=biases,
+        causal=causal,
+    )
+
+
+Reader = Callable[[Config], tuple[LayerGroup, ...]]
+
+
+def encoder(fields: Fields = Fields(), *, shared: bool = False) -> Reader:
+    """BERT and its kin: biases everywhere, no mask but padding."""
+
+    def read(config: Config) -> tuple[LayerGroup, ...]:
+        biases = ALL if config.get("qkv_bias", True) else frozenset({"w_o"})
+        spec = basic(config, fields, biases, causal=bool(config.get("is_decoder", False)))
+        layers = tuple(range(need(config, fields, "layers")))
+        label = "self-attention, one set of weights" if shared else "self-attention"
+        return (LayerGroup(label, layers, spec, shared),)
+
+    return read
+
+
+def decoder(
+    biases: frozenset[str] = NONE,
+    *,
+    fields: Fields = Fields(),
+    bias_field: str = "",
+    head_norms: bool = False,
+    window_every: int = 0,
+    windowed: bool = False,
+) -> Reader:
+    """GPT and Llama and their kin: causal self-attention.
+
+    Args:
+        biases: which projections have biases, unless ``bias_field`` says otherwise.
+        fields: the names of the sizes.
+        bias_field: a config field that switches all four biases.
+        head_norms: queries and keys are normalized per head, 2·d parameters.
+        window_every: all but each n-th layer see a window only (Gemma 2: 2, Gemma 3: 6).
+        windowed: all layers see a window where the config has one.
+    """
+
+    def read(config: Config) -> tuple[LayerGroup, ...]:
+        on = biases
+        if bias_field and config.get(bias_field) is not None:
+            on = ALL if config[bias_field] else biases - ALL
+        spec = basic(config, fields, on, causal=True)
+        if head_norms:
+            spec = replace(spec, extras=(("norms of Q and K", 2 * spec.head_dim),))
+        cap, under_root = config.get("attn_logit_softcapping"), config.get("query_pre_attn_scalar")
+        if cap:
+            spec = replace(spec, softcap=float(cap))
+        if under_root and under_root != spec.head_dim:
+            spec = replace(spec, scale_dim=int(under_root))
+        return split_windows(config, spec, need(config, fields, "layers"), window_every, windowed)
+
+    return read
+
+
+def split_windows(
+    config: Config, spec: AttentionSpec, layers: int, every: int, windowed: bool
+) -> tuple[LayerGroup, ...]:
+    """Tell layers with a sliding window from those that see everything."""
+    window = config.get("sliding_window")
+    types = config.get("layer_types")
+    if types is None and every:
+        every = config.get("sliding_window_pattern") or every
+        types = ["full" if (i + 1) % every == 0 else "sliding" for i in range(layers)]
+    elif types is None:
+        on = windowed and config.get("use_sliding_window", True)
+        types = ["sliding" if on else "full"] * layers
+    near = tuple(i for i in range(layers) if window and str(types[i]).startswith("sliding"))
+    far = tuple(i for i in range(layers) if i not in near)
+    groups = []
+    if near:
+        groups.append(LayerGroup(f"window {window:,}", near, replace(spec, window=window)))
+    if far:
+        groups.append(LayerGroup("full attention" if near else "self-attention", far, spec))
+    return tuple(sorted(groups, key=lambda group: group.layers[0]))
+
+
+def falcon(config: Config) -> tuple[LayerGroup, ...]:
+    """Falcon: one key head in the old form, ``num_kv_heads`` in the new one."""
+    heads = need(config, GUESS, "heads")
+    kv_heads = 1 if config.get("multi_query", True) else heads
+    if config.get("new_decoder_architecture"):
+        kv_heads = config.get("num_kv_heads") or heads
+    on = ALL if config.get("bias") else NONE
+    spec = basic({**config, "num_key_value_heads": kv_heads}, GUESS, on, causal=True)
+    return (LayerGroup("self-attention", tuple(range(need(config, GUESS, "layers"))), spec),)
+
+
+def latent(config: Config) -> tuple[LayerGroup, ...]:
+    """DeepSeek-V2 and V3: multi-head latent attention, with norms on the two latents."""
+    fields = {
+        name: Fields(d_model=(name,))
+        for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    }
+    r, d, d_r, d_v = (need_named(config, name) for name in fields)
+    query_latent = config.get("q_lora_rank") or 0
+    biases = {"w_latent", "w_k_rope", "w_o"} | ({"w_q_latent"} if query_latent else set())
+    norms = [("norm of the latent", r)]
+    if query_latent:
+        norms.append(("norm of the query latent", query_latent))
+    heads = need(config, Fields(), "heads")
+    spec = AttentionSpec(
+        kind="mla",
+        d_model=need(config, Fields(), "d_model"),
+        heads=heads,
+        kv_heads=heads,
+        head_dim=d,
+        value_dim=d_v,
+        latent=r,
+        rope_dim=d_r,
+        query_latent=query_latent,
+        biases=frozenset(biases) if config.get("attention_bias") else NONE,
+        extras=tuple(norms),
+        causal=True,
+    )
+    return (LayerGroup("self-attention", tuple(range(need(config, Fields(), "layers"))), spec),)
+
+
+def need_named(config: Config, name: str) -> int:
+    """A size under exactly this name.
+
+    Raises:
+        ModelError: it is missing.
+    """
+    value = find(config, Fields(d_model=(name,)), "d_model")
+    if value is None:
+        raise ModelError(f"config.json has no {name}, which latent attention needs")
+    return value
+
+
+def t5(config: Config) -> tuple[LayerGroup, ...]:
+    """T5: no biases, no scale, heads of d_kv, a position table in the first layer of each stack."""
+    fields = Fields(("d_model",), ("num_heads",), ("num_layers",), (), ("d_kv",))
+    plain = replace(basic(config, fields, NONE, causal=False), scaled=False)
+    table = config.get("relative_attention_num_buckets", 32) * plain.heads
+    counts = need(config, fields, "layers"), config.get("num_decoder_layers")
+    groups: list[LayerGroup] = []
+    for side, count, causal in (
+        ("encoder", counts[0], False),
+        ("decoder", counts[1] or counts[0], True),
+    ):
+        spec = replace(plain, causal=causal)
+        first = replace(spec, extras=(("position table", table),))
+        groups.append(LayerGroup(f"{side} self-attention, first", (0,), first))
+        if count > 1:
+            groups.append(LayerGroup(f"{side} self-attention", tuple(range(1, count)), spec))
+    cross = replace(plain, kind="cross")
+    layers = tuple(range(counts[1] or counts[0]))
+    return (*groups, LayerGroup("cross-attention", layers, cross))
+
+
+def two_stacks(biases: frozenset[str] = ALL) -> Reader:
+    """BART, Marian, Whisper and the original transformer: encoder, decoder and cross-attention."""
+
+    def read(config: Config) -> tuple[LayerGroup, ...]:
+        groups = []
+        for label, side, causal in (
+            ("encoder self-attention", "encoder", False),
+            ("decoder self-attention", "decoder", True),
+            ("cross-attention", "decoder", False),
+        ):
+            names = (f"{side}_attention_heads", "num_attention_heads")
+            fields = Fields(("d_model",), names, (f"{side}_layers", "num_hidden_layers"), (), ())
+            spec = basic(config, fields, biases, causal=causal)
+            if label.startswith("cross"):
+                spec = replace(spec, kind="cross")
+            groups.append(LayerGroup(label, tuple(range(need(config, fields, "layers"))), spec))
+        return tuple(groups)
+
+    return read
+
+
+_LLAMA = decoder(bias_field="attention_bias")
+_BERT = encoder()
+
+FAMILIES: Mapping[str, Reader] = {
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "electra", "camembert"), _BERT),
+    **dict.fromkeys(("vit", "deit", "dinov2"), _BERT),
+    "albert": encoder(shared=True),
+    "distilbert": encoder(Fields(("dim",), ("n_heads",), ("n_layers",))),
+    "gpt2": decoder(ALL, fields=OLD_GPT),
+    "gptj": decoder(NONE, fields=OLD_GPT),
+    "bloom": decoder(
+        ALL, fields=Fields(("hidden_size", "n_embed"), ("n_head", *GUESS.heads), GUESS.layers)
+    ),
+    "gpt_neox": decoder(ALL, bias_field="attention_bias"),
+    "opt": decoder(ALL, bias_field="enable_bias"),
+    "phi": decoder(ALL),
+    **dict.fromkeys(("llama", "mixtral", "gemma", "granite", "smollm3"), _LLAMA),
+    **dict.fromkeys(("mistral", "phi3"), decoder(windowed=True)),
+    "qwen2": decoder(QKV),
+    "qwen3": decoder(bias_field="attention_bias", head_norms=True),
+    "gemma2": decoder(bias_field="attention_bias", window_every=2),
+    "gemma3_text": decoder(bias_field="attention_bias", head_norms=True, window_every=6),
+    "falcon": falcon,
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3"), latent),
+    **dict.fromkeys(("t5", "mt5"), t5),
+    **dict.fromkeys(("bart", "mbart", "marian", "pegasus", "m2m_100"), two_stacks()),
+    "whisper": two_stacks(frozenset({"w_q", "w_v", "w_o"})),
+    "transformer": two_stacks(NONE),
+}
+"""The reader of each ``model_type``."""

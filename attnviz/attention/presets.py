@@ -1,0 +1,68 @@
+"""Published models by name, from ``presets.toml``. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from attnviz.attention.configs import ModelSpec, read_config
+from attnviz.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One published model.
+
+    Attributes:
+        name: what to type. title: what it is called. year: of its paper.
+        source: where its sizes were published.
+        parameters: of the whole model.
+        counted_as: the transformers class that its config builds; empty where there is none.
+        config: the fields of its config.json that decide its size.
+        note: what to know about the numbers.
+    """
+
+    name: str
+    title: str
+    year: int
+    source: str
+    parameters: int
+    counted_as: str
+    config: Mapping[str, Any]
+    note: str = ""
+
+    @property
+    def model(self) -> ModelSpec:
+        """Its attention, layer by layer."""
+        found = read_config(self.config, self.title)
+        notes = (self.note,) if self.note else ()
+        return replace(found, whole=self.parameters, notes=notes, source=self.source)
+
+
+@cache
+def presets() -> Mapping[str, Preset]:
+    """Every preset by its name, in the order of the file."""
+    import tomllib
+    from importlib.resources import files
+
+    text = files("attnviz.attention").joinpath("presets.toml").read_text(encoding="utf-8")
+    return {name: Preset(name=name, **fields) for name, fields in tomllib.loads(text).items()}
+
+
+def preset(name: str) -> Preset:
+    """Look a preset up by name, in any case.
+
+    Raises:
+        UsageError: there is none of that name; the nearest are named.
+    """
+    import difflib
+
+    known = presets()
+    found = known.get(name.strip().lower())
+    if found is not None:
+        return found
+    close = difflib.get_close_matches(name.lower(), list(known), n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(close)}?" if close else "nothing comes near it;"
+    raise UsageError(f"unknown preset {name!r}; {hint} --presets lists all {len(known)}")

@@ -1,0 +1,217 @@
+"""One attention layer on paper: its widths, and what is run through it. No torch here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from attnviz.attention.amount import Dim
+from attnviz.attention.sizes import Sizes
+from attnviz.errors import SizeError, UsageError
+
+Kind = Literal["mha", "gqa", "mqa", "mla", "cross"]
+KINDS: tuple[Kind, ...] = ("mha", "gqa", "mqa", "mla", "cross")
+
+DTYPE_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+_DTYPE_ALIASES = {
+    "fp64": "float64",
+    "double": "float64",
+    "fp32": "float32",
+    "float": "float32",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "half": "float16",
+}
+MAX_LENGTH = 1 << 40
+"""Beyond this a length, batch or cache is taken for a slip of the finger."""
+
+
+def dtype_name(name: str) -> str:
+    """The full name of a dtype given by name or alias (``bf16``).
+
+    Raises:
+        UsageError: an unknown name, with the known ones.
+    """
+    full = _DTYPE_ALIASES.get(name.lower(), name.lower())
+    if full not in DTYPE_BYTES:
+        raise UsageError(f"unknown dtype {name!r}; known: {', '.join(DTYPE_BYTES)}")
+    return full
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionSpec:
+    """The sizes and options of one attention layer.
+
+    Attributes:
+        kind: the kind of attention.
+        d_model: D, width of the residual stream.
+        heads: H query heads. kv_heads: G key/value heads; H for MHA and MLA.
+        head_dim: d, width of a head's query and key (of their content part in MLA).
+        value_dim: width of a head's value; d nearly always.
+        latent: r of MLA, else 0. rope_dim: d_r of MLA, else 0.
+        query_latent: the width to which MLA compresses queries first; 0 where it does not.
+        biases: which projections have one, by their names (``w_q`` ...).
+        extras: parameters in the layer beyond projections: a norm's or a position table's,
+            as (name, count).
+        causal: whether a query sees only keys up to its own position.
+        window: how many positions a query sees, its own included; None for all.
+        scaled: whether scores are multiplied by 1/√d (T5 leaves it out).
+        scale_dim: the number under that root where it is not d itself (Gemma 2 27B), else 0.
+        softcap: the soft cap on scores, None for none.
+    """
+
+    kind: Kind
+    d_model: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int
+    latent: int = 0
+    rope_dim: int = 0
+    query_latent: int = 0
+    biases: frozenset[str] = frozenset()
+    extras: tuple[tuple[str, int], ...] = ()
+    causal: bool = False
+    window: int | None = None
+    scaled: bool = True
+    scale_dim: int = 0
+    softcap: float | None = None
+
+    @property
+    def score_dim(self) -> int:
+        """How many numbers a query and a key are compared on: d, or d + d_r in MLA."""
+        return self.head_dim + self.rope_dim
+
+    @property
+    def group(self) -> int:
+        """How many query heads share a key/value head."""
+        return self.heads // self.kv_heads
+
+    @property
+    def title(self) -> str:
+        """``gqa, D = 512, 8 heads of 64 on 2 key/value heads``."""
+        text = f"{self.kind.upper()}, D = {self.d_model:,}, {self.heads} heads of {self.head_dim}"
+        if self.kv_heads != self.heads:
+            noun = "head" if self.kv_heads == 1 else "heads"
+            text += f" on {self.kv_heads} key/value {noun}"
+        if self.kind == "mla":
+            text += f", latent {self.latent}, rotary key {self.rope_dim}"
+        options = [name for name, on in (("causal", self.causal),) if on]
+        if self.window is not None:
+            options.append(f"window {self.window:,}")
+        return ", ".join([text, *options])
+
+
+PROJECTIONS = {
+    "mla": ("w_q", "w_latent", "w_k", "w_v", "w_k_rope", "w_o"),
+    "other": ("w_q", "w_k", "w_v", "w_o"),
+}
+
+
+def spec_of(
+    sizes: Sizes, *, bias: bool, causal: bool = False, window: int | None = None
+) -> AttentionSpec:
+    """The spec of a fresh layer of these sizes, as ``attnviz.attention.layers`` builds it.
+
+    Raises:
+        SizeError: a window below 1, or on cross-attention; causal cross-attention.
+    """
+    kind: Kind = next(k for k in KINDS if k == sizes.kind)
+    if window is not None and window < 1:
+        raise SizeError(f"window must be at least 1 position, got {window}")
+    if kind == "cross" and (causal or window is not None):
+        option = "--causal" if causal else f"--window {window}"
+        raise SizeError(
+            f"{option} compares positions, but cross-attention's queries and keys come from two "
+            "sequences; leave it out"
+        )
+    names = PROJECTIONS["mla" if kind == "mla" else "other"]
+    return AttentionSpec(
+        kind=kind,
+        d_model=sizes.d_model,
+        heads=sizes.heads,
+        kv_heads=sizes.kv_heads,
+        head_dim=sizes.head_dim,
+        value_dim=sizes.head_dim,
+        latent=sizes.latent,
+        rope_dim=sizes.rope_dim,
+        biases=frozenset(names) if bias else frozenset(),
+        causal=causal,
+        window=window,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What goes through the layer; a size of None stays a letter.
+
+    Attributes:
+        batch: B. seq: T, the queries. context: S of cross-attention.
+        cache: keys already kept when one token is decoded (T = 1, S = cache + 1).
+        dtype: name of the dtype of activations and weights.
+    """
+
+    batch: int | None = 1
+    seq: int | None = None
+    context: int | None = None
+    cache: int | None = None
+    dtype: str = "float32"
+
+    @property
+    def width(self) -> int:
+        """Bytes per number."""
+        return DTYPE_BYTES[self.dtype]
+
+
+class Axes:
+    """The axes of one run through one layer, each a letter and (perhaps) a size."""
+
+    def __init__(self, spec: AttentionSpec, run: Run) -> None:
+        """Check the run against the layer.
+
+        Raises:
+            SizeError: a size that is not positive or absurdly large.
+            UsageError: sizes that contradict each other or the kind.
+        """
+        _check(spec, run)
+        self.b = Dim("B", run.batch)
+        self.t = Dim("T", 1 if run.cache is not None else run.seq)
+        self.d_model = Dim("D", spec.d_model)
+        self.h = Dim("H", spec.heads)
+        self.g = Dim("G" if spec.kv_heads != spec.heads else "H", spec.kv_heads)
+        self.new = self.t  # the tokens whose keys and values are projected now
+        if spec.kind == "cross":
+            self.s = self.new = Dim("S", run.context)
+        elif run.cache is not None:
+            kept = run.cache + 1
+            self.s = Dim("S", kept if spec.window is None else min(kept, spec.window))
+        else:
+            self.s = Dim("S", run.seq, "T")
+
+
+def _check(spec: AttentionSpec, run: Run) -> None:
+    named = {"batch": run.batch, "seq": run.seq, "context": run.context}
+    for name, size in named.items():
+        if size is not None and size < 1:
+            raise SizeError(f"{name} must be at least 1, got {size}")
+    if run.cache is not None and run.cache < 0:
+        raise SizeError(f"cache cannot be negative, got {run.cache}")
+    for name, size in {**named, "cache": run.cache}.items():
+        if size is not None and size > MAX_LENGTH:
+            raise SizeError(f"{name} {size:,} is beyond {MAX_LENGTH:,} (2^40); check the number")
+    if spec.kind != "cross" and run.context is not None:
+        raise UsageError(
+            f"--context {run.context} is the other sequence of cross-attention; "
+            "add --kind cross, or use --seq for self-attention"
+        )
+    if run.cache is not None:
+        if spec.kind == "cross":
+            raise UsageError(
+                f"--cache {run.cache} contradicts --kind cross, whose keys come from the context; "
+                "use --seq 1 --context S"
+            )
+        if run.seq not in (None, 1):
+            raise UsageError(
+                f"--cache {run.cache} decodes one token, so --seq {run.seq} contradicts it; "
+                "leave --seq out"
+            )

@@ -1,0 +1,262 @@
+"""The walk of a tensor through attention: every step's shape, cost, and reason. No torch here.
+
+Shapes are those of ``attnviz.attention.layers``; ``attnviz shapes --verify`` runs such a layer and
+compares every step with what is said here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnviz.attention.amount import Amount, Dim, Shape
+from attnviz.attention.costs import (
+    Flops,
+    Parameters,
+    Projection,
+    flops,
+    mixing_flops,
+    parameters,
+    product,
+    projections,
+    score_flops,
+)
+from attnviz.attention.reasons import WHY
+from attnviz.attention.spec import AttentionSpec, Axes, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the walk.
+
+    Attributes:
+        key: what the step is, for programs (``scores``, ``w_o``, ...).
+        name: what the result is called (``Q``, ``scores``, ``Y``).
+        shape: its axes.
+        operation: how it came about.
+        parameters: learned numbers used in the step.
+        flops: 2 per multiply-add of its matrix product; zero where there is none.
+        bytes: memory of the new tensor; None for a view, which takes none.
+        why: one sentence on the reason and the bug it guards against.
+    """
+
+    key: str
+    name: str
+    shape: Shape
+    operation: str
+    parameters: int
+    flops: Amount
+    bytes: Amount | None
+    why: str
+
+    @property
+    def symbols(self) -> str:
+        """The shape in letters: ``[B, H, T, S]``."""
+        return "[" + ", ".join(dim.symbol for dim in self.shape) + "]"
+
+    @property
+    def concrete(self) -> str:
+        """The shape in numbers, letters where a size is unset: ``(2, 8, T, T)``."""
+        return "(" + ", ".join(map(str, self.shape)) + ")"
+
+    @property
+    def sizes(self) -> tuple[int | None, ...]:
+        """The shape as numbers, None where a size is unset."""
+        return tuple(dim.size for dim in self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A layer, what is run through it, and every step on the way."""
+
+    spec: AttentionSpec
+    run: Run
+    steps: tuple[Step, ...]
+    parameters: Parameters
+    flops: Flops
+
+    def __getitem__(self, key: str) -> Step:
+        return next(step for step in self.steps if step.key == key)
+
+
+def walk(spec: AttentionSpec, run: Run) -> Walk:
+    """Trace a run through a layer.
+
+    Raises:
+        SizeError, UsageError: sizes of the run that make no sense; see :class:`Axes`.
+    """
+    tracer = _Tracer(spec, run)
+    tracer.inputs()
+    if spec.kind == "mla":
+        tracer.latent_heads()
+    else:
+        tracer.plain_heads()
+    tracer.attention()
+    tracer.output()
+    return Walk(spec, run, tuple(tracer.steps), parameters(spec), flops(spec, tracer.axes))
+
+
+class _Tracer:
+    """Collects the steps in order."""
+
+    def __init__(self, spec: AttentionSpec, run: Run) -> None:
+        self.spec, self.run, self.axes = spec, run, Axes(spec, run)
+        self.matrices = {p.name: p for p in projections(spec)}
+        self.steps: list[Step] = []
+
+    def add(
+        self,
+        key: str,
+        name: str,
+        shape: Shape,
+        operation: str,
+        *,
+        matrix: Projection | None = None,
+        cost: Amount | None = None,
+        memory: Amount | None = None,
+        view: bool = False,
+    ) -> None:
+        if matrix is not None:
+            cost = matrix.flops(self.axes)
+        self.steps.append(
+            Step(
+                key=key,
+                name=name,
+                shape=shape,
+                operation=operation,
+                parameters=matrix.parameters if matrix else 0,
+                flops=cost or Amount(0),
+                bytes=None if view else memory or product(shape, self.run.width),
+                why=WHY[key],
+            )
+        )
+
+    def project(self, name: str, result: str, source: str, shape: Shape) -> None:
+        matrix = self.matrices[name]
+        letter = _MATRIX_LETTERS[name]
+        bias = f" + b{letter[1:]}" if matrix.bias else ""
+        self.add(name, result, shape, f"{source} {letter}{bias}", matrix=matrix)
+
+    def inputs(self) -> None:
+        a = self.axes
+        note = "the new token" if self.run.cache is not None else "token vectors"
+        self.add("x", "X", (a.b, a.t, a.d_model), note)
+        if self.spec.kind == "cross":
+            self.add("context", "C", (a.b, a.s, a.d_model), "the other sequence")
+
+    def plain_heads(self) -> None:
+        """MHA, GQA, MQA and cross-attention: project, view, transpose, share, cache."""
+        a, spec = self.axes, self.spec
+        d, _ = _head_axes(spec)
+        inner = _joined(spec, spec.head_dim)
+        shared = f"{a.g.symbol}·d" if spec.kv_heads != spec.heads else inner.symbol
+        source = "C" if spec.kind == "cross" else "X"
+        self.project("w_q", "Q", "X", (a.b, a.t, inner))
+        for name, result, width in (("w_k", "K", spec.head_dim), ("w_v", "V", spec.value_dim)):
+            size = Dim(shared, spec.kv_heads * width)
+            self.project(name, result, source, (a.b, a.new, size))
+        if spec.kv_heads == spec.heads and a.new is a.t:
+            self.add("view", "Q, K, V", (a.b, a.t, a.h, d), ".view: cut D into heads", view=True)
+            self.add("transpose", "Q, K, V", (a.b, a.h, a.t, d), ".transpose(1, 2)", view=True)
+        else:
+            self.add("view", "Q", (a.b, a.t, a.h, d), ".view: cut H·d into heads", view=True)
+            self.add("view_kv", "K, V", (a.b, a.new, a.g, d), ".view: cut into heads", view=True)
+            self.add("transpose", "Q", (a.b, a.h, a.t, d), ".transpose(1, 2)", view=True)
+            self.add("transpose_kv", "K, V", (a.b, a.g, a.new, d), ".transpose(1, 2)", view=True)
+        if self.run.cache is not None:
+            kept = "cache + new" if self.spec.window is None else "cache + new, last window"
+            both = 2 * product((a.b, a.g, a.s, d), self.run.width)
+            self.add("cache", "K, V", (a.b, a.g, a.s, d), f"append: {kept}", memory=both)
+        if spec.group > 1:
+            shape = (a.b, a.g, Dim("H/G", spec.group), a.t, d)
+            self.add("share", "Q by group", shape, f"{spec.group} heads read one K, V", view=True)
+
+    def latent_heads(self) -> None:
+        """MLA: latent, rebuilt keys and values, the rotary key that all heads share."""
+        a, spec = self.axes, self.spec
+        d, d_v = _head_axes(spec)
+        wide = Dim("d+dᵣ" if spec.rope_dim else "d", spec.score_dim)
+        source = "X"
+        if spec.query_latent:
+            latent = Dim("r_q", spec.query_latent)
+            self.project("w_q_latent", "c_Q", "X", (a.b, a.t, latent))
+            source = "c_Q"
+        inner = Dim(f"H·({wide.symbol})" if spec.rope_dim else "H·d", spec.heads * spec.score_dim)
+        self.project("w_q", "Q", source, (a.b, a.t, inner))
+        self.project("w_latent", "c", "X", (a.b, a.new, Dim("r", spec.latent)))
+        if spec.rope_dim:
+            self.project("w_k_rope", "k_rope", "X", (a.b, a.new, Dim("dᵣ", spec.rope_dim)))
+        if self.run.cache is not None:
+            width = Dim("r+dᵣ" if spec.rope_dim else "r", spec.latent + spec.rope_dim)
+            self.add("cache", "c; k_rope", (a.b, a.s, width), "append: cache + new")
+        for name, result, width, dim in (
+            ("w_k", "K", d, spec.head_dim),
+            ("w_v", "V", d_v, spec.value_dim),
+        ):
+            size = Dim(f"H·{width.symbol}", spec.heads * dim)
+            self.project(name, result, "c", (a.b, a.s, size))
+        self.add("view", "Q", (a.b, a.t, a.h, wide), ".view: cut into heads", view=True)
+        self.add("transpose", "Q", (a.b, a.h, a.t, wide), ".transpose(1, 2)", view=True)
+        self.add("transpose_kv", "V", (a.b, a.h, a.s, d_v), ".view, .transpose(1, 2)", view=True)
+        if spec.rope_dim:
+            self.add("rope", "Q", (a.b, a.h, a.t, wide), "[content; rotated position]")
+        operation = "[content; rotated k_rope]" if spec.rope_dim else ".view, .transpose(1, 2)"
+        shape = (a.b, a.h, a.s, wide)
+        self.add("rope_k", "K", shape, operation, view=not spec.rope_dim)
+
+    def attention(self) -> None:
+        """Scores, scale, mask, softmax, mixing."""
+        a, spec = self.axes, self.spec
+        square = (a.b, a.h, a.t, a.s)
+        self.add("scores", "scores", square, "Q Kᵀ", cost=score_flops(spec, a))
+        if spec.scaled:
+            self.add("scale", "scaled", square, f"· 1/√{spec.scale_dim or spec.score_dim}")
+        else:
+            self.add("unscaled", "scaled", square, "· 1 (this model does not scale)")
+        if spec.softcap is not None:
+            self.add("softcap", "capped", square, f"{spec.softcap:g}·tanh(x / {spec.softcap:g})")
+        self.add("mask", "masked", square, _mask(spec, self.run))
+        self.add("softmax", "weights A", square, "softmax over keys")
+        _, d_v = _head_axes(spec)
+        self.add("heads", "head outputs", (a.b, a.h, a.t, d_v), "A V", cost=mixing_flops(spec, a))
+
+    def output(self) -> None:
+        """Heads side by side again, then mixed."""
+        a, spec = self.axes, self.spec
+        _, d_v = _head_axes(spec)
+        self.add("untranspose", "Z", (a.b, a.t, a.h, d_v), ".transpose(1, 2)", view=True)
+        joined = _joined(spec, spec.value_dim)
+        self.add("concat", "Z concat", (a.b, a.t, joined), ".contiguous().view")
+        self.project("w_o", "Y", "Z", (a.b, a.t, a.d_model))
+
+
+_MATRIX_LETTERS = {
+    "w_q": "W_Q",
+    "w_k": "W_K",
+    "w_v": "W_V",
+    "w_o": "W_O",
+    "w_q_latent": "W_DQ",
+    "w_latent": "W_DKV",
+    "w_k_rope": "W_KR",
+}
+
+
+def _head_axes(spec: AttentionSpec) -> tuple[Dim, Dim]:
+    """The width of a head's keys, and of its values."""
+    same = spec.value_dim == spec.head_dim
+    return Dim("d", spec.head_dim), Dim("d" if same else "dᵥ", spec.value_dim)
+
+
+def _joined(spec: AttentionSpec, width: int) -> Dim:
+    """The axis of all heads side by side: D where it is as wide as the model."""
+    size = spec.heads * width
+    symbol = "d" if width == spec.head_dim else "dᵥ"
+    return Dim("D" if size == spec.d_model else f"H·{symbol}", size)
+
+
+def _mask(spec: AttentionSpec, run: Run) -> str:
+    if run.cache is not None:
+        return "nothing to mask: all keys are past"
+    if spec.window is not None:
+        side = "back" if spec.causal else "each way"
+        return f"-∞ beyond {spec.window:,} {side}" + (" or in the future" if spec.causal else "")
+    return "-∞ where key > query" if spec.causal else "+ M: padding only"

@@ -1,0 +1,123 @@
+"""Counting attention's parameters in a real model: in its weight files, or in its empty shell."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from attnviz.errors import ModelError
+
+MAX_HEADER = 100_000_000
+
+_MODULE = re.compile(
+    r"(?:^|\.)(?P<layer>\d+)\."
+    r"(?:layer\.\d+\.)?(?P<module>"
+    r"cross_attn|encoder_attn|EncDecAttention|crossattention"
+    r"|self_attention|self_attn|SelfAttention|attention|attn)\.(?P<rest>.+)$"
+)
+_CROSS = {"cross_attn", "encoder_attn", "EncDecAttention", "crossattention"}
+_NOT_ATTENTION = re.compile(
+    r"(?i)(output\.layer_?norm|(^|\.)layer_?norm\.|(^|\.)ln_)|^(bias|masked_bias)$|inv_freq"
+)
+_LATENT_NORMS = re.compile(r"(q_a|kv_a|q|k)_(layer)?norm\.")
+
+
+class Counted(NamedTuple):
+    """Parameters found in a model: by kind and layer of attention, and in all.
+
+    Attributes:
+        layers: parameters by (stack, kind, layer); the stack is ``encoder`` or ``decoder`` where
+            names say so, else empty; the kind is ``self`` or ``cross``.
+        whole: parameters of everything.
+        origin: where they were counted.
+    """
+
+    layers: Mapping[tuple[str, str, int], int]
+    whole: int
+    origin: str
+
+    @property
+    def attention(self) -> int:
+        """Parameters of all attention layers."""
+        return sum(self.layers.values())
+
+
+def count_names(sizes: Iterable[tuple[str, int]], origin: str) -> Counted:
+    """Sort parameters into attention and the rest by their names.
+
+    Args:
+        sizes: (name, number of elements) of every parameter; none twice.
+        origin: where they come from.
+    """
+    layers: dict[tuple[str, str, int], int] = {}
+    whole = 0
+    for name, size in sizes:
+        found = _MODULE.search(name)
+        if found and re.fullmatch(r"(?:bias|masked_bias|rotary_emb\.inv_freq)", found["rest"]):
+            continue  # buffers that old checkpoints kept
+        whole += size
+        if not found:
+            continue
+        rest = found["rest"]
+        if _NOT_ATTENTION.search(rest) and not _LATENT_NORMS.search(rest):
+            continue
+        stack = next((s for s in ("encoder", "decoder") if f"{s}." in name[: found.start(1)]), "")
+        kind = "cross" if found["module"] in _CROSS else "self"
+        key = (stack, kind, int(found["layer"]))
+        layers[key] = layers.get(key, 0) + size
+    return Counted(layers, whole, origin)
+
+
+def count_checkpoint(folder: Path) -> Counted | None:
+    """Count a folder's safetensors files by their headers alone; None where there are none.
+
+    Raises:
+        ModelError: a file that is not safetensors.
+    """
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        return None
+    sizes: dict[str, int] = {}
+    for file in files:
+        for name, entry in _header(file).items():
+            if name != "__metadata__":
+                sizes[name] = math.prod(entry["shape"])
+    return count_names(sizes.items(), f"{len(files)} safetensors file{'s' * (len(files) > 1)}")
+
+
+def _header(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            if not 2 <= length <= MAX_HEADER:
+                raise ValueError(f"a header of {length:,} bytes")
+            header = json.loads(stream.read(length))
+        if not isinstance(header, dict):
+            raise ValueError("a header that is no object")
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{file.name} is not a readable safetensors file: {error}") from error
+    return header
+
+
+def count_config(config: Mapping[str, Any], counted_as: str) -> Counted:
+    """Build a model from a config without memory (``meta`` device) and count it.
+
+    Args:
+        config: fields of config.json, with ``model_type``.
+        counted_as: the transformers auto class to build.
+    """
+    import torch
+    import transformers
+
+    fields = {name: value for name, value in config.items() if name != "model_type"}
+    if fields.get("q_lora_rank") == 0:
+        fields["q_lora_rank"] = None
+    settings = transformers.AutoConfig.for_model(config["model_type"], **fields)
+    with torch.device("meta"):
+        model = getattr(transformers, counted_as).from_config(settings)
+    named = ((name, parameter.numel()) for name, parameter in model.named_parameters())
+    return count_names(named, f"transformers' {type(model).__name__}, built without memory")
