@@ -1,0 +1,168 @@
+"""A model's name -> a local folder with safe weights and a readable configuration.
+
+Pickled weights (``.bin``, ``.pt``, ...) can run any code when they are loaded, so they are refused;
+so is code that comes with a model (``trust_remote_code`` is never set).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnviz.errors import ModelError
+from attnviz.models.demo import DEMOS
+from attnviz.models.hub import CONVERT, PICKLES, bundled, download
+
+INDEX = "model.safetensors.index.json"
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_FOREIGN = (".h5", ".msgpack", ".gguf", ".onnx", ".tflite")
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A model on this machine: what the user calls it, its folder, and its ``config.json``."""
+
+    name: str
+    folder: Path
+    config: dict[str, Any]
+    weights: tuple[Path, ...]
+
+
+def locate(model: str) -> Located:
+    """Find a model: a bundled name, a folder, or an id on the hub, in this order.
+
+    Args:
+        model: for example ``demo-bert``, ``./my-model``, ``google-bert/bert-base-uncased``.
+
+    Returns:
+        Where it is; its weight files exist and their headers can be read.
+
+    Raises:
+        ModelError: nothing there, no configuration, pickled or damaged weights, an unknown hub
+            id, or no way to reach the hub.
+    """
+    folder = _folder(model)
+    return Located(model, folder, read_config(folder), find_weights(folder))
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """A folder's ``config.json``; ModelError if there is none or it cannot be read."""
+    path = folder / "config.json"
+    if not path.is_file():
+        if (folder / "adapter_config.json").is_file():
+            raise ModelError(
+                f"{folder} holds an adapter only; merge it into its model and save that"
+            )
+        raise ModelError(
+            f"no config.json in {folder}; --model takes a folder that transformers' "
+            "save_pretrained wrote"
+        )
+    config = _json(path)
+    if not isinstance(config.get("model_type"), str):
+        raise ModelError(f"{path} names no model_type; it is not a transformers configuration")
+    return config
+
+
+def find_weights(folder: Path) -> tuple[Path, ...]:
+    """The safetensors files that hold a model's weights, checked to be whole.
+
+    Raises:
+        ModelError: none, only pickled ones, a missing shard, or a damaged file.
+    """
+    single = folder / "model.safetensors"
+    if single.is_file():
+        files = [single]
+    elif (folder / INDEX).is_file():
+        files = _shards(folder)
+    else:
+        files = sorted(folder.glob("*.safetensors"))
+        if len(files) > 1:
+            raise ModelError(
+                f"{folder} has {len(files)} safetensors files and no {INDEX} that says how they "
+                "belong together; add it, or leave one file"
+            )
+    if not files:
+        raise ModelError(_no_weights(folder))
+    for file in files:
+        _check_header(file)
+    return tuple(files)
+
+
+def _folder(model: str) -> Path:
+    if model in DEMOS:
+        return DEMOS[model]
+    try:
+        path = Path(model).expanduser()
+        if path.is_dir():
+            return path
+        is_file = path.exists()
+    except (OSError, ValueError, RuntimeError):  # too long, a null byte, an unknown home
+        raise ModelError(f"{model[:60]!r} is neither a folder nor a hub id") from None
+    if is_file:
+        hint = ""
+        if path.suffix in (".npz", ".safetensors"):
+            hint = f"; for recorded attention use --recorded {model}"
+        raise ModelError(f"{model} is a file; --model takes the folder that it lies in{hint}")
+    if not model.startswith((".", "~", "/")) and _HUB_ID.fullmatch(model):
+        return download(model)
+    raise ModelError(
+        f"no folder {model!r}, and it is not a hub id such as openai-community/gpt2{bundled()}"
+    )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file; ModelError names the file and what is wrong."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"cannot read {path}: {error}; download it again") from None
+    if not isinstance(value, dict):
+        raise ModelError(f"{path} holds no JSON object; download it again")
+    return value
+
+
+def _shards(folder: Path) -> list[Path]:
+    shards = _json(folder / INDEX).get("weight_map")
+    if not isinstance(shards, dict) or not all(isinstance(v, str) for v in shards.values()):
+        raise ModelError(f"{folder / INDEX} has no weight_map; download it again")
+    files = []
+    for name in sorted(set(shards.values())):
+        if Path(name).name != name or not name.endswith(".safetensors"):
+            raise ModelError(
+                f"{folder / INDEX} names {name!r}, which is no safetensors file beside it"
+            )
+        if not (folder / name).is_file():
+            raise ModelError(f"{folder} lacks {name}, one part of its weights; download it again")
+        files.append(folder / name)
+    return files
+
+
+def _no_weights(folder: Path) -> str:
+    names = [path.name for path in sorted(folder.iterdir()) if path.is_file()]
+    pickles = [name for name in names if name.endswith(PICKLES)]
+    if pickles:
+        return (
+            f"{folder} has only pickled weights ({pickles[0]}), which can run code when they are "
+            f"loaded; {CONVERT}"
+        )
+    foreign = [name for name in names if name.endswith(_FOREIGN)]
+    if foreign:
+        return f"{folder} has no safetensors weights ({foreign[0]} cannot be read); convert them"
+    return f"{folder} has no weights; add model.safetensors"
+
+
+def _check_header(path: Path) -> None:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt"):
+            pass
+    except (SafetensorError, OSError) as error:
+        with path.open("rb") as file:
+            pointer = file.read(20).startswith(b"version https://git")
+        remedy = "git lfs pull fetches it" if pointer else "download it again"
+        what = "a git-lfs pointer, not the file" if pointer else f"truncated or damaged ({error})"
+        raise ModelError(f"{path} is {what}; {remedy}") from None

@@ -1,0 +1,104 @@
+"""Fetching a model from the Hugging Face hub: weights in safetensors and small text files only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from attnviz.errors import ModelError
+from attnviz.models.demo import DEMOS
+
+CONVERT = (
+    "load them where you trust them and save them again with "
+    "model.save_pretrained(folder, safe_serialization=True)"
+)
+"""The remedy for pickled weights."""
+
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_SMALL = (".json", ".txt", ".model", ".spm")
+_WHOLE = "model.safetensors"
+
+
+def download(model: str) -> Path:
+    """The local folder of a model on the hub; downloads what the cache does not hold.
+
+    Only the repository's top level, and no weights but safetensors. Progress goes to standard
+    error, as huggingface_hub shows it.
+
+    Args:
+        model: an id such as ``openai-community/gpt2``.
+
+    Raises:
+        ModelError: no such model, no access to it, only pickled weights, or the hub cannot be
+            reached and the cache does not hold it.
+    """
+    import huggingface_hub
+    from huggingface_hub import constants, errors
+
+    try:
+        if constants.HF_HUB_OFFLINE:
+            return _cached(model)
+        try:
+            names = huggingface_hub.list_repo_files(model)
+        except (errors.HfHubHTTPError, errors.HFValidationError):
+            raise  # the hub's own answer
+        except Exception:  # whatever the transport raises where there is no network
+            return _cached(model)
+        wanted = choose(names, model)
+        return Path(huggingface_hub.snapshot_download(model, allow_patterns=wanted))
+    except errors.GatedRepoError:
+        raise ModelError(
+            f"{model} is gated on the hub; accept its terms there and log in with hf auth login"
+        ) from None
+    except errors.RepositoryNotFoundError:
+        raise ModelError(
+            f"no folder and no model {model!r} on the hub; check the name{bundled()}"
+        ) from None
+    except errors.HFValidationError:
+        raise ModelError(f"{model!r} is neither a folder nor a valid hub id{bundled()}") from None
+    except errors.LocalEntryNotFoundError:
+        raise ModelError(
+            f"no folder {model!r}, and the hub cannot be reached and its cache does not hold "
+            f"{model}; fetch it while online, or give a local folder{bundled()}"
+        ) from None
+    except (errors.HfHubHTTPError, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(f"cannot fetch {model}: {reason}; try again later") from None
+
+
+def choose(names: Sequence[str], model: str) -> list[str]:
+    """The files of a repository to fetch.
+
+    Args:
+        names: everything in it; ``model``: its id, for the message.
+
+    Raises:
+        ModelError: its weights are pickled only.
+    """
+    top = [name for name in names if "/" not in name]
+    weights = [name for name in top if name.endswith(".safetensors")]
+    pickles = [name for name in top if name.endswith(PICKLES)]
+    if pickles and not weights:
+        raise ModelError(
+            f"{model} has only pickled weights ({pickles[0]}), which can run code when they are "
+            f"loaded; {CONVERT}"
+        )
+    if _WHOLE in weights:
+        weights = [_WHOLE]
+    return [name for name in top if name.endswith(_SMALL)] + weights
+
+
+def bundled() -> str:
+    """The bundled models' names as the end of a message; empty where there are none."""
+    return f" (bundled models: {', '.join(DEMOS)})" if DEMOS else ""
+
+
+def _cached(model: str) -> Path:
+    """The folder in the cache, whole or not: what is missing from it is named later."""
+    import huggingface_hub
+
+    return Path(
+        huggingface_hub.snapshot_download(
+            model, allow_patterns=["config.json"], local_files_only=True
+        )
+    )
