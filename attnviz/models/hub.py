@@ -70,7 +70,8 @@ def choose(names: Sequence[str], model: str) -> list[str]:
     """The files of a repository to fetch.
 
     Args:
-        names: everything in it; ``model``: its id, for the message.
+        names: everything in it.
+        model: its id, for the message.
 
     Raises:
         ModelError: its weights are pickled only.
