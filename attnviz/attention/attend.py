@@ -10,7 +10,7 @@ Notation: B batch, H query heads, G key/value heads, T queries, S keys, d head w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -90,35 +90,72 @@ def attend(
     if not observers and softcap is None:
         return _fused(query, key, value, masks, bias, scale, dropout)
 
-    batch, heads, length = query.shape[:3]
-    groups = key.shape[1]
+    batch, heads, length, width = query.shape
+    groups, key_length = key.shape[1:3]
+    rest = (query, key, value, mask, bias)
+    tracked = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in rest)
+    row_elements = batch * heads * key_length
+    blocks = _blocks(row_elements, length, block_rows)
+    scratch = _Scratch(blocks[0][1] * row_elements, reuse=not tracked)
+    all_keys, all_values = key.flatten(0, 1), value.flatten(0, 1)  # [B * G, S, d]
     outputs, empties = [], []
-    for start, stop in _blocks(batch * heads * key.shape[2], length, block_rows):
+    if not tracked:
+        output = value.new_empty(batch, heads, length, value.shape[-1])
+    for start, stop in blocks:
         allowed, keys = masks.block(start, stop)
-        k, v = key[:, :, keys], value[:, :, keys]
-        rows = stop - start
-        # [B, H, r, d] -> [B, G, H/G * r, d]: the heads that share a key stand below each other
-        q = query[:, :, start:stop].reshape(batch, groups, -1, query.shape[-1])
-        scores = (q @ k.transpose(-1, -2)).view(batch, heads, rows, k.shape[2])
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32)) * scale
+        k, v = all_keys[:, keys], all_values[:, keys]
+        shape = (batch, heads, stop - start, k.shape[1])
+        # [B, H, r, d] -> [B * G, H/G * r, d]: the heads that share a key stand below each other
+        stacked = (batch * groups, heads // groups * (stop - start))
+        q = query[:, :, start:stop].reshape(*stacked, width)
+        scores = torch.bmm(q, k.mT, out=scratch.take(0, (*stacked, shape[3]), q)).view(shape)
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32)).mul_(scale)
         if softcap is not None:
-            scores = torch.tanh(scores / softcap) * softcap
+            scores = scores.div_(softcap).tanh_().mul(softcap)
         for extra in (bias, masks.additive):
             if extra is not None:
-                scores = scores + _slice(extra, start, stop, keys)
-        weights, empty = _softmax(scores, allowed)
+                scores = scores.add_(_slice(extra, start, stop, keys))
+        weights, empty = _softmax(scores, allowed, scratch)
         block = Rows(site, start, keys.start, weights.detach(), allowed)
         for observer in observers:
             observer.observe(block)
         if dropout:
             weights = F.dropout(weights, dropout)
-        mixed = weights.to(v.dtype).reshape(batch, groups, -1, k.shape[2]) @ v
-        outputs.append(mixed.view(batch, heads, rows, v.shape[-1]))
+        mixed = torch.bmm(weights.to(v.dtype).view(*stacked, shape[3]), v)
+        mixed = mixed.view(*shape[:3], v.shape[-1])
+        if tracked:
+            outputs.append(mixed)
+        else:
+            output[:, :, start:stop] = mixed
         empties.append(empty)
-    output = torch.cat(outputs, dim=2)
+    if tracked:
+        output = torch.cat(outputs, dim=2)
     if not masks.may_be_empty:
         return Attended(output, None)
     return Attended(output, torch.cat([e for e in empties if e is not None], dim=2))
+
+
+class _Scratch:
+    """Memory that blocks write into one after the other; fresh tensors where gradients need them.
+
+    Fresh memory for every block would cost as much as the arithmetic (page faults).
+    """
+
+    def __init__(self, size: int, *, reuse: bool) -> None:
+        self._size, self._reuse = size, reuse
+        self._flat: dict[int, Tensor] = {}
+
+    def take(self, slot: int, shape: tuple[int, ...], like: Tensor) -> Tensor | None:
+        """A tensor to use as ``out=``, or None for a fresh one; ``slot`` names the memory."""
+        if not self._reuse:
+            return None
+        if slot not in self._flat:
+            self._flat[slot] = like.new_empty(self._size)
+        return self._flat[slot][: math.prod(shape)].view(shape)
+
+    def over(self, scores: Tensor) -> Tensor | None:
+        """``out=`` for a result that may take the place of ``scores``."""
+        return scores if self._reuse else None
 
 
 def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
@@ -131,11 +168,10 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
         raise ValueError(f"query heads must be a multiple of key heads in one batch: {shapes}")
 
 
-def _blocks(row_elements: int, length: int, block_rows: int | None) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of each block of query rows."""
+def _blocks(row_elements: int, length: int, block_rows: int | None) -> list[tuple[int, int]]:
+    """(start, stop) of each block of query rows, the first one being as long as any."""
     rows = block_rows or max(1, BLOCK_ELEMENTS // max(1, row_elements))
-    for start in range(0, length, rows):
-        yield start, min(start + rows, length)
+    return [(start, min(start + rows, length)) for start in range(0, length, rows)]
 
 
 def _slice(full: Tensor, start: int, stop: int, keys: slice) -> Tensor:
@@ -145,13 +181,18 @@ def _slice(full: Tensor, start: int, stop: int, keys: slice) -> Tensor:
     return full if full.shape[-1] == 1 else full[..., keys]
 
 
-def _softmax(scores: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def _softmax(
+    scores: Tensor, allowed: Tensor | None, scratch: _Scratch
+) -> tuple[Tensor, Tensor | None]:
     """Softmax over the allowed keys; a row without any is zero, and True in the second result."""
-    if allowed is None:
-        return torch.softmax(scores, dim=-1), None
-    weights = torch.softmax(scores.masked_fill(~allowed, -math.inf), dim=-1)
-    empty = ~allowed.any(-1)
-    if empty.any():
+    empty = None
+    if allowed is not None:
+        limit = torch.full(allowed.shape, -math.inf, dtype=scores.dtype, device=scores.device)
+        limit.masked_fill_(allowed, math.inf)
+        scores = torch.minimum(scores, limit, out=scratch.over(scores))
+        empty = ~allowed.any(-1)
+    weights = torch.softmax(scores, dim=-1, out=scratch.take(1, tuple(scores.shape), scores))
+    if empty is not None and empty.any():
         weights = weights.masked_fill(empty[..., None], 0.0)
     return weights, empty
 
