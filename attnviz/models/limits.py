@@ -9,30 +9,21 @@ from attnviz.records import Prompt
 
 
 def check_prompt(prompt: Prompt, *, decoder: bool) -> None:
-    """Refuse what a pretrained model cannot take.
+    """Refuse what a pretrained model cannot take; that there is a text at all is checked before.
 
     Args:
         prompt: the text or ids, and what goes with them.
         decoder: whether the model has a decoder beside its encoder.
 
     Raises:
-        InputError: a blank text, no ids.
         UsageError: options that do not fit the model or each other.
     """
-    if (prompt.text is None) == (prompt.ids is None):
-        raise UsageError("give a text or token ids, one of the two")
-    if prompt.text is not None and not prompt.text.strip():
-        raise InputError("the text is empty; give at least one word")
-    if prompt.ids is not None and not prompt.ids:
-        raise InputError("the list of token ids is empty; give at least one")
     if prompt.context is not None:
         raise UsageError("--context is for a fresh cross-attention layer; leave it or --model out")
     if prompt.ids is not None and prompt.pair is not None:
         raise UsageError("--pair goes with a text, not with --ids; give both sentences as ids")
     if prompt.target is not None and not decoder:
         raise UsageError("--target needs an encoder-decoder model; this one has a single stack")
-    if prompt.target is not None and not prompt.target.strip():
-        raise InputError("the target text is empty; leave --target out to have it generated")
 
 
 def check_ids(ids: Sequence[int], vocab_size: int) -> None:

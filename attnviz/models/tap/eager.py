@@ -1,0 +1,103 @@
+"""The long way: attention weights that a model returned whole, handed out as if they streamed.
+
+Families that do not ask for an attention function (GPT-Neo, DeBERTa-v2, BLOOM, XLNet, Falcon, ...)
+compute their weights themselves and return all of them after the pass, L·H·T·S numbers at once.
+What each query was allowed to see is not returned with them and is put together again from the
+padding, causality and the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnviz.attention.attend import BLOCK_ELEMENTS
+from attnviz.records import Observer, Rows, Site, SiteKind
+
+_FIELDS: Mapping[str, SiteKind] = {
+    "encoder_attentions": "encoder",
+    "decoder_attentions": "decoder",
+    "cross_attentions": "cross",
+}
+
+
+def returned(output: Mapping[str, Any], kind: SiteKind | None) -> dict[Site, Tensor]:
+    """The weights in a transformers output, [B, H, T, S] by site.
+
+    Args:
+        output: of a forward pass with ``output_attentions=True``.
+        kind: what a single stack of layers is; None for an encoder-decoder model.
+
+    Returns:
+        Layers without attention (None in the output) have no entry; empty if nothing came back.
+    """
+    fields: Mapping[str, SiteKind] = _FIELDS if kind is None else {"attentions": kind}
+    sites = {}
+    for name, site_kind in fields.items():
+        for layer, weights in enumerate(output.get(name) or ()):
+            if isinstance(weights, Tensor) and weights.ndim == 4:
+                sites[Site(site_kind, layer)] = weights
+    return sites
+
+
+def hand_out(
+    site: Site,
+    weights: Tensor,
+    observers: Sequence[Observer],
+    *,
+    padding: Tensor | None,
+    causal: bool,
+    windows: Iterable[int] = (),
+) -> None:
+    """Give ``weights`` to the observers in blocks of query rows.
+
+    Args:
+        site: the layer.
+        weights: [B, H, T, S], any float dtype; handed out as float32 or float64.
+        observers: each gets every block.
+        padding: bool [B, S], True for real keys; None when all are.
+        causal: no query sees later keys.
+        windows: sizes the layer's sliding window may have. One is in force if no weight lies
+            outside of it, which chance cannot bring about.
+    """
+    batch, heads, length, keys = weights.shape
+    window = next((w for w in sorted(windows) if w < keys and _inside(weights, w, padding)), None)
+    rows = max(1, BLOCK_ELEMENTS // max(1, batch * heads * keys))
+    for start in range(0, length, rows):
+        block = weights[:, :, start : start + rows]
+        block = block.to(torch.promote_types(block.dtype, torch.float32))
+        allowed = _allowed(start, block, causal=causal, window=window)
+        if padding is not None:
+            seen = padding[:, None, None, :]
+            allowed = seen if allowed is None else allowed & seen
+        for observer in observers:
+            observer.observe(Rows(site, start, 0, block, allowed))
+
+
+def _distance(start: int, rows: int, keys: int, device: torch.device) -> Tensor:
+    """Query position - key position, [rows, keys]."""
+    queries = torch.arange(start, start + rows, device=device)
+    return queries[:, None] - torch.arange(keys, device=device)
+
+
+def _inside(weights: Tensor, window: int, padding: Tensor | None) -> bool:
+    """Whether every real query of a self-attention layer stayed inside the window."""
+    far = _distance(0, weights.shape[2], weights.shape[3], weights.device).abs() >= window
+    outside = weights.amax(1) * far
+    return not bool((outside if padding is None else outside * padding[:, :, None]).any())
+
+
+def _allowed(start: int, block: Tensor, *, causal: bool, window: int | None) -> Tensor | None:
+    """Bool [1, 1, r, S], or None when every query sees every key."""
+    if not causal and window is None:
+        return None
+    distance = _distance(start, block.shape[2], block.shape[3], block.device)
+    allowed = torch.ones_like(distance, dtype=torch.bool)
+    if causal:
+        allowed &= distance >= 0
+    if window is not None:
+        allowed &= distance.abs() < window
+    return allowed[None, None]

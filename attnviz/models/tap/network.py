@@ -1,0 +1,227 @@
+"""A transformers model as attnviz uses it: run it, let it write, keep it quiet."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnviz.errors import ModelError
+
+WRITES_AT_MOST = 32
+"""Tokens that an encoder-decoder model generates where no target text is given."""
+
+_LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
+"""Where configurations keep the longest sequence they take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """The token ids of one input: ``target`` is the decoder's side, empty for a single stack."""
+
+    ids: tuple[int, ...]
+    segments: tuple[int, ...] = ()
+    target: tuple[int, ...] = ()
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers from logging, warning and drawing bars, and restore what was set before."""
+    import huggingface_hub.utils
+    import transformers.utils.logging
+
+    hub: Any = huggingface_hub.utils
+    bars: Any = transformers.utils.logging
+    bars.get_verbosity()  # transformers sets its logger up on first use
+    logger = logging.getLogger("transformers")
+    level = logger.level
+    shown, shown_by_hub = bars.is_progress_bar_enabled(), not hub.are_progress_bars_disabled()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logger.setLevel(logging.CRITICAL)
+        bars.disable_progress_bar()
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+            if shown:
+                bars.enable_progress_bar()
+            (hub.enable_progress_bars if shown_by_hub else hub.disable_progress_bars)()
+
+
+class Network:
+    """A transformers model with its weights, in evaluation mode.
+
+    Attributes:
+        model: the transformers model.
+        seq2seq: whether it has an encoder and a decoder.
+        can_write: whether it can generate the decoder's text.
+    """
+
+    def __init__(self, model: Any, device: torch.device, *, seq2seq: bool, can_write: bool) -> None:
+        self.model = model.to(device).eval()
+        self.device = device
+        self.seq2seq = seq2seq
+        self.can_write = can_write
+        self._body = self.model.base_model if seq2seq else self.model
+        self._accepts = frozenset(inspect.signature(self._body.forward).parameters)
+
+    @property
+    def config(self) -> Any:
+        """The configuration of its text part."""
+        config = self.model.config
+        return config if self.seq2seq else config.get_text_config()
+
+    @property
+    def family(self) -> str:
+        """Its ``model_type``, such as ``llama``."""
+        return str(self.model.config.model_type)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of its weights."""
+        dtype: torch.dtype = self.model.dtype
+        return dtype
+
+    @property
+    def vocab_size(self) -> int:
+        """How many token ids it knows."""
+        embeddings = self.model.get_input_embeddings()
+        return int(getattr(embeddings, "num_embeddings", None) or self.config.vocab_size)
+
+    @property
+    def target_vocab_size(self) -> int:
+        """How many token ids its decoder knows."""
+        decoder = getattr(self.config, "decoder", None)
+        own = getattr(self.config, "decoder_vocab_size", None) or getattr(
+            decoder, "vocab_size", None
+        )
+        return int(own or self.vocab_size)
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The longest sequence it takes, or None where its configuration names none."""
+        found = [getattr(self.config, name, None) for name in _LIMITS]
+        limits = [limit for limit in found if isinstance(limit, int) and limit > 0]
+        for name, module in self.model.named_modules():
+            # RoBERTa counts positions from its padding's number on
+            if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+                start = 0 if module.padding_idx is None else module.padding_idx + 1
+                limits.append(module.num_embeddings - start)
+        return min(limits, default=None)
+
+    @property
+    def takes_segments(self) -> bool:
+        """Whether ``token_type_ids`` mean anything to it."""
+        return "token_type_ids" in self._accepts
+
+    def switch(self, implementation: str) -> None:
+        """Let every layer that asks use this attention function from now on."""
+        with quiet():
+            self.model.set_attn_implementation(implementation)
+
+    def run(
+        self, items: Sequence[Item], *, weights: bool = False, segments: bool = False
+    ) -> Mapping[str, Any]:
+        """One forward pass over a batch, padded on the right.
+
+        Args:
+            items: the inputs.
+            weights: ask for the attention weights, which only eager attention returns.
+            segments: pass the items' segments.
+        """
+        inputs, mask = self._pad([item.ids for item in items])
+        arguments: dict[str, Any] = {"input_ids": inputs, "attention_mask": mask}
+        if self.seq2seq:
+            targets, target_mask = self._pad([item.target for item in items])
+            arguments |= {"decoder_input_ids": targets, "decoder_attention_mask": target_mask}
+        if segments and self.takes_segments:
+            parts = [item.segments or (0,) * len(item.ids) for item in items]
+            arguments["token_type_ids"] = self._pad(parts, filler=0)[0]
+        if "use_cache" in self._accepts:
+            arguments["use_cache"] = False
+        if weights:
+            arguments["output_attentions"] = True
+        with quiet(), torch.no_grad():
+            output: Mapping[str, Any] = self._body(**arguments, return_dict=True)
+        return output
+
+    def padding(self, lengths: Sequence[int]) -> Tensor:
+        """Bool [B, longest], True for real tokens."""
+        positions = torch.arange(max(lengths), device=self.device)
+        return positions < torch.tensor(lengths, device=self.device)[:, None]
+
+    def write(self, ids: Sequence[int]) -> tuple[int, ...]:
+        """Generate the decoder's tokens greedily, at most :data:`WRITES_AT_MOST`.
+
+        Returns:
+            What the decoder read: its start token and what it wrote, without a closing end token.
+        """
+        room = WRITES_AT_MOST if self.max_tokens is None else self.max_tokens - 1
+        inputs, mask = self._pad([ids])
+        with quiet(), torch.no_grad():
+            written = self.model.generate(
+                inputs,
+                attention_mask=mask,
+                max_new_tokens=min(WRITES_AT_MOST, room),
+                num_beams=1,
+                do_sample=False,
+            )[0].tolist()
+        return _without_end(written, self._ends())
+
+    def teach(self, labels: Sequence[int]) -> tuple[int, ...]:
+        """What the decoder reads when it is given the target ``labels``.
+
+        Raises:
+            ModelError: the model does not say how its decoder starts.
+        """
+        labels = _without_end(labels, self._ends())
+        prepare = getattr(self.model, "prepare_decoder_input_ids_from_labels", None)
+        ends = self._ends()
+        if prepare is not None and ends:
+            # the shift to the right pushes the end token out (and mBART's turns it to the front)
+            shifted = prepare(labels=torch.tensor([[*labels, ends[0]]], device=self.device))
+            return tuple(int(token) for token in shifted[0])
+        start = self._generation("decoder_start_token_id") or self._generation("bos_token_id")
+        if start is None:
+            raise ModelError(
+                f"the {self.family} model names no decoder_start_token_id in its configuration; "
+                "add it to config.json"
+            )
+        return (int(start), *labels)
+
+    def _ends(self) -> tuple[int, ...]:
+        end = self._generation("eos_token_id")
+        if end is None:
+            return ()
+        return tuple(end) if isinstance(end, list | tuple) else (int(end),)
+
+    def _generation(self, name: str) -> Any:
+        value = getattr(self.config, name, None)
+        if value is not None:
+            return value
+        return getattr(getattr(self.model, "generation_config", None), name, None)
+
+    def _pad(
+        self, rows: Sequence[Sequence[int]], filler: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Rows of ids as [B, longest], and which of them are real (1) or padding (0)."""
+        if filler is None:
+            filler = getattr(self.config, "pad_token_id", None)
+            filler = filler if isinstance(filler, int) and 0 <= filler < self.vocab_size else 0
+        longest = max(len(row) for row in rows)
+        padded = [[*row, *[filler] * (longest - len(row))] for row in rows]
+        real = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
+        return torch.tensor(padded, device=self.device), torch.tensor(real, device=self.device)
+
+
+def _without_end(ids: Sequence[int], ends: Sequence[int]) -> tuple[int, ...]:
+    """The ids without a closing end token, if more than that is there."""
+    return tuple(ids[:-1]) if len(ids) > 1 and ids[-1] in ends else tuple(ids)
