@@ -1,0 +1,167 @@
+"""How costs grow with one size: ``seq=128..131072`` and the like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from attnviz.attention.costs import (
+    FLOAT32_BYTES,
+    crossing,
+    flops,
+    parameters,
+    streamed_elements,
+    weights_elements,
+)
+from attnviz.attention.spec import AttentionSpec, Axes, Run
+from attnviz.errors import UsageError
+
+Variable = Literal["seq", "d-model", "heads", "context"]
+VARIABLES: tuple[Variable, ...] = ("seq", "d-model", "heads", "context")
+MAX_STEPS = 200
+DEFAULT_SEQ = 2048
+
+_SWEEP = re.compile(r"^\s*(?P<name>[a-z_-]+)\s*=\s*(?P<values>.+?)\s*$", re.IGNORECASE)
+_RANGE = re.compile(
+    r"^(?P<low>[\d_]+)\s*\.\.\s*(?P<high>[\d_]+)(?:\s*:\s*(?P<op>[x+])(?P<by>\d+))?$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Costs at one size.
+
+    Attributes:
+        value: the size. spec, run: the layer and the run there.
+        projection_flops: O(T·D²). attention_flops: O(T·S·D).
+        materialized: bytes of the B·H·T·S weights at the run's dtype.
+        streamed: bytes of weights held at once when nobody keeps them (float32 blocks of rows).
+    """
+
+    value: int
+    spec: AttentionSpec
+    run: Run
+    parameters: int
+    projection_flops: int
+    attention_flops: int
+    materialized: int
+    streamed: int
+
+    @property
+    def attention_share(self) -> float:
+        """Attention's share of the FLOPs."""
+        return self.attention_flops / (self.attention_flops + self.projection_flops)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Costs along one size.
+
+    ``crossing`` is the length T at which attention costs what the projections cost; None when
+    another size is swept.
+    """
+
+    variable: Variable
+    points: tuple[Point, ...]
+    crossing: float | None
+
+
+def parse_sweep(text: str) -> tuple[Variable, tuple[int, ...]]:
+    """Read ``seq=128..131072`` (doubling), ``seq=0..9:+3``, ``heads=1..64:x4`` or ``seq=1,5,9``.
+
+    Raises:
+        UsageError: junk, an unknown name, an empty or endless range.
+    """
+    found = _SWEEP.match(text)
+    shape = "write NAME=LOW..HIGH, for example seq=128..131072"
+    if not found:
+        raise UsageError(f"--sweep {text!r} cannot be read; {shape}")
+    name = found["name"].lower().replace("_", "-")
+    variable = next((v for v in VARIABLES if v == name), None)
+    if variable is None:
+        raise UsageError(f"--sweep over {name!r} is not possible; it takes {', '.join(VARIABLES)}")
+    values = found["values"]
+    ranged = _RANGE.match(values)
+    if not ranged:
+        parts = [part.strip().replace("_", "") for part in values.split(",")]
+        if not all(part.isascii() and part.isdigit() for part in parts):
+            raise UsageError(f"--sweep {text!r} cannot be read; {shape}")
+        numbers = sorted({int(part) for part in parts})
+    else:
+        numbers = _steps(text, ranged)
+    if numbers[0] < 1:
+        raise UsageError(f"--sweep {text!r} must start at 1 or above, not {numbers[0]}")
+    return variable, tuple(numbers)
+
+
+def _steps(text: str, ranged: re.Match[str]) -> list[int]:
+    low, high = (int(ranged[side].replace("_", "")) for side in ("low", "high"))
+    by = int(ranged["by"] or 2)
+    if low > high:
+        raise UsageError(f"--sweep {text!r} runs from {low:,} down to {high:,}; swap the two")
+    if low < 1:
+        raise UsageError(f"--sweep {text!r} must start at 1 or above, not {low}")
+    doubling = ranged["op"] != "+"
+    if by < (2 if doubling else 1):
+        raise UsageError(f"--sweep {text!r} never ends: step {ranged['op']}{by}")
+    numbers, value = [], low
+    while value <= high:
+        numbers.append(value)
+        if len(numbers) > MAX_STEPS:
+            raise UsageError(f"--sweep {text!r} has more than {MAX_STEPS} steps; take larger ones")
+        value = value * by if doubling else value + by
+    if numbers[-1] != high:
+        numbers.append(high)
+    return numbers
+
+
+def sweep(text: str, run: Run, spec_at: Callable[[Variable, int | None], AttentionSpec]) -> Sweep:
+    """Costs of a layer along one size.
+
+    Args:
+        text: see :func:`parse_sweep`.
+        run: the other sizes; an unset length is 2,048.
+        spec_at: the layer with ``d-model`` or ``heads`` set to a value (for other names it ignores
+            the value); raises SizeError where that does not fit.
+
+    Raises:
+        UsageError: junk, or ``context`` without cross-attention.
+        SizeError: a size on the way that does not fit the others.
+    """
+    variable, values = parse_sweep(text)
+    points = []
+    for value in values:
+        spec = spec_at(variable, value)
+        here = _run_at(spec, run, variable, value)
+        axes = Axes(spec, here)
+        cost = flops(spec, axes)
+        count = weights_elements(axes).value
+        points.append(
+            Point(
+                value=value,
+                spec=spec,
+                run=here,
+                parameters=parameters(spec).total,
+                projection_flops=cost.projections.value or 0,
+                attention_flops=cost.attention.value or 0,
+                materialized=(count or 0) * run.width,
+                streamed=(streamed_elements(axes) or 0) * FLOAT32_BYTES,
+            )
+        )
+    spec = points[0].spec
+    equal = crossing(spec) if variable == "seq" and spec.kind != "cross" else None
+    return Sweep(variable, tuple(points), equal)
+
+
+def _run_at(spec: AttentionSpec, run: Run, variable: Variable, value: int) -> Run:
+    if run.cache is not None:
+        raise UsageError(f"--sweep and --cache {run.cache} do not go together; leave one out")
+    if variable == "context" and spec.kind != "cross":
+        raise UsageError("--sweep context=... needs --kind cross; for self-attention sweep seq")
+    seq = value if variable == "seq" else run.seq or DEFAULT_SEQ
+    context = run.context
+    if spec.kind == "cross":
+        context = value if variable == "context" else run.context or DEFAULT_SEQ
+    return replace(run, seq=seq, context=context, batch=run.batch or 1)

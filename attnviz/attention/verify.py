@@ -1,0 +1,304 @@
+"""Running the real layer beside the closed forms: every step's shape, parameters, FLOPs, bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from attnviz.attention.configs import ModelSpec, group_parameters
+from attnviz.attention.trace import Step, Walk
+from attnviz.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from attnviz.attention.layers import AttentionLayer
+
+MAX_BYTES = 2 << 30
+DEFAULT_T, DEFAULT_S = 7, 11
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One comparison: what was said, what was found."""
+
+    step: str
+    what: str
+    said: str
+    found: str
+
+    @property
+    def equal(self) -> bool:
+        """Whether the two are the same."""
+        return self.said == self.found
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Every comparison, and what was run."""
+
+    checks: tuple[Check, ...]
+    subject: str
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        """The comparisons that came out different."""
+        return tuple(check for check in self.checks if not check.equal)
+
+
+def needed_bytes(walk: Walk) -> int:
+    """Roughly what running the walk takes: its activations and its parameters."""
+    total = walk.parameters.total * walk.run.width
+    for step in walk.steps:
+        total += (step.bytes.value or 0) if step.bytes is not None else 0
+    return total
+
+
+def verify(walk: Walk) -> Verification:
+    """Build the fresh layer of a walk, run it step by step, and compare.
+
+    Args:
+        walk: with all sizes set.
+
+    Raises:
+        UsageError: it would take more than 2 GiB.
+    """
+    needed = needed_bytes(walk)
+    if needed > MAX_BYTES:
+        raise UsageError(
+            f"--verify would run the layer in about {needed / 2**30:,.1f} GiB, more than "
+            f"{MAX_BYTES >> 30} GiB; take smaller --seq, --batch or --d-model"
+        )
+    runner = _Runner(walk)
+    runner.run()
+    return Verification(tuple(runner.checks), f"fresh {walk.spec.title}, run in {walk.run.dtype}")
+
+
+class _Runner:
+    """Takes the layer's own parts through the steps that its forward takes."""
+
+    def __init__(self, walk: Walk) -> None:
+        import torch
+
+        from attnviz.attention.layers import build_layer
+
+        spec, run = walk.spec, walk.run
+        self.walk = walk
+        self.checks: list[Check] = []
+        self.layer: Any = build_layer(
+            spec.kind,
+            spec.d_model,
+            spec.heads,
+            kv_heads=None if spec.kind == "mla" else spec.kv_heads,
+            head_dim=spec.head_dim,
+            latent=spec.latent or None,
+            rope_dim=spec.rope_dim if spec.kind == "mla" else None,
+            bias=bool(spec.biases),
+            causal=spec.causal,
+        ).to(getattr(torch, run.dtype))
+        generator = torch.Generator().manual_seed(0)
+        tokens = run.cache + 1 if run.cache is not None else run.seq or DEFAULT_T
+        self.dtype = getattr(torch, run.dtype)
+        self.x = torch.randn(run.batch or 1, tokens, spec.d_model, generator=generator).to(
+            self.dtype
+        )
+        self.context = self.x
+        if spec.kind == "cross":
+            shape = (run.batch or 1, run.context or DEFAULT_S, spec.d_model)
+            self.context = torch.randn(shape, generator=generator).to(self.dtype)
+
+    def said(self, key: str) -> Step:
+        return self.walk[key]
+
+    def check(self, key: str, what: str, said: object, found: object) -> None:
+        self.checks.append(Check(self.said(key).name, what, _text(said), _text(found)))
+
+    def step(self, key: str, compute: Callable[[], Tensor], *, module: Any = None) -> Tensor:
+        """Run one step under torch's FLOP counter, and compare what it did."""
+        from torch.utils.flop_counter import FlopCounterMode
+
+        step = self.said(key)
+        with FlopCounterMode(display=False) as counter:
+            result = compute()
+        self.check(key, "shape", step.sizes, tuple(result.shape))
+        if module is not None:
+            count = sum(p.numel() for p in module.parameters())
+            self.check(key, "parameters", step.parameters, count)
+        if step.flops.value or counter.get_total_flops():
+            self.check(key, "FLOPs", step.flops.value, counter.get_total_flops())
+        return result
+
+    def run(self) -> None:
+        """All steps, then the whole layer: its parameters, and its output."""
+        import torch
+
+        with torch.no_grad():
+            self.layer.eval()
+            cached = self.walk.run.cache
+            new = self.x if cached is None else self.x[:, -1:]
+            source = self.context if cached is None else new
+            self.check("x", "shape", self.said("x").sizes, tuple(new.shape))
+            if self.walk.spec.kind == "cross":
+                self.check("context", "shape", self.said("context").sizes, tuple(source.shape))
+            heads = self.latent_heads if self.walk.spec.kind == "mla" else self.plain_heads
+            query, key, value = heads(new, source)
+            output = self.mix(query, key, value)
+            whole = self.layer(self.x, None if self.context is self.x else self.context)
+        if cached is not None and not self.walk.spec.causal:
+            return  # earlier outputs would look ahead, the last one sees the same
+        if self.walk.spec.window is None:
+            expected = whole[:, -output.shape[1] :]
+            same = torch.allclose(output, expected, rtol=1e-2, atol=_tolerance(self.dtype))
+            self.check("w_o", "equals the layer's own output", True, same)
+
+    def plain_heads(self, new: Tensor, source: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        import torch
+
+        layer, spec = self.layer, self.walk.spec
+        query = self.step("w_q", lambda: layer.w_q(new), module=layer.w_q)
+        key = self.step("w_k", lambda: layer.w_k(source), module=layer.w_k)
+        value = self.step("w_v", lambda: layer.w_v(source), module=layer.w_v)
+        query = self.step("view", lambda: query.view(*query.shape[:2], spec.heads, -1))
+        split = "view_kv" if any(s.key == "view_kv" for s in self.walk.steps) else "view"
+        key = self.step(split, lambda: key.view(*key.shape[:2], spec.kv_heads, -1))
+        value = self.step(split, lambda: value.view(*value.shape[:2], spec.kv_heads, -1))
+        query = self.step("transpose", lambda: query.transpose(1, 2))
+        turn = split.replace("view", "transpose")
+        key = self.step(turn, lambda: key.transpose(1, 2))
+        value = self.step(turn, lambda: value.transpose(1, 2))
+        if self.walk.run.cache is not None:
+            kept = self.said("cache").sizes[2] or 1
+            _, old_key, old_value = layer.project(self.x, self.x)
+            past = slice(old_key.shape[2] - kept, old_key.shape[2] - 1)
+            key = self.step("cache", lambda: torch.cat([old_key[:, :, past], key], 2))
+            value = self.step("cache", lambda: torch.cat([old_value[:, :, past], value], 2))
+            self._bytes("cache", key, value)
+        if spec.group > 1:
+            shape = (query.shape[0], spec.kv_heads, spec.group, *query.shape[2:])
+            self.step("share", lambda: query.view(shape))
+        return query, key, value
+
+    def latent_heads(self, new: Tensor, source: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        import torch
+
+        from attnviz.attention.layers import rotate, split_heads
+
+        layer, spec, cached = self.layer, self.walk.spec, self.walk.run.cache
+        query = self.step("w_q", lambda: layer.w_q(new), module=layer.w_q)
+        latent = self.step("w_latent", lambda: layer.w_latent(source), module=layer.w_latent)
+        shared = None
+        if spec.rope_dim:
+            rope = layer.w_k_rope
+            shared = self.step("w_k_rope", lambda: rope(source), module=rope)
+        if cached is not None:
+            kept = self.said("cache").sizes[1] or 1
+            past = self.x[:, self.x.shape[1] - kept : -1]
+            latent = torch.cat([layer.w_latent(past), latent], 1)
+            parts = [latent]
+            if shared is not None:
+                shared = torch.cat([layer.w_k_rope(past), shared], 1)
+                parts.append(shared)
+            joined = self.step("cache", lambda: torch.cat(parts, -1))
+            self._bytes("cache", joined)
+        key = self.step("w_k", lambda: layer.w_k(latent), module=layer.w_k)
+        value = self.step("w_v", lambda: layer.w_v(latent), module=layer.w_v)
+        query = self.step("view", lambda: query.view(*query.shape[:2], spec.heads, -1))
+        query = self.step("transpose", lambda: query.transpose(1, 2))
+        value = self.step("transpose_kv", lambda: split_heads(value, spec.heads))
+        key = split_heads(key, spec.heads)
+        if shared is None:
+            return query, self.step("rope_k", lambda: key), value
+        content, position = query[..., : spec.head_dim], query[..., spec.head_dim :]
+        before = torch.zeros_like(position[:, :, :1]).expand(-1, -1, cached or 0, -1)
+        turned = rotate(torch.cat([before, position], 2))[:, :, cached or 0 :]
+        query = self.step("rope", lambda: torch.cat([content, turned], -1))
+        one = split_heads(shared, 1)
+        offset = (cached + 1 - one.shape[2]) if cached is not None else 0
+        padded = torch.nn.functional.pad(one, (0, 0, offset, 0))
+        every = rotate(padded)[:, :, offset:].expand(-1, spec.heads, -1, -1)
+        key = self.step("rope_k", lambda: torch.cat([key, every], -1))
+        self._bytes("rope_k", key)
+        return query, key, value
+
+    def mix(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Attention itself through the real :func:`attend`, then the output projection."""
+        from torch.utils.flop_counter import FlopCounterMode
+
+        from attnviz.attention.attend import attend
+        from attnviz.records import Rows
+
+        spec, seen = self.walk.spec, []
+
+        class Watcher:
+            def observe(self, rows: Rows) -> None:
+                seen.append(rows.weights)
+
+        with FlopCounterMode(display=False) as counter:
+            mixed = attend(
+                query,
+                key,
+                value,
+                causal=spec.causal,
+                window=spec.window,
+                observers=[Watcher()],
+                block_rows=query.shape[2],
+            ).output
+        (weights,) = seen
+        for name in ("scores", "scale", "mask", "softmax"):
+            self.check(name, "shape", self.said(name).sizes, tuple(weights.shape))
+        both = (self.said("scores").flops + self.said("heads").flops).value
+        self.check("scores", "FLOPs, with those of A V", both, counter.get_total_flops())
+        self._bytes("softmax", weights.to(self.dtype))
+        self.check("heads", "shape", self.said("heads").sizes, tuple(mixed.shape))
+        joined = self.step("untranspose", lambda: mixed.transpose(1, 2))
+        joined = self.step("concat", lambda: joined.contiguous().view(*joined.shape[:2], -1))
+        self._bytes("concat", joined)
+        layer: AttentionLayer = self.layer
+        output = self.step("w_o", lambda: layer.w_o(joined), module=layer.w_o)
+        self._bytes("w_o", output)
+        count = sum(p.numel() for p in layer.parameters())
+        self.check("w_o", "parameters of the whole layer", self.walk.parameters.total, count)
+        return output
+
+    def _bytes(self, key: str, *tensors: Tensor) -> None:
+        said = self.said(key).bytes
+        found = sum(t.numel() * t.element_size() for t in tensors)
+        self.check(key, "bytes", None if said is None else said.value, found)
+
+
+def _text(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _tolerance(dtype: Any) -> float:
+    return {"torch.float64": 1e-10, "torch.float32": 1e-5}.get(str(dtype), 3e-2)
+
+
+def verify_model(
+    model: ModelSpec, layers: dict[tuple[str, str, int], int], origin: str
+) -> Verification:
+    """Compare a model's closed forms with parameters counted in it, group by group.
+
+    Args:
+        model: what the config says.
+        layers: counted parameters by (stack, kind, layer).
+        origin: where they were counted.
+    """
+    checks = []
+    for group in model.groups:
+        kind = "cross" if group.spec.kind == "cross" else "self"
+        stack = next((s for s in ("encoder", "decoder") if group.label.startswith(s)), "")
+        numbers = group.layers[:1] if group.shared else group.layers
+        found = 0
+        for (where, what, number), count in layers.items():
+            if what == kind and number in numbers and (not stack or where in ("", stack)):
+                found += count
+        checks.append(
+            Check(group.label, "parameters", _text(group_parameters(group)), _text(found))
+        )
+    total = sum(layers.values())
+    checks.append(
+        Check("all attention", "parameters", _text(model.attention_parameters), _text(total))
+    )
+    return Verification(tuple(checks), f"{model.name}, counted in {origin}")
