@@ -14,7 +14,7 @@ from typing import Literal
 
 from rich.cells import cell_len
 
-from attnviz.records import Role, Score, Tokens
+from attnviz.records import Capture, HeadsReport, Role, Score, Tokens
 
 ELLIPSIS = "…"
 _FIRST_STRONG_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
@@ -186,3 +186,20 @@ def role_phrase(role: Role) -> str:
 def head_title(name: str, roles: Sequence[Role]) -> str:
     """The title of a head's picture: ``head 4.11: previous 0.97, local 0.99``."""
     return f"head {name}" + (": " + ", ".join(map(role_phrase, roles)) if roles else "")
+
+
+def origin(result: HeadsReport | Capture) -> str:
+    """Where weights come from, in one line: model, road, exactness, tokens, device."""
+    info = result.source
+    lengths = {
+        (len(sides.queries), len(sides.keys)): None for sides in result.inputs.sides.values()
+    }
+    tokens = ", ".join(str(t) if t == s else f"{t}×{s}" for t, s in lengths)
+    parts = [
+        visible(info.model),
+        f"{info.road} road" + (f" ({visible(info.reason)})" if info.reason else ""),
+        visible(info.exactness) if info.exactness else "",
+        f"{tokens} token{'s' * (tokens != '1')}",
+        f"{info.device} {info.dtype}",
+    ]
+    return " · ".join(part for part in parts if part)

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.records import Capture, HeadScores, HeadsReport, Sides
-from attnviz.render.labels import number, role_phrase, signs, times, visible
+from attnviz.render.labels import number, origin, role_phrase, signs, times, visible
 from attnviz.render.palette import DEFAULT_PALETTE, NO_ROLE, role_style
 from attnviz.render.terminal_grid import HeadsGrid, tile_style
 from attnviz.render.terminal_heatmap import Heatmap
@@ -51,20 +51,7 @@ def heads_table(report: HeadsReport, heads: Sequence[HeadScores] | None = None) 
 
 def closing_line(result: HeadsReport | Capture) -> RenderableType:
     """Model, road, exactness, tokens and device, in one line."""
-    info = result.source
-    lengths = {
-        (len(sides.queries), len(sides.keys)): None for sides in result.inputs.sides.values()
-    }
-    tokens = ", ".join(str(t) if t == s else f"{t}×{s}" for t, s in lengths)
-    road = f"{info.road} road" + (f" ({visible(info.reason)})" if info.reason else "")
-    parts = [
-        visible(info.model),
-        road,
-        visible(info.exactness),
-        f"{tokens} token{'s' * (tokens != '1')}",
-        f"{info.device} {info.dtype}",
-    ]
-    return _Line(" · ".join(part for part in parts if part))
+    return _Line(origin(result))
 
 
 def heatmap(

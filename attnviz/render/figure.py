@@ -1,0 +1,88 @@
+"""Figures for papers and notebooks: attention maps, and the layer × head grid of roles.
+
+Both return the bytes of a file. The same input gives the same bytes. matplotlib is imported when
+the first figure is drawn; pyplot never is, so nothing touches a user's open figures or style.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.errors import UsageError
+from attnviz.records import HeadsReport, Sides
+from attnviz.render.palette import DEFAULT_PALETTE, anchors
+from attnviz.render.scaling import SCALES
+
+FORMATS: tuple[str, ...] = ("png", "svg", "pdf")
+"""What figures can be written as."""
+
+DPI = 150.0
+
+
+def check_format(format: str) -> str:
+    """The format itself; UsageError when figures cannot be written as such."""
+    if format not in FORMATS:
+        raise UsageError(f"no figure format {format!r}: choose one of {', '.join(FORMATS)}")
+    return format
+
+
+def heatmap_figure(
+    maps: Sequence[tuple[str, NDArray[np.floating[Any]], Sides]],
+    *,
+    scale: str = "row",
+    palette: str = DEFAULT_PALETTE,
+    format: str = "png",
+    dpi: float = DPI,
+    columns: int | None = None,
+) -> bytes:
+    """One attention map, or a labelled grid of them, with the tokens on both axes.
+
+    Every size follows from the tokens: labels shrink and turn before they would overlap, and
+    where even that is not enough only every n-th token is labelled, which a note says. Few tokens
+    of a single map also carry their weights as numbers. Characters that no installed font has are
+    spelled as code points.
+
+    Args:
+        maps: a title, the weights [T, S] and the tokens on the axes, for each head. Where all
+            have the same tokens only the outer axes of the grid are labelled.
+        scale: ``row`` shows each weight as a share of its row's largest, ``global`` as a share of
+            the largest in all maps.
+        palette: one of :data:`attnviz.render.palette.PALETTES`.
+        format: one of :data:`FORMATS`.
+        dpi: pixels an inch.
+        columns: maps a line; by default about as many as lines.
+
+    Raises:
+        InputError: when a map does not fit its tokens or is not finite.
+        UsageError: when there is no map, or no such scale, palette or format.
+    """
+    check_format(format)
+    anchors(palette)
+    if scale not in SCALES:
+        raise UsageError(f"no scale {scale!r}: choose one of {', '.join(SCALES)}")
+    if not maps:
+        raise UsageError("no attention map to draw: select at least one head")
+    from attnviz.render import canvas, figure_heatmap
+
+    return canvas.rendered(
+        lambda: figure_heatmap.build(maps, scale, palette, dpi, columns), format, dpi
+    )
+
+
+def heads_figure(report: HeadsReport, format: str = "png", *, dpi: float = DPI) -> bytes:
+    """The layer × head grid: each head in the colour and with the code of its strongest role.
+
+    Paler colour means a lower score; the legend counts the heads of each role. Encoder-decoder
+    models get one grid for each kind of attention.
+
+    Raises:
+        UsageError: when there is no such format.
+    """
+    check_format(format)
+    from attnviz.render import canvas, figure_heads
+
+    return canvas.rendered(lambda: figure_heads.build(report), format, dpi)

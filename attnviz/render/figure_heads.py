@@ -1,0 +1,158 @@
+"""The figure of the layer × head grid."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+from matplotlib.collections import PatchCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from attnviz.records import HeadsReport
+from attnviz.render.fonts import Ruler, choose, spelled
+from attnviz.render.grid import Grid, grids, tally
+from attnviz.render.labels import origin, visible
+from attnviz.render.palette import ink, mix, role_style
+from attnviz.render.scaling import tick_step
+
+_FADE = 0.75
+"""A score of 0 would keep this much less of the role's colour; paper is the ground."""
+_EMPTY = "#f0f0f0"
+_GREY = "#555555"
+_MARGIN, _GAP = 0.15, 0.4
+_LINE = 0.2
+_WIDEST = 13.0
+"""Grids of several kinds of attention stand side by side up to this width, in inches."""
+
+
+def tint(color: str, strength: float) -> str:
+    """A role's colour on paper, paler for a lower score (0..1)."""
+    return mix(color, "#ffffff", _FADE * (1.0 - strength))
+
+
+def build(report: HeadsReport) -> Figure:
+    """The figure; see :func:`attnviz.render.figure.heads_figure`."""
+    drawn = grids(report)
+    heads = max((grid.heads for grid in drawn), default=1)
+    wide, high, size = (0.4, 0.26, 7.0) if heads <= 24 else (0.2, 0.17, 5.5)
+    title, below = f"{visible(report.source.model)}: head roles", origin(report)
+    families, missing = choose([title, below])
+    title, below = spelled(title, missing), spelled(below, missing)
+    ruler = Ruler(families, bold=len(choose([title])[0]) == 1)
+    entries = tally(report)
+    side = 0.5
+    top = 0.46 + (0.22 if drawn and drawn[0].title else 0.0)
+    widths = [side + grid.heads * wide for grid in drawn]
+    heights = [grid.layers * high for grid in drawn]
+    beside = sum(widths) + _GAP * (len(drawn) - 1) <= _WIDEST
+    block_x = sum(widths) + _GAP * (len(drawn) - 1) if beside else max(widths)
+    block_y = max(heights) if beside else sum(heights) + (top + 0.1) * (len(drawn) - 1)
+    names = [f"{name or 'no role'}  {count}" for name, count in entries]
+    legend_x = max(ruler.widest(names, 8), 1.35) + 0.65
+    legend_y = (len(entries) + 3) * _LINE
+    body = max(block_x + 0.3 + legend_x, ruler.width(title, 11, title=True))
+    lines = ruler.wrapped(below, 7, body)
+    heading = 0.24 + len(lines) * 0.12
+    width = body + 2 * _MARGIN
+    height = _MARGIN + heading + top + max(block_y, legend_y) + _MARGIN
+    figure = Figure(figsize=(width, height))
+    figure.text(
+        _MARGIN / width,
+        (height - _MARGIN) / height,
+        title,
+        fontsize=11,
+        fontweight=ruler.title_weight,
+        family=families,
+        va="top",
+    )
+    for number, line in enumerate(lines):
+        place = (height - _MARGIN - 0.24 - number * 0.12) / height
+        figure.text(
+            _MARGIN / width, place, line, fontsize=7, color=_GREY, family=families, va="top"
+        )
+    x, y = _MARGIN, height - _MARGIN - heading - top
+    for grid, grid_x, grid_y in zip(drawn, widths, heights, strict=True):
+        axes = figure.add_axes(
+            ((x + side) / width, (y - grid_y) / height, (grid_x - side) / width, grid_y / height)
+        )
+        _draw(axes, grid, size, short=wide < 0.3)
+        if beside:
+            x += grid_x + _GAP
+        else:
+            y -= grid_y + top + 0.1
+    left = _MARGIN + block_x + 0.3
+    floor = height - _MARGIN - heading - top - legend_y
+    axes = figure.add_axes((left / width, floor / height, legend_x / width, legend_y / height))
+    _legend(axes, entries, legend_x, legend_y, short=wide < 0.3)
+    return figure
+
+
+def _draw(axes: Axes, grid: Grid, size: float, *, short: bool) -> None:
+    tiles, colors = [], []
+    for layer, row in enumerate(grid.cells):
+        for head, cell in enumerate(row):
+            if cell is None:
+                continue
+            color = _EMPTY
+            if cell.role is not None:
+                style = role_style(cell.role)
+                color = tint(style.color, cell.strength)
+                axes.text(
+                    head,
+                    layer,
+                    style.short if short else style.code,
+                    ha="center",
+                    va="center_baseline",
+                    fontsize=size,
+                    color=ink(color),
+                )
+            tiles.append(Rectangle((head - 0.47, layer - 0.46), 0.94, 0.92))
+            colors.append(color)
+    axes.add_collection(PatchCollection(tiles, facecolors=colors, edgecolors="none", zorder=0))
+    axes.set_xlim(-0.5, grid.heads - 0.5)
+    axes.set_ylim(grid.layers - 0.5, -0.5)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0, pad=2, labelsize=7, labelcolor=_GREY, top=True, labeltop=True)
+    axes.tick_params(bottom=False, labelbottom=False)
+    step_x = 1 if grid.heads <= 24 else tick_step(2)
+    axes.set_xticks(range(0, grid.heads, step_x))
+    axes.set_yticks(range(grid.layers))
+    axes.xaxis.set_label_position("top")
+    axes.set_xlabel("head", fontsize=8, color=_GREY, labelpad=3)
+    axes.set_ylabel("layer", fontsize=8, color=_GREY, labelpad=3)
+    if grid.title:
+        axes.set_title(grid.title, fontsize=9, loc="left", pad=6)
+
+
+def _legend(
+    axes: Axes,
+    entries: tuple[tuple[str | None, int], ...],
+    width: float,
+    height: float,
+    *,
+    short: bool,
+) -> None:
+    """Role, code and number of heads, and how colour follows the score; units are inches."""
+    axes.set_xlim(0, width)
+    axes.set_ylim(height, 0)
+    axes.axis("off")
+    for place, (name, count) in enumerate(entries):
+        y = (place + 0.5) * _LINE
+        style = role_style(name) if name else None
+        color = style.color if style else _EMPTY
+        axes.add_patch(Rectangle((0, y - 0.08), 0.4, 0.16, facecolor=color))
+        if style:
+            code = style.short if short else style.code
+            axes.text(0.2, y, code, ha="center", va="center_baseline", fontsize=7, color=ink(color))
+        axes.text(0.5, y, name or "no role", va="center_baseline", fontsize=8)
+        axes.text(width, y, str(count), ha="right", va="center_baseline", fontsize=8)
+    y = (len(entries) + 1) * _LINE
+    axes.text(0, y, "strongest role; colour by score", fontsize=7, color=_GREY, va="center")
+    steps = 10
+    strongest = next((name for name, _ in entries if name), None)
+    if strongest is None:
+        return
+    for step in range(steps):
+        color = tint(role_style(strongest).color, (step + 0.5) / steps)
+        axes.add_patch(Rectangle((0.12 + 0.1 * step, y + 0.12), 0.101, 0.1, facecolor=color))
+    axes.text(0.05, y + 0.17, "0", fontsize=7, color=_GREY, va="center_baseline", ha="center")
+    axes.text(1.19, y + 0.17, "1", fontsize=7, color=_GREY, va="center_baseline", ha="center")

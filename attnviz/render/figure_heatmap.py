@@ -1,0 +1,290 @@
+"""The figure of one attention map, or of a grid of them.
+
+All positions are worked out here in inches, from the measured width of the labels, so that nothing
+overlaps and nothing is cut, without matplotlib's layout engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap, Normalize, to_hex
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from attnviz.records import Sides
+from attnviz.render.fonts import Ruler, choose, spelled
+from attnviz.render.labels import shorten, token_labels, visible
+from attnviz.render.palette import anchors, ink
+from attnviz.render.panels import Panel, axis, cells, maps_a_line
+from attnviz.render.scaling import binned, checked, scaled
+
+_LEADING = 1.2
+_LONGEST_LABEL = 24
+_NUMBERED = 12
+_RULED = 40
+_PAD = 0.08
+_MARGIN = 0.12
+_BAR = 0.12
+_BAR_TEXT = 7.5
+_GREY = "#555555"
+_QUERY, _KEY = "query", "key (attended to)"
+
+
+def build(
+    maps: Sequence[tuple[str, NDArray[np.floating[Any]], Sides]],
+    scale: str,
+    palette: str,
+    dpi: float,
+    columns: int | None,
+) -> Figure:
+    """The figure; see :func:`attnviz.render.figure.heatmap_figure`."""
+    weights = [checked(array, sides) for _, array, sides in maps]
+    top = max(float(array.max()) for array in weights)
+    across = min(columns or maps_a_line(len(maps)), len(maps))
+    down = -(-len(maps) // across)
+    raw = {
+        id(tokens): token_labels(tokens)
+        for _, _, sides in maps
+        for tokens in (sides.queries, sides.keys)
+    }
+    titles = [visible(title) if title else "" for title, _, _ in maps]
+    families, missing = choose([*titles, *(text for texts in raw.values() for text in texts)])
+    cut = {
+        name: tuple(spelled(shorten(text, _LONGEST_LABEL), missing) for text in texts)
+        for name, texts in raw.items()
+    }
+    ruler = Ruler(families, bold=len(choose(titles)[0]) == 1)
+    title_size = 10.0 if len(maps) == 1 else 8.0
+    panels = []
+    for title, (_, _, sides), array in zip(titles, maps, weights, strict=True):
+        high, wide = cells(array.shape[0], array.shape[1], across, down)
+        rows = axis(cut[id(sides.queries)], high)
+        cols = axis(cut[id(sides.keys)], wide)
+        turned = ruler.widest(cols.shown, cols.size) > wide * cols.every - 0.04
+        room = cols.length if len(maps) > 1 else max(cols.length, 3.2)
+        lines = (
+            ruler.wrapped(spelled(title, missing), title_size, room, title=True) if title else []
+        )
+        if len(maps) > 1 and len(lines) > 2:
+            lines = [lines[0], lines[1] + "…"]
+        shares, _ = scaled(array, scale, top)
+        pool = (rows.pool(dpi), cols.pool(dpi))
+        panels.append(Panel(lines, shares, array, rows, cols, turned, pool))
+    shared = all(sides == maps[0][2] for _, _, sides in maps)
+    limit = 1.0 if scale == "row" else top
+    return _Sheet(panels, across, shared, ruler, title_size).draw(
+        LinearSegmentedColormap.from_list(palette, anchors(palette)),
+        limit,
+        "share of the row's largest weight" if scale == "row" else "attention weight",
+        dpi,
+        ["spelled as code points: characters that no installed font has"] if missing else [],
+    )
+
+
+class _Sheet:
+    """Panels in rows and columns on a page."""
+
+    def __init__(
+        self, panels: list[Panel], across: int, shared: bool, ruler: Ruler, title_size: float
+    ) -> None:
+        self.panels = panels
+        self.across = across
+        self.down = -(-len(panels) // across)
+        self.shared = shared
+        self.ruler = ruler
+        self.title_size = title_size
+        self.wide = max(panel.columns.length for panel in panels)
+        self.high = max(panel.rows.length for panel in panels)
+        self.left = max(ruler.widest(p.rows.shown, p.rows.size) for p in panels) + _PAD + 0.2
+        self.below = max(self._below(panel) for panel in panels)
+        line = title_size * _LEADING / 72
+        self.above = max(len(panel.title) for panel in panels) * line + _PAD
+
+    def _below(self, panel: Panel) -> float:
+        size = panel.columns.size
+        labels = self.ruler.widest(panel.columns.shown, size) if panel.turned else size / 72
+        return labels + _PAD + 0.22
+
+    def draw(
+        self,
+        colors: LinearSegmentedColormap,
+        top: float,
+        meaning: str,
+        dpi: float,
+        notes: list[str],
+    ) -> Figure:
+        """Draw all panels, the colour bar and the notes."""
+        left, below, above = self.left, self.below, self.above
+        gap = 0.12 if self.shared else 0.16
+        step_x = self.wide + (gap if self.shared else left + gap)
+        step_y = self.high + above + (gap if self.shared else below + gap)
+        block_x = step_x * (self.across - 1) + self.wide
+        block_y = step_y * (self.down - 1) + self.high
+        bar_high = min(max(self.high, self.ruler.width(meaning, _BAR_TEXT) + 0.1), 4.0)
+        bar_room = 0.2 + _BAR + 0.62
+        titles = max(
+            (
+                self.ruler.width(t, self.title_size, title=True)
+                for p in self.panels
+                for t in p.title
+            ),
+            default=0.0,
+        )
+        width = _MARGIN + left + max(block_x + bar_room, titles) + _MARGIN
+        notes = [*self._notes(), *notes]
+        lines = [line for note in notes for line in self.ruler.wrapped(note, 7, width - 0.3)]
+        foot = len(lines) * 7 * _LEADING / 72 + (_PAD if lines else 0)
+        body = max(block_y + below, bar_high + 0.1)
+        height = _MARGIN + above + body + foot + _MARGIN
+        figure = Figure(figsize=(width, height), dpi=dpi)
+        for place, panel in enumerate(self.panels):
+            row, column = divmod(place, self.across)
+            x = _MARGIN + left + column * step_x
+            y = height - _MARGIN - above - row * step_y - panel.rows.length
+            box = (
+                x / width,
+                y / height,
+                panel.columns.length / width,
+                panel.rows.length / height,
+            )
+            axes = figure.add_axes(box)
+            self._panel(axes, panel, colors)
+            last = place + self.across >= len(self.panels)
+            self._label(axes, panel, not self.shared or column == 0, not self.shared or last)
+        bar = figure.add_axes(
+            (
+                (_MARGIN + left + block_x + 0.2) / width,
+                (height - _MARGIN - above - bar_high) / height,
+                _BAR / width,
+                bar_high / height,
+            )
+        )
+        _bar(figure, bar, colors, top, meaning)
+        if self.shared and len(self.panels) > 1:
+            middle_x = (_MARGIN + left + block_x / 2) / width
+            middle_y = (height - _MARGIN - above - block_y / 2) / height
+            low = (height - _MARGIN - above - block_y - below) / height
+            figure.text(
+                _MARGIN / width, middle_y, _QUERY, rotation=90, va="center", color=_GREY, fontsize=8
+            )
+            figure.text(middle_x, low, _KEY, ha="center", va="bottom", color=_GREY, fontsize=8)
+        for number, line in enumerate(reversed(lines)):
+            figure.text(
+                _MARGIN / width,
+                (_MARGIN + number * 7 * _LEADING / 72) / height,
+                line,
+                fontsize=7,
+                color=_GREY,
+                va="bottom",
+            )
+        return figure
+
+    def _panel(self, axes: Axes, panel: Panel, colors: LinearSegmentedColormap) -> None:
+        """Draw one map with its title."""
+        queries, keys = panel.shares.shape
+        shares = binned(panel.shares, *panel.pool)
+        if max(queries, keys) <= _RULED:
+            axes.pcolormesh(
+                np.arange(keys + 1) - 0.5,
+                np.arange(queries + 1) - 0.5,
+                shares,
+                cmap=colors,
+                vmin=0,
+                vmax=1,
+                edgecolors="white",
+                linewidth=min(0.5, 1.5 * min(panel.rows.cell, panel.columns.cell)),
+            )
+        else:
+            axes.imshow(
+                shares,
+                cmap=colors,
+                vmin=0,
+                vmax=1,
+                aspect="auto",
+                interpolation="nearest",
+                extent=(-0.5, keys - 0.5, queries - 0.5, -0.5),
+            )
+        axes.set_xlim(-0.5, keys - 0.5)
+        axes.set_ylim(queries - 0.5, -0.5)
+        for spine in axes.spines.values():
+            spine.set_color(_GREY)
+        if len(self.panels) == 1 and max(queries, keys) <= _NUMBERED:
+            _numbers(axes, panel, colors)
+        if panel.title:
+            axes.set_title(
+                "\n".join(panel.title),
+                loc="left",
+                fontsize=self.title_size,
+                fontweight=self.ruler.title_weight,
+                family=self.ruler.families,
+                pad=4,
+                linespacing=1.0,
+            )
+
+    def _label(self, axes: Axes, panel: Panel, rows: bool, columns: bool) -> None:
+        """Tokens on the axes that carry them, and what the axes are."""
+        label = not self.shared or len(self.panels) == 1
+        axes.tick_params(length=1.5, width=0.4, pad=1.5, color=_GREY)
+        family = self.ruler.families
+        axes.set_yticks(panel.rows.places if rows else [])
+        axes.set_xticks(panel.columns.places if columns else [])
+        if rows:
+            axes.set_yticklabels(panel.rows.shown, fontsize=panel.rows.size, family=family)
+            axes.set_ylabel(_QUERY if label else "", fontsize=8, color=_GREY, labelpad=3)
+        if columns:
+            axes.set_xticklabels(
+                panel.columns.shown,
+                fontsize=panel.columns.size,
+                family=family,
+                rotation=90 if panel.turned else 0,
+            )
+            axes.set_xlabel(_KEY if label else "", fontsize=8, color=_GREY, labelpad=3)
+
+    def _notes(self) -> list[str]:
+        """What to say where tokens had to go without a label or without a pixel of their own."""
+        every = max(max(panel.rows.every, panel.columns.every) for panel in self.panels)
+        pooled = max(max(panel.pool) for panel in self.panels)
+        notes = []
+        if every > 1:
+            notes.append(f"every {'second' if every == 2 else f'{every}th'} token is labelled")
+        if pooled > 1:
+            notes.append(f"{pooled} tokens share a pixel, which shows the largest of their weights")
+        return notes
+
+
+def _hex(colors: LinearSegmentedColormap, share: float) -> str:
+    red, green, blue, _ = colors(share)
+    return to_hex((red, green, blue))
+
+
+def _numbers(axes: Axes, panel: Panel, colors: LinearSegmentedColormap) -> None:
+    """The weights themselves, in cells that are large enough."""
+    for (row, column), weight in np.ndenumerate(panel.weights):
+        if weight < 0.005:
+            continue
+        axes.text(
+            column,
+            row,
+            "1.0" if weight >= 0.995 else f"{weight:.2f}"[1:],
+            ha="center",
+            va="center",
+            fontsize=7,
+            color=ink(_hex(colors, float(panel.shares[row, column]))),
+        )
+
+
+def _bar(
+    figure: Figure, axes: Axes, colors: LinearSegmentedColormap, top: float, meaning: str
+) -> None:
+    bar = figure.colorbar(ScalarMappable(Normalize(0, top or 1.0), colors), cax=axes)
+    bar.locator = MaxNLocator(5)
+    bar.update_ticks()
+    bar.outline.set_edgecolor(_GREY)
+    axes.tick_params(labelsize=7, length=2, width=0.4, color=_GREY)
+    bar.set_label(meaning, fontsize=_BAR_TEXT, color=_GREY)

@@ -1,0 +1,132 @@
+"""Fonts for figures: which installed ones, together, can draw a text, and how wide it gets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, cast
+
+from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.font_manager import FontEntry, FontProperties, findfont, fontManager, get_font
+
+BASE_FAMILY = "DejaVu Sans"
+"""Comes with matplotlib; has Latin, Greek, Cyrillic, Arabic, Hebrew and most symbols."""
+
+_PREFERRED = (
+    "Noto Sans",
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Noto Sans SC",
+    "Noto Sans JP",
+    "Noto Sans KR",
+    "Source Han Sans SC",
+    "PingFang SC",
+    "Hiragino Sans",
+    "Apple SD Gothic Neo",
+    "Microsoft YaHei",
+    "Yu Gothic",
+    "Malgun Gothic",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "Noto Emoji",
+    "Segoe UI Symbol",
+    "Segoe UI Emoji",
+    "Arial Unicode MS",
+)
+_UNUSABLE = re.compile(r"colou?r.*emoji|twemoji|last ?resort|blank|redacted", re.IGNORECASE)
+"""Bitmap or layered emoji, which matplotlib cannot draw, and fonts without real glyphs."""
+
+
+_CONTROLS = {0x2400 + code: code for code in range(0x20)} | {0x2421: 0x7F}
+"""What control pictures stand for."""
+
+
+@lru_cache(maxsize=256)
+def _covered(family: str, chars: frozenset[str]) -> frozenset[str]:
+    """Those of ``chars`` that a family can draw."""
+    try:
+        font = get_font(findfont(FontProperties(family=[family]), fallback_to_default=False))
+    except (OSError, RuntimeError, ValueError):
+        return frozenset()
+    return frozenset(char for char in chars if font.get_char_index(ord(char)))
+
+
+def _candidates() -> list[str]:
+    def upright(entry: FontEntry) -> bool:
+        return entry.style == "normal" and entry.weight in {400, "normal", "regular"}
+
+    installed = {entry.name for entry in fontManager.ttflist if upright(entry)}
+    usable = {name for name in installed if not _UNUSABLE.search(name)} - {BASE_FAMILY}
+    first = [name for name in _PREFERRED if name in usable]
+    sans = sorted(name for name in usable if "sans" in name.lower())
+    return list(dict.fromkeys([*first, *sans, *sorted(usable)]))
+
+
+def choose(texts: Iterable[str]) -> tuple[list[str], frozenset[str]]:
+    """Font families that together draw ``texts``, and the characters that none of them has."""
+    wanted = frozenset(char for text in texts for char in text if not char.isspace())
+    missing = wanted - _covered(BASE_FAMILY, wanted)
+    families = [BASE_FAMILY]
+    if missing:
+        for family in _candidates():
+            found = _covered(family, missing)
+            if found:
+                families.append(family)
+                missing -= found
+            if not missing:
+                break
+    return families, missing
+
+
+def spelled(text: str, missing: frozenset[str]) -> str:
+    """``text`` with each run of undrawable characters as code points: ``<U+4F60 597D>``."""
+    if not missing.intersection(text):
+        return text
+    out: list[str] = []
+    run: list[str] = []
+    for char in [*text, ""]:
+        if char and char in missing:
+            run.append(f"{_CONTROLS.get(ord(char), ord(char)):04X}")
+            continue
+        if run:
+            out.append(f"<U+{' '.join(run)}>")
+            run = []
+        out.append(char)
+    return "".join(out)
+
+
+class Ruler:
+    """Measures texts in a list of font families.
+
+    Titles are set in bold, unless they need a fallback family: those often come in one weight only.
+    """
+
+    def __init__(self, families: list[str], *, bold: bool = True) -> None:
+        self.families = families
+        self.title_weight = "bold" if bold else "normal"
+        self._renderer: Any = cast("Any", RendererAgg)(16, 16, 72)
+
+    def width(self, text: str, size: float, *, title: bool = False) -> float:
+        """The width of one line, in inches, at ``size`` points."""
+        if not text:
+            return 0.0
+        weight = self.title_weight if title else "normal"
+        font = FontProperties(family=self.families, size=size, weight=weight)
+        width, _, _ = self._renderer.get_text_width_height_descent(text, font, ismath=False)
+        return float(width) / 72
+
+    def widest(self, texts: Iterable[str], size: float) -> float:
+        """The width of the widest text, in inches."""
+        return max((self.width(text, size) for text in texts), default=0.0)
+
+    def wrapped(self, text: str, size: float, room: float, *, title: bool = False) -> list[str]:
+        """``text`` in lines of at most ``room`` inches, broken at spaces."""
+        lines = [""]
+        for word in text.split(" "):
+            longer = f"{lines[-1]} {word}" if lines[-1] else word
+            if lines[-1] and self.width(longer, size, title=title) > room:
+                lines.append(word)
+            else:
+                lines[-1] = longer
+        return lines

@@ -1,0 +1,99 @@
+"""The arithmetic of map figures: how large cells and labels are, and how maps share a page."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from attnviz.render.scaling import Map, tick_step
+
+_LARGEST_TEXT, _SMALLEST_TEXT, _THINNED_TEXT = 9.0, 4.5, 6.0
+_LEADING = 1.2
+_LONGEST_SIDE, _PAGE = 10.5, 15.0
+"""The longest side of a map, and of a grid of maps, in inches."""
+_FULL_SIDE = 128
+"""The number of tokens from which on a map has the longest side."""
+_LARGEST_CELL, _LARGEST_GRID_CELL = 0.5, 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis of a map: its length in inches, its labels and how they are set."""
+
+    cell: float
+    labels: tuple[str, ...]
+    every: int
+    size: float
+
+    @property
+    def length(self) -> float:
+        """In inches."""
+        return self.cell * len(self.labels)
+
+    @property
+    def places(self) -> range:
+        """The tokens that are labelled."""
+        return range(0, len(self.labels), self.every)
+
+    @property
+    def shown(self) -> list[str]:
+        """The labels of those tokens."""
+        return [self.labels[place] for place in self.places]
+
+    def pool(self, dpi: float) -> int:
+        """How many tokens have to share a pixel."""
+        return max(math.ceil(len(self.labels) / (self.length * dpi)), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One map with its title, ready to be placed."""
+
+    title: list[str]
+    shares: Map
+    weights: Map
+    rows: Axis
+    columns: Axis
+    turned: bool
+    pool: tuple[int, int]
+
+
+def axis(labels: tuple[str, ...], cell: float) -> Axis:
+    """Set labels along an axis: as large as the cells allow, thinned below the smallest size."""
+    size = min(_LARGEST_TEXT, cell * 72 / _LEADING)
+    if size >= _SMALLEST_TEXT:
+        return Axis(cell, labels, 1, size)
+    every = tick_step(math.ceil(_THINNED_TEXT * _LEADING / 72 / cell))
+    return Axis(cell, labels, every, _THINNED_TEXT)
+
+
+def cells(queries: int, keys: int, across: int, down: int) -> tuple[float, float]:
+    """Height and width of a cell in inches, for maps in a grid of ``across`` by ``down``.
+
+    A map's side grows with the square root of its tokens up to a limit, so that small maps stay
+    small and large ones legible; cells are square unless one side would become too thin to label.
+    """
+    tokens = max(queries, keys)
+    if across == down == 1:
+        side = _LONGEST_SIDE * min(math.sqrt(tokens / _FULL_SIDE), 1.0)
+        cell = min(side / tokens, _LARGEST_CELL)
+    else:
+        room = max(_PAGE / max(across, down), 1.0)
+        side = min(_LONGEST_SIDE * math.sqrt(tokens / _FULL_SIDE), room)
+        cell = min(side / tokens, _LARGEST_GRID_CELL)
+    readable = _LARGEST_TEXT * _LEADING / 72
+    least = max(cell, readable)
+    return (
+        cell if queries == tokens else min(least, side / queries),
+        cell if keys == tokens else min(least, side / keys),
+    )
+
+
+def maps_a_line(count: int) -> int:
+    """How many maps to put side by side: a little wider than high, with few empty places."""
+    ideal = math.sqrt(1.4 * count)
+
+    def cost(across: int) -> tuple[float, int]:
+        return -count % across + abs(across - ideal), across
+
+    return min(range(1, count + 1), key=cost)
