@@ -1,0 +1,106 @@
+"""The command line of both training scripts, and what they prepare before the loop."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+import typer
+from tokenizers import Tokenizer
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from .loop import Settings, Task, run
+from .text import HELD_OUT, read_books
+from .tokens import Ids, encode, save_tokenizer
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Tokenizer and encoded books, ready to train on."""
+
+    tokenizer: Tokenizer
+    train: Mapping[str, Ids]
+    held_out: Mapping[str, Ids]
+    seed: int
+    device: str = "cpu"
+
+
+def sinusoids(positions: int, width: int) -> Tensor:
+    """[positions, width]: sines and cosines of falling frequency (Vaswani et al. 2017)."""
+    angles = np.arange(positions)[:, None] / 10_000 ** (np.arange(0, width, 2) / width)
+    waves = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(positions, width)
+    return torch.from_numpy(waves).float()
+
+
+def prepare(
+    text: Path,
+    out: Path,
+    held_out: Iterable[str],
+    train_tokenizer: Callable[[Iterable[str], int], Tokenizer],
+    vocabulary: int,
+    positions: int,
+    seed: int,
+    device: str = "cpu",
+) -> Prepared:
+    """Read the books; train the tokenizer on them, unless ``out`` holds one already."""
+    books = read_books(text, tuple(held_out))
+    path = out / "tokenizer.json"
+    if path.exists():
+        tokenizer = Tokenizer.from_file(str(path))
+    else:
+        tokenizer = train_tokenizer(books.train.values(), vocabulary)
+        save_tokenizer(tokenizer, out, positions)
+    train, held = encode(tokenizer, books.train), encode(tokenizer, books.held_out)
+    return Prepared(tokenizer, train, held, seed, device)
+
+
+def export(model: PreTrainedModel, out: Path) -> None:
+    """config.json and model.safetensors, in half precision."""
+    half = copy.deepcopy(model).cpu().to(torch.float16)  # type: ignore[arg-type]
+    half.config.dtype = torch.float16
+    half.save_pretrained(out)
+    (out / "generation_config.json").unlink(missing_ok=True)
+    (out / "model.safetensors").chmod(0o644)
+
+
+def main(
+    task: Callable[[Prepared], Task],
+    train_tokenizer: Callable[[Iterable[str], int], Tokenizer],
+    positions: int,
+) -> None:
+    """Parse the command line, train, write the model folder."""
+
+    def command(
+        text: Annotated[Path, typer.Option(help="folder of plain-text books (*.txt)")],
+        out: Annotated[Path, typer.Option(help="folder for the model; resumed if it has a state")],
+        steps: Annotated[int, typer.Option(min=1, help="optimizer steps in all")] = 10_000,
+        minutes: Annotated[
+            float | None, typer.Option(help="stop and save after so long; rerun to go on")
+        ] = None,
+        seed: Annotated[int, typer.Option(help="of the weights and of the data")] = 1,
+        threads: Annotated[int, typer.Option(min=0, help="torch threads, 0: all cores")] = 0,
+        vocabulary: Annotated[int, typer.Option(help="tokens of the tokenizer")] = 4096,
+        held_out: Annotated[
+            str, typer.Option(help="books never trained on, comma-separated")
+        ] = ",".join(HELD_OUT),
+    ) -> None:
+        if threads:
+            torch.set_num_threads(threads)
+        names = [name.strip() for name in held_out.split(",") if name.strip()]
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        data = prepare(text, out, names, train_tokenizer, vocabulary, positions, seed, device)
+        job = task(data)
+        done = run(job, Settings(out=out, steps=steps, seed=seed, minutes=minutes))
+        if done < steps:
+            typer.echo(f"stopped at step {done} of {steps}; the same command goes on")
+            return
+        export(job.model, out)
+        typer.echo(f"wrote {out}")
+
+    typer.run(command)
