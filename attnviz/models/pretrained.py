@@ -1,0 +1,69 @@
+"""A trained model from its name: which road is taken, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from attnviz.errors import ModelError, UsageError
+from attnviz.models import lean
+from attnviz.models.device import resolve
+from attnviz.models.folder import Located, locate
+from attnviz.records import Source
+
+Choice = Literal["auto", "lean", "tap"]
+
+
+def load(model: str, *, device: str = "auto", dtype: str = "auto", road: Choice = "auto") -> Source:
+    """Load a model: by the lean road if that knows it, else by the tap.
+
+    Args:
+        model: a bundled name, a folder, or an id on the hub.
+        device: see :func:`attnviz.models.device.resolve`; ``dtype`` too.
+        dtype: in which precision.
+        road: ``auto``, or the one road to take. The tap itself falls back on eager attention.
+
+    Returns:
+        A source whose ``info`` names the road and, where it is not the usual one, the reason.
+
+    Raises:
+        ModelError: see :func:`attnviz.models.folder.locate`; or no road leads there.
+        UsageError: an unknown device, dtype or road; DeviceError: a device that is not here.
+    """
+    if road not in ("auto", "lean", "tap"):
+        raise UsageError(f"unknown road {road!r}; choose auto, lean or tap")
+    where, precision = resolve(device, dtype)
+    located = locate(model)
+    reason = ""
+    if road != "tap":
+        try:
+            return lean.load(located, where, precision)
+        except lean.Unsupported as error:
+            reason = f"not the lean road: {error}"
+    if road == "lean":
+        raise ModelError(f"{model}: {reason}; leave the road to attnviz")
+    _refuse_foreign_code(located)
+
+    from attnviz.models import tap
+
+    return tap.load(located.folder, located.name, where, precision, reason)
+
+
+def _refuse_foreign_code(located: Located) -> None:
+    """Refuse models whose classes come with them, since code from a hub is never run.
+
+    A configuration with ``auto_map`` is fine once transformers has the architecture itself.
+    """
+    config: Mapping[str, Any] = located.config
+    if not config.get("auto_map"):
+        return
+    import transformers
+
+    named = config.get("architectures") or []
+    known = all(isinstance(name, str) and hasattr(transformers, name) for name in named)
+    if config["model_type"] not in transformers.CONFIG_MAPPING or not known:
+        what = ", ".join(map(str, named)) or config["model_type"]
+        raise ModelError(
+            f"{located.name} needs code that comes with it ({what}), which attnviz never runs; "
+            "use a model whose architecture is part of transformers"
+        )
