@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.errors import ModelError
+from attnviz.models.containers import one_line
 
 WRITES_AT_MOST = 32
 """Tokens that an encoder-decoder model generates where no target text is given."""
@@ -158,22 +159,36 @@ class Network:
         positions = torch.arange(max(lengths), device=self.device)
         return positions < torch.tensor(lengths, device=self.device)[:, None]
 
-    def write(self, ids: Sequence[int]) -> tuple[int, ...]:
+    def write(self, ids: Sequence[int], limit: int | None) -> tuple[int, ...]:
         """Generate the decoder's tokens greedily, at most :data:`WRITES_AT_MOST`.
+
+        Args:
+            ids: what the encoder reads.
+            limit: the longest sequence that the decoder takes, or None.
 
         Returns:
             What the decoder read: its start token and what it wrote, without a closing end token.
+
+        Raises:
+            ModelError: generation fails.
         """
-        room = WRITES_AT_MOST if self.max_tokens is None else self.max_tokens - 1
+        room = WRITES_AT_MOST if limit is None else max(limit - 1, 1)
         inputs, mask = self._pad([ids])
-        with quiet(), torch.no_grad():
-            written = self.model.generate(
-                inputs,
-                attention_mask=mask,
-                max_new_tokens=min(WRITES_AT_MOST, room),
-                num_beams=1,
-                do_sample=False,
-            )[0].tolist()
+        try:
+            with quiet(), torch.no_grad():
+                written = self.model.generate(
+                    inputs,
+                    attention_mask=mask,
+                    max_new_tokens=min(WRITES_AT_MOST, room),
+                    num_beams=1,
+                    do_sample=False,
+                    use_cache=False,  # a cache of its own kind is one more thing that can fail
+                )[0].tolist()
+        except Exception as error:  # whatever a model's own code raises
+            raise ModelError(
+                f"this {self.family} model cannot generate the decoder's text: {one_line(error)}; "
+                "give it with --target"
+            ) from error
         return _without_end(written, self._ends())
 
     def teach(self, labels: Sequence[int]) -> tuple[int, ...]:

@@ -175,7 +175,7 @@ class Tapped:
                     f"{self._name} has no weights to generate text with; give the decoder's text "
                     "with --target"
                 )
-            ids = self._network.write(source.ids)
+            ids = self._network.write(source.ids, self.max_tokens)
             notes.append(f"Decoder text generated greedily: {self._texts.plain(ids)}")
             return self._texts.tokens(ids)
         labels = self._texts.target(prompt.target, special=prompt.special_tokens)
