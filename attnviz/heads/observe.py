@@ -1,4 +1,8 @@
-"""Observers: what watches the weights go by. :class:`Recorder` keeps whole maps."""
+"""Observers: what watches the weights go by.
+
+:class:`Recorder` keeps whole maps, :class:`ScoreObserver` only the running sums of scores, so its
+memory is that of one block of rows, whatever the number of layers and the length.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,27 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from attnviz.records import SITE_KINDS, Head, Inputs, Rows, Site
+from attnviz.heads.block import Axes, Block, Place
+from attnviz.heads.roles import assign
+from attnviz.heads.scores import SCORES
+from attnviz.heads.stored import blocks
+from attnviz.heads.totals import Totals
+from attnviz.records import (
+    SITE_KINDS,
+    Capture,
+    Head,
+    HeadScores,
+    Inputs,
+    Layout,
+    Rows,
+    Score,
+    Site,
+    SiteKind,
+)
 
 
 class Recorder:
@@ -59,3 +81,99 @@ class Recorder:
     def empty_rows(self, item: int = 0) -> int:
         """Query rows of one item without any allowed key, counted once per layer."""
         return self._empty[item]
+
+
+class ScoreObserver:
+    """Scores every head on the fly.
+
+    Args:
+        batch: the items that run, in the order of the batch axis; all rows are pooled.
+        layout: the heads of the model.
+        names: the scores to compute, of :data:`~attnviz.heads.scores.SCORES`; all by default.
+
+    Attributes:
+        empty_rows: query rows without any weight, counted once per layer.
+    """
+
+    def __init__(
+        self, batch: Sequence[Inputs], layout: Layout, names: Sequence[str] | None = None
+    ) -> None:
+        self._batch = tuple(batch)
+        self._layout = layout
+        self._names = tuple(SCORES if names is None else names)
+        self._totals: dict[Site, Totals] = {}
+        self._axes: dict[tuple[int, SiteKind], Axes] = {}
+        self._scratch: Tensor | None = None
+
+    @property
+    def empty_rows(self) -> int:
+        """Query rows without any weight, counted once per layer."""
+        return sum(totals.empty_rows for totals in self._totals.values())
+
+    def observe(self, rows: Rows) -> None:
+        """Add one block of rows to the sums; changes nothing in it."""
+        totals = self._totals.get(rows.site)
+        if totals is None:
+            ordered = rows.site.kind != "cross"
+            scores = tuple(
+                SCORES[name] for name in self._names if ordered or not SCORES[name].ordered
+            )
+            totals = self._totals[rows.site] = Totals(scores, rows.weights.shape[1])
+        for number in range(len(self._batch)):
+            block = self._block(rows, number)
+            if block is not None:
+                totals.add(block)
+
+    def result(self) -> tuple[HeadScores, ...]:
+        """The scores and roles of every head whose layer went by, in the layout's order."""
+        found = []
+        for head in self._layout:
+            if head.site in self._totals:
+                measured = self._totals[head.site].scores(head.index)
+                scores = {name: measured.get(name, _NOTHING) for name in self._names}
+                found.append(HeadScores(head, scores, assign(scores)))
+        return tuple(found)
+
+    def _block(self, rows: Rows, number: int) -> Block | None:
+        """One item's part of the block, without padding; None if nothing is left."""
+        sides = self._batch[number].sides[rows.site.kind]
+        r = min(rows.weights.shape[2], len(sides.queries) - rows.start)
+        s = min(rows.weights.shape[3], len(sides.keys) - rows.key_start)
+        if r <= 0 or s <= 0:
+            return None
+        weights = rows.weights[number, :, :r, :s]
+        key = (number, rows.site.kind)
+        if key not in self._axes:
+            self._axes[key] = Axes(sides, rows.site.kind, weights)
+        if rows.allowed is None:
+            allowed = torch.ones((1, r, s), dtype=torch.bool, device=weights.device)
+        else:
+            allowed = rows.allowed[(None,) * (4 - rows.allowed.ndim)]
+            allowed = allowed.expand(-1, -1, *rows.weights.shape[2:])
+            allowed = allowed[number if allowed.shape[0] > 1 else 0, :, :r, :s]
+        place = Place(self._axes[key], rows.start, rows.key_start, allowed, weights)
+        return Block(weights, place, self._memory(weights, len(sides.keys)))
+
+    def _memory(self, weights: Tensor, keys: int) -> Tensor:
+        """Reused memory of the weights' shape; made for blocks that see all ``keys``."""
+        size = weights.numel()
+        if self._scratch is None or self._scratch.numel() < size:
+            self._scratch = weights.new_empty(weights.shape[0] * weights.shape[1] * keys)
+        return self._scratch[:size].view(weights.shape)
+
+
+def score_capture(capture: Capture, names: Sequence[str] | None = None) -> ScoreObserver:
+    """Score stored maps; ``result()`` of the observer returned has the layers that were stored.
+
+    Args:
+        capture: maps of some or all layers; the masks are inferred from them, see
+            :func:`~attnviz.heads.stored.allowed_keys`.
+        names: the scores to compute; all by default.
+    """
+    observer = ScoreObserver([capture.inputs], capture.layout, names)
+    for rows in blocks(capture):
+        observer.observe(rows)
+    return observer
+
+
+_NOTHING = Score(None, None, None, 0)

@@ -1,0 +1,230 @@
+"""The scores: what a head attends to, one pure function each, in one registry.
+
+A score is a function of a :class:`~attnviz.heads.block.Block` that gives a value for every head
+and query row, [H, r], and NaN where it is not defined. Its chance is the same function of uniform
+attention over the allowed keys. docs/roles.md is the same list for readers.
+
+Four rules hold for all of them, so that nothing flatters:
+
+- A row counts only if its query is not a special token, has at least two keys to choose from, and
+  got any weight at all.
+- A row counts for a share of the weight only if uniform attention would put some of it, but not
+  all of it, on the targets.
+- The sink (position 0 and special tokens, where attention rests: Clark et al. 2019, Xiao et al.
+  2023) is never a target, except for ``first`` and ``separator``, which ask for it.
+- Scores about distance or earlier tokens say nothing about cross-attention.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from attnviz.heads.block import LOCAL_WINDOW, Block
+
+SINK_REST = 0.1
+"""The weight that a row must leave off the sink for ``*_no_sink`` scores to be defined there."""
+
+CLARK = "Clark et al. 2019, arXiv:1906.04341"
+VOITA = "Voita et al. 2019, arXiv:1905.09418"
+OLSSON = "Olsson et al. 2022, arXiv:2209.11895"
+XIAO = "Xiao et al. 2023, arXiv:2309.17453"
+WANG = "Wang et al. 2022, arXiv:2211.00593"
+
+Unit = Literal["share", "bits", "tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreDef:
+    """A score's entry in the registry.
+
+    Attributes:
+        name: as in tables and JSON.
+        function: values [H, r] of a block, NaN where not defined.
+        formula: per row i, with w the weights of its keys j.
+        source: where the definition comes from.
+        unit: ``share`` (0 to 1), ``bits`` or ``tokens``.
+        on_targets: whether it is the share of weight on some target keys.
+        ordered: whether it needs queries and keys to be one sequence (not cross-attention).
+    """
+
+    name: str
+    function: Callable[[Block], Tensor]
+    formula: str
+    source: str
+    unit: Unit = "share"
+    on_targets: bool = True
+    ordered: bool = True
+
+
+def previous(block: Block) -> Tensor:
+    """The weight on the token before."""
+    return block.near[..., LOCAL_WINDOW - 1]
+
+
+def following(block: Block) -> Tensor:
+    """The weight on the token after."""
+    return block.near[..., LOCAL_WINDOW + 1]
+
+
+def itself(block: Block) -> Tensor:
+    """The weight on the token itself."""
+    return block.near[..., LOCAL_WINDOW]
+
+
+def local(block: Block) -> Tensor:
+    """The weight within the window around the token, itself included."""
+    return block.near.sum(-1)
+
+
+def first(block: Block) -> Tensor:
+    """The weight on position 0, from rows for which that is neither itself nor the token before."""
+    place = block.place
+    if place.key_start > 0:
+        return _undefined(block)
+    column = block.weights[..., 0]
+    if not place.axes.ordered or place.start >= 2:
+        return column
+    return column.masked_fill(place.positions < 2, math.nan)
+
+
+def separator(block: Block) -> Tensor:
+    """The weight on tokens that end a segment."""
+    columns = block.place.axes.separators
+    if not columns.positions:
+        return _undefined(block)
+    own = block.place.queries(block.place.axes.is_separator)
+    return block.on_columns(columns).masked_fill(own, math.nan)
+
+
+def punctuation(block: Block) -> Tensor:
+    """The weight on punctuation, from tokens that are none."""
+    columns = block.place.axes.punctuation
+    if not columns.positions:
+        return _undefined(block)
+    own = block.place.queries(block.place.axes.is_punctuation)
+    return block.on_columns(columns).masked_fill(own, math.nan)
+
+
+def duplicate(block: Block) -> Tensor:
+    """The weight on earlier occurrences of the same token."""
+    return block.duplicate if block.place.axes.repeats else _undefined(block)
+
+
+def induction(block: Block) -> Tensor:
+    """The weight on tokens right after an earlier occurrence of the same token."""
+    return block.induction if block.place.axes.repeats else _undefined(block)
+
+
+def duplicate_no_sink(block: Block) -> Tensor:
+    """``duplicate`` as a share of the weight that is not on the sink."""
+    return _off_sink(duplicate(block), block)
+
+
+def induction_no_sink(block: Block) -> Tensor:
+    """``induction`` as a share of the weight that is not on the sink."""
+    return _off_sink(induction(block), block)
+
+
+def entropy(block: Block) -> Tensor:
+    """How spread the weights are, in bits."""
+    return block.entropy
+
+
+def entropy_share(block: Block) -> Tensor:
+    """Entropy over its maximum, the logarithm of the number of allowed keys."""
+    return block.entropy / block.place.choices.log2()
+
+
+def distance(block: Block) -> Tensor:
+    """The mean distance between query and key, in tokens."""
+    return block.on(block.place.distance)
+
+
+def top(block: Block) -> Tensor:
+    """The largest weight."""
+    return block.top
+
+
+def _off_sink(value: Tensor, block: Block) -> Tensor:
+    rest = 1 - block.sink
+    return torch.where(rest >= SINK_REST, value / rest, math.nan)
+
+
+def _undefined(block: Block) -> Tensor:
+    return torch.full_like(block.weights[..., 0], math.nan)
+
+
+_ENTRIES = (
+    ScoreDef("previous", previous, "w[i-1]; i-1 is not in the sink", VOITA),
+    ScoreDef("next", following, "w[i+1]; i+1 is not in the sink", VOITA),
+    ScoreDef("self", itself, "w[i]; i is not in the sink", CLARK),
+    ScoreDef(
+        "first", first, "w[0]; rows i >= 2 (all rows of cross-attention)", XIAO, ordered=False
+    ),
+    ScoreDef(
+        "separator",
+        separator,
+        "sum of w[j] over separators j > 0; rows that are no separator",
+        CLARK,
+        ordered=False,
+    ),
+    ScoreDef(
+        "punctuation",
+        punctuation,
+        "sum of w[j] over punctuation j outside the sink; rows that are no punctuation",
+        CLARK,
+        ordered=False,
+    ),
+    ScoreDef(
+        "local",
+        local,
+        f"sum of w[j] over |i-j| <= {LOCAL_WINDOW}, j outside the sink",
+        VOITA,
+    ),
+    ScoreDef(
+        "duplicate",
+        duplicate,
+        "sum of w[j] over j <= i-2 outside the sink with token[j] = token[i]",
+        WANG,
+    ),
+    ScoreDef(
+        "duplicate_no_sink",
+        duplicate_no_sink,
+        f"duplicate / (1 - w on the sink); rows that leave {SINK_REST:g} off the sink",
+        WANG,
+    ),
+    ScoreDef(
+        "induction",
+        induction,
+        "sum of w[j] over j <= i-2 outside the sink with token[j-1] = token[i]",
+        OLSSON,
+    ),
+    ScoreDef(
+        "induction_no_sink",
+        induction_no_sink,
+        f"induction / (1 - w on the sink); rows that leave {SINK_REST:g} off the sink",
+        OLSSON,
+    ),
+    ScoreDef("entropy", entropy, "-sum of w[j] log2 w[j]", CLARK, "bits", False, False),
+    ScoreDef(
+        "entropy_share",
+        entropy_share,
+        "entropy / log2(number of allowed keys)",
+        CLARK,
+        "share",
+        False,
+        False,
+    ),
+    ScoreDef("distance", distance, "sum of w[j] |i-j|", VOITA, "tokens", False),
+    ScoreDef("top", top, "max of w[j]", VOITA, "share", False, False),
+)
+
+SCORES: Mapping[str, ScoreDef] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
+"""Every score by its name, in the order of tables."""

@@ -1,0 +1,53 @@
+"""Stored maps as if they went by: which keys each row could see is read off the maps themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from attnviz.records import Capture, Rows, SiteKind
+
+_BLOCK_ELEMENTS = 1 << 20
+
+
+def allowed_keys(weights: NDArray[np.floating[Any]], kind: SiteKind) -> NDArray[np.bool_]:
+    """The keys that each query could attend to, as far as the weights show.
+
+    Stored maps carry no mask. A key counts as allowed unless no head of the layer uses it where a
+    causal mask, a sliding window or padding would forbid it; a row that no head uses has no keys.
+
+    Args:
+        weights: [H, T, S] of one layer.
+        kind: of the layer; cross-attention has no causal mask and no window.
+
+    Returns:
+        bool [T, S].
+    """
+    used: NDArray[np.bool_] = np.any(weights > 0, axis=0)
+    allowed = used.any(1)[:, None] & used.any(0)
+    if kind == "cross" or not used.any():
+        return allowed
+    length, key_length = used.shape
+    back = np.arange(length)[:, None] + (key_length - length) - np.arange(key_length)
+    farthest = int(abs(back[used]).max())
+    causal = bool((back[used] >= 0).all())
+    allowed &= (back <= farthest) & (back >= (0 if causal else -farthest))
+    return allowed
+
+
+def blocks(capture: Capture) -> Iterator[Rows]:
+    """The stored maps in blocks of rows, as :func:`~attnviz.attention.attend.attend` gives them."""
+    for site, stored in capture.maps.items():
+        weights = torch.from_numpy(
+            np.ascontiguousarray(stored, np.promote_types(stored.dtype, "f4"))
+        )
+        allowed = torch.from_numpy(allowed_keys(stored, site.kind))
+        heads, length, key_length = weights.shape
+        step = max(1, _BLOCK_ELEMENTS // (heads * key_length))
+        for start in range(0, length, step):
+            rows = slice(start, start + step)
+            yield Rows(site, start, 0, weights[None, :, rows], allowed[None, None, rows])

@@ -1,0 +1,54 @@
+"""Running sums of scores: means, chance, lift and counts, made once for all scores."""
+
+from __future__ import annotations
+
+import torch
+
+from attnviz.heads.block import Block
+from attnviz.heads.scores import ScoreDef
+from attnviz.records import Score
+
+_ALL = 1 - 1e-6
+"""Above it, uniform attention puts all of its weight on the targets, up to rounding."""
+
+
+class Totals:
+    """The sums of one layer's scores over query rows, in float64.
+
+    Args:
+        scores: the scores to compute.
+        heads: the number of heads H.
+    """
+
+    def __init__(self, scores: tuple[ScoreDef, ...], heads: int) -> None:
+        self._scores = scores
+        self._sums = torch.zeros(2, len(scores), heads, dtype=torch.float64)
+        self._rows = torch.zeros(len(scores), heads, dtype=torch.int64)
+        self._any_chance = torch.tensor([not score.on_targets for score in scores])[:, None, None]
+        self.empty_rows = 0
+
+    def add(self, block: Block) -> None:
+        """Take in one block of rows."""
+        place = block.place
+        uniform = Block.uniform(place, block.weights)
+        present = block.top > 0
+        self.empty_rows += int((~present).any(0).sum())
+        counted = present & place.queries(place.axes.counts) & (place.choices >= 2)
+        values = torch.stack([score.function(block) for score in self._scores])
+        chances = torch.stack([score.function(uniform) for score in self._scores])
+        possible = self._any_chance.to(values.device) | ((chances > 0) & (chances < _ALL))
+        defined = counted & possible & ~values.isnan() & ~chances.isnan()
+        both = torch.stack([values, chances.expand_as(values)]).where(defined, 0)
+        self._sums += both.cpu().double().sum(-1)
+        self._rows += defined.sum(-1).cpu()
+
+    def scores(self, head: int) -> dict[str, Score]:
+        """The means of one head, by the name of the score."""
+        return {score.name: self._score(n, head) for n, score in enumerate(self._scores)}
+
+    def _score(self, number: int, head: int) -> Score:
+        rows = int(self._rows[number, head])
+        if rows == 0:
+            return Score(None, None, None, 0)
+        mean, chance = (float(total) / rows for total in self._sums[:, number, head])
+        return Score(mean, chance, mean / chance if chance > 0 else None, rows)

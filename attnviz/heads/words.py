@@ -1,0 +1,58 @@
+"""From tokens to words: a map whose rows and columns are whole words.
+
+A word gets the weight of all its tokens, and gives the mean of what its tokens give (Clark et al.
+2019, arXiv:1906.04341, section 4.1), so that every row still sums to 1. Special tokens stay alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.records import Sides, Tokens
+
+Map = NDArray[np.floating[Any]]
+
+
+def merge_words(weights: Map, sides: Sides) -> tuple[Map, Sides]:
+    """Merge subwords into words.
+
+    Args:
+        weights: [H, T, S].
+        sides: the tokens on both axes.
+
+    Returns:
+        [H, T', S'] with T' and S' words, in the dtype of ``weights``, and the words on both axes.
+        A query row without any weight (all zero) takes no part in its word's mean.
+    """
+    starts, queries = _words(sides.queries)
+    key_starts, keys = (starts, queries) if sides.keys is sides.queries else _words(sides.keys)
+    summed = np.add.reduceat(weights, key_starts, axis=2)
+    given = np.add.reduceat(summed, starts, axis=1)
+    full = np.add.reduceat(weights.any(-1), starts, axis=1, dtype=np.int64)
+    merged: Map = (given / np.maximum(full, 1)[..., None]).astype(weights.dtype)
+    return merged, Sides(queries, keys)
+
+
+def _words(tokens: Tokens) -> tuple[list[int], Tokens]:
+    """Where each word starts, and the words as tokens."""
+    starts = [
+        i
+        for i, (word, special) in enumerate(zip(tokens.words, tokens.special, strict=True))
+        if i == 0 or special or word < 0 or word != tokens.words[i - 1]
+    ]
+    spans = list(zip(starts, [*starts[1:], len(tokens)], strict=True))
+    return starts, Tokens(
+        texts=tuple(_joined(tokens.texts[a:b]) for a, b in spans),
+        special=tuple(tokens.special[a] for a in starts),
+        separators=tuple(tokens.separators[a] for a in starts),
+        words=tuple(tokens.words[a] for a in starts),
+        segments=tuple(tokens.segments[a] for a in starts),
+    )
+
+
+def _joined(texts: tuple[str, ...]) -> str:
+    """The text of a word: its pieces without the mark of continuation."""
+    return texts[0] + "".join(text.removeprefix("##") for text in texts[1:])
