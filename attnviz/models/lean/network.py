@@ -145,10 +145,11 @@ class Network:
         """Attention up to the heads' outputs side by side, [B, T, D]."""
         family, heads = self.config.family, self.config.heads
         h = layer.norm_1(x) if family.pre_norm else x
-        made = [affine(h).unflatten(-1, (-1, x.shape[-1])) for affine in layer.project]
-        parts = [part for several in made for part in several.unbind(-2)]  # three of [B, T, D]
-        query, key, value = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in parts)
-        attended = attend(  # [B, H, T, d] each
+        split = (*x.shape[:2], -1, heads, x.shape[2] // heads)
+        made = [affine(h).view(split) for affine in layer.project]  # [B, T, 1 or 3, H, d] each
+        parts = [part.transpose(1, 2) for several in made for part in several.unbind(2)]
+        query, key, value = parts  # [B, H, T, d] each
+        attended = attend(
             query,
             key,
             value,
