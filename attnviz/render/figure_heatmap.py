@@ -72,7 +72,7 @@ def build(
             ruler.wrapped(spelled(title, missing), title_size, room, title=True) if title else []
         )
         if len(maps) > 1 and len(lines) > 2:
-            lines = [lines[0], lines[1] + "…"]
+            lines = [lines[0], lines[1].rstrip(",") + "…"]
         shares, _ = scaled(array, scale, top)
         pool = (rows.pool(dpi), cols.pool(dpi))
         panels.append(Panel(lines, shares, array, rows, cols, turned, pool))

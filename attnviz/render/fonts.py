@@ -105,15 +105,18 @@ class Ruler:
     def __init__(self, families: list[str], *, bold: bool = True) -> None:
         self.families = families
         self.title_weight = "bold" if bold else "normal"
+        self._widths: dict[tuple[str, float, bool], float] = {}
         self._renderer: Any = cast("Any", RendererAgg)(16, 16, 72)
 
     def width(self, text: str, size: float, *, title: bool = False) -> float:
         """The width of one line, in inches, at ``size`` points."""
-        if not text:
-            return 0.0
+        known = self._widths.get((text, size, title))
+        if known is not None or not text:
+            return known or 0.0
         weight = self.title_weight if title else "normal"
         font = FontProperties(family=self.families, size=size, weight=weight)
         width, _, _ = self._renderer.get_text_width_height_descent(text, font, ismath=False)
+        self._widths[text, size, title] = float(width) / 72
         return float(width) / 72
 
     def widest(self, texts: Iterable[str], size: float) -> float:

@@ -109,7 +109,9 @@ class _HeadsTable:
     ) -> Iterator[RenderableType]:
         """Draw for this console; narrow ones get fewer columns."""
         if not self.heads:
-            yield Text("no head shows a role on this input", style="dim")
+            shown = any(head.roles for head in self.report.heads)
+            why = "no head to list" if shown else "no head shows a role on this input"
+            yield Text(f"{why}\n", style="dim")
             return
         wide, narrow = options.max_width >= 72, options.max_width < 52
         colors = console.color_system is not None and not console.no_color
@@ -132,10 +134,11 @@ class _HeadsTable:
         if wide:
             table.add_column("also", min_width=12)
         for scores in self.heads:
-            row = self._row(scores, narrow, colors)
+            row = self._row(scores, narrow, colors and not narrow)
             row = [cell for cell, shown in zip(row, _shown(wide, narrow), strict=True) if shown]
             table.add_row(*(_signed(cell, options.ascii_only) for cell in row))
         yield table
+        yield Text("")
 
     def _row(self, scores: HeadScores, narrow: bool, colors: bool) -> list[Text]:
         name = Text(self.report.layout.name(scores.head))

@@ -134,6 +134,7 @@ def _legend(
         line.rstrip()
         yield line
     yield _strength(colors)
+    yield Text("")
 
 
 def _strength(colors: bool) -> Text:

@@ -23,7 +23,7 @@ ASCII_RAMP = " .:-=+*#%@"
 """Rising density, for terminals without colours: one character a tenth."""
 
 _MOST_LINES = 64
-_NUMBERS_WIDTH = 5
+_NUMBERS_WIDTH, _NUMBERS_WIDEST = 5, 16
 _LEAST_GUTTER = 8
 _UPRIGHT_HEIGHT = 10
 _LISTED = 256
@@ -54,7 +54,7 @@ def _plan(shape: tuple[int, int], widths: tuple[int, int], width: int, blocks: b
     gutter = min(widths[0], max(width // 4, _LEAST_GUTTER))
     if keys * _NUMBERS_WIDTH <= width - gutter - 2 and not tall:
         room = width - gutter - 2
-        cell = max(min(room // keys, widths[1] + 1, 12), _NUMBERS_WIDTH)
+        cell = max(min(room // keys, widths[1] + 1, _NUMBERS_WIDEST), _NUMBERS_WIDTH)
         return _Plan(gutter, cell, 1, 1, False, True)
     numbered = tall * (digits + 1)
     gutter = min(widths[0] + numbered, max(width // 4, _LEAST_GUTTER + numbered))

@@ -1,0 +1,110 @@
+"""Token texts on screen: nothing raw, nothing out of line."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from attnviz.records import Role, Score, Tokens
+from attnviz.render import labels
+
+ANY_TEXT = st.text(alphabet=st.characters(), max_size=12)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (" keys", "·keys"),
+        ("a b ", "a b·"),
+        ("   ", "···"),
+        ("", "∅"),
+        ("\n", "↵"),
+        ("\t", "⇥"),
+        ("\x1b[31m", "␛[31m"),
+        ("\x7f", "␡"),
+        ("\x9b31m", "<U+009B>31m"),
+        ("\u202etxt", "<U+202E>txt"),
+        ("\u200b", "<U+200B>"),
+        ("\u00a0", "<U+00A0>"),
+        ("\u2028", "<U+2028>"),
+        ("\ud800", "<U+D800>"),
+        ("\u0301", "◌\u0301"),
+        ("e\u0301", "e\u0301"),
+        ("❤\ufe0f", "❤"),
+        ("\ufe0f", "<U+FE0F>"),
+        ("[bold]", "[bold]"),
+        ("你好", "你好"),
+    ],
+)
+def test_visible(text: str, shown: str) -> None:
+    assert labels.visible(text) == shown
+
+
+@given(ANY_TEXT)
+def test_visible_leaves_nothing_that_acts(text: str) -> None:
+    shown = labels.visible(text)
+    assert shown
+    for char in shown:
+        assert char == " " or unicodedata.category(char)[0] not in "CZ"
+    assert labels.visible(text, ascii_only=True).isascii()
+
+
+@given(ANY_TEXT, st.integers(0, 9), st.sampled_from(["left", "right", "center"]))
+def test_fit_fills_exactly(text: str, cells: int, align: str) -> None:
+    fitted = labels.fit(labels.visible(text), cells, align)
+    bare = fitted.replace("\u2068", "").replace("\u2069", "")
+    assert cell_len(bare) == cells
+
+
+def test_shorten_never_splits_a_wide_character() -> None:
+    assert labels.shorten("日本語", 6) == "日本語"
+    assert labels.shorten("日本語", 5) == "日本…"
+    assert labels.shorten("日本語", 4) == "日…"
+    assert labels.shorten("e\u0301te\u0301s", 3) == "e\u0301t…"
+
+
+def test_right_to_left_labels_are_isolated() -> None:
+    fitted = labels.fit("שלום", 6, "right")
+    assert fitted == "  \u2068שלום\u2069"
+    assert labels.fit("keys", 6) == "keys  "
+
+
+def test_upright_ends_on_the_last_line() -> None:
+    lines = labels.upright(["cat", "a", "internationally"], 5)
+    assert lines == [
+        ["", "", "i"],
+        ["", "", "n"],
+        ["c", "", "t"],
+        ["a", "", "e"],
+        ["t", "a", "…"],
+    ]
+
+
+def test_token_labels_in_ascii() -> None:
+    tokens = Tokens((" naïve", "\n", "中"))
+    assert labels.token_labels(tokens) == ("·naïve", "↵", "中")
+    assert labels.token_labels(tokens, ascii_only=True) == ("_na<U+00EF>ve", "\\n", "<U+4E2D>")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.0, "0.000"), (0.0004, "<0.001"), (0.0312, "0.031"), (0.0996, "0.10"), (0.974, "0.97")],
+)
+def test_number(value: float, shown: str) -> None:
+    assert labels.number(value) == shown
+
+
+def test_head_title() -> None:
+    roles = (
+        Role("previous", "previous", Score(0.972, 0.1, 9.72, 12), False),
+        Role("local", "local", Score(0.99, 0.4, 2.5, 12), False),
+    )
+    assert labels.head_title("4.11", roles) == "head 4.11: previous 0.97, local 0.99"
+    assert labels.head_title("cross:4.11", ()) == "head cross:4.11"
+    assert labels.times(roles[0].evidence) == "9.7×"
+    assert labels.times(Score(0.5, 0.01, 49.6, 3)) == "50×"
+    assert labels.times(Score(0.5, None, None, 3)) == "–"
