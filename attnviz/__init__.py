@@ -1,3 +1,116 @@
-"""See what the attention heads of a transformer do."""
+"""See what the attention heads of a transformer do.
+
+    import attnviz as av
+
+    cap = av.capture("The keys to the cabinet are on the table", model="gpt2")
+    av.heads(cap)
+    av.heatmap(cap, "4.11").save("head.png")
+
+Importing attnviz imports neither torch nor matplotlib; using it does.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from attnviz.errors import (
+    AttnvizError,
+    DeviceError,
+    InputError,
+    ModelError,
+    OutputError,
+    SelectionError,
+    SizeError,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from attnviz.api import (
+        capture,
+        heads,
+        heatmap,
+        load,
+        read_capture,
+        select,
+        write_capture,
+    )
+    from attnviz.attention.attend import attend
+    from attnviz.models.fresh import FreshConfig
+    from attnviz.records import (
+        Capture,
+        Head,
+        HeadScores,
+        HeadsReport,
+        Prompt,
+        Role,
+        Score,
+        Site,
+        Tokens,
+    )
 
 __version__ = "0.1.0"
+
+_RECORDS = (
+    "Capture",
+    "Head",
+    "HeadScores",
+    "HeadsReport",
+    "Prompt",
+    "Role",
+    "Score",
+    "Site",
+    "Tokens",
+)
+_LAZY = {
+    **dict.fromkeys(_RECORDS, "attnviz.records"),
+    "FreshConfig": "attnviz.models.fresh",
+    "attend": "attnviz.attention.attend",
+    "capture": "attnviz.api",
+    "heads": "attnviz.api",
+    "heatmap": "attnviz.api",
+    "load": "attnviz.api",
+    "read_capture": "attnviz.api",
+    "select": "attnviz.api",
+    "write_capture": "attnviz.api",
+}
+
+__all__ = [
+    "AttnvizError",
+    "Capture",
+    "DeviceError",
+    "FreshConfig",
+    "Head",
+    "HeadScores",
+    "HeadsReport",
+    "InputError",
+    "ModelError",
+    "OutputError",
+    "Prompt",
+    "Role",
+    "Score",
+    "SelectionError",
+    "Site",
+    "SizeError",
+    "Tokens",
+    "UsageError",
+    "__version__",
+    "attend",
+    "capture",
+    "heads",
+    "heatmap",
+    "load",
+    "read_capture",
+    "select",
+    "write_capture",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'attnviz' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

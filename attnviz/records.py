@@ -233,6 +233,28 @@ class SourceInfo:
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """A model that is on this machine.
+
+    Attributes:
+        name: what ``--model`` takes.
+        place: ``bundled``, ``built in`` or ``hub cache``.
+        family: ``model_type`` of its configuration.
+        shape: layers × heads, for every kind of layer.
+        size: bytes on disk.
+        usable: whether attnviz can run it; ``note`` says why not, or what to know.
+    """
+
+    name: str
+    place: str
+    family: str = ""
+    shape: str = ""
+    size: int = 0
+    usable: bool = True
+    note: str = ""
+
+
 class Source(Protocol):
     """A loaded model: the one thing that ``models/`` hands up."""
 
@@ -263,19 +285,22 @@ class Source(Protocol):
         """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Capture:
-    """Attention maps of one input: the maps that were asked for, and where they came from.
+    """Attention maps of one input, and where they came from.
 
-    ``maps`` holds [H, T, S] float arrays by site; ``kept`` the heads (rows of axis 0) that were
-    asked for, all of them by default.
+    ``maps`` holds [H, T, S] float arrays by site, for the layers that were asked for;
+    ``empty_rows`` counts query rows that had no key to attend to (all zero).
     """
 
     source: SourceInfo
     layout: Layout
     inputs: Inputs
-    maps: Mapping[Site, NDArray[np.floating[Any]]] = field(repr=False)
+    maps: Mapping[Site, NDArray[np.floating[Any]]]
     empty_rows: int = 0
+
+    def __repr__(self) -> str:
+        return f"<Capture {_described(self.source, self.inputs, self.layout)}>"
 
     def __getitem__(self, head: Head) -> NDArray[np.floating[Any]]:
         """The [T, S] map of one head."""
@@ -321,11 +346,32 @@ class HeadScores:
 
 @dataclass(frozen=True)
 class HeadsReport:
-    """What the heads of a model did on one input."""
+    """What the heads of a model did on one input.
+
+    ``probe`` holds the scores of the same heads on repeated random tokens, where that was asked
+    for; ``notes`` are full sentences that the reader must not miss.
+    """
 
     source: SourceInfo
     layout: Layout
     inputs: Inputs
     heads: tuple[HeadScores, ...]
+    probe: tuple[HeadScores, ...] = ()
     empty_rows: int = 0
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        named = sum(bool(head.roles) for head in self.heads)
+        described = _described(self.source, self.inputs, self.layout)
+        return f"<HeadsReport {described}, {named} of {len(self.heads)} heads with a role>"
+
+
+def _described(source: SourceInfo, inputs: Inputs, layout: Layout) -> str:
+    lengths = " + ".join(
+        str(len(side.queries))
+        if side.queries is side.keys
+        else f"{len(side.queries)}×{len(side.keys)}"
+        for side in inputs.sides.values()
+    )
+    layers = " + ".join(str(layout.layers(kind)) for kind in layout.kinds)
+    return f"{source.model}, {source.road} road, {lengths} tokens, {layers} layers"

@@ -1,0 +1,5 @@
+"""``python -m attnviz``."""
+
+from attnviz.cli import run
+
+run()

@@ -1,0 +1,270 @@
+"""What ``import attnviz`` offers: load a model, capture its attention, score and draw its heads.
+
+Everything here is a few lines over the floors below, and the command line is a few lines over this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from attnviz import files
+from attnviz.errors import InputError, SelectionError, UsageError
+from attnviz.heads import select as selection
+from attnviz.heads.observe import Recorder, ScoreObserver, score_capture
+from attnviz.heads.probe import probe_prompts
+from attnviz.heads.words import merge_words
+from attnviz.models import recorded
+from attnviz.models.device import resolve
+from attnviz.models.fresh import Fresh, FreshConfig
+from attnviz.models.memory import human_bytes, physical_memory
+from attnviz.notebook import Captured, Heatmap, Report
+from attnviz.records import Capture, Head, HeadScores, HeadsReport, ModelEntry, Prompt, Source
+
+Model = str | FreshConfig | Source
+"""A folder, a hub id or ``"fresh"``; the options of a fresh layer; or a loaded model."""
+
+PROBE_LENGTHS = (16, 32, 48)
+PROBE_SCORES = ("duplicate", "induction", "induction_no_sink")
+"""What ``probe`` measures, on random segments of these lengths, each repeated once."""
+
+
+def load(model: Model = "fresh", *, device: str = "auto", dtype: str = "auto") -> Source:
+    """Load a model once, to use it for many texts.
+
+    Args:
+        model: ``"fresh"``, a :class:`FreshConfig`, a model folder, a hub id, or a loaded model.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+        dtype: ``auto``, ``float32``, ``bfloat16``, ``float16``.
+
+    Raises:
+        ModelError: the model cannot be used; DeviceError: the device is not there.
+        SizeError, UsageError: options that make no sense.
+    """
+    if model == "fresh":
+        model = FreshConfig()
+    if isinstance(model, FreshConfig):
+        model.check()
+        return Fresh(model, *resolve(device, dtype))
+    if isinstance(model, str):
+        from attnviz.models import pretrained
+
+        return pretrained.load(model, device=device, dtype=dtype)
+    return model
+
+
+def capture(
+    text: str | Prompt,
+    *,
+    model: Model = "fresh",
+    pair: str | None = None,
+    context: str | None = None,
+    target: str | None = None,
+    truncate: bool = False,
+    select: str | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+) -> Captured:
+    """Run a text through a model and keep its attention maps.
+
+    Args:
+        text: the text, or a whole :class:`Prompt`.
+        model: see :func:`load`, as for ``device`` and ``dtype``.
+        device: where to run.
+        dtype: in which precision.
+        pair: a second sentence, for models with segments.
+        context: the other sequence of a fresh cross-attention layer.
+        target: the decoder's text, for encoder-decoder models.
+        truncate: cut a text that is too long for the model; what was cut is noted.
+        select: heads whose layers to keep (``"4.11"``, ``"0-3.*"``); all by default.
+
+    Raises:
+        AttnvizError: see :mod:`attnviz.errors`.
+    """
+    prompt = (
+        text
+        if isinstance(text, Prompt)
+        else Prompt(text, pair=pair, context=context, target=target, truncate=truncate)
+    )
+    _check_prompt(prompt)
+    if model == "fresh" and prompt.context is not None:
+        model = FreshConfig(kind="cross")
+    source = load(model, device=device, dtype=dtype)
+    wanted = list(source.layout if select is None else selection.select(select, source.layout))
+    inputs = source.prepare(prompt)
+    sites = {head.site for head in wanted}
+    sizes = [
+        source.layout.heads[site.kind][site.layer] * len(side.queries) * len(side.keys)
+        for site in sites
+        for side in [inputs.sides[site.kind]]
+    ]
+    needed = 4 * sum(sizes)
+    if needed > physical_memory() // 2:
+        raise InputError(
+            f"the maps of {inputs.length} tokens in {len(sites)} layers take "
+            f"{human_bytes(needed)}, too much for this machine's "
+            f"{human_bytes(physical_memory())}; select fewer layers, or score them without "
+            "keeping maps (attnviz heads)"
+        )
+    recorder = Recorder([inputs], sites)
+    source.forward([inputs], [recorder])
+    return Captured(source.info, source.layout, inputs, recorder.maps(), recorder.empty_rows())
+
+
+def heads(
+    what: Capture | str | Prompt,
+    *,
+    model: Model = "fresh",
+    probe: bool = False,
+    select: str | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+) -> Report:
+    """Score what every head does, and name its roles.
+
+    Args:
+        what: a capture, or a text or prompt to run; a text's maps are scored on the way and never
+            kept, so that long texts need little memory.
+        model: for a text or prompt, see :func:`load`, as for ``device`` and ``dtype``.
+        probe: also run the model on repeated random tokens (Olsson et al. 2022,
+            arXiv:2209.11895), which tells induction and duplicate-token heads from chance.
+        select: heads to report; all by default.
+        device: where to run.
+        dtype: in which precision.
+
+    Raises:
+        AttnvizError: see :mod:`attnviz.errors`.
+    """
+    if isinstance(what, Capture):
+        if probe:
+            raise UsageError("a probe needs the model itself; a recorded capture has only its maps")
+        observer = score_capture(what)
+        report = HeadsReport(
+            what.source, what.layout, what.inputs, observer.result(), (), what.empty_rows
+        )
+    else:
+        prompt = what if isinstance(what, Prompt) else Prompt(what)
+        _check_prompt(prompt)
+        if model == "fresh" and prompt.context is not None:
+            model = FreshConfig(kind="cross")
+        source = load(model, device=device, dtype=dtype)
+        inputs = source.prepare(prompt)
+        observer = ScoreObserver([inputs], source.layout)
+        source.forward([inputs], [observer])
+        probed = _probe(source) if probe else ()
+        report = HeadsReport(
+            source.info, source.layout, inputs, observer.result(), probed, observer.empty_rows
+        )
+    chosen = None if select is None else frozenset(selection.select(select, report.layout))
+    return Report(
+        report.source,
+        report.layout,
+        report.inputs,
+        _only(report.heads, chosen),
+        _only(report.probe, chosen),
+        report.empty_rows,
+        (*report.inputs.notes, *_empty_note(report.empty_rows)),
+    )
+
+
+def heatmap(
+    capture: Capture,
+    select: str,
+    *,
+    words: bool = False,
+    scale: str = "global",
+    palette: str = "viridis",
+) -> Heatmap:
+    """Draw the maps of some heads.
+
+    Args:
+        capture: from :func:`capture` or :func:`read_capture`.
+        select: which heads, ``"4.11"`` or ``"0-3.*"``.
+        words: merge subwords into words (sum over a word's keys, mean over its queries).
+        scale: ``global`` colours from 0 to the largest weight shown, ``row`` each row by itself.
+        palette: a name in :data:`attnviz.render.palette.PALETTES`.
+
+    Returns:
+        A picture with ``save("x.png")``; notebooks show it.
+    """
+    chosen = selection.select(select, capture.layout)
+    missing = [head for head in chosen if head.site not in capture.maps]
+    if missing:
+        raise SelectionError(
+            f"the capture does not hold {capture.layout.name(missing[0])}; capture it again "
+            "with a selection that does"
+        )
+    maps = []
+    for head in chosen:
+        weights, sides = capture[head], capture.sides(head)
+        if words:
+            merged, sides = merge_words(weights[None], sides)
+            weights = merged[0]
+        maps.append((head, weights, sides))
+    return Heatmap(capture, tuple(maps), scale=scale, palette=palette)
+
+
+def select(text: str, where: Capture | HeadsReport | Source) -> tuple[Head, ...]:
+    """The heads that a selection such as ``"4.11, 5.*"`` means; SelectionError if it is junk."""
+    return selection.select(text, where.layout)
+
+
+def read_capture(path: str | Path, *, item: int | None = None) -> Captured:
+    """Read recorded attention from .npz or .safetensors; see :mod:`attnviz.models.recorded`."""
+    found = recorded.load(Path(path), item)
+    return Captured(found.source, found.layout, found.inputs, found.maps, found.empty_rows)
+
+
+def write_capture(capture: Capture, path: str | Path) -> Path:
+    """Write a capture of all layers as .npz or .safetensors; OutputError if that cannot be done."""
+    path = Path(path)
+    files.write(path, recorded.dump(capture, path.suffix))
+    return path
+
+
+def models() -> tuple[ModelEntry, ...]:
+    """The models on this machine: bundled ones, the hub's cache, the fresh layer."""
+    from attnviz.models.catalog import available
+
+    return available()
+
+
+def _check_prompt(prompt: Prompt) -> None:
+    """Exactly one of text and ids, and text that is text."""
+    if (prompt.text is None) == (prompt.ids is None):
+        raise UsageError("give either a text or token ids")
+    for name in ("text", "pair", "context", "target"):
+        value = getattr(prompt, name)
+        if value is None:
+            continue
+        if not value.strip():
+            raise InputError(f"the {name} is empty; give at least one word")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"the {name} is not valid UTF-8; save it as UTF-8") from None
+    if prompt.ids is not None and not prompt.ids:
+        raise InputError("the list of ids is empty; give at least one")
+
+
+def _probe(source: Source) -> tuple[HeadScores, ...]:
+    if source.vocab_size is None:
+        raise UsageError("a probe needs a model with a vocabulary; see --model")
+    prompts = probe_prompts(
+        source.vocab_size, lengths=PROBE_LENGTHS, seed=0, max_tokens=source.max_tokens
+    )
+    batch = [source.prepare(Prompt(ids=ids, special_tokens=False)) for ids in prompts]
+    observer = ScoreObserver(batch, source.layout, PROBE_SCORES)
+    source.forward(batch, [observer])
+    return observer.result()
+
+
+def _only(scores: Sequence[HeadScores], chosen: frozenset[Head] | None) -> tuple[HeadScores, ...]:
+    return tuple(s for s in scores if chosen is None or s.head in chosen)
+
+
+def _empty_note(empty_rows: int) -> tuple[str, ...]:
+    if not empty_rows:
+        return ()
+    plural = "row has" if empty_rows == 1 else "rows have"
+    return (f"{empty_rows} query {plural} no key to attend to: their weights are all zero.",)

@@ -1,0 +1,55 @@
+"""``attnviz capture``: attention weights into a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnviz.cli import console
+from attnviz.cli.options import InputOptions, ModelOptions, OutputOptions, flatten
+
+
+@flatten
+def capture(
+    prompt: InputOptions,
+    model: ModelOptions,
+    output: OutputOptions,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The .npz or .safetensors file.", metavar="FILE")
+    ],
+) -> None:
+    """Write the attention weights of all heads to a file that --recorded reads.
+
+    [bold]Examples[/]
+
+      attnviz capture "The cat sat on the mat" -o cat.npz
+
+      attnviz heads --recorded cat.npz
+    """
+    from attnviz import api, files
+    from attnviz.errors import UsageError
+    from attnviz.models.recorded import SUFFIXES
+    from attnviz.render import terminal
+
+    if out.suffix not in SUFFIXES:
+        raise UsageError(f"cannot write attention to {out.name!r}; name it .npz or .safetensors")
+    files.check_writable(out)
+    captured = prompt.recorded_capture()
+    with console.waiting("running the model", output.quiet):
+        if captured is not None:
+            model.for_recorded()
+        else:
+            captured = api.capture(
+                prompt.prompt(),
+                model=model.choose(context=prompt.context),
+                device=model.device,
+                dtype=model.dtype,
+            )
+        api.write_capture(captured, out)
+    if not output.quiet:
+        screen = console.stdout()
+        screen.print(f"wrote {out}")
+        screen.print(terminal.closing_line(captured))
+    console.note(captured.inputs.notes, output.quiet)

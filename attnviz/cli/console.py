@@ -1,0 +1,64 @@
+"""Where commands print: results to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PIPE_WIDTH = 100
+"""Columns where there is no terminal to ask."""
+
+
+def stdout() -> Console:
+    """The console for results; plain and of a fixed width in a pipe."""
+    from rich.console import Console
+
+    console = Console(highlight=False, emoji=False, markup=False)
+    if not console.is_terminal and "COLUMNS" not in console._environ:
+        console.width = PIPE_WIDTH
+    return console
+
+
+def stderr() -> Console:
+    """The console for notes and progress."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, emoji=False, markup=False)
+
+
+def note(lines: Iterable[str], quiet: bool) -> None:
+    """Say what the user should know beside the result."""
+    if not quiet:
+        for line in lines:
+            stderr().print(f"note: {line}", style="dim")
+
+
+def put(text: str) -> None:
+    """Print machine-readable text to standard output, as it is."""
+    sys.stdout.write(text)
+    if not text.endswith("\n"):
+        sys.stdout.write("\n")
+
+
+@contextlib.contextmanager
+def waiting(message: str, quiet: bool, after: float = 1.0) -> Iterator[None]:
+    """Show a spinner on standard error once something takes longer than ``after`` seconds."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    status = stderr().status(message)
+    timer = threading.Timer(after, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()

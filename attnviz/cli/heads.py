@@ -1,0 +1,98 @@
+"""``attnviz heads``: what every head does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnviz.cli import console
+from attnviz.cli.options import SELECT_HELP, InputOptions, ModelOptions, OutputOptions, flatten
+
+
+@flatten
+def heads(
+    prompt: InputOptions,
+    model: ModelOptions,
+    output: OutputOptions,
+    select: Annotated[
+        str | None, typer.Option("--select", "-s", help=SELECT_HELP, metavar="HEADS")
+    ] = None,
+    role: Annotated[
+        str | None, typer.Option(help="Only heads with this role, such as induction.")
+    ] = None,
+    sort: Annotated[
+        str, typer.Option(help="Order the table by layer, role or the name of a score.")
+    ] = "layer",
+    top: Annotated[
+        int | None, typer.Option(help="Only the first N rows of the table.", metavar="N", min=1)
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Table of all heads, not only the specialized ones.")
+    ] = False,
+    probe: Annotated[
+        bool,
+        typer.Option(
+            "--probe", help="Also measure induction and duplicates on repeated random tokens."
+        ),
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.heads/1).")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a head.")] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw the grid into a .png, .svg or .pdf file.", metavar="FILE"),
+    ] = None,
+) -> None:
+    """Show what every attention head does with a text: a grid of roles, and the evidence.
+
+    [bold]Examples[/]
+
+      attnviz heads "The keys to the cabinet are on the table"
+
+      attnviz heads "The cat sat." --model bert-base-uncased --pair "It slept."
+
+      attnviz heads --file essay.txt --model gpt2 --probe --role induction
+
+      attnviz heads "The cat sat." --json | jq '.heads[0].roles'
+    """
+    from attnviz import api, files
+    from attnviz.heads.arrange import arrange
+    from attnviz.notebook import picture_format
+    from attnviz.render import tables, terminal
+
+    if json and csv:
+        raise typer.BadParameter("--json and --csv exclude each other")
+    if plot is not None:
+        picture_format(plot)
+        files.check_writable(plot)
+    recorded = prompt.recorded_capture()
+    with console.waiting("running the model", output.quiet):
+        if recorded is not None:
+            model.for_recorded()
+            report = api.heads(recorded, probe=probe, select=select)
+        else:
+            report = api.heads(
+                prompt.prompt(),
+                model=model.choose(context=prompt.context),
+                probe=probe,
+                select=select,
+                device=model.device,
+                dtype=model.dtype,
+            )
+    machine = json or csv
+    rows = arrange(report.heads, role=role, sort=sort, top=top, everything=everything or machine)
+    if plot is not None:
+        report.save(plot)
+    if machine:
+        console.put((tables.heads_json if json else tables.heads_csv)(report, rows))
+        return
+    out = console.stdout()
+    out.print(terminal.heads_grid(report))
+    out.print(terminal.heads_table(report, rows))
+    if report.probe:
+        out.print("On repeated random tokens:")
+        probed = arrange(report.probe, role=role, sort=sort, top=top, everything=False)
+        out.print(terminal.heads_table(report, probed))
+    out.print(terminal.closing_line(report))
+    console.note(report.notes, output.quiet)

@@ -1,0 +1,30 @@
+"""``attnviz models``: what can be used right now."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from attnviz.cli import console
+
+
+def models(
+    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.models/1).")] = False,
+) -> None:
+    """List the models on this machine: bundled ones, the hub's cache, a fresh layer.
+
+    [bold]Examples[/]
+
+      attnviz models
+
+      attnviz models --json | jq -r '.models[] | select(.usable) | .name'
+    """
+    from attnviz import api
+    from attnviz.render import tables, terminal
+
+    found = api.models()
+    if json:
+        console.put(tables.models_json(found))
+        return
+    console.stdout().print(terminal.models_table(found))

@@ -1,0 +1,272 @@
+"""The options that commands share, defined once: what to run, on which model, which heads.
+
+A command takes these dataclasses as parameters; :func:`flatten` turns their fields into options.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from attnviz.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from attnviz.models.fresh import FreshConfig
+    from attnviz.records import Capture, Prompt
+
+INPUT, MODEL, FRESH = "Input", "Model", "Fresh layer (--model fresh)"
+
+
+def _option(help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+
+
+@dataclasses.dataclass(frozen=True)
+class InputOptions:
+    """What to run."""
+
+    text: Annotated[str | None, typer.Argument(help="The text to run.", show_default=False)] = None
+    file: Annotated[
+        str | None,
+        _option(
+            "Read the text from a file ([bold]-[/] is standard input).",
+            "--file",
+            "-f",
+            panel=INPUT,
+            metavar="FILE",
+        ),
+    ] = None
+    pair: Annotated[
+        str | None, _option("A second sentence, for models with segments (BERT).", panel=INPUT)
+    ] = None
+    context: Annotated[
+        str | None, _option("The other sentence of a fresh cross-attention layer.", panel=INPUT)
+    ] = None
+    target: Annotated[
+        str | None, _option("The decoder's text, for encoder-decoder models.", panel=INPUT)
+    ] = None
+    ids: Annotated[str | None, _option("Token ids instead of a text: 15496,995.", panel=INPUT)] = (
+        None
+    )
+    no_special: Annotated[
+        bool, _option("Leave out the tokens that the tokenizer adds.", "--no-special", panel=INPUT)
+    ] = False
+    truncate: Annotated[
+        bool, _option("Cut a text that is too long for the model.", "--truncate", panel=INPUT)
+    ] = False
+    recorded: Annotated[
+        Path | None,
+        _option(
+            "Attention recorded elsewhere (.npz, .safetensors) instead of a text.",
+            panel=INPUT,
+            metavar="FILE",
+        ),
+    ] = None
+    item: Annotated[
+        int | None, _option("Which item of a recorded batch.", panel=INPUT, metavar="N")
+    ] = None
+
+    def prompt(self) -> Prompt:
+        """What the model gets; UsageError or InputError where that is nothing, or junk."""
+        from attnviz.records import Prompt
+
+        given = [
+            name
+            for name, value in (
+                ("TEXT", self.text),
+                ("--file", self.file),
+                ("--ids", self.ids),
+                ("--recorded", self.recorded),
+            )
+            if value is not None
+        ]
+        if len(given) > 1:
+            raise UsageError(f"{' and '.join(given)} exclude each other; give one of them")
+        if not given:
+            raise UsageError('nothing to run; give a text: attnviz heads "The cat sat"')
+        if self.item is not None:
+            raise UsageError(f"--item {self.item} chooses from a --recorded batch; add that file")
+        text = self.text if self.file is None else _read_text(self.file)
+        return Prompt(
+            text=text,
+            ids=None if self.ids is None else _read_ids(self.ids),
+            pair=self.pair,
+            context=self.context,
+            target=self.target,
+            special_tokens=not self.no_special,
+            truncate=self.truncate,
+        )
+
+    def recorded_capture(self) -> Capture | None:
+        """The recorded attention to use instead of a model, or None."""
+        if self.recorded is None:
+            return None
+        others = {
+            "TEXT": self.text,
+            "--file": self.file,
+            "--ids": self.ids,
+            "--pair": self.pair,
+            "--context": self.context,
+            "--target": self.target,
+            "--no-special": self.no_special or None,
+            "--truncate": self.truncate or None,
+        }
+        extra = [name for name, value in others.items() if value is not None]
+        if extra:
+            raise UsageError(f"--recorded brings its own tokens; leave out {', '.join(extra)}")
+        from attnviz import api
+
+        return api.read_capture(self.recorded, item=self.item)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelOptions:
+    """Which model to run it on, and how."""
+
+    model: Annotated[
+        str | None,
+        _option(
+            "[bold]fresh[/], a model folder, or a hub id such as gpt2.",
+            "--model",
+            "-m",
+            panel=MODEL,
+            metavar="MODEL",
+        ),
+    ] = None
+    device: Annotated[str, _option("auto, cpu, cuda, cuda:1 or mps.", panel=MODEL)] = "auto"
+    dtype: Annotated[str, _option("auto, float32, bfloat16 or float16.", panel=MODEL)] = "auto"
+    kind: Annotated[
+        str | None, _option("mha, gqa, mqa, mla or cross.", panel=FRESH, show_default="mha")
+    ] = None
+    d_model: Annotated[int | None, _option("Model width D.", panel=FRESH, show_default="128")] = (
+        None
+    )
+    heads: Annotated[int | None, _option("Query heads H.", panel=FRESH, show_default="8")] = None
+    kv_heads: Annotated[int | None, _option("Key/value heads G, for gqa.", panel=FRESH)] = None
+    layers: Annotated[int | None, _option("Stacked layers.", panel=FRESH, show_default="1")] = None
+    causal: Annotated[
+        bool | None,
+        _option(
+            "Let a query see only keys up to its own position.",
+            "--causal/--no-causal",
+            panel=FRESH,
+            show_default="no-causal",
+        ),
+    ] = None
+    bias: Annotated[
+        bool | None,
+        _option("Biases in the projections.", "--bias/--no-bias", panel=FRESH, show_default="bias"),
+    ] = None
+    dropout: Annotated[
+        float | None,
+        _option(
+            "On the weights after softmax; acts in training only.", panel=FRESH, show_default="0.0"
+        ),
+    ] = None
+    seed: Annotated[
+        int | None, _option("Of weights and embeddings.", panel=FRESH, show_default="0")
+    ] = None
+
+    def for_recorded(self) -> None:
+        """Nothing here applies to recorded attention; UsageError names what was given."""
+        defaults = {f.name: f.default for f in dataclasses.fields(self)}
+        given = [name for name, default in defaults.items() if getattr(self, name) != default]
+        if given:
+            flags = ", ".join("--" + name.replace("_", "-") for name in given)
+            raise UsageError(f"--recorded needs no model; leave out {flags}")
+
+    def choose(self, *, context: str | None = None) -> str | FreshConfig:
+        """The model to load: a name, or the options of a fresh layer.
+
+        Raises:
+            UsageError: fresh-layer options together with another model.
+        """
+        names = [f.name for f in dataclasses.fields(self)][3:]
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if self.model not in (None, "fresh"):
+            if given:
+                flags = ", ".join("--" + name.replace("_", "-") for name in given)
+                raise UsageError(f"{flags} shape a fresh layer; leave out --model {self.model}")
+            if context is not None:
+                raise UsageError("--context is for a fresh layer; models take --pair or --target")
+            return str(self.model)
+        from attnviz.models.fresh import FreshConfig
+
+        if context is not None:
+            given.setdefault("kind", "cross")
+        return FreshConfig(**given)
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputOptions:
+    """How much to say."""
+
+    quiet: Annotated[bool, _option("Only results: no progress, no notes.", "--quiet", "-q")] = False
+
+
+SELECT_HELP = "Heads: 4.11, L4H11, 5.*, *.3, 0-3.*, lists by comma; enc:, dec:, cross: in front."
+
+
+def flatten(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command one parameter for each field of the dataclasses that it takes."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if dataclasses.is_dataclass(kind)}
+    parameters = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name not in groups:
+            parameters.append(
+                parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name])
+            )
+            continue
+        inner = get_type_hints(groups[name], include_extras=True)
+        parameters += [
+            inspect.Parameter(
+                field.name,
+                parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=inner[field.name],
+            )
+            for field in dataclasses.fields(groups[name])
+        ]
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        for name, kind in groups.items():
+            fields = {f.name: values.pop(f.name) for f in dataclasses.fields(kind)}
+            values[name] = kind(**fields)
+        command(**values)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    del run.__wrapped__  # type: ignore[attr-defined]
+    return run
+
+
+def _read_text(name: str) -> str:
+    """A file's text, or standard input's; InputError where it cannot be read as UTF-8."""
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {error.strerror or error}") from None
+    try:
+        return data.decode("utf-8-sig").strip("\r\n")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{name} is not UTF-8 (byte {error.start} is 0x{data[error.start]:02x}); "
+            "convert it to UTF-8"
+        ) from None
+
+
+def _read_ids(text: str) -> tuple[int, ...]:
+    parts = [part for part in text.replace(",", " ").split() if part]
+    for part in parts:
+        if not (part.isascii() and part.isdigit() and len(part) < 12):
+            raise UsageError(f"--ids takes whole numbers with commas, not {part[:20]!r}")
+    return tuple(map(int, parts))

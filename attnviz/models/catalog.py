@@ -1,0 +1,66 @@
+"""What can be run right now, without a download: bundled models, the hub's cache, a fresh layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from attnviz.attention.configs import read_config as read_attention
+from attnviz.errors import AttnvizError
+from attnviz.models.demo import DEMOS
+from attnviz.models.folder import find_weights, read_config
+from attnviz.records import ModelEntry
+
+_TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.spm")
+
+
+def available() -> tuple[ModelEntry, ...]:
+    """Every model that ``--model`` takes without a download, usable or with the reason why not."""
+    fresh = ModelEntry("fresh", "built in", note="random weights, any size")
+    demos = [inspect(name, folder, "bundled") for name, folder in DEMOS.items()]
+    return (*demos, fresh, *_cached())
+
+
+def inspect(name: str, folder: Path, place: str) -> ModelEntry:
+    """Look at a model folder's files, without loading weights or importing transformers.
+
+    Args:
+        name: what ``--model`` takes.
+        folder: where config.json and the weights are.
+        place: ``bundled`` or ``hub cache``.
+    """
+    size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+    try:
+        config = read_config(folder)
+    except AttnvizError as error:
+        return ModelEntry(name, place, size=size, usable=False, note=str(error))
+    family = str(config["model_type"])
+    shape, note = "", ""
+    try:
+        groups = read_attention(config, name).groups
+        shape = " + ".join(f"{len(g.layers)}×{g.spec.heads}" for g in groups)
+    except AttnvizError:
+        note = "its configuration does not tell layers and heads"
+    try:
+        find_weights(folder)
+    except AttnvizError as error:
+        return ModelEntry(name, place, family, shape, size, usable=False, note=str(error))
+    if not any(any(folder.glob(pattern)) for pattern in _TOKENIZERS):
+        note = "no tokenizer: give --ids instead of a text"
+    return ModelEntry(name, place, family, shape, size, note=note)
+
+
+def _cached() -> Iterator[ModelEntry]:
+    """The models in the hub's cache, by name."""
+    import huggingface_hub
+    from huggingface_hub.errors import CacheNotFound
+
+    try:
+        repos = huggingface_hub.scan_cache_dir().repos
+    except CacheNotFound:
+        return
+    for repo in sorted(repos, key=lambda repo: repo.repo_id):
+        if repo.repo_type != "model" or not repo.revisions:
+            continue
+        newest = max(repo.revisions, key=lambda r: ("main" in r.refs, r.last_modified))
+        yield inspect(repo.repo_id, newest.snapshot_path, "hub cache")

@@ -1,0 +1,105 @@
+"""Records that show themselves in a notebook, and pictures that can be saved."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz import files
+from attnviz.errors import UsageError
+from attnviz.records import Capture, Head, HeadsReport, Sides, SourceInfo
+
+PICTURE_FORMATS = ("png", "svg", "pdf")
+
+
+def picture_format(path: Path) -> str:
+    """The format that a file's suffix means; UsageError for one that cannot be written."""
+    suffix = path.suffix.removeprefix(".").lower()
+    if suffix not in PICTURE_FORMATS:
+        raise UsageError(
+            f"cannot draw {path.name!r}; name the file .{', .'.join(PICTURE_FORMATS[:-1])} "
+            f"or .{PICTURE_FORMATS[-1]}"
+        )
+    return suffix
+
+
+class Captured(Capture):
+    """A capture as :func:`attnviz.capture` returns it."""
+
+    def _repr_html_(self) -> str:
+        return _facts(self.source, {"heads": f"{len(self.layout)}", "capture": repr(self)})
+
+
+class Report(HeadsReport):
+    """A report as :func:`attnviz.heads` returns it."""
+
+    def figure(self, format: str = "png") -> bytes:
+        """The layer × head grid as a figure, in ``png``, ``svg`` or ``pdf``."""
+        from attnviz.render.figure import heads_figure
+
+        return heads_figure(self, format)
+
+    def save(self, path: str | Path) -> Path:
+        """Draw the grid into a file; its suffix decides the format."""
+        path = Path(path)
+        files.write(path, self.figure(picture_format(path)))
+        return path
+
+    def _repr_png_(self) -> bytes:
+        return self.figure()
+
+
+@dataclass(frozen=True, eq=False)
+class Heatmap:
+    """Maps of some heads, ready to be drawn.
+
+    ``maps`` holds each head with its [T, S] weights and the tokens on both axes.
+    """
+
+    capture: Capture
+    maps: tuple[tuple[Head, NDArray[np.floating], Sides], ...]
+    scale: str
+    palette: str
+
+    def figure(self, format: str = "png") -> bytes:
+        """The picture in ``png``, ``svg`` or ``pdf``."""
+        from attnviz.render.figure import heatmap_figure
+
+        titled = [(self.title(head), weights, sides) for head, weights, sides in self.maps]
+        return heatmap_figure(titled, scale=self.scale, palette=self.palette, format=format)
+
+    @property
+    def top(self) -> float:
+        """The largest weight in any of the maps: the end of a global scale."""
+        return max(float(weights.max()) for _, weights, _ in self.maps)
+
+    def title(self, head: Head) -> str:
+        """A head's name, as it stands above its map."""
+        return f"head {self.capture.layout.name(head)}"
+
+    def save(self, path: str | Path) -> Path:
+        """Draw into a file; its suffix decides the format."""
+        path = Path(path)
+        files.write(path, self.figure(picture_format(path)))
+        return path
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.capture.layout.name(head) for head, _, _ in self.maps)
+        return f"<Heatmap of {names}; {self.capture.source.model}>"
+
+    def _repr_png_(self) -> bytes:
+        return self.figure()
+
+
+def _facts(source: SourceInfo, more: dict[str, str]) -> str:
+    facts = {"model": source.model, "road": source.road, "exactness": source.exactness, **more}
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+        f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
+        for name, value in facts.items()
+    )
+    return f"<table>{rows}</table>"

@@ -1,0 +1,93 @@
+"""Reports as JSON and CSV, for other programs. The JSON's schema is docs/heads.schema.json."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from attnviz.records import HeadScores, HeadsReport, ModelEntry, Score, Tokens
+
+HEADS_SCHEMA = "attnviz.heads/1"
+MODELS_SCHEMA = "attnviz.models/1"
+
+
+def heads_json(report: HeadsReport, heads: Sequence[HeadScores]) -> str:
+    """A report as JSON text; ``heads`` are the ones to list, in that order."""
+    info = report.source
+    probed = {scores.head: scores for scores in report.probe}
+    document = {
+        "schema": HEADS_SCHEMA,
+        "model": info.model,
+        "road": info.road,
+        "exactness": info.exactness,
+        "reason": info.reason,
+        "device": info.device,
+        "dtype": info.dtype,
+        "versions": dict(info.versions),
+        "tokens": {
+            kind: {"queries": _tokens(sides.queries), "keys": _tokens(sides.keys)}
+            for kind, sides in report.inputs.sides.items()
+        },
+        "empty_rows": report.empty_rows,
+        "notes": list(report.notes),
+        "heads": [
+            {
+                "name": report.layout.name(scores.head),
+                "site": scores.head.site.kind,
+                "layer": scores.head.layer,
+                "head": scores.head.index,
+                **_scores(scores),
+                **({"probe": _scores(probed[scores.head])} if scores.head in probed else {}),
+            }
+            for scores in heads
+        ],
+    }
+    return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
+
+
+def heads_csv(report: HeadsReport, heads: Sequence[HeadScores]) -> str:
+    """A report as CSV text, a line a head: four columns for each score, empty where undefined."""
+    names = list(heads[0].scores) if heads else []
+    parts = ("mean", "chance", "lift", "rows")
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    columns = [f"{name}.{part}" for name in names for part in parts]
+    writer.writerow(["site", "layer", "head", "roles", *columns])
+    for scores in heads:
+        cells = [getattr(scores.scores[name], part) for name in names for part in parts]
+        roles = " ".join(role.name for role in scores.roles)
+        head = scores.head
+        writer.writerow([head.site.kind, head.layer, head.index, roles, *cells])
+    return out.getvalue()
+
+
+def models_json(models: Sequence[ModelEntry]) -> str:
+    """The models on this machine as JSON text; sizes in bytes."""
+    document = {"schema": MODELS_SCHEMA, "models": [asdict(model) for model in models]}
+    return json.dumps(document, ensure_ascii=False, indent=2)
+
+
+def _scores(scores: HeadScores) -> dict[str, Any]:
+    return {
+        "roles": [
+            {"name": role.name, "score": role.score, "few_rows": role.few_rows}
+            for role in scores.roles
+        ],
+        "scores": {name: _score(score) for name, score in scores.scores.items()},
+    }
+
+
+def _score(score: Score) -> dict[str, float | int | None]:
+    return asdict(score)
+
+
+def _tokens(tokens: Tokens) -> list[dict[str, Any]]:
+    ids: Sequence[int | None] = tokens.ids or (None,) * len(tokens)
+    return [
+        {"text": text, "id": number, "special": special}
+        for text, number, special in zip(tokens.texts, ids, tokens.special, strict=True)
+    ]

