@@ -1,12 +1,12 @@
-"""Figures for papers and notebooks: attention maps, and the layer × head grid of roles.
+"""Figures for papers and notebooks: attention maps, their mosaic, and the grid of roles.
 
-Both return the bytes of a file. The same input gives the same bytes. matplotlib is imported when
+All return the bytes of a file. The same input gives the same bytes. matplotlib is imported when
 the first figure is drawn; pyplot never is, so nothing touches a user's open figures or style.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,9 @@ def heatmap_figure(
     format: str = "png",
     dpi: float = DPI,
     columns: int | None = None,
+    size: float | None = None,
+    labels: bool = True,
+    numbers: bool | None = None,
 ) -> bytes:
     """One attention map, or a labelled grid of them, with the tokens on both axes.
 
@@ -55,6 +58,10 @@ def heatmap_figure(
         format: one of :data:`FORMATS`.
         dpi: pixels an inch.
         columns: maps a line; by default about as many as lines.
+        size: the longer side of one map in inches; by default it follows from the tokens.
+        labels: whether the tokens stand on the axes.
+        numbers: whether the weights stand in the cells, where these are large enough; by default
+            on a single map of few tokens.
 
     Raises:
         InputError: when a map does not fit its tokens or is not finite.
@@ -69,7 +76,11 @@ def heatmap_figure(
     from attnviz.render import canvas, figure_heatmap
 
     return canvas.rendered(
-        lambda: figure_heatmap.build(maps, scale, palette, dpi, columns), format, dpi
+        lambda: figure_heatmap.build(
+            maps, scale, palette, dpi, columns, size=size, labels=labels, numbers=numbers
+        ),
+        format,
+        dpi,
     )
 
 
@@ -86,3 +97,36 @@ def heads_figure(report: HeadsReport, format: str = "png", *, dpi: float = DPI) 
     from attnviz.render import canvas, figure_heads
 
     return canvas.rendered(lambda: figure_heads.build(report), format, dpi)
+
+
+def mosaic_figure(
+    maps: Mapping[tuple[int, int], NDArray[np.floating[Any]]],
+    *,
+    title: str = "",
+    scale: str = "row",
+    palette: str = DEFAULT_PALETTE,
+    format: str = "png",
+    dpi: float = DPI,
+    size: float | None = None,
+) -> bytes:
+    """All heads as one mosaic of small maps, layers downwards and heads across.
+
+    Args:
+        maps: weights [T, S] by (layer, head), all of the same shape.
+        title: stands above it.
+        scale: ``row`` or ``global``.
+        palette: one of :data:`attnviz.render.palette.PALETTES`.
+        format: one of :data:`FORMATS`.
+        dpi: pixels an inch.
+        size: the longer side of one tile in inches.
+
+    Raises:
+        UsageError: no map, no such scale, palette or format; InputError: maps that do not fit.
+    """
+    check_format(format)
+    anchors(palette)
+    from attnviz.render import canvas, figure_mosaic
+
+    return canvas.rendered(
+        lambda: figure_mosaic.build(maps, title, scale, palette, dpi, size), format, dpi
+    )

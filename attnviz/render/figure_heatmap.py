@@ -27,6 +27,8 @@ from attnviz.render.scaling import binned, checked, scaled
 _LEADING = 1.2
 _LONGEST_LABEL = 24
 _NUMBERED = 12
+_LEAST_NUMBERED = 0.2
+"""The smallest cell that holds a number, in inches."""
 _RULED = 40
 _PAD = 0.08
 _MARGIN = 0.12
@@ -42,6 +44,10 @@ def build(
     palette: str,
     dpi: float,
     columns: int | None,
+    *,
+    size: float | None = None,
+    labels: bool = True,
+    numbers: bool | None = None,
 ) -> Figure:
     """The figure; see :func:`attnviz.render.figure.heatmap_figure`."""
     weights = [checked(array, sides) for _, array, sides in maps]
@@ -64,8 +70,10 @@ def build(
     panels = []
     for title, (_, _, sides), array in zip(titles, maps, weights, strict=True):
         high, wide = cells(array.shape[0], array.shape[1], across, down)
-        rows = axis(cut[id(sides.queries)], high)
-        cols = axis(cut[id(sides.keys)], wide)
+        if size is not None:
+            high = wide = size / max(array.shape)
+        rows = axis(cut[id(sides.queries)] if labels else ("",) * array.shape[0], high)
+        cols = axis(cut[id(sides.keys)] if labels else ("",) * array.shape[1], wide)
         turned = ruler.widest(cols.shown, cols.size) > wide * cols.every - 0.04
         room = cols.length if len(maps) > 1 else max(cols.length, 3.2)
         lines = (
@@ -78,7 +86,7 @@ def build(
         panels.append(Panel(lines, shares, array, rows, cols, turned, pool))
     shared = all(sides == maps[0][2] for _, _, sides in maps)
     limit = 1.0 if scale == "row" else top
-    return _Sheet(panels, across, shared, ruler, title_size).draw(
+    return _Sheet(panels, across, shared, ruler, title_size, labels, numbers).draw(
         LinearSegmentedColormap.from_list(palette, anchors(palette)),
         limit,
         "share of the row's largest weight" if scale == "row" else "attention weight",
@@ -91,9 +99,18 @@ class _Sheet:
     """Panels in rows and columns on a page."""
 
     def __init__(
-        self, panels: list[Panel], across: int, shared: bool, ruler: Ruler, title_size: float
+        self,
+        panels: list[Panel],
+        across: int,
+        shared: bool,
+        ruler: Ruler,
+        title_size: float,
+        labels: bool,
+        numbers: bool | None,
     ) -> None:
-        self.panels = panels
+        self.panels, self.labels = panels, labels
+        few = len(panels) == 1 and max(panels[0].shares.shape) <= _NUMBERED
+        self.numbers = few if numbers is None else numbers
         self.across = across
         self.down = -(-len(panels) // across)
         self.shared = shared
@@ -214,7 +231,7 @@ class _Sheet:
         axes.set_ylim(queries - 0.5, -0.5)
         for spine in axes.spines.values():
             spine.set_color(_GREY)
-        if len(self.panels) == 1 and max(queries, keys) <= _NUMBERED:
+        if self.numbers and min(panel.rows.cell, panel.columns.cell) >= _LEAST_NUMBERED:
             _numbers(axes, panel, colors)
         if panel.title:
             axes.set_title(
@@ -232,18 +249,20 @@ class _Sheet:
         label = not self.shared or len(self.panels) == 1
         axes.tick_params(length=1.5, width=0.4, pad=1.5, color=_GREY)
         family = self.ruler.families
-        axes.set_yticks(panel.rows.places if rows else [])
-        axes.set_xticks(panel.columns.places if columns else [])
-        if rows:
+        axes.set_yticks(panel.rows.places if rows and self.labels else [])
+        axes.set_xticks(panel.columns.places if columns and self.labels else [])
+        if rows and self.labels:
             axes.set_yticklabels(panel.rows.shown, fontsize=panel.rows.size, family=family)
+        if rows:
             axes.set_ylabel(_QUERY if label else "", fontsize=8, color=_GREY, labelpad=3)
-        if columns:
+        if columns and self.labels:
             axes.set_xticklabels(
                 panel.columns.shown,
                 fontsize=panel.columns.size,
                 family=family,
                 rotation=90 if panel.turned else 0,
             )
+        if columns:
             axes.set_xlabel(_KEY if label else "", fontsize=8, color=_GREY, labelpad=3)
 
     def _notes(self) -> list[str]:
@@ -251,7 +270,7 @@ class _Sheet:
         every = max(max(panel.rows.every, panel.columns.every) for panel in self.panels)
         pooled = max(max(panel.pool) for panel in self.panels)
         notes = []
-        if every > 1:
+        if every > 1 and self.labels:
             notes.append(f"every {'second' if every == 2 else f'{every}th'} token is labelled")
         if pooled > 1:
             notes.append(f"{pooled} tokens share a pixel, which shows the largest of their weights")

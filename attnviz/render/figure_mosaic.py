@@ -1,0 +1,62 @@
+"""The mosaic of all heads as a figure, for the formats that are not made of pixels."""
+
+from __future__ import annotations
+
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+
+from attnviz.render import mosaic
+from attnviz.render.fonts import Ruler, choose, spelled
+from attnviz.render.labels import visible
+from attnviz.render.paint import colors
+
+_GREY = "#555555"
+
+
+def build(
+    maps: mosaic.Maps, title: str, scale: str, palette: str, dpi: float, size: float | None
+) -> Figure:
+    """The figure; see :func:`attnviz.render.figure.mosaic_figure`."""
+    found = mosaic.assemble(maps, scale, dpi, size)
+    title = visible(title) if title else ""
+    families, missing = choose([title])
+    ruler = Ruler(families, bold=len(families) == 1)
+    high, wide = (n / dpi for n in found.levels.shape)
+    width = max(0.7 + wide, 2.4)
+    lines = ruler.wrapped(spelled(title, missing), 10, width - 0.24, title=True)[:2]
+    notes = ruler.wrapped(mosaic.note(found, scale), 7, width - 0.24)
+    top, below = 0.5 + 0.18 * len(lines), 0.15 + 0.12 * len(notes)
+    height = top + high + below
+    figure = Figure(figsize=(width, height), dpi=dpi)
+    axes = figure.add_axes((0.55 / width, below / height, wide / width, high / height))
+    axes.imshow(
+        found.levels,
+        cmap=ListedColormap(colors(palette) / 255),
+        vmin=0,
+        vmax=255,
+        interpolation="nearest",
+        aspect="auto",
+    )
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0, pad=2, labelsize=8, top=True, labeltop=True)
+    axes.tick_params(bottom=False, labelbottom=False)
+    for ticks, names, step, tile in (
+        (axes.set_xticks, found.heads, found.step[1], found.tile[1]),
+        (axes.set_yticks, found.layers, found.step[0], found.tile[0]),
+    ):
+        ticks([place * step + tile / 2 for place in range(len(names))], [str(n) for n in names])
+    axes.xaxis.set_label_position("top")
+    axes.set_xlabel("head", fontsize=8, color=_GREY, labelpad=3)
+    axes.set_ylabel("layer", fontsize=8, color=_GREY, labelpad=3)
+    if lines:
+        figure.text(
+            0.12 / width,
+            1 - 0.1 / height,
+            "\n".join(lines),
+            fontsize=10,
+            fontweight=ruler.title_weight,
+            family=families,
+            va="top",
+        )
+    figure.text(0.12 / width, 0.08 / height, "\n".join(notes), fontsize=7, color=_GREY, va="bottom")
+    return figure

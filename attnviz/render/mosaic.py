@@ -1,0 +1,163 @@
+"""All heads at a glance: a mosaic of small maps, layers downwards and heads across."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.errors import InputError, UsageError
+from attnviz.render.glyphs import label, line, wrapped
+from attnviz.render.labels import visible
+from attnviz.render.paint import GREY_INK, LEVELS, WHITE, blend, colors, paste
+from attnviz.render.palette import DEFAULT_PALETTE
+from attnviz.render.png import Pixels, encode
+from attnviz.render.raster import DPI
+from attnviz.render.scaling import binned, scaled, tick_step
+
+TILE = 0.7
+"""The side of one map in inches, where the number of heads allows."""
+_PAGE = 16.0
+_NUMBER_SIZE, _NAME_SIZE, _TITLE_SIZE, _NOTE_SIZE = 8.0, 8.0, 10.0, 7.0
+
+Maps = Mapping[tuple[int, int], NDArray[np.floating[Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Mosaic:
+    """The assembled cells.
+
+    Attributes:
+        levels: palette indices, uint8 [height, width], with white gaps.
+        layers: the layer of each line, from the top; ``heads`` the head of each column.
+        step: from the start of a tile to the start of the next, in pixels, as (y, x).
+        tile: the tile's own height and width.
+        pool: tokens that share a pixel, along queries and keys.
+    """
+
+    levels: Pixels
+    layers: tuple[int, ...]
+    heads: tuple[int, ...]
+    step: tuple[int, int]
+    tile: tuple[int, int]
+    pool: int
+
+
+def assemble(maps: Maps, scale: str, dpi: float, size: float | None) -> Mosaic:
+    """Scale the maps and lay them out.
+
+    Args:
+        maps: weights [T, S] by (layer, head), all of the same shape.
+        scale: ``row`` or ``global``; the largest of all maps counts as 1 under ``global``.
+        dpi: pixels an inch.
+        size: the longer side of one tile in inches.
+
+    Raises:
+        UsageError: no map; InputError: maps of different shapes.
+    """
+    if not maps:
+        raise UsageError("no attention map to draw: select at least one head")
+    shape = next(iter(maps.values())).shape
+    for (layer, head), array in maps.items():
+        if array.shape != shape:
+            raise InputError(f"head {layer}.{head} has a map of {array.shape}, others of {shape}")
+        if not np.isfinite(array).all():
+            raise InputError(f"head {layer}.{head} holds NaN or infinite weights")
+    layers = tuple(sorted({layer for layer, _ in maps}))
+    heads = tuple(sorted({head for _, head in maps}))
+    side = round(dpi * (size or min(TILE, max(_PAGE / len(heads), 0.2))))
+    pool = max(math.ceil(max(shape) / side), 1)
+    cell = max(side * pool // max(shape), 1)
+    high, wide = (-(-n // pool) * cell for n in shape)
+    gap = max(round(0.03 * dpi), 2)
+    step = (high + gap, wide + gap)
+    levels = np.full((step[0] * len(layers) - gap, step[1] * len(heads) - gap), WHITE, np.uint8)
+    top = max(float(array.max()) for array in maps.values())
+    for (layer, head), array in maps.items():
+        shares, _ = scaled(array.astype(np.float64), scale, top)
+        found = np.rint(binned(shares, pool, pool) * (LEVELS - 1)).astype(np.uint8)
+        y, x = layers.index(layer) * step[0], heads.index(head) * step[1]
+        levels[y : y + high, x : x + wide] = found.repeat(cell, 0).repeat(cell, 1)
+    return Mosaic(levels, layers, heads, step, (high, wide), pool)
+
+
+def note(mosaic: Mosaic, scale: str) -> str:
+    """What a reader has to know about the colours."""
+    said = (
+        "each row by its largest weight"
+        if scale == "row"
+        else "one scale, up to the largest weight"
+    )
+    if mosaic.pool > 1:
+        said += f"; {mosaic.pool} tokens share a pixel, which shows the largest of their weights"
+    return f"queries downwards, keys across; {said}"
+
+
+def mosaic_png(
+    maps: Maps,
+    *,
+    title: str = "",
+    scale: str = "row",
+    palette: str = DEFAULT_PALETTE,
+    dpi: float = DPI,
+    size: float | None = None,
+) -> bytes:
+    """The mosaic as a PNG file.
+
+    Args:
+        maps: weights [T, S] by (layer, head), all of the same shape.
+        title: stands above it.
+        scale: ``row`` or ``global``.
+        palette: one of :data:`attnviz.render.palette.PALETTES`.
+        dpi: pixels an inch.
+        size: the longer side of one tile in inches.
+
+    Raises:
+        UsageError: no map, no such scale or palette.
+        InputError: maps of different shapes, or not finite.
+    """
+    table = colors(palette)
+    mosaic = assemble(maps, scale, dpi, size)
+    margin, pad = round(0.12 * dpi), round(0.08 * dpi)
+    number = round(_NUMBER_SIZE * 1.2 * dpi / 72)
+    across, down = label("head →", _NAME_SIZE, dpi), label("layer ↓", _NAME_SIZE, dpi)
+    rows = [label(str(layer), _NUMBER_SIZE, dpi) for layer in mosaic.layers]
+    left = margin + max([down.width, *(found.width for found in rows)]) + pad
+    height, width = mosaic.levels.shape
+    full = max(left + width + margin, round(2.4 * dpi))
+    lines = (
+        wrapped(visible(title), _TITLE_SIZE, dpi, full - 2 * margin, bold=True)[:2] if title else []
+    )
+    title_line = round(_TITLE_SIZE * 1.3 * dpi / 72)
+    notes = wrapped(note(mosaic, scale), _NOTE_SIZE, dpi, full - 2 * margin)
+    note_line = round(_NOTE_SIZE * 1.2 * dpi / 72)
+    top = margin + len(lines) * title_line + (pad if lines else 0) + number + pad
+    picture = np.full((top + height + pad + len(notes) * note_line + margin, full), WHITE, np.uint8)
+    picture[top : top + height, left : left + width] = mosaic.levels
+    for place, text in enumerate(lines):
+        baseline = margin + place * title_line + round(0.9 * _TITLE_SIZE * dpi / 72)
+        paste(picture, line(text, _TITLE_SIZE, dpi, bold=True), baseline, margin)
+    paste(picture, down, top - pad, margin, GREY_INK)
+    widest = max(label(str(head), _NUMBER_SIZE, dpi).width for head in mosaic.heads)
+    every = tick_step(math.ceil((widest + 4) / mosaic.step[1]))
+    for place, head in enumerate(mosaic.heads):
+        if place % every == 0:
+            found = label(str(head), _NUMBER_SIZE, dpi)
+            x = left + place * mosaic.step[1] + (mosaic.tile[1] - found.width) // 2
+            paste(picture, found, top - pad // 2, x)
+    every = tick_step(math.ceil(number / mosaic.step[0]))
+    drop = round(0.36 * _NUMBER_SIZE * dpi / 72)
+    for place, found in enumerate(rows):
+        if place % every == 0:
+            y = top + place * mosaic.step[0] + mosaic.tile[0] // 2
+            paste(picture, found, y + drop, left - pad - found.width)
+    if len(mosaic.heads) > 2:
+        blend(picture, across.ink, top - pad // 2 - number - across.baseline, left, GREY_INK)
+    for place, text in enumerate(notes):
+        baseline = top + height + pad + place * note_line + round(0.8 * _NOTE_SIZE * dpi / 72)
+        paste(picture, line(text, _NOTE_SIZE, dpi), baseline, margin, GREY_INK)
+    return encode(picture, table, dpi, up=True)

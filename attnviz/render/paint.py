@@ -1,0 +1,70 @@
+"""What fast pictures are painted with: their 256 colours, labels pasted on greys, numbers of a bar.
+
+A pixel is a palette index. The first :data:`LEVELS` are colours of the sequential palette, from a
+weight of 0 to the largest; after them come sixteen greys from black to white for everything else.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from attnviz.render.glyphs import Label
+from attnviz.render.palette import ramp, rgb
+from attnviz.render.png import Pixels
+
+LEVELS = 240
+"""Palette indices below this are weights: index i means i / (LEVELS - 1) of the scale's end."""
+
+WHITE, BLACK, GREY = 255, 240, 245
+"""Indices of the sixteen greys, 240 (black) to 255 (white); GREY is #555555."""
+
+BLACK_INK = (WHITE - np.round(np.arange(256) * (WHITE - BLACK) / 255)).astype(np.uint8)
+GREY_INK = (WHITE - np.round(np.arange(256) * (WHITE - GREY) / 255)).astype(np.uint8)
+
+
+@lru_cache(maxsize=16)
+def colors(palette: str) -> Pixels:
+    """The 256 colours of a picture, uint8 [256, 3]; UsageError where there is no such palette."""
+    weights = [rgb(color) for color in ramp(palette, LEVELS)]
+    greys = [(17 * step,) * 3 for step in range(16)]
+    table = np.array(weights + greys, np.uint8)
+    table.flags.writeable = False
+    return table
+
+
+def ticks(top: float) -> list[tuple[float, str]]:
+    """At most six round numbers from 0 to ``top``, with their texts."""
+    if top <= 0:
+        return [(0.0, "0")]
+    decade = 10.0 ** math.floor(math.log10(top / 5))
+    step = next(m * decade for m in (1, 2, 2.5, 5, 10) if top / (m * decade) <= 5.001)
+    digits = max(0, -math.floor(math.log10(step) + 1e-9) + (1 if step / decade == 2.5 else 0))
+    count = math.floor(top / step + 1e-6)
+    return [(n * step, f"{n * step:.{digits}f}" if n else "0") for n in range(count + 1)]
+
+
+def paste(picture: Pixels, found: Label, baseline: int, x: int, ink: Pixels = BLACK_INK) -> None:
+    """Put a label with its baseline on a row and its left edge at ``x``."""
+    blend(picture, found.ink, baseline - found.baseline, x, ink)
+
+
+def blend(picture: Pixels, coverage: Pixels, y: int, x: int, ink: Pixels = BLACK_INK) -> None:
+    """Put coverage on the greys of a picture; what lies outside is left out."""
+    top, left = max(y, 0), max(x, 0)
+    bottom = min(y + coverage.shape[0], picture.shape[0])
+    right = min(x + coverage.shape[1], picture.shape[1])
+    if top >= bottom or left >= right:
+        return
+    target = picture[top:bottom, left:right]
+    np.minimum(target, ink[coverage[top - y : bottom - y, left - x : right - x]], out=target)
+
+
+def frame(picture: Pixels, y: int, x: int, high: int, wide: int) -> None:
+    """A grey line around a box, outside of it."""
+    picture[y - 1, x - 1 : x + wide + 1] = GREY
+    picture[y + high, x - 1 : x + wide + 1] = GREY
+    picture[y - 1 : y + high + 1, x - 1] = GREY
+    picture[y - 1 : y + high + 1, x + wide] = GREY
