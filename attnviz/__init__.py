@@ -28,6 +28,7 @@ from attnviz.errors import (
 if TYPE_CHECKING:
     from attnviz.api import (
         capture,
+        export_maps,
         heads,
         heatmap,
         load,
@@ -67,6 +68,7 @@ _LAZY = {
     "FreshConfig": "attnviz.models.fresh",
     "attend": "attnviz.attention.attend",
     "capture": "attnviz.api",
+    "export_maps": "attnviz.api",
     "heads": "attnviz.api",
     "heatmap": "attnviz.api",
     "load": "attnviz.api",
@@ -97,6 +99,7 @@ __all__ = [
     "__version__",
     "attend",
     "capture",
+    "export_maps",
     "heads",
     "heatmap",
     "load",

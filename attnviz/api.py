@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attnviz import files
 from attnviz.errors import InputError, SelectionError, UsageError
@@ -20,6 +21,10 @@ from attnviz.models.fresh import Fresh, FreshConfig
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.notebook import Captured, Heatmap, Report
 from attnviz.records import Capture, Head, HeadScores, HeadsReport, ModelEntry, Prompt, Source
+
+if TYPE_CHECKING:
+    from attnviz.export.run import Exported, Progress, Way
+    from attnviz.export.settings import Settings
 
 Model = str | FreshConfig | Source
 """A folder, a hub id or ``"fresh"``; the options of a fresh layer; or a loaded model."""
@@ -220,6 +225,59 @@ def write_capture(capture: Capture, path: str | Path) -> Path:
     path = Path(path)
     files.write(path, recorded.dump(capture, path.suffix))
     return path
+
+
+def export_maps(
+    inputs: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    model: Model = "fresh",
+    device: str = "auto",
+    dtype: str = "auto",
+    settings: Settings | None = None,
+    way: Way | None = None,
+    column: str | None = None,
+    recorded: bool = False,
+    progress: Progress | None = None,
+) -> Exported:
+    """Draw the maps of many texts into a folder, fast, resumable, each file whole or not at all.
+
+    Args:
+        inputs: text files (a sentence a line), JSONL, CSV or TSV, patterns, ``-`` for standard
+            input.
+        out: the folder. Running the same export again goes on where it stopped.
+        model: see :func:`load`, as for ``device`` and ``dtype``.
+        device: where to run.
+        dtype: in which precision.
+        settings: which heads, which pictures, how they look.
+        way: how many processes, what to do about bad lines and folders in use.
+        column: the column with the text, for tables.
+        recorded: the inputs are recorded attention.
+        progress: called again and again with what is done.
+
+    Returns:
+        What was done; ``bad`` lists the inputs that could not be used.
+
+    Raises:
+        AttnvizError: see :mod:`attnviz.errors`.
+        Interrupted: a KeyboardInterrupt, after the folder was brought in order.
+    """
+    from attnviz.export import inputs as reading
+    from attnviz.export import run
+    from attnviz.export.identity import identity
+    from attnviz.export.settings import Settings
+
+    listed = [inputs] if isinstance(inputs, str | Path) else inputs
+    names = reading.resolve([str(name) for name in listed])
+    return run.export(
+        lambda: reading.read_recorded(names) if recorded else reading.read(names, column),
+        Path(out),
+        None if recorded else lambda: load(model, device=device, dtype=dtype),
+        settings or Settings(),
+        way or run.Way(),
+        {} if recorded else identity(model),
+        progress or (lambda result: None),
+    )
 
 
 def models() -> tuple[ModelEntry, ...]:

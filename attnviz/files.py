@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from attnviz.errors import OutputError
+
+UNFINISHED = ".part"
+"""How names of files end that are not whole yet; they start with a dot."""
 
 
 def check_writable(path: Path) -> None:
@@ -31,20 +36,67 @@ def write(path: Path, data: bytes) -> None:
         OutputError: with the system's reason; nothing is left behind.
     """
     check_writable(path)
+    place(path, (data,))
+
+
+def place(path: Path, chunks: Iterable[bytes], *, sync: bool = False) -> None:
+    """Write a file whole, as :func:`write` does, without looking first.
+
+    Args:
+        path: where it goes.
+        chunks: its contents.
+        sync: wait until the disk has the file and its name, so that both outlast a power cut.
+
+    Raises:
+        OutputError: with the system's reason; nothing is left behind.
+    """
     temporary = None
     try:
         with tempfile.NamedTemporaryFile(
-            dir=path.parent, prefix=f".{path.name[:40]}.", delete=False
+            dir=path.parent, prefix=f".{path.name[:40]}.", suffix=UNFINISHED, delete=False
         ) as file:
             temporary = file.name
-            file.write(data)
+            for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
+        temporary = None
+        if sync:
+            _sync_folder(path.parent)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
     finally:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a killed process left of unfinished files in a folder."""
+    with contextlib.suppress(OSError):
+        for found in list(os.scandir(folder)):
+            if found.name.startswith(".") and found.name.endswith(UNFINISHED):
+                with contextlib.suppress(OSError):
+                    os.unlink(found.path)
+
+
+def remove_empty(folder: Path) -> None:
+    """Remove a folder if nothing is in it."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename last; only POSIX systems can open a folder for that."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _umask() -> int:

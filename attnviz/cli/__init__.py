@@ -1,7 +1,8 @@
 """The command line: a command parses, calls one function of the api, and prints.
 
 This is the only place that catches errors, and only our own (:mod:`attnviz.errors`). Exit codes:
-0 done, 1 the work cannot be done, 2 wrong use, 130 interrupted.
+0 done, 1 the work cannot be done, 2 wrong use, 3 done but for
+some inputs that could not be used (``export``), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import typer
 
 from attnviz import __version__
 from attnviz.cli.capture import capture
+from attnviz.cli.export import export
 from attnviz.cli.heads import heads
 from attnviz.cli.heatmap import heatmap
 from attnviz.errors import AttnvizError
@@ -35,6 +37,7 @@ app = typer.Typer(
 app.command(no_args_is_help=True)(heads)
 app.command(no_args_is_help=True)(heatmap)
 app.command(no_args_is_help=True)(capture)
+app.command(no_args_is_help=True)(export)
 
 
 def _version(wanted: bool) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,24 @@ def load(path: Path, item: int | None = None) -> Capture:
         raise InputError(f"cannot read {path}: recorded attention is .npz or .safetensors")
     fields = read_arrays(path, _names())
     return _capture(path, fields, item)
+
+
+def load_all(path: Path) -> Iterator[Capture]:
+    """Read every item of recorded attention, one at a time.
+
+    Args:
+        path: a .npz (without pickles) or .safetensors file.
+
+    Raises:
+        InputError: as :func:`load`.
+    """
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"cannot read {path}: recorded attention is .npz or .safetensors")
+    fields = read_arrays(path, _names())
+    batches = [fields[name] for name in (*_PLAIN, *_BY_KIND) if name in fields]
+    items = batches[0].shape[1] if batches and batches[0].ndim == 5 else 1
+    for item in range(items):
+        yield _capture(path, dict(fields), item)
 
 
 def dump(capture: Capture, suffix: str) -> bytes:

@@ -1,0 +1,194 @@
+"""``attnviz export``: pictures of many texts into a folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from attnviz.cli import console
+from attnviz.cli.options import SELECT_HELP, ModelOptions, OutputOptions, flatten
+
+INPUT, PICTURES, RUN = "Input", "Pictures", "Running"
+IN_PART = 3
+"""The exit code when some inputs could not be used and the rest is done."""
+
+
+def _option(
+    help: str, panel: str, *names: str, metavar: str | None = None
+) -> typer.models.OptionInfo:
+    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar)  # type: ignore[no-any-return]
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportModel(ModelOptions):
+    """Model options; a fresh layer's kind gives way to the kind of picture."""
+
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--fresh-kind",
+            help="mha, gqa, mqa, mla or cross.",
+            rich_help_panel="Fresh layer (--model fresh)",
+            show_default="mha",
+        ),
+    ] = None
+
+
+@flatten
+def export(
+    model: ExportModel,
+    output: OutputOptions,
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Text (a sentence a line), .jsonl, .csv or .tsv files, patterns, - for stdin.",
+            metavar="FILE...",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to fill.", metavar="FOLDER")],
+    column: Annotated[
+        str | None, _option("The column that holds the text, for tables.", INPUT, metavar="NAME")
+    ] = None,
+    recorded: Annotated[
+        bool, _option("The files are recorded attention (.npz, .safetensors).", INPUT, "--recorded")
+    ] = False,
+    skip: Annotated[
+        int, typer.Option(help="Leave out the first N inputs.", min=0, rich_help_panel=INPUT)
+    ] = 0,
+    limit: Annotated[
+        int | None, typer.Option(help="Take at most N inputs.", min=1, rich_help_panel=INPUT)
+    ] = None,
+    strict: Annotated[
+        bool, _option("Stop at the first line that cannot be used.", INPUT, "--strict")
+    ] = False,
+    no_special: Annotated[
+        bool, _option("Leave out the tokens that the tokenizer adds.", INPUT, "--no-special")
+    ] = False,
+    truncate: Annotated[
+        bool, _option("Cut texts that are too long for the model.", INPUT, "--truncate")
+    ] = False,
+    select: Annotated[
+        str | None, _option(SELECT_HELP, PICTURES, "--select", "-s", metavar="HEADS")
+    ] = None,
+    role: Annotated[
+        str | None, _option("Only heads that have this role on the sentence.", PICTURES)
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            help="Only the N heads of a sentence with the largest lift.",
+            min=1,
+            rich_help_panel=PICTURES,
+            metavar="N",
+        ),
+    ] = None,
+    pictures: Annotated[
+        str,
+        _option(
+            "heads (one each), layers (a layer's heads in a grid), grid (all chosen heads), "
+            "overview (a mosaic); lists by comma.",
+            PICTURES,
+            "--kind",
+        ),
+    ] = "heads",
+    format: Annotated[str, _option("png, svg or pdf.", PICTURES)] = "png",
+    size: Annotated[
+        float | None,
+        _option("The longer side of a map in inches; follows from the tokens.", PICTURES),
+    ] = None,
+    dpi: Annotated[float, _option("Pixels an inch.", PICTURES)] = 120,
+    palette: Annotated[str, _option("viridis, cividis, magma, blues, ...", PICTURES)] = "viridis",
+    scale: Annotated[
+        str, _option("Colours by the largest weight shown (global) or of each row (row).", PICTURES)
+    ] = "global",
+    words: Annotated[bool, _option("Merge subwords into words.", PICTURES, "--words")] = False,
+    labels: Annotated[
+        bool, _option("Tokens on the axes.", PICTURES, "--labels/--no-labels")
+    ] = True,
+    values: Annotated[
+        bool, _option("Numbers in the cells, where they fit.", PICTURES, "--values")
+    ] = False,
+    weights: Annotated[
+        str | None, _option("Keep the numbers beside the pictures: npz or safetensors.", PICTURES)
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            help="Processes that draw.",
+            min=1,
+            rich_help_panel=RUN,
+            show_default="all cores",
+            metavar="N",
+        ),
+    ] = None,
+    force: Annotated[
+        bool, _option("Replace what the folder holds from other settings.", RUN, "--force")
+    ] = False,
+    fsync: Annotated[
+        str,
+        _option("Wait for the disk: never, at the end (for the manifest), always.", RUN),
+    ] = "end",
+) -> None:
+    """Draw the maps of many sentences into a folder, with a manifest and an offline gallery.
+
+    Every file appears whole or not at all. The same command again goes on where it stopped.
+
+    [bold]Examples[/]
+
+      attnviz export sentences.txt --out maps --select "4.*,L5H1"
+
+      attnviz export corpus.jsonl -o maps -m bert-base-uncased --role induction --top 3
+
+      attnviz export table.csv --column question -o maps --kind layers,overview --format svg
+    """
+    from attnviz import api
+    from attnviz.cli.progress import Bar
+    from attnviz.errors import UsageError
+    from attnviz.export.run import SYNC, Interrupted, Way
+    from attnviz.export.settings import Look, Settings
+
+    if fsync not in SYNC:
+        raise UsageError(f"--fsync takes {', '.join(SYNC)}, not {fsync!r}")
+    if recorded:
+        model.for_recorded()
+    settings = Settings(
+        select=select,
+        role=role,
+        top=top,
+        kinds=tuple(kind.strip() for kind in pictures.split(",")),
+        look=Look(format, size, dpi, palette, scale, labels, values),
+        words=words,
+        weights=weights,
+        special_tokens=not no_special,
+        truncate=truncate,
+    )
+    way = Way(jobs=jobs, force=force, strict=strict, skip=skip, limit=limit, sync=fsync)
+    bar = Bar(inputs, recorded=recorded, skip=skip, limit=limit, quiet=output.quiet)
+    try:
+        with bar:
+            result = api.export_maps(
+                inputs,
+                out,
+                model="fresh" if recorded else model.choose(),
+                device=model.device,
+                dtype=model.dtype,
+                settings=settings,
+                way=way,
+                column=column,
+                recorded=recorded,
+                progress=bar.show,
+            )
+    except Interrupted as stopped:
+        sys.stderr.write(
+            f"attnviz: interrupted; {stopped.result.pictures} files are new in {out}, which is in "
+            "order; the same command goes on from here\n"
+        )
+        raise typer.Exit(130) from None
+    if not output.quiet:
+        console.stdout().print(bar.closing(result), soft_wrap=True)
+    if result.bad:
+        raise typer.Exit(IN_PART)

@@ -1,0 +1,78 @@
+"""``index.html``: a gallery of an export's pictures that works offline, from the file system.
+
+One file: the page, its style and script, and a line of data for every picture. Everything that
+came from outside is data in a JSON block and reaches the page as text only; a content security
+policy lets nothing run but the script it was written with, and nothing load but pictures beside it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from importlib.resources import files
+from itertools import groupby
+from typing import Any
+
+from attnviz.export.names import KINDS
+from attnviz.records import SITE_KINDS
+from attnviz.render.palette import ROLE_STYLES
+
+INDEX = "index.html"
+_LONGEST_TEXT = 300
+_UNSAFE = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+
+
+def page(lines: Iterable[bytes], title: str) -> Iterator[bytes]:
+    """The page, piece by piece.
+
+    Args:
+        lines: of the manifest, in order.
+        title: above the gallery.
+    """
+    here = files(__package__)
+    html, style, script = (
+        (here / name).read_text("utf-8") for name in ("page.html", "style.css", "script.js")
+    )
+    policy = (
+        f"default-src 'none'; img-src 'self' file:; style-src {_hash(style)}; "
+        f"script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+    )
+    start, end = html.split("@DATA@")
+    yield start.replace("@CSP@", policy).replace("@STYLE@", style).encode()
+    yield from _data(lines, title)
+    yield end.replace("@SCRIPT@", script).encode()
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _data(lines: Iterable[bytes], title: str) -> Iterator[bytes]:
+    """The JSON: inputs, each with its pictures as short lists of numbers."""
+    roles = list(ROLE_STYLES)
+    head = {"title": title, "kinds": KINDS, "sites": SITE_KINDS, "roles": roles}
+    yield _json(head)[:-1] + b',"items":['
+    pictures = (line for line in map(json.loads, lines) if line["kind"] in KINDS)
+    comma = b""
+    for number, group in groupby(pictures, key=lambda line: line["number"]):
+        mine = list(group)
+        text = str(mine[0]["text"])[:_LONGEST_TEXT]
+        name = mine[0]["id"] or ""
+        yield comma + _json([number, name, text, [_picture(line, roles) for line in mine]])
+        comma = b","
+    yield b"]}"
+
+
+def _picture(line: dict[str, Any], roles: list[str]) -> list[Any]:
+    found = line.get("roles") or [r for names in line.get("heads", {}).values() for r in names]
+    played = sorted({roles.index(role) for role in found if role in roles})
+    kind, site = KINDS.index(line["kind"]), SITE_KINDS.index(line["site"])
+    return [line["file"], kind, site, line["layer"], line["head"], played]
+
+
+def _json(value: Any) -> bytes:
+    """JSON that can stand in a script element: no ``<``, ``>`` or ``&`` in it."""
+    return json.dumps(value, separators=(",", ":")).translate(_UNSAFE).encode()

@@ -1,0 +1,50 @@
+"""What a model is, beyond its name: an export must not go on with other weights."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from attnviz.models.folder import locate
+
+_WHOLE = 1 << 20
+_PIECES = 64
+_SUFFIXES = (".json", ".safetensors", ".txt", ".model")
+
+
+def identity(model: object) -> Mapping[str, Any]:
+    """The options of a fresh layer, or a hash of a checkpoint's files.
+
+    Args:
+        model: a name or folder, a :class:`attnviz.models.fresh.FreshConfig`, or a loaded model, of
+            which only its own description is known.
+
+    Raises:
+        ModelError: no such model.
+    """
+    if model == "fresh":
+        return {"fresh": {}}
+    if is_dataclass(model) and not isinstance(model, type):
+        return {"fresh": asdict(model)}
+    if isinstance(model, str):
+        return {"checkpoint": _hash(locate(model).folder)}
+    return {}
+
+
+def _hash(folder: Path) -> str:
+    """A hash of a model's files: small ones whole, large ones by their size and pieces of them."""
+    found = hashlib.sha256()
+    for path in sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES):
+        size = path.stat().st_size
+        found.update(f"{path.name} {size}\n".encode())
+        with open(path, "rb") as file:
+            if size <= _WHOLE:
+                found.update(file.read())
+                continue
+            for piece in range(_PIECES):
+                file.seek(piece * (size - (1 << 14)) // (_PIECES - 1))
+                found.update(file.read(1 << 14))
+    return found.hexdigest()[:32]

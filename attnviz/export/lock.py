@@ -1,0 +1,46 @@
+"""One export a folder: a lock that the system lets go when its process ends, however it ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from attnviz.errors import OutputError
+
+
+class Lock:
+    """Holds a lock file open and locked.
+
+    Raises:
+        OutputError: another process holds it, or the file cannot be opened.
+    """
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+        except OSError as error:
+            raise OutputError(f"cannot write into {folder}: {error.strerror or error}") from None
+        try:
+            _lock(self._file)
+        except OSError:
+            os.close(self._file)
+            raise OutputError(
+                f"another export is writing into {folder}; wait for it or choose another folder"
+            ) from None
+
+    def release(self) -> None:
+        """Let go; the file stays, since removing it could take another process's lock away."""
+        os.close(self._file)
+
+
+def _lock(file: int) -> None:
+    """Lock without waiting; OSError where another process has it."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,208 @@
+"""The manifest: one JSON line a file, which proves what is in a folder.
+
+While an export runs, lines go to a journal, each in one write, so that a killed process leaves at
+most one torn line, at the end, which is dropped. At the end the lines are put in order into
+``manifest.jsonl``, which therefore is always whole. A line holds the file's SHA-256; a file counts
+as done only while it still has it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from attnviz import files
+from attnviz.errors import OutputError
+from attnviz.export.names import KINDS, SAFE
+from attnviz.records import SITE_KINDS
+
+SCHEMA = "attnviz.export/1"
+MANIFEST = "manifest.jsonl"
+_ORDER = {kind: place for place, kind in enumerate((*KINDS, "weights"))}
+_SITES: dict[str | None, int] = {kind: place for place, kind in enumerate(SITE_KINDS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What must be known of a line without keeping it: where it is and what it proves."""
+
+    order: tuple[int, int, int, int, int]
+    file: str
+    digest: str
+    sha256: str
+    together: int
+    place: tuple[int, int, int]
+
+
+class Manifest:
+    """The lines of a folder.
+
+    Args:
+        folder: the export's folder.
+        journal: where lines go until the end.
+
+    Raises:
+        OutputError: the journal cannot be opened.
+    """
+
+    def __init__(self, folder: Path, journal: Path) -> None:
+        self._folder, self._journal = folder, journal
+        self._entries: dict[str, Entry] = {}
+        self._digests: dict[int, str] = {}
+        self._numbers: dict[int, list[Entry]] | None = None
+        self._readers: list[BinaryIO] = []
+        try:
+            if (folder / MANIFEST).exists():
+                self._load(folder / MANIFEST)
+            journal.touch()
+            self._writer = open(journal, "r+b", buffering=0)  # noqa: SIM115 - closed in close()
+            self._end = self._load(journal)
+            self._writer.truncate(self._end)
+        except OSError as error:
+            raise OutputError(f"cannot use {folder}: {error.strerror or error}") from None
+        self._source = len(self._readers) - 1
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def digest(self, number: int) -> str | None:
+        """What the input of this number was, if it is known."""
+        return self._digests.get(number)
+
+    def done(self, file: str, digest: str) -> bool:
+        """Whether a file was made from an input."""
+        entry = self._entries.get(file)
+        return entry is not None and entry.digest == digest
+
+    def complete(self, digest: str, number: int) -> bool:
+        """Whether all files of an input are done."""
+        mine = self._by_number().get(number, [])
+        return (
+            bool(mine) and all(e.digest == digest for e in mine) and len(mine) == mine[0].together
+        )
+
+    def files_of(self, number: int) -> int:
+        """How many files of an input were there at the start."""
+        return len(self._by_number().get(number, []))
+
+    def verify(self) -> int:
+        """Forget the lines whose file is not there or has changed; returns how many."""
+        lost = []
+        for file, entry in self._entries.items():
+            try:
+                with open(self._folder / file, "rb") as stream:
+                    found = hashlib.file_digest(stream, "sha256").hexdigest()
+            except OSError:
+                found = ""
+            if found != entry.sha256:
+                lost.append(file)
+        for file in lost:
+            del self._entries[file]
+        self._numbers = None
+        return len(lost)
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Take in a line; the file it is about must be there.
+
+        Raises:
+            OutputError: the journal cannot be written; what it held before stays whole.
+        """
+        data = _encoded(line)
+        try:
+            self._writer.seek(self._end)
+            written = self._writer.write(data)
+            if written != len(data):
+                raise OSError(f"only {written} of {len(data)} bytes fit")
+        except OSError as error:
+            raise OutputError(
+                f"cannot write the journal in {self._folder}: {error.strerror or error}"
+            ) from None
+        self._keep(line, (self._source, self._end, len(data)))
+        self._end += len(data)
+
+    def lines(self) -> Iterator[bytes]:
+        """Every line, in order."""
+        for entry in sorted(self._entries.values(), key=lambda entry: entry.order):
+            source, start, size = entry.place
+            self._readers[source].seek(start)
+            yield self._readers[source].read(size)
+
+    def finish(self, *, sync: bool) -> None:
+        """Write the manifest in order and remove the journal.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        files.place(self._folder / MANIFEST, self.lines(), sync=sync)
+        self._journal.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the files."""
+        for reader in self._readers:
+            reader.close()
+        self._writer.close()
+
+    def drop(self, number: int) -> None:
+        """Remove the files of one input, and forget them."""
+        for entry in self._by_number().pop(number, []):
+            (self._folder / entry.file).unlink(missing_ok=True)
+            files.remove_empty((self._folder / entry.file).parent)
+            self._entries.pop(entry.file, None)
+        self._digests.pop(number, None)
+
+    def wipe(self) -> None:
+        """Remove every file the lines name, and forget them."""
+        for file in self._entries:
+            (self._folder / file).unlink(missing_ok=True)
+        for name in {file.split("/")[0] for file in self._entries}:
+            files.remove_empty(self._folder / name)
+        self._entries, self._digests, self._numbers = {}, {}, None
+        (self._folder / MANIFEST).unlink(missing_ok=True)
+        self._writer.truncate(0)
+        self._end = 0
+
+    def _by_number(self) -> dict[int, list[Entry]]:
+        """The entries by input; made once, for what was there at the start."""
+        if self._numbers is None:
+            self._numbers = {}
+            for entry in self._entries.values():
+                self._numbers.setdefault(entry.order[0], []).append(entry)
+        return self._numbers
+
+    def _load(self, path: Path) -> int:
+        """Read the lines of a file; returns where its whole lines end."""
+        reader = open(path, "rb")  # noqa: SIM115 - kept for reading lines again
+        self._readers.append(reader)
+        source, start = len(self._readers) - 1, 0
+        for data in reader:
+            if not data.endswith(b"\n"):
+                break
+            # what is not a line of ours proves nothing, and its file is made again
+            with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+                self._keep(json.loads(data), (source, start, len(data)))
+            start += len(data)
+        return start
+
+    def _keep(self, line: dict[str, Any], place: tuple[int, int, int]) -> None:
+        file, number = line["file"], int(line["number"])
+        if not SAFE.fullmatch(file):
+            raise ValueError(f"unsafe name {file!r}")
+        order = (
+            number,
+            _ORDER[line["kind"]],
+            _SITES[line["site"]],
+            -1 if line["layer"] is None else int(line["layer"]),
+            -1 if line["head"] is None else int(line["head"]),
+        )
+        digest, together = str(line["digest"]), int(line["together"])
+        self._entries[file] = Entry(order, file, digest, str(line["sha256"]), together, place)
+        self._digests[number] = digest
+
+
+def _encoded(line: dict[str, Any]) -> bytes:
+    return json.dumps(line, allow_nan=False, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,167 @@
+"""From weights to the bytes of a file: what a worker does. No torch here, so workers stay small."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz import files
+from attnviz.errors import OutputError
+from attnviz.export.settings import Look
+from attnviz.records import Sides
+
+Map = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Picture:
+    """One file to make.
+
+    Attributes:
+        name: its file name, with the suffix.
+        kind: of :data:`attnviz.export.names.KINDS`, or ``weights``.
+        title: above an overview.
+        maps: for each head its title, (layer, head) and weights [T, S].
+    """
+
+    name: str
+    kind: str
+    title: str
+    maps: tuple[tuple[str, tuple[int, int], Map], ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Job:
+    """Files of one input: the unit that a worker takes and the journal learns of.
+
+    Attributes:
+        folder: the input's folder, whose parent must be there.
+        sides: the tokens on the axes of all maps.
+        pictures: what to make.
+        look: how.
+        sync: wait for the disk.
+    """
+
+    folder: str
+    sides: Sides
+    pictures: tuple[Picture, ...]
+    look: Look
+    sync: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file that is there: its name, its SHA-256 and its size in bytes."""
+
+    name: str
+    sha256: str
+    size: int
+
+
+def make(job: Job) -> list[Written]:
+    """Draw and write the files of a job.
+
+    Raises:
+        OutputError: a file cannot be written, or the export's folder is gone.
+    """
+    folder = Path(job.folder)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot write into {folder}: {error.strerror or error}") from None
+    out = []
+    for picture in job.pictures:
+        data = drawn(picture, job.sides, job.look)
+        files.place(folder / picture.name, (data,), sync=job.sync)
+        out.append(Written(picture.name, hashlib.sha256(data).hexdigest(), len(data)))
+    return out
+
+
+def drawn(picture: Picture, sides: Sides, look: Look) -> bytes:
+    """The bytes of one file."""
+    if picture.kind == "weights":
+        suffix = picture.name.rpartition(".")[2]
+        return _weights({title: weights for title, _, weights in picture.maps}, sides, suffix)
+    if picture.kind == "overview":
+        return _overview(picture, look)
+    titled = [(title, weights) for title, _, weights in picture.maps]
+    if look.format == "png" and not look.values:
+        return bytes(_raster(sides, len(titled), look).png(titled))
+    from attnviz.render.figure import heatmap_figure
+
+    return heatmap_figure(
+        [(title, weights, sides) for title, weights in titled],
+        scale=look.scale,
+        palette=look.palette,
+        format=look.format,
+        dpi=look.dpi,
+        size=look.size,
+        labels=look.labels,
+        numbers=look.values,
+    )
+
+
+@lru_cache(maxsize=4)
+def _raster(sides: Sides, maps: int, look: Look) -> Any:
+    """What the pictures of an input share."""
+    from attnviz.render.raster import Raster
+
+    return Raster(
+        sides,
+        maps,
+        scale=look.scale,
+        palette=look.palette,
+        dpi=look.dpi,
+        size=look.size,
+        labels=look.labels,
+    )
+
+
+def _overview(picture: Picture, look: Look) -> bytes:
+    maps = {place: weights for _, place, weights in picture.maps}
+    if look.format == "png":
+        from attnviz.render.mosaic import mosaic_png
+
+        return mosaic_png(
+            maps,
+            title=picture.title,
+            scale=look.scale,
+            palette=look.palette,
+            dpi=look.dpi,
+            size=look.size,
+        )
+    from attnviz.render.figure import mosaic_figure
+
+    return mosaic_figure(
+        maps,
+        title=picture.title,
+        scale=look.scale,
+        palette=look.palette,
+        format=look.format,
+        dpi=look.dpi,
+        size=look.size,
+    )
+
+
+def _weights(maps: Mapping[str, Map], sides: Sides, suffix: str) -> bytes:
+    """Weights [T, S] by head, and the tokens as JSON, in the format of a suffix."""
+    tokens = {"queries": list(sides.queries.texts), "keys": list(sides.keys.texts)}
+    if suffix == "npz":
+        out = io.BytesIO()
+        texts: dict[str, Any] = {name: np.array(json.dumps(v)) for name, v in tokens.items()}
+        arrays: dict[str, Any] = {**maps, **texts}
+        np.savez(out, **arrays)
+        return out.getvalue()
+    from safetensors.numpy import save
+
+    metadata = {name: json.dumps(values) for name, values in tokens.items()}
+    return save({name: np.ascontiguousarray(array) for name, array in maps.items()}, metadata)

@@ -1,0 +1,184 @@
+"""Which heads of an input are drawn, into which files, and what the manifest says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from attnviz.export import names
+from attnviz.export.batches import Ran
+from attnviz.export.inputs import Item
+from attnviz.export.pictures import Job, Picture, Written
+from attnviz.export.settings import Settings
+from attnviz.heads.roles import MIN_ROWS
+from attnviz.heads.words import merge_words
+from attnviz.records import Head, HeadScores, Layout, Score, Sides, SiteKind
+from attnviz.render.labels import head_title
+
+_JOB_BYTES = 4 << 20
+"""Weights that one job holds, as long as it has at least one picture."""
+
+
+def chosen(ran: Ran, heads: Iterable[Head], settings: Settings) -> tuple[Head, ...]:
+    """The heads of an input to draw, in the order of the layout.
+
+    ``role`` keeps heads that have the role on this input; ``top`` the N with the largest lift: of
+    that role, or of a head's own roles. Heads without a role come last, by any score's lift.
+    """
+    kept = [head for head in heads if head in ran.scores]
+    if settings.role is not None:
+        kept = [h for h in kept if any(r.name == settings.role for r in ran.scores[h].roles)]
+    if settings.top is not None:
+        ranked = sorted(kept, key=lambda head: _rank(ran.scores[head], settings.role))
+        best = frozenset(ranked[: settings.top])
+        kept = [head for head in kept if head in best]
+    return tuple(kept)
+
+
+def _rank(scores: HeadScores, role: str | None) -> tuple[bool, float, Head]:
+    """Sorts the best head first; ties by position."""
+    lifts = [r.evidence.lift or 0.0 for r in scores.roles if role in (None, r.name)]
+    if not lifts:
+        usable = (s for s in scores.scores.values() if s.rows >= MIN_ROWS)
+        lifts = [score.lift or 0.0 for score in usable]
+    return not scores.roles, -max(lifts, default=0.0), scores.head
+
+
+class Plan:
+    """The files of one input.
+
+    Args:
+        ran: the input after the model.
+        heads: the heads selected.
+        settings: what to draw.
+    """
+
+    def __init__(self, ran: Ran, heads: Sequence[Head], settings: Settings) -> None:
+        self.ran, self.settings = ran, settings
+        self.heads = chosen(ran, heads, settings)
+        self.folder = names.folder(ran.item.number, ran.item.name or ran.item.text)
+        self._merged: dict[SiteKind, Sides] = {}
+        self.files: dict[str, tuple[str, tuple[Head, ...]]] = {}
+        for kind in settings.kinds:
+            for group in self._groups(kind):
+                stem = names.stem(kind, group, ran.layout)
+                self.files[f"{stem}.{settings.look.format}"] = (kind, group)
+        if settings.weights is not None and self.heads:
+            for group in self._groups("grid"):
+                before = names.prefix(group[0].site.kind, ran.layout)
+                self.files[f"{before}weights.{settings.weights}"] = ("weights", group)
+
+    def _groups(self, kind: str) -> list[tuple[Head, ...]]:
+        """The heads that share a picture."""
+        if kind == "heads":
+            return [(head,) for head in self.heads]
+        found: dict[object, list[Head]] = {}
+        for head in self.heads:
+            found.setdefault(head.site if kind == "layers" else head.site.kind, []).append(head)
+        return [tuple(group) for group in found.values()]
+
+    def jobs(self, out: str, missing: Sequence[str], *, sync: bool) -> Iterable[Job]:
+        """The work for some of the files, in parts of a bounded size and of one kind of site.
+
+        Args:
+            out: the export's folder.
+            missing: the files to make.
+            sync: wait for the disk.
+        """
+        waiting: list[Picture] = []
+        kind: SiteKind | None
+        size, kind, before = 0, None, next(iter(self.ran.inputs.sides.values()))
+        for name in missing:
+            what, heads = self.files[name]
+            picture, sides = self._picture(name, what, heads)
+            bytes_ = sum(weights.nbytes for _, _, weights in picture.maps)
+            if waiting and (kind != heads[0].site.kind or size + bytes_ > _JOB_BYTES):
+                yield self._job(out, waiting, before, sync)
+                waiting, size = [], 0
+            waiting.append(picture)
+            size, kind, before = size + bytes_, heads[0].site.kind, sides
+        if waiting:
+            yield self._job(out, waiting, before, sync)
+
+    def _job(self, out: str, pictures: list[Picture], sides: Sides, sync: bool) -> Job:
+        return Job(f"{out}/{self.folder}", sides, tuple(pictures), self.settings.look, sync)
+
+    def _picture(self, name: str, kind: str, heads: Sequence[Head]) -> tuple[Picture, Sides]:
+        ran = self.ran
+        sides = ran.inputs.sides[heads[0].site.kind]
+        maps = []
+        for head in heads:
+            weights = ran.maps[head.site][head.index]
+            if self.settings.words and kind != "weights":
+                merged, sides = merge_words(weights[None], ran.inputs.sides[head.site.kind])
+                weights = merged[0]
+            title = head_title(ran.layout.name(head), ran.scores[head].roles)
+            if kind == "weights":
+                title = names.stem("heads", [head], ran.layout)
+            maps.append((title, (head.layer, head.index), weights))
+        title = f"{len(heads)} heads: {ran.item.text[:200]}" if kind == "overview" else ""
+        return Picture(name, kind, title, tuple(maps)), sides
+
+    def line(self, written: Written, common: Mapping[str, Any]) -> dict[str, Any]:
+        """What the manifest says of a file.
+
+        Args:
+            written: the file.
+            common: what all lines share: settings, model, versions.
+        """
+        kind, heads = self.files[written.name]
+        ran, first = self.ran, heads[0]
+        sides = ran.inputs.sides[first.site.kind]
+        one = kind == "heads"
+        tokens: dict[str, Any] = {"queries": sides.queries.texts}
+        if sides.keys != sides.queries:
+            tokens["keys"] = sides.keys.texts
+        line: dict[str, Any] = {
+            "file": f"{self.folder}/{written.name}",
+            "kind": kind,
+            "number": ran.item.number,
+            **_input(ran.item),
+            "digest": ran.item.digest,
+            "together": len(self.files),
+            "site": first.site.kind,
+            "layer": first.layer if kind in ("heads", "layers") else None,
+            "head": first.index if one else None,
+            "tokens": tokens,
+            "sha256": written.sha256,
+            "bytes": written.size,
+        }
+        if one:
+            line["roles"] = [role.name for role in ran.scores[first].roles]
+            line["scores"] = _scores(ran.scores[first].scores)
+        else:
+            line["heads"] = {h.name: [r.name for r in ran.scores[h].roles] for h in heads}
+        return {**line, **common}
+
+
+def _input(item: Item) -> dict[str, Any]:
+    fields = {"input": item.place, "id": item.name, "text": item.text}
+    if item.prompt is not None:
+        for name in ("pair", "context", "target"):
+            value = getattr(item.prompt, name)
+            if value is not None:
+                fields[name] = value
+    return fields
+
+
+def _scores(scores: Mapping[str, Score]) -> dict[str, Any]:
+    """The scores that mean something, to six digits."""
+    return {
+        name: {key: _rounded(value) for key, value in asdict(score).items()}
+        for name, score in scores.items()
+        if score.mean is not None
+    }
+
+
+def _rounded(value: float | int | None) -> float | int | None:
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def layout_document(layout: Layout) -> dict[str, list[int]]:
+    """A model's heads by kind and layer, as JSON values."""
+    return {kind: list(layout.heads[kind]) for kind in layout.kinds}

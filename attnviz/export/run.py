@@ -1,0 +1,315 @@
+"""One export from beginning to end."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from attnviz import files
+from attnviz.errors import InputError, OutputError
+from attnviz.export import batches, gallery
+from attnviz.export.folder import Folder
+from attnviz.export.inputs import Bad, Item
+from attnviz.export.manifest import SCHEMA, Manifest
+from attnviz.export.pictures import Job, Written
+from attnviz.export.plan import Plan, layout_document
+from attnviz.export.pool import Inline, Pool, cores
+from attnviz.export.settings import Settings
+from attnviz.heads import select as selection
+from attnviz.records import Head, Layout, Source, SourceInfo
+
+SYNC = ("never", "end", "always")
+"""When to wait for the disk: not at all, for the manifest and the index, for every file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How an export runs; nothing here changes a picture.
+
+    Attributes:
+        jobs: processes that draw; 1 draws in this one, None means all cores.
+        force: take over a folder that holds something else.
+        strict: stop at the first bad input.
+        skip: leave out so many inputs at the start; ``limit`` takes so many of the rest.
+        limit: see ``skip``.
+        sync: one of :data:`SYNC`.
+    """
+
+    jobs: int | None = None
+    force: bool = False
+    strict: bool = False
+    skip: int = 0
+    limit: int | None = None
+    sync: str = "end"
+
+
+@dataclass(slots=True)
+class Exported:
+    """What an export did.
+
+    Attributes:
+        out: the folder.
+        pictures: files that this run made, pictures and weights; ``kept`` were there already.
+        kept: see ``pictures``.
+        inputs: how many were finished, with or without a picture.
+        seconds: how long it took.
+        bad: inputs that could not be used.
+        model: what the pictures are of.
+    """
+
+    out: Path
+    pictures: int = 0
+    kept: int = 0
+    inputs: int = 0
+    seconds: float = 0.0
+    bad: list[Bad] = field(default_factory=list)
+    model: str = ""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C: the folder is valid, and the same command goes on from here.
+
+    Attributes:
+        result: what was done until then.
+    """
+
+    def __init__(self, result: Exported) -> None:
+        super().__init__("interrupted")
+        self.result = result
+
+
+Progress = Callable[[Exported], None]
+
+
+def export(
+    items: Callable[[], Iterable[Item | Bad]],
+    out: Path,
+    load: Callable[[], Source] | None,
+    settings: Settings,
+    way: Way,
+    identity: Mapping[str, Any],
+    progress: Progress = lambda result: None,
+) -> Exported:
+    """Draw pictures of many inputs into a folder.
+
+    Args:
+        items: gives the inputs.
+        out: the folder; what its manifest proves is not done again.
+        load: loads the model; None for recorded attention.
+        settings: what to draw.
+        way: how to run.
+        identity: what, beside the settings, another run must share to go on here.
+        progress: called after every input and every job.
+
+    Raises:
+        OutputError: the folder cannot be used or written; what was done stays done.
+        Interrupted: Ctrl-C.
+        AttnvizError: the model, the selection; with ``strict`` a bad input.
+    """
+    settings.check()
+    folder = Folder(out, force=way.force)
+    result = Exported(out)
+    start = time.perf_counter()
+    try:
+        with _Interruptible() as stop:
+            run = _Run(folder, settings, way, result, progress, stop)
+            try:
+                run.go(items, load, identity)
+            finally:
+                result.seconds = time.perf_counter() - start
+        if stop.is_set():
+            raise Interrupted(result)
+        return result
+    finally:
+        folder.close()
+
+
+class _Run:
+    """The state of one export."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        settings: Settings,
+        way: Way,
+        result: Exported,
+        progress: Progress,
+        stop: threading.Event,
+    ) -> None:
+        self.folder, self.settings, self.way = folder, settings, way
+        self.result, self.progress, self.stop = result, progress, stop
+        self.common: dict[str, Any] = {}
+        self.plans: dict[str, Plan] = {}
+        self.waiting: dict[str, int] = {}
+
+    @property
+    def manifest(self) -> Manifest:
+        assert self.folder.manifest is not None
+        return self.folder.manifest
+
+    def go(
+        self,
+        items: Callable[[], Iterable[Item | Bad]],
+        load: Callable[[], Source] | None,
+        identity: Mapping[str, Any],
+    ) -> None:
+        """Everything between opening the folder and closing it."""
+        jobs = self.way.jobs or cores()
+        pool = Pool(jobs, self._written) if jobs > 1 else Inline(self._written)
+        try:
+            source = load() if load is not None else None
+            heads: frozenset[Head] = frozenset()
+            document = {"schema": SCHEMA, **self.settings.document(), **identity}
+            if source is not None:
+                heads = frozenset(self._selected(source.layout))
+                info, layout = source.info, layout_document(source.layout)
+                document |= {"model": info.model, "road": info.road, "layout": layout}
+                document |= {"dtype": info.dtype}
+                self.result.model = info.model
+            self.folder.begin(document)
+            taken = islice(items(), self.way.skip, None)
+            taken = islice(taken, self.way.limit)
+            if source is None:
+                ran = batches.run_recorded(taken, self._wanted, self._kept)
+            else:
+                ran = batches.run(taken, source, self.settings, heads, self._wanted, self._kept)
+            self._submit(ran, heads, pool)
+            pool.close(drop=self.stop.is_set())
+        except BaseException as error:
+            pool.close(drop=True)
+            if self.folder.manifest is not None:
+                with contextlib.suppress(OutputError, OSError):
+                    self._finish()
+                if isinstance(error, OutputError) and len(self.manifest):
+                    raise OutputError(
+                        f"{error}; {len(self.manifest)} files are done, and the same command goes "
+                        "on from there"
+                    ) from None
+            raise
+        self._finish()
+
+    def _submit(
+        self, ran: Iterator[batches.Ran | Bad], heads: frozenset[Head], pool: Pool | Inline
+    ) -> None:
+        for found in ran:
+            if self.stop.is_set():
+                return
+            if isinstance(found, Bad):
+                self.result.bad.append(found)
+                if self.way.strict:
+                    raise InputError(f"{found.place}: {found.reason}")
+                self.progress(self.result)
+                continue
+            mine = [h for h in found.layout if not heads or h in heads]
+            if not heads:
+                mine = [h for h in self._selected(found.layout) if h.site in found.maps]
+                self.result.model = found.source.model
+            plan = Plan(found, mine, self.settings)
+            digest = found.item.digest
+            names = [f"{plan.folder}/{name}" for name in plan.files]
+            missing = [
+                name
+                for name, file in zip(plan.files, names, strict=True)
+                if not self.manifest.done(file, digest)
+            ]
+            self.result.kept += len(names) - len(missing)
+            path = f"{self.folder.path}/{plan.folder}"
+            self.plans[path] = plan
+            self.waiting[path] = len(missing)
+            for job in plan.jobs(str(self.folder.path), missing, sync=self.way.sync == "always"):
+                pool.submit(job)
+                if self.stop.is_set():
+                    return
+            if not missing:
+                del self.plans[path], self.waiting[path]
+            self.result.inputs += 1
+            self.progress(self.result)
+
+    def _written(self, job: Job, written: list[Written]) -> None:
+        """A job is done: into the journal with it."""
+        plan = self.plans[job.folder]
+        common = self._common(plan.ran.source)
+        for file in written:
+            self.manifest.add(plan.line(file, common))
+        self.result.pictures += len(written)
+        self.waiting[job.folder] -= len(written)
+        if self.waiting[job.folder] == 0:
+            del self.plans[job.folder], self.waiting[job.folder]
+        self.progress(self.result)
+
+    def _wanted(self, item: Item) -> bool:
+        """Whether something is to be done for an input; it must be the one we know."""
+        known = self.manifest.digest(item.number)
+        if known is not None and known != item.digest:
+            if not self.folder.force:
+                raise OutputError(
+                    f"{self.folder.path} holds pictures of another input {item.number} than "
+                    f"{item.place}; choose another folder, or --force to replace its pictures"
+                )
+            self.manifest.drop(item.number)
+        return not self.manifest.complete(item.digest, item.number)
+
+    def _kept(self, item: Item) -> None:
+        self.result.kept += self.manifest.files_of(item.number)
+        self.result.inputs += 1
+        self.progress(self.result)
+
+    def _selected(self, layout: Layout) -> tuple[Head, ...]:
+        if self.settings.select is None:
+            return tuple(layout)
+        return selection.select(self.settings.select, layout)
+
+    def _common(self, info: SourceInfo) -> dict[str, Any]:
+        """What all lines of a model share."""
+        if self.common.get("model") != info.model:
+            import attnviz
+
+            self.common = {
+                "model": info.model,
+                "road": info.road,
+                "exactness": info.exactness,
+                "device": info.device,
+                "dtype": info.dtype,
+                "settings": self.settings.document(),
+                "versions": {"attnviz": attnviz.__version__, **info.versions},
+            }
+        return self.common
+
+    def _finish(self) -> None:
+        """The manifest in order, and the gallery."""
+        sync = self.way.sync != "never"
+        self.manifest.finish(sync=sync)
+        index = gallery.page(self.manifest.lines(), self.result.model)
+        files.place(self.folder.path / gallery.INDEX, index, sync=sync)
+
+
+class _Interruptible:
+    """The first Ctrl-C sets an event, so that nothing is torn; the second one is as usual."""
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        self._before: Any = None
+
+    def __enter__(self) -> threading.Event:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.getsignal(signal.SIGINT)
+            if self._before in (signal.default_int_handler, signal.SIG_DFL):
+                signal.signal(signal.SIGINT, self._caught)
+            else:
+                self._before = None
+        return self._stop
+
+    def __exit__(self, *error: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _caught(self, number: int, frame: object) -> None:
+        self._stop.set()
+        signal.signal(signal.SIGINT, self._before)

@@ -1,0 +1,107 @@
+"""What an export draws and how: everything that changes a picture, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from attnviz.errors import UsageError
+from attnviz.export.names import KINDS
+from attnviz.heads.roles import ROLES
+from attnviz.render.figure import check_format
+from attnviz.render.palette import DEFAULT_PALETTE, anchors
+from attnviz.render.scaling import SCALES
+
+WEIGHTS = ("npz", "safetensors")
+DPI = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How pictures look; see :class:`attnviz.render.raster.Raster`."""
+
+    format: str = "png"
+    size: float | None = None
+    dpi: float = DPI
+    palette: str = DEFAULT_PALETTE
+    scale: str = "global"
+    labels: bool = True
+    values: bool = False
+
+    def check(self) -> None:
+        """Raise UsageError for what cannot be drawn."""
+        check_format(self.format)
+        anchors(self.palette)
+        if self.scale not in SCALES:
+            raise UsageError(f"no scale {self.scale!r}: choose one of {', '.join(SCALES)}")
+        if not 20 <= self.dpi <= 1200:
+            raise UsageError(f"--dpi must be from 20 to 1200, not {self.dpi:g}")
+        if self.size is not None and not 0.2 <= self.size <= 50:
+            raise UsageError(f"--size is in inches, from 0.2 to 50, not {self.size:g}")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Which heads of every input are drawn, as which kinds of picture.
+
+    Attributes:
+        select: heads, as in :mod:`attnviz.heads.select`; all by default.
+        role: only heads that have this role on the input.
+        top: only so many heads of each input, those with the largest lift.
+        kinds: kinds of picture, of :data:`attnviz.export.names.KINDS`.
+        look: how they look.
+        words: subwords merged into words.
+        weights: ``npz`` or ``safetensors`` to keep the numbers beside the pictures.
+        special_tokens: whether the tokenizer adds its tokens.
+        truncate: whether texts that are too long are cut.
+    """
+
+    select: str | None = None
+    role: str | None = None
+    top: int | None = None
+    kinds: tuple[str, ...] = ("heads",)
+    look: Look = Look()
+    words: bool = False
+    weights: str | None = None
+    special_tokens: bool = True
+    truncate: bool = False
+
+    def check(self) -> None:
+        """Raise UsageError for what makes no sense."""
+        self.look.check()
+        if not self.kinds:
+            raise UsageError(f"no kind of picture; choose from {', '.join(KINDS)}")
+        for kind in self.kinds:
+            if kind not in KINDS:
+                raise UsageError(f"no kind of picture {kind!r}; choose from {', '.join(KINDS)}")
+        if self.role is not None and self.role not in ROLES:
+            raise UsageError(f"no role {self.role!r}; roles are {', '.join(ROLES)}")
+        if self.top is not None and self.top < 1:
+            raise UsageError(f"--top must be at least 1, not {self.top}")
+        if self.weights not in (None, *WEIGHTS):
+            raise UsageError(f"cannot write weights as {self.weights!r}; choose npz or safetensors")
+
+    def document(self) -> dict[str, Any]:
+        """The settings as JSON values."""
+        found: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return found
+
+
+def difference(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> str | None:
+    """What differs first between two documents, in words, or None."""
+    for name in dict.fromkeys([*before, *now]):
+        old, new = before.get(name), now.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            found = difference(old, new, f"{path}{name} ")
+            if found:
+                return found
+        elif old != new:
+            return f"{path}{name} was {_shown(old)} and is now {_shown(new)}"
+    return None
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=True)
+    return text if len(text) <= 60 else text[:57] + "..."

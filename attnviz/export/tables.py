@@ -1,0 +1,69 @@
+"""CSV and TSV as rows of named fields."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+from attnviz.errors import InputError, UsageError
+
+USUAL = ("text", "sentence")
+"""The columns that hold the text where none is named."""
+
+
+def table_rows(
+    file: BinaryIO, name: str, delimiter: str, column: str | None, fields: Sequence[str]
+) -> Iterator[tuple[int, dict[str, object] | str]]:
+    """Line numbers, and the fields of each row or what is wrong with it.
+
+    Args:
+        file: UTF-8, with a header.
+        name: of the file, for errors.
+        delimiter: between columns.
+        column: which column holds the text; ``text``, ``sentence`` or the only one by default.
+        fields: the names to pick out; the first is the text.
+
+    Raises:
+        UsageError: no such column, or none that could hold the text.
+        InputError: no header.
+    """
+    text = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
+    rows = csv.reader(text, delimiter=delimiter, strict=True)
+    header = next(_safely(rows), None)
+    if not isinstance(header, list) or not header:
+        raise InputError(f"{name} has no header; its first line must name the columns")
+    columns = [title.strip() for title in header]
+    chosen = column or next((title for title in USUAL if title in columns), None)
+    if chosen is None and len(columns) == 1:
+        chosen = columns[0]
+    if chosen is None or chosen not in columns:
+        wanted = "which column of" if column is None else f"no column {column!r} in"
+        raise UsageError(f"{wanted} {name}: choose --column from {', '.join(columns)[:200]}")
+    places = {field: columns.index(field) for field in fields[1:] if field in columns}
+    places[fields[0]] = columns.index(chosen)
+    for row in _safely(rows):
+        line = rows.line_num
+        if isinstance(row, str):
+            yield line, row
+        elif not row:
+            continue
+        elif len(row) <= max(places.values()):
+            yield line, f"{len(row)} columns instead of {len(columns)}"
+        elif any("\udc80" <= char <= "\udcff" for value in row for char in value):
+            yield line, "not UTF-8"
+        else:
+            values: dict[str, object] = {field: row[place] for field, place in places.items()}
+            yield line, {k: v for k, v in values.items() if v != "" or k == fields[0]}
+
+
+def _safely(rows: Iterator[list[str]]) -> Iterator[list[str] | str]:
+    """The rows, with the reason in place of one that cannot be read."""
+    while True:
+        try:
+            yield next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield f"not a table row ({error})"
