@@ -66,10 +66,9 @@ def heads(
     if plot is not None:
         picture_format(plot)
         files.check_writable(plot)
-    recorded = prompt.recorded_capture()
+    recorded = prompt.recorded_capture(model)
     with console.waiting("running the model", output.quiet):
         if recorded is not None:
-            model.for_recorded()
             report = api.heads(recorded, probe=probe, select=select)
         else:
             report = api.heads(
