@@ -63,7 +63,9 @@ def sweep_figure(found: Sweep, format: str) -> bytes:
             label="attention itself, O(T²·D)",
         )
         _mark_crossing(costs, found)
-        costs.legend(frameon=False, fontsize=8.5, loc="upper left")
+        costs.legend(
+            facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5, loc="upper left"
+        )
         memory = _axes(figure, grid[0, 1], x_name, "memory of the attention weights")
         kept = f"all of them kept, {found.points[0].run.dtype}"
         memory.loglog(
@@ -84,7 +86,9 @@ def sweep_figure(found: Sweep, format: str) -> bytes:
             linewidth=1.8,
             label="handed out in blocks, float32",
         )
-        memory.legend(frameon=False, fontsize=8.5, loc="upper left")
+        memory.legend(
+            facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5, loc="upper left"
+        )
         for axes in (costs, memory):
             axes.xaxis.set_major_formatter(lambda value, _: count(value))
             axes.margins(y=0.18)
@@ -146,7 +150,7 @@ def scaling_figure(found: Scaling, format: str) -> bytes:
             axes.set_xscale("log", base=2)
             axes.set_xticks(widths, [str(width) for width in widths])
             axes.set_ylim(bottom=0)
-            axes.legend(frameon=False, fontsize=8.5)
+            axes.legend(facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5)
         return figure
 
     return rendered(build, format, DPI)
