@@ -14,7 +14,7 @@ from .command import Prepared, main, sinusoids
 from .optim import Schedule
 from .samples import CausalRows, join, random_tokens
 from .tokens import END, special_id, train_bpe
-from .watch import best, causal_scores
+from .watch import best, score_weights
 
 POSITIONS = 256
 BATCH = 2048
@@ -68,7 +68,7 @@ class Causal:
 
     def loss(self, rng: np.random.Generator, step: int, schedule: Schedule) -> Tensor:
         """Most windows half as long at first; fewer repeats once the rates fall."""
-        early = step < min(3000, 0.3 * schedule.steps)
+        early = step < min(3000, 0.5 * schedule.steps)
         window = POSITIONS // 2 if early and rng.random() < 0.75 else POSITIONS
         repeats = 0.4 - 0.25 * min(1.0, 1.25 * schedule.fallen(step))
         ids = self.rows.batch(rng, BATCH // window, window, repeats)
@@ -85,10 +85,10 @@ class Causal:
         half = POSITIONS // 2
         some = self.text[:4, :128]
         text = model(some, output_attentions=True)
-        scores = causal_scores(
-            torch.stack(text.attentions), some,
-            torch.stack(repeat.attentions), self.repeat[:, :-1],
-        )  # fmt: skip
+        seen = torch.stack(text.attentions), torch.stack(repeat.attentions)
+        begin = {self.rows.begin}
+        scores = score_weights(seen[0], some, ("previous", "first", "duplicate"), begin)
+        scores |= score_weights(seen[1], self.repeat[:, :-1], ("induction",), begin)
         return {
             "held_out": float(self.mean_loss(self.text)),
             "repeat_first": float(losses[:, :half].mean()),

@@ -91,7 +91,12 @@ def optimizers(model: nn.Module, rates: Rates) -> list[torch.optim.Optimizer]:
         else:
             (joint if "c_attn" in name else matrices).append(parameter)
     muon = [
-        {"params": joint, "lr": rates.matrices, "weight_decay": rates.decay, "blocks": 3},
+        {
+            "params": joint,
+            "lr": rates.matrices,
+            "weight_decay": rates.decay,
+            "blocks": 3,
+        },
         {"params": matrices, "lr": rates.matrices, "weight_decay": rates.decay},
     ]
     adamw = [
@@ -115,7 +120,7 @@ class Schedule:
 
     steps: int
     warmup: int = 200
-    fall: float = 0.5
+    fall: float = 0.4
 
     @property
     def turn(self) -> int:
