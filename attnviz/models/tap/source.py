@@ -138,7 +138,9 @@ class Tapped:
         targets = network.padding([len(item.target) for item in items])
         found = returned(output, self._survey.kind)
         del output
-        windows = [getattr(network.config, name, None) for name in _WINDOWS]
+        named = [getattr(network.config, name, None) for name in _WINDOWS]
+        sizes = [size for size in named if isinstance(size, int)]
+        windows = sizes + [size // 2 + 1 for size in sizes]  # to one side, or half to either
         for site in list(found):
             padding = targets if site.kind == "decoder" and network.seq2seq else sources
             hand_out(
@@ -147,7 +149,7 @@ class Tapped:
                 observers,
                 padding=None if bool(padding.all()) else padding,
                 causal=site.kind == "decoder",
-                windows=[w for w in windows if isinstance(w, int) and site.kind != "cross"],
+                windows=() if site.kind == "cross" else windows,
             )
 
     def _read(self, prompt: Prompt, notes: list[str]) -> Tokens:
