@@ -201,7 +201,8 @@ def heatmap(
             merged, sides = merge_words(weights[None], sides)
             weights = merged[0]
         maps.append((head, weights, sides))
-    return Heatmap(capture, tuple(maps), scale=scale, palette=palette)
+    roles = {scores.head: scores.roles for scores in score_capture(capture).result()}
+    return Heatmap(capture, tuple(maps), roles, scale=scale, palette=palette)
 
 
 def select(text: str, where: Capture | HeadsReport | Source) -> tuple[Head, ...]:
