@@ -96,6 +96,16 @@ def test_a_model_that_transformers_has_may_still_carry_auto_map(bert):
     assert pretrained.load(str(bert), device="cpu").info.road == "tap"
 
 
+def test_relative_positions_are_not_computed_as_absolute_ones(bert):
+    import transformers
+
+    if hasattr(transformers.BertConfig(), "position_embedding_type"):
+        pytest.skip("this transformers computes them")
+    checkpoints.edit_config(bert, position_embedding_type="relative_key")
+    with pytest.raises(ModelError, match="relative_key positions, which transformers"):
+        pretrained.load(str(bert), device="cpu")
+
+
 def test_an_explicit_dtype_is_honoured(models):
     source = pretrained.load(str(models["gpt2"]), device="cpu", dtype="bfloat16")
     assert source.info.dtype == "bfloat16"
@@ -135,6 +145,16 @@ def test_ids_are_taken_as_they_are(models):
     assert tokens_of(cut).ids == (cls, *range(99, 144), sep)
     plain = pretrained.load(str(models["gpt2"]), device="cpu")
     assert tokens_of(plain.prepare(Prompt(ids=tuple(range(60)), truncate=True))).ids[-1] == 46
+
+
+def test_special_tokens_alone_may_be_too_many(bert):
+    checkpoints.edit_config(bert, max_position_embeddings=2)
+    rows = "embeddings.position_embeddings.weight"
+    checkpoints.edit_weights(bert, lambda state: state | {rows: state[rows][:2]})
+    source = pretrained.load(str(bert), device="cpu")
+    assert len(tokens_of(source.prepare(Prompt("the keys", truncate=True)))) == 2
+    with pytest.raises(InputError, match=r"at most 2 tokens.*--no-special"):
+        source.prepare(Prompt("the keys", pair="on", truncate=True))
 
 
 @pytest.mark.parametrize(
