@@ -14,8 +14,10 @@ import typer
 
 from attnviz import __version__
 from attnviz.cli.capture import capture
+from attnviz.cli.demo import demo
 from attnviz.cli.heads import heads
 from attnviz.cli.heatmap import heatmap
+from attnviz.cli.models import models
 from attnviz.errors import AttnvizError
 
 INTERRUPTED = 130
@@ -37,6 +39,8 @@ app = typer.Typer(
 app.command(no_args_is_help=True)(heads)
 app.command(no_args_is_help=True)(heatmap)
 app.command(no_args_is_help=True)(capture)
+app.command()(models)
+app.command()(demo)
 
 
 def _version(wanted: bool) -> None:

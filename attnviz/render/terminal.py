@@ -17,7 +17,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.records import Capture, HeadScores, HeadsReport, Sides
+from attnviz.records import Capture, HeadScores, HeadsReport, ModelEntry, Sides
 from attnviz.render.labels import number, origin, role_phrase, signs, times, visible
 from attnviz.render.palette import DEFAULT_PALETTE, NO_ROLE, role_style
 from attnviz.render.terminal_grid import HeadsGrid, tile_style
@@ -107,6 +107,20 @@ _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
     ("", "left"),
     ("also", "left"),
 )
+
+
+def models_table(models: Sequence[ModelEntry]) -> RenderableType:
+    """The models on this machine, one line each; those that cannot be used say why."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    for name in ("--model", "where", "family", "layers×heads", "size", "note"):
+        table.add_column(name, justify="right" if name == "size" else "left", overflow="fold")
+    for model in models:
+        size = f"{model.size / 1e6:,.1f} MB" if model.size else ""
+        note = visible(model.note if model.usable else f"not usable: {model.note}")
+        family = visible(model.family) if model.family else ""
+        cells = (visible(model.name), model.place, family, model.shape, size, note)
+        table.add_row(*map(Text, cells), style="" if model.usable else "dim")
+    return table
 
 
 class _HeadsTable:
