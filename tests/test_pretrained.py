@@ -314,10 +314,10 @@ def online(monkeypatch, models):
     """A hub that has what a test says: ``online.files``, or raises ``online.error``."""
     state = SimpleNamespace(files=[], error=None, asked=None)
 
-    def names(model):
+    def info(model, timeout):
         if state.error:
             raise state.error
-        return state.files
+        return SimpleNamespace(siblings=[SimpleNamespace(rfilename=f) for f in state.files])
 
     def fetch(model, *, allow_patterns, local_files_only=False):
         state.asked = allow_patterns
@@ -326,7 +326,7 @@ def online(monkeypatch, models):
         return str(models["bert"])
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(huggingface_hub, "list_repo_files", names)
+    monkeypatch.setattr(huggingface_hub, "model_info", info)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
     return state
 
