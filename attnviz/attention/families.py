@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from attnviz.attention.fields import (
     GUESS,
     OLD_GPT,
+    USUAL,
     Config,
     Fields,
     find,
@@ -72,7 +73,7 @@ def basic(config: Config, fields: Fields, biases: frozenset[str], *, causal: boo
 Reader = Callable[[Config], tuple[LayerGroup, ...]]
 
 
-def encoder(fields: Fields = Fields(), *, shared: bool = False) -> Reader:
+def encoder(fields: Fields = USUAL, *, shared: bool = False) -> Reader:
     """BERT and its kin: biases everywhere, no mask but padding."""
 
     def read(config: Config) -> tuple[LayerGroup, ...]:
@@ -88,7 +89,7 @@ def encoder(fields: Fields = Fields(), *, shared: bool = False) -> Reader:
 def decoder(
     biases: frozenset[str] = NONE,
     *,
-    fields: Fields = Fields(),
+    fields: Fields = USUAL,
     bias_field: str = "",
     head_norms: bool = False,
     window_every: int = 0,
@@ -169,10 +170,10 @@ def latent(config: Config) -> tuple[LayerGroup, ...]:
     norms = [("norm of the latent", r)]
     if query_latent:
         norms.append(("norm of the query latent", query_latent))
-    heads = need(config, Fields(), "heads")
+    heads = need(config, USUAL, "heads")
     spec = AttentionSpec(
         kind="mla",
-        d_model=need(config, Fields(), "d_model"),
+        d_model=need(config, USUAL, "d_model"),
         heads=heads,
         kv_heads=heads,
         head_dim=d,
@@ -184,7 +185,7 @@ def latent(config: Config) -> tuple[LayerGroup, ...]:
         extras=tuple(norms),
         causal=True,
     )
-    return (LayerGroup("self-attention", tuple(range(need(config, Fields(), "layers"))), spec),)
+    return (LayerGroup("self-attention", tuple(range(need(config, USUAL, "layers"))), spec),)
 
 
 def t5(config: Config) -> tuple[LayerGroup, ...]:

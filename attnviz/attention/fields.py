@@ -24,6 +24,7 @@ class Fields:
     head_dim: tuple[str, ...] = ("head_dim",)
 
 
+USUAL = Fields()
 OLD_GPT = Fields(d_model=("n_embd",), heads=("n_head",), layers=("n_layer",))
 GUESS = Fields(
     d_model=("hidden_size", "d_model", "n_embd", "dim", "n_embed", "embed_dim"),
@@ -33,9 +34,9 @@ GUESS = Fields(
     head_dim=("head_dim", "d_kv"),
 )
 _MEANING = {
-    "d_model": "a model width",
-    "heads": "a number of heads",
-    "layers": "a number of layers",
+    "d_model": "model width",
+    "heads": "number of heads",
+    "layers": "number of layers",
 }
 
 

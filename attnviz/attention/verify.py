@@ -232,7 +232,7 @@ class _Runner:
 
         class Watcher:
             def observe(self, rows: Rows) -> None:
-                seen.append(rows.weights)
+                seen.append(rows.weights.clone())
 
         with FlopCounterMode(display=False) as counter:
             mixed = attend(
