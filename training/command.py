@@ -15,7 +15,8 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from .loop import Settings, Task, run
+from .loop import PEAKS, Settings, Task, run
+from .optim import Rates
 from .text import HELD_OUT, read_books
 from .tokens import Ids, encode, save_tokenizer
 
@@ -73,6 +74,7 @@ def main(
     task: Callable[[Prepared], Task],
     train_tokenizer: Callable[[Iterable[str], int], Tokenizer],
     positions: int,
+    rates: Rates = PEAKS,
 ) -> None:
     """Parse the command line, train, write the model folder."""
 
@@ -100,7 +102,9 @@ def main(
         device = "cuda" if torch.cuda.is_available() else "cpu"
         data = prepare(text, out, names, train_tokenizer, vocabulary, positions, seed, device)
         job = task(data)
-        done = run(job, Settings(out=out, steps=steps, fall=fall, seed=seed, minutes=minutes))
+        done = run(
+            job, Settings(out=out, steps=steps, fall=fall, seed=seed, minutes=minutes), rates
+        )
         if done < steps:
             typer.echo(f"stopped at step {done} of {steps}; the same command goes on")
             return

@@ -23,7 +23,7 @@ from rich.progress import (
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from .optim import Rates, Schedule, optimizers
+from .optim import Rates, Schedule, optimizers, set_rates
 
 PEAKS = Rates()
 STATE = "state.pt"
@@ -136,8 +136,7 @@ def _one_step(
     loss.backward()  # type: ignore[no-untyped-call]
     nn.utils.clip_grad_norm_(task.model.parameters(), 1.0)
     for optim in optims:
-        for group in optim.param_groups:
-            group["lr"] = group["peak"] * schedule.factor(step)
+        set_rates(optim, schedule, step)
         optim.step()
         optim.zero_grad()
     return float(loss.detach())
