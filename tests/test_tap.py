@@ -227,8 +227,10 @@ class Watcher:
         self.batch = batch
         self.weights: dict[Site, torch.Tensor] = {}
         self.allowed: dict[Site, torch.Tensor] = {}
+        self.count = 0
 
     def observe(self, rows: Rows) -> None:
+        self.count += 1
         size = (*rows.weights.shape[:2], *self.longest(rows.site.kind))
         weights = self.weights.setdefault(rows.site, torch.zeros(size))
         allowed = self.allowed.setdefault(rows.site, torch.zeros(size, dtype=torch.bool))
@@ -312,6 +314,22 @@ def by_kind(site: Site) -> tuple[int, int]:
     return ("encoder", "decoder", "cross").index(site.kind), site.layer
 
 
+@pytest.mark.parametrize("family", ["gpt2", "gpt_neo"])
+def test_the_blocks_do_not_matter(
+    family: str, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = load(folders(family))
+    batch = [source.prepare(Prompt(ids=ids)) for ids in (SHORT, LONG)]
+    whole = watch(source, batch)
+    monkeypatch.setattr("attnviz.models.tap.eager.BLOCK_ELEMENTS", 512)
+    monkeypatch.setattr("attnviz.attention.attend.BLOCK_ELEMENTS", 512)
+    blocks = watch(source, batch)
+    assert blocks.count > whole.count == 2
+    for site, weights in whole.weights.items():
+        torch.testing.assert_close(blocks.weights[site], weights)
+        assert torch.equal(blocks.allowed[site], whole.allowed[site])
+
+
 def test_layers_are_numbered_as_the_model_numbers_them(folders: Folders) -> None:
     assert load(folders("albert")).layout.heads == {"encoder": (4, 4, 4)}  # shared weights
     assert load(folders("lfm2")).layout.heads == {"decoder": (0, 4)}  # a convolution first
@@ -373,12 +391,14 @@ def test_nothing_is_left_behind(folders: Folders, capfd: pytest.CaptureFixture[s
         def observe(self, rows: Rows) -> None:
             raise Stopped
 
-    logger = logging.getLogger("transformers")
-    level, bars = logger.level, hf_logging.is_progress_bar_enabled()
+    bars = hf_logging.is_progress_bar_enabled()
+    hf_logging.set_verbosity(logging.INFO)
     with pytest.raises(Stopped):
         source.forward(batch, [Stopper()])
     assert interface._RUN.get() is None
-    assert (logger.level, hf_logging.is_progress_bar_enabled()) == (level, bars)
+    assert hf_logging.get_verbosity() == logging.INFO
+    assert hf_logging.is_progress_bar_enabled() == bars
+    hf_logging.set_verbosity_warning()
     watcher = watch(source, batch)
     assert len(watcher.weights) == 2
     source.forward(batch, [])
@@ -498,11 +518,26 @@ def test_weights_are_never_made_up(folders: Folders, tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_a_head_is_not_needed_nor_a_pooler(folders: Folders, tmp_path: Path) -> None:
+def test_a_head_is_not_needed_nor_a_pooler(
+    folders: Folders, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     config = transformers.AutoConfig.from_pretrained(folders("bert"))
     transformers.AutoModelForMaskedLM.from_config(config).save_pretrained(tmp_path)
     assert not any("pooler" in key for key in load_file(tmp_path / "model.safetensors"))
-    assert len(load(tmp_path).layout) == 8
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append  # type: ignore[method-assign]
+    logger = logging.getLogger("transformers")
+    logger.addHandler(handler)
+    capfd.readouterr()
+    try:
+        assert len(load(tmp_path).layout) == 8
+        assert not records
+        assert capfd.readouterr() == ("", "")
+        transformers.AutoModel.from_pretrained(tmp_path)
+        assert records, "transformers itself has a long warning about this"
+    finally:
+        logger.removeHandler(handler)
 
 
 def test_a_model_without_weights_from_token_to_token_is_refused(tmp_path: Path) -> None:
