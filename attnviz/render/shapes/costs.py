@@ -18,20 +18,20 @@ def compare_report(found: Comparison) -> Report:
     """One row a kind of attention."""
     run, batch = found.run, found.run.batch or 1
     columns = [
-        Column("kind", "kind"),
-        Column("parameters", "params/layer", "right"),
-        Column("flops", "FLOPs/layer", "right"),
-        Column("cache_elements", "cache/token/layer", "right"),
+        Column("kind", "kind", wrap=14),
+        Column("parameters", "params/layer", "right", optional=True),
+        Column("flops", "FLOPs/layer", "right", optional=True),
+        Column("cache_elements", "numbers", "right"),
         Column("cache_bytes_token", "per token", "right"),
         Column("cache_bytes_sequence", "sequence", "right"),
     ]
     if batch > 1:
-        columns.append(Column("cache_bytes_batch", f"batch {batch:,}", "right"))
+        columns.append(Column("cache_bytes_batch", f"batch {batch:,}", "right", optional=True))
     columns.append(Column("ratio", "of MHA", "right"))
     if found.memory is not None:
         columns.append(Column("fits_tokens", "tokens fit", "right"))
-        columns.append(Column("fits_sequences", "sequences fit", "right"))
-    columns.append(Column("used_by", "used by", wrap=True))
+        columns.append(Column("fits_sequences", "seqs fit", "right"))
+    columns.append(Column("used_by", "used by", wrap=12, optional=True))
     rows = []
     for one in found.variants:
         cells = [
@@ -77,9 +77,9 @@ def _ratio(ratio: float) -> str:
 def _compare_notes(found: Comparison) -> list[str]:
     run = found.run
     notes = [
-        f"Cache of {found.tokens:,} tokens a sequence (--cache or --seq sets them), all "
-        f"{found.layers:,} layers, at {run.width} bytes a number; all kinds keep the same D, H "
-        "and d.",
+        f"Numbers: kept per token and layer. Cache of {found.tokens:,} tokens a sequence (--cache "
+        f"or --seq sets them), all {found.layers:,} layers, at {run.width} bytes a number; all "
+        "kinds keep the same D, H and d.",
         COUNTING,
     ]
     own = next((one for one in found.variants if one.own), None)
@@ -130,7 +130,7 @@ def sweep_report(found: Sweep) -> Report:
     first = found.points[0]
     columns = (
         Column("value", found.variable, "right"),
-        Column("parameters", "params", "right"),
+        Column("parameters", "params", "right", optional=True),
         Column("projection_flops", "projections", "right"),
         Column("attention_flops", "attention", "right"),
         Column("attention_share", "share", "right"),
@@ -209,11 +209,11 @@ def scaling_report(found: Scaling) -> Report:
     columns = (
         Column("d", "d", "right"),
         Column("raw_entropy", "entropy, raw", "right"),
-        Column("scaled_entropy", "with 1/√d", "right"),
-        Column("raw_top", "top weight, raw", "right"),
-        Column("scaled_top", "with 1/√d", "right"),
+        Column("scaled_entropy", "scaled", "right"),
+        Column("raw_top", "top, raw", "right"),
+        Column("scaled_top", "scaled", "right"),
         Column("raw_gradient", "gradient, raw", "right"),
-        Column("scaled_gradient", "with 1/√d", "right"),
+        Column("scaled_gradient", "scaled", "right"),
     )
     rows = []
     for row in found.rows:

@@ -22,12 +22,12 @@ def model_table(model: ModelSpec) -> Table:
     """Like layers in one row, then all of them, then their share of the model."""
     columns = (
         Column("layers", "layers"),
-        Column("what", "what", wrap=True),
+        Column("what", "what", wrap=12),
         Column("heads", "heads", "right"),
         Column("head_dim", "d", "right"),
         Column("parameters_layer", "params/layer", "right"),
         Column("parameters", "params", "right"),
-        Column("cache_elements", "cache/token/layer", "right"),
+        Column("cache_elements", "cache/token", "right", optional=True),
     )
     rows = []
     for group in model.groups:
@@ -141,7 +141,7 @@ def presets_report(known: Mapping[str, Preset]) -> Report:
     """Typical sizes, one row a model."""
     columns = (
         Column("preset", "preset"),
-        Column("year", "year", "right"),
+        Column("year", "year", "right", optional=True),
         Column("kind", "kind"),
         Column("layers", "layers", "right"),
         Column("d_model", "D", "right"),
@@ -150,7 +150,7 @@ def presets_report(known: Mapping[str, Preset]) -> Report:
         Column("head_dim", "d", "right"),
         Column("attention_parameters", "attention", "right"),
         Column("share", "of model", "right"),
-        Column("source", "source", wrap=True),
+        Column("source", "source", wrap=12, optional=True),
     )
     rows, data = [], []
     for name, one in known.items():

@@ -54,12 +54,16 @@ class Cell(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column: its key in CSV, its heading, and whether its text may be broken."""
+    """A column: its key in CSV, its heading, and what may happen to it where room is short.
+
+    ``wrap`` is the width down to which its text may be broken, 0 for never.
+    """
 
     key: str
     title: str
     align: Literal["left", "right"] = "left"
-    wrap: bool = False
+    wrap: int = 0
+    optional: bool = False
 
 
 class Row(NamedTuple):
@@ -127,21 +131,31 @@ class Paint:
 
 
 def table_text(table: Table, width: int, paint: Paint) -> list[str]:
-    """A table as lines no wider than ``width``, as far as its unbreakable columns allow."""
+    """A table as lines no wider than ``width``, as far as its unbreakable columns allow.
+
+    Where it is too wide even with broken text, optional columns are left out, the last one first.
+    """
     if paint.ascii_only:
         table = _ascii_table(table)
-    bodies = [[_lines(c) for c in row.cells] for row in table.rows]
-    widths = []
-    for i, column in enumerate(table.columns):
-        texts = [line for row in bodies for line in row[i]] if bodies else []
-        widths.append(max([cells_wide(column.title), *(_spans_wide(line) for line in texts)]))
-    room = width - sum(widths) - 2 * (len(widths) - 1)
-    for i, column in enumerate(table.columns):
+    while True:
+        bodies = [[_lines(c) for c in row.cells] for row in table.rows]
+        widths = []
+        for i, column in enumerate(table.columns):
+            texts = [line for row in bodies for line in row[i]]
+            widths.append(max([cells_wide(column.title), *(_spans_wide(line) for line in texts)]))
+        room = width - sum(widths) - 2 * (len(widths) - 1)
+        wraps = zip(widths, table.columns, strict=True)
+        spare = sum(max(0, wide - column.wrap) for wide, column in wraps if column.wrap)
+        droppable = [i for i, column in enumerate(table.columns) if column.optional]
+        if room + spare >= 0 or not droppable:
+            break
+        table = _without(table, droppable[-1])
+    for i, column in reversed(list(enumerate(table.columns))):
         if column.wrap and room < 0:
-            taken = min(-room, widths[i] - 14)
+            taken = min(-room, widths[i] - column.wrap)
             widths[i] -= max(0, taken)
             room += max(0, taken)
-    out = [paint(table.title, "title")] if table.title else []
+    out = [paint(line, "title") for line in wrapped(table.title, width)] if table.title else []
     titles = [
         _pad([(c.title, "dim")], w, c.align) for c, w in zip(table.columns, widths, strict=True)
     ]
@@ -161,6 +175,15 @@ def table_text(table: Table, width: int, paint: Paint) -> list[str]:
         if row.under:
             out += [paint("    " + line, "dim") for line in wrapped(row.under, width - 4)]
     return out
+
+
+def _without(table: Table, place: int) -> Table:
+    """The table less one column."""
+    columns = table.columns[:place] + table.columns[place + 1 :]
+    rows = tuple(
+        row._replace(cells=row.cells[:place] + row.cells[place + 1 :]) for row in table.rows
+    )
+    return Table(table.title, columns, rows)
 
 
 def _ascii_table(table: Table) -> Table:

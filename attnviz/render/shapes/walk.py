@@ -26,7 +26,8 @@ def walk_report(walk: Walk, *, why: bool = False, layers: int = 1, title: str = 
         Column("flops", "FLOPs", "right"),
         Column("bytes", "bytes", "right"),
     )
-    step, operation = Column("step", "step"), Column("operation", "operation", wrap=True)
+    operation = Column("operation", "operation", wrap=12)
+    step = Column("step", "step", wrap=9)
     wide = Table(
         "",
         (step, Column("shape", "shape"), Column("size", "size"), operation, *numbers),
@@ -123,7 +124,7 @@ def cost_table(walk: Walk, layers: int) -> Table:
         rows += _all_layers(walk, layers)
     return Table(
         "Costs of one layer" if layers > 1 else "Costs",
-        (Column("cost", ""), Column("value", "", "right"), Column("formula", "", wrap=True)),
+        (Column("cost", ""), Column("value", "", "right"), Column("formula", "", wrap=12)),
         tuple(rows),
     )
 
