@@ -224,7 +224,7 @@ class _Tracer:
         _, d_v = _head_axes(spec)
         self.add("untranspose", "Z", (a.b, a.t, a.h, d_v), ".transpose(1, 2)", view=True)
         joined = _joined(spec, spec.value_dim)
-        self.add("concat", "Z concat", (a.b, a.t, joined), ".contiguous(), .view")
+        self.add("concat", "Z concat", (a.b, a.t, joined), ".contiguous() .view")
         self.project("w_o", "Y", "Z", (a.b, a.t, a.d_model))
 
 

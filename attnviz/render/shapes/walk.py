@@ -67,7 +67,9 @@ def _row(step: Step, why: bool, *, stack: bool) -> Row:
         shapes = (stacked(concrete, symbols),)
     memory = cell("view", "dim", "view")
     if step.bytes is not None:
-        memory = cell(amount(step.bytes, "B"), "", str(step.bytes).replace(",", ""))
+        unset = step.bytes.value is None  # a formula; the heading says bytes
+        shown = amount(step.bytes, "" if unset else "B")
+        memory = cell(shown, "", _plain(step.bytes))
     return Row(
         (
             cell(step.name, "strong"),
