@@ -10,10 +10,10 @@ from pathlib import Path
 
 from attnviz import files
 from attnviz.errors import InputError, SelectionError, UsageError
-from attnviz.heads import select as selection
-from attnviz.heads.observe import Recorder, ScoreObserver, score_capture
-from attnviz.heads.probe import probe_prompts
-from attnviz.heads.words import merge_words
+from attnviz.scoring import select as selection
+from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
+from attnviz.scoring.probe import probe_prompts
+from attnviz.scoring.words import merge_words
 from attnviz.models import recorded
 from attnviz.models.device import resolve
 from attnviz.models.fresh import Fresh, FreshConfig

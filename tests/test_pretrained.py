@@ -56,7 +56,7 @@ def test_the_tap_is_taken_otherwise_and_says_why(bert):
 
 
 def test_both_roads_show_the_same(models):
-    from attnviz.heads.observe import Recorder
+    from attnviz.scoring.observe import Recorder
 
     for path in models.values():
         maps = []

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import torch
-from attnviz.heads.observe import ScoreObserver
+from torch import Tensor
+
+from attnviz.scoring.observe import ScoreObserver
 from attnviz.records import (
     HeadScores,
     Inputs,
@@ -18,7 +20,6 @@ from attnviz.records import (
     Source,
     Tokens,
 )
-from torch import Tensor
 
 Table = dict[str, Tensor]
 """Scores by name, [layers, heads] each; NaN where no row counted."""

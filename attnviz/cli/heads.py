@@ -57,7 +57,7 @@ def heads(
       attnviz heads "The cat sat." --json | jq '.heads[0].roles'
     """
     from attnviz import api, files
-    from attnviz.heads.arrange import arrange
+    from attnviz.scoring.arrange import arrange
     from attnviz.notebook import picture_format
     from attnviz.render import tables, terminal
 
