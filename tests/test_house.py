@@ -26,9 +26,10 @@ FLOORS = {
     "export": 5,
     "notebook": 5,
     "api": 6,
+    "tour": 7,
     "": 6,  # attnviz/__init__.py
-    "cli": 7,
-    "__main__": 8,
+    "cli": 8,
+    "__main__": 9,
 }
 
 

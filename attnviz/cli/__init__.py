@@ -15,10 +15,14 @@ import typer
 
 from attnviz import __version__
 from attnviz.cli.capture import capture
+from attnviz.cli.demo import demo
 from attnviz.cli.export import export
 from attnviz.cli.heads import heads
 from attnviz.cli.heatmap import heatmap
+from attnviz.cli.models import models
 from attnviz.errors import AttnvizError
+
+INTERRUPTED = 130
 
 # typer carries its own copy of click in some versions and imports it in others
 _ClickError: type[Any] = next(
@@ -38,6 +42,8 @@ app.command(no_args_is_help=True)(heads)
 app.command(no_args_is_help=True)(heatmap)
 app.command(no_args_is_help=True)(capture)
 app.command(no_args_is_help=True)(export)
+app.command()(models)
+app.command()(demo)
 
 
 def _version(wanted: bool) -> None:
@@ -61,21 +67,32 @@ def main(arguments: list[str] | None = None) -> int:
     Args:
         arguments: without the program's name; those of the process by default.
     """
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
         code = app(args=arguments, prog_name="attnviz", standalone_mode=False)
         sys.stdout.flush()
     except AttnvizError as error:
         return _fail(str(error), error.exit_code)
     except _ClickError as error:
-        context = getattr(error, "ctx", None)
-        hint = f" (see {context.command_path} --help)" if context else ""
-        return _fail(error.format_message().rstrip(".") + hint, 2)
+        return _fail(_explained(error, arguments), 2)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted", 130)
+        return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    if code == INTERRUPTED:  # typer catches the interrupt itself
+        return _fail("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+def _explained(error: Any, arguments: list[str]) -> str:
+    """What is wrong with the options, with the value that was given and where to read more."""
+    message = error.format_message().rstrip(".")
+    for option in getattr(getattr(error, "param", None), "opts", ()):
+        if option in arguments[:-1]:
+            message += f", got {arguments[arguments.index(option) + 1][:40]!r}"
+    context = getattr(error, "ctx", None)
+    return f"{message} (see {context.command_path} --help)" if context else message
 
 
 def _fail(message: str, code: int) -> int:
@@ -83,8 +100,3 @@ def _fail(message: str, code: int) -> int:
     printable = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
     sys.stderr.write(f"attnviz: {printable}\n")
     return code
-
-
-def run() -> None:
-    """The ``attnviz`` program."""
-    sys.exit(main())

@@ -17,10 +17,8 @@ IN_PART = 3
 """The exit code when some inputs could not be used and the rest is done."""
 
 
-def _option(
-    help: str, panel: str, *names: str, metavar: str | None = None
-) -> typer.models.OptionInfo:
-    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar)  # type: ignore[no-any-return]
+def _option(help: str, panel: str, *names: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,8 +146,9 @@ def export(
     from attnviz import api
     from attnviz.cli.progress import Bar
     from attnviz.errors import UsageError
+    from attnviz.export.look import Look
     from attnviz.export.run import SYNC, Interrupted, Way
-    from attnviz.export.settings import Look, Settings
+    from attnviz.export.settings import Settings
 
     if fsync not in SYNC:
         raise UsageError(f"--fsync takes {', '.join(SYNC)}, not {fsync!r}")

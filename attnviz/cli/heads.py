@@ -57,19 +57,18 @@ def heads(
       attnviz heads "The cat sat." --json | jq '.heads[0].roles'
     """
     from attnviz import api, files
-    from attnviz.heads.arrange import arrange
     from attnviz.notebook import picture_format
     from attnviz.render import tables, terminal
+    from attnviz.scoring.arrange import arrange
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
     if plot is not None:
         picture_format(plot)
         files.check_writable(plot)
-    recorded = prompt.recorded_capture()
+    recorded = prompt.recorded_capture(model)
     with console.waiting("running the model", output.quiet):
         if recorded is not None:
-            model.for_recorded()
             report = api.heads(recorded, probe=probe, select=select)
         else:
             report = api.heads(

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from attnviz.errors import InputError, UsageError
 from attnviz.export.inputs import Bad, Item
 from attnviz.export.settings import Settings
-from attnviz.heads.observe import Recorder, ScoreObserver, score_capture
-from attnviz.heads.scores import SCORES
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.records import Head, HeadScores, Inputs, Layout, Rows, Site, Source, SourceInfo
+from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
+from attnviz.scoring.scores import SCORES
 
 WINDOW = 64
 """Inputs that are put in order of length together."""

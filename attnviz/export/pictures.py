@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from attnviz import files
 from attnviz.errors import OutputError
-from attnviz.export.settings import Look
+from attnviz.export.look import Look
 from attnviz.records import Sides
 
 Map = NDArray[np.floating[Any]]

@@ -11,10 +11,10 @@ from attnviz.export.batches import Ran
 from attnviz.export.inputs import Item
 from attnviz.export.pictures import Job, Picture, Written
 from attnviz.export.settings import Settings
-from attnviz.heads.roles import MIN_ROWS
-from attnviz.heads.words import merge_words
 from attnviz.records import Head, HeadScores, Layout, Score, Sides, SiteKind
 from attnviz.render.labels import head_title
+from attnviz.scoring.roles import MIN_ROWS
+from attnviz.scoring.words import merge_words
 
 _JOB_BYTES = 4 << 20
 """Weights that one job holds, as long as it has at least one picture."""

@@ -22,8 +22,8 @@ from attnviz.export.pictures import Job, Written
 from attnviz.export.plan import Plan, layout_document
 from attnviz.export.pool import Inline, Pool, cores
 from attnviz.export.settings import Settings
-from attnviz.heads import select as selection
 from attnviz.records import Head, Layout, Source, SourceInfo
+from attnviz.scoring import select as selection
 
 SYNC = ("never", "end", "always")
 """When to wait for the disk: not at all, for the manifest and the index, for every file."""

@@ -8,38 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from attnviz.errors import UsageError
+from attnviz.export.look import Look
 from attnviz.export.names import KINDS
-from attnviz.heads.roles import ROLES
-from attnviz.render.figure import check_format
-from attnviz.render.palette import DEFAULT_PALETTE, anchors
-from attnviz.render.scaling import SCALES
+from attnviz.scoring.roles import ROLES
 
 WEIGHTS = ("npz", "safetensors")
-DPI = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """How pictures look; see :class:`attnviz.render.raster.Raster`."""
-
-    format: str = "png"
-    size: float | None = None
-    dpi: float = DPI
-    palette: str = DEFAULT_PALETTE
-    scale: str = "global"
-    labels: bool = True
-    values: bool = False
-
-    def check(self) -> None:
-        """Raise UsageError for what cannot be drawn."""
-        check_format(self.format)
-        anchors(self.palette)
-        if self.scale not in SCALES:
-            raise UsageError(f"no scale {self.scale!r}: choose one of {', '.join(SCALES)}")
-        if not 20 <= self.dpi <= 1200:
-            raise UsageError(f"--dpi must be from 20 to 1200, not {self.dpi:g}")
-        if self.size is not None and not 0.2 <= self.size <= 50:
-            raise UsageError(f"--size is in inches, from 0.2 to 50, not {self.size:g}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +20,7 @@ class Settings:
     """Which heads of every input are drawn, as which kinds of picture.
 
     Attributes:
-        select: heads, as in :mod:`attnviz.heads.select`; all by default.
+        select: heads, as in :mod:`attnviz.scoring.select`; all by default.
         role: only heads that have this role on the input.
         top: only so many heads of each input, those with the largest lift.
         kinds: kinds of picture, of :data:`attnviz.export.names.KINDS`.

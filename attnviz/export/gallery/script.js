@@ -34,8 +34,10 @@ choices("kind", "kinds", distinct(KIND), (v) => data.kinds[v]);
 choices("site", "attention", distinct(SITE), (v) => data.sites[v]);
 choices("layer", "layers", distinct(LAYER), (v) => "layer " + v);
 choices("head", "heads", distinct(HEAD), (v) => "head " + v);
-choices("role", "roles", data.roles.map((_, i) => i), (v) => data.roles[v]);
-$("role").hidden = data.roles.length === 0;
+const played = new Set();
+for (const item of data.items) for (const p of item[3]) for (const role of p[ROLES]) played.add(role);
+choices("role", "roles", [...played].sort((a, b) => a - b), (v) => data.roles[v]);
+$("role").hidden = played.size === 0;
 
 function caption(p) {
   const site = $("site").hidden ? "" : data.sites[p[SITE]] + " ";

@@ -145,7 +145,8 @@ class Network:
             arguments |= {"decoder_input_ids": targets, "decoder_attention_mask": target_mask}
         if segments and self.takes_segments:
             parts = [item.segments or (0,) * len(item.ids) for item in items]
-            arguments["token_type_ids"] = self._pad(parts, filler=0)[0]
+            known = getattr(self.config, "type_vocab_size", None) or max(map(max, parts)) + 1
+            arguments["token_type_ids"] = self._pad(parts, filler=0)[0].clamp(max=known - 1)
         if "use_cache" in self._accepts:
             arguments["use_cache"] = False
         if weights:
