@@ -1,4 +1,4 @@
-"""How pictures look. Apart from the other settings, since workers need it and must not load torch."""
+"""How pictures look; apart from the other settings, since workers must not load torch."""
 
 from __future__ import annotations
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from attnviz.export.pictures import Job, Written
 from attnviz.export.plan import Plan, layout_document
 from attnviz.export.pool import Inline, Pool, cores
 from attnviz.export.settings import Settings
+from attnviz.export.stopping import Stopping
 from attnviz.records import Head, Layout, Source, SourceInfo
 from attnviz.scoring import select as selection
 
@@ -118,7 +119,7 @@ def export(
     result = Exported(out)
     start = time.perf_counter()
     try:
-        with _Interruptible() as stop:
+        with Stopping() as stop:
             run = _Run(folder, settings, way, result, progress, stop)
             try:
                 run.go(items, load, identity)
@@ -269,8 +270,6 @@ class _Run:
     def _common(self, info: SourceInfo) -> dict[str, Any]:
         """What all lines of a model share."""
         if self.common.get("model") != info.model:
-            import attnviz
-
             self.common = {
                 "model": info.model,
                 "road": info.road,
@@ -278,7 +277,7 @@ class _Run:
                 "device": info.device,
                 "dtype": info.dtype,
                 "settings": self.settings.document(),
-                "versions": {"attnviz": attnviz.__version__, **info.versions},
+                "versions": {"attnviz": version("attnviz"), **info.versions},
             }
         return self.common
 
@@ -288,28 +287,3 @@ class _Run:
         self.manifest.finish(sync=sync)
         index = gallery.page(self.manifest.lines(), self.result.model)
         files.place(self.folder.path / gallery.INDEX, index, sync=sync)
-
-
-class _Interruptible:
-    """The first Ctrl-C sets an event, so that nothing is torn; the second one is as usual."""
-
-    def __init__(self) -> None:
-        self._stop = threading.Event()
-        self._before: Any = None
-
-    def __enter__(self) -> threading.Event:
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.getsignal(signal.SIGINT)
-            if self._before in (signal.default_int_handler, signal.SIG_DFL):
-                signal.signal(signal.SIGINT, self._caught)
-            else:
-                self._before = None
-        return self._stop
-
-    def __exit__(self, *error: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _caught(self, number: int, frame: object) -> None:
-        self._stop.set()
-        signal.signal(signal.SIGINT, self._before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from attnviz.errors import UsageError
@@ -35,7 +35,7 @@ class Settings:
     role: str | None = None
     top: int | None = None
     kinds: tuple[str, ...] = ("heads",)
-    look: Look = Look()
+    look: Look = field(default_factory=Look)
     words: bool = False
     weights: str | None = None
     special_tokens: bool = True

@@ -1,0 +1,60 @@
+"""Runs attnviz commands in forked processes, so that tests can kill many without paying for imports.
+
+One JSON object a line on standard input: ``arguments``, ``log`` (a file for what it prints) and
+limits (``fsize``, ``nofile``). Answers with the process id, then with the exit code (negative: the
+signal) once the process has ended.
+"""
+
+import json
+import os
+import resource
+import signal
+import sys
+
+
+def child(order: dict) -> None:
+    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if "fsize" in order:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (order["fsize"], order["fsize"]))
+    if "nofile" in order:
+        used = max(int(name) for name in os.listdir("/proc/self/fd"))
+        limit = used + order["nofile"]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    from attnviz.cli import main
+
+    code = main(order["arguments"])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def serve() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    import attnviz.api
+    import attnviz.export.run
+    from attnviz.render import glyphs, mosaic, raster  # noqa: F401
+    from attnviz.render.fonts import choose
+
+    choose(["warm"])
+    glyphs.label("warm", 9.0, 60.0)
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                child(json.loads(line))
+            finally:
+                os._exit(70)
+        print(pid, flush=True)
+        status = os.waitpid(pid, 0)[1]
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    serve()

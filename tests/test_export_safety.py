@@ -1,0 +1,377 @@
+"""Exports that are killed, interrupted, starved: every file whole, and the same end as undisturbed.
+
+``ATTNVIZ_KILLS`` sets how many processes are killed (``make torture`` kills more).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import attnviz as av
+from attnviz.cli import main
+from attnviz.errors import OutputError
+from attnviz.export.folder import Folder
+from attnviz.export.run import Way
+from attnviz.export.settings import Settings
+from attnviz.models.fresh import FreshConfig
+
+KILLS = int(os.environ.get("ATTNVIZ_KILLS", "32"))
+OPTIONS = ["--d-model", "16", "--heads", "4", "--layers", "2", "--causal", "--kind", "heads,overview",
+           "--weights", "npz", "--dpi", "60", "--scale", "row"]  # fmt: skip
+MODEL = FreshConfig(d_model=16, heads=4, layers=2, causal=True)
+SMALL = Settings()
+
+
+class Server:
+    """See tests/export_server.py."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "log"
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).parent / "export_server.py")],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+
+    def start(self, *arguments: str, **limits: int) -> int:
+        order = {"arguments": list(arguments), "log": str(self.log), **limits}
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def wait(self) -> int:
+        return int(self.process.stdout.readline())
+
+    def run(self, *arguments: str, **limits: int) -> tuple[int, str]:
+        self.start(*arguments, **limits)
+        code = self.wait()
+        return code, self.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    found = Server(tmp_path_factory.mktemp("server"))
+    yield found
+    found.process.stdin.close()
+    found.process.wait(timeout=30)
+
+
+@pytest.fixture(scope="module")
+def sentences(tmp_path_factory: pytest.TempPathFactory) -> str:
+    words = "the keys to a cabinet are on that table because we lost them again today".split()
+    chooser = random.Random(0)
+    lines = [" ".join(chooser.choices(words, k=chooser.randint(2, 9))) for _ in range(20)]
+    path = tmp_path_factory.mktemp("in") / "s.txt"
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(server: Server, sentences: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("undisturbed") / "maps"
+    code, log = server.run("export", sentences, "-o", str(out), *OPTIONS, "--jobs", "1")
+    assert code == 0, log
+    return out
+
+
+def contents(out: Path) -> dict[str, str]:
+    """The hash of every file but the lock, which is empty."""
+    return {
+        str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(out.rglob("*"))
+        if path.is_file() and path.name != "lock"
+    }
+
+
+def assert_whole(out: Path, expected: dict[str, str]) -> None:
+    """Whatever has a final name is what an undisturbed run writes; a manifest is as it was."""
+    for name, digest in contents(out).items():
+        if not Path(name).name.startswith(".") and not name.startswith(".attnviz"):
+            if name in ("manifest.jsonl", "index.html"):
+                lines = (out / "manifest.jsonl").read_text().splitlines()
+                assert all(json.loads(line)["sha256"] for line in lines)
+            else:
+                assert digest == expected[name], f"{name} is torn"
+
+
+def lines_of(out: Path) -> list[dict]:
+    return [json.loads(line) for line in (out / "manifest.jsonl").read_text().splitlines()]
+
+
+def test_the_undisturbed_run_is_proven_by_its_manifest(undisturbed: Path) -> None:
+    found = contents(undisturbed)
+    lines = lines_of(undisturbed)
+    pictures = {line["file"]: line["sha256"] for line in lines}
+    assert len(lines) == 20 * (8 + 1 + 1)
+    assert {n: d for n, d in found.items() if n in pictures} == pictures
+    assert set(found) - set(pictures) == {"manifest.jsonl", "index.html", ".attnviz/settings.json"}
+    assert [line["number"] for line in lines] == sorted(line["number"] for line in lines)
+
+
+@pytest.mark.parametrize(("jobs", "share"), [("1", 0.8), ("2", 0.2)])
+def test_killed_at_random_moments(
+    server: Server, sentences: str, undisturbed: Path, tmp_path: Path, jobs: str, share: float
+) -> None:
+    """kill -9 again and again; each run goes on, and the end equals the undisturbed run."""
+    expected = contents(undisturbed)
+    chooser = random.Random(os.environ.get("ATTNVIZ_SEED", "5"))
+    kills = round(KILLS * share)
+    begun = time.perf_counter()
+    arguments = ("export", sentences, *OPTIONS, "--jobs", jobs, "--out")
+    assert server.run(*arguments, str(tmp_path / "timed"))[0] == 0
+    lasts = time.perf_counter() - begun
+    assert contents(tmp_path / "timed") == expected
+    hit, folder = 0, 0
+    while hit < kills:
+        out = tmp_path / f"maps{folder}"
+        process = server.start(*arguments, str(out))
+        time.sleep(chooser.uniform(0, lasts))
+        try:
+            os.kill(process, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        code = server.wait()
+        assert code in (0, -signal.SIGKILL), server.log.read_text()
+        hit += code != 0
+        if out.exists():
+            assert_whole(out, expected)
+        if code == 0:
+            assert contents(out) == expected
+            folder += 1
+    code, log = server.run(*arguments, str(tmp_path / f"maps{folder}"))
+    assert code == 0, log
+    assert contents(tmp_path / f"maps{folder}") == expected
+
+
+def test_ctrl_c_leaves_a_valid_folder_and_says_how_to_go_on(
+    server: Server, sentences: str, undisturbed: Path, tmp_path: Path
+) -> None:
+    expected = contents(undisturbed)
+    out = tmp_path / "maps"
+    arguments = ("export", sentences, *OPTIONS, "--jobs", "1", "--out", str(out))
+    process = server.start(*arguments)
+    while len(list(out.glob("*/*.png"))) < 9:
+        time.sleep(0.005)
+    os.kill(process, signal.SIGINT)
+    assert server.wait() == 130
+    assert "the same command goes on" in server.log.read_text()
+    done = lines_of(out)
+    assert 9 <= len(done) < 200
+    assert (out / "index.html").exists()
+    assert not (out / ".attnviz" / "journal.jsonl").exists()
+    assert_whole(out, expected)
+    code, log = server.run(*arguments)
+    assert code == 0
+    assert f"{len(done):,} were there already" in log
+    assert contents(out) == expected
+
+
+def test_file_size_limit_stops_in_order(
+    server: Server, sentences: str, undisturbed: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "maps"
+    arguments = ("export", sentences, *OPTIONS, "--jobs", "1", "--out", str(out))
+    code, log = server.run(*arguments, fsize=30_000)  # the journal outgrows it
+    assert code == 1
+    assert "goes on from there" in log
+    assert "Traceback" not in log
+    assert_whole(out, contents(undisturbed))
+    assert server.run(*arguments)[0] == 0
+    assert contents(out) == contents(undisturbed)
+
+
+def test_disk_full(server: Server, sentences: str, undisturbed: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]
+    if not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("cannot mount a small disk here")
+    try:
+        out = disk / "maps"
+        arguments = ("export", sentences, *OPTIONS, "--jobs", "2", "--out", str(out))
+        code, log = server.run(*arguments)
+        assert code == 1
+        assert "No space left on device" in log
+        assert "Traceback" not in log
+        assert_whole(out, contents(undisturbed))
+        grow = ["mount", "-o", "remount,size=16m", str(disk)]
+        subprocess.run(grow, check=True)
+        assert server.run(*arguments)[0] == 0
+        assert contents(out) == contents(undisturbed)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_out_of_file_handles(
+    server: Server, sentences: str, undisturbed: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "maps"
+    arguments = ("export", sentences, *OPTIONS, "--out", str(out), "--jobs")
+    for spare in (1, 3, 5, 6):
+        for jobs in ("1", "2"):
+            code, log = server.run(*arguments, jobs, nofile=spare)
+            assert code in (0, 1), log
+            assert code == 0 or "Too many open files" in log, log
+            assert "Traceback" not in log, log
+    assert server.run(*arguments, "1")[0] == 0
+    assert contents(out) == contents(undisturbed)
+
+
+def test_a_folder_that_cannot_be_written(sentences: str, tmp_path: Path, capsys) -> None:
+    places = [Path("/proc/attnviz-maps"), tmp_path / "file"]
+    places[1].write_text("")
+    if os.getuid():
+        places.append(tmp_path / "closed")
+        places[2].mkdir(mode=0o555)
+    for place in places:
+        assert main(["export", sentences, "-o", str(place), "--jobs", "1"]) == 1
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_the_folder_is_removed_meanwhile(sentences: str, tmp_path: Path) -> None:
+    out = tmp_path / "maps"
+
+    def remove(result: object) -> None:
+        if result.pictures > 10 and out.exists():
+            shutil.rmtree(out)
+
+    with pytest.raises(OutputError, match="No such file"):
+        av.export_maps(sentences, out, model=MODEL, way=Way(jobs=1), progress=remove)
+    assert not out.exists()
+
+
+def children() -> set[int]:
+    found = set()
+    for task in Path("/proc/self/task").iterdir():
+        found |= {int(pid) for pid in (task / "children").read_text().split()}
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_worker_is_killed(sentences: str, undisturbed: Path, tmp_path: Path) -> None:
+    """A dead worker is replaced, and its job done again."""
+    before = children()
+    killed = []
+
+    def kill(result: object) -> None:
+        if not killed and result.pictures > 10:
+            for pid in children() - before:
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+
+    settings = Settings()
+    plain = av.export_maps(sentences, tmp_path / "a", model=MODEL, way=Way(jobs=1))
+    hurt = av.export_maps(
+        sentences, tmp_path / "b", model=MODEL, settings=settings, way=Way(jobs=2), progress=kill
+    )
+    assert killed
+    assert hurt.pictures == plain.pictures == 160
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    assert not children() - before, "workers left behind"
+
+
+def test_a_job_that_always_kills_its_worker_is_an_error(tmp_path: Path, monkeypatch) -> None:
+    from attnviz.export import pool
+    from attnviz.export.look import Look
+    from attnviz.export.pictures import Job
+    from attnviz.records import Sides, Tokens
+
+    monkeypatch.setattr(pool, "BOOT", "import sys; sys.exit(3)")
+    workers = pool.Pool(2, lambda job, written: None)
+    sides = Sides(Tokens(("a",)), Tokens(("a",)))
+    workers.submit(Job(str(tmp_path / "x"), sides, (), Look(), False))
+    with pytest.raises(OutputError, match="3 rendering processes died"):
+        workers.close()
+
+
+def test_two_exports_into_one_folder(sentences: str, tmp_path: Path, capsys) -> None:
+    first = Folder(tmp_path / "maps", force=False)
+    arguments = ["export", sentences, "-o", str(tmp_path / "maps"), "--jobs", "1", "-q"]
+    assert main(arguments) == 1
+    assert "another export is writing" in capsys.readouterr().err
+    first.close()
+    assert main(arguments) == 0
+
+
+def test_changed_and_missing_files_are_made_again(sentences: str, tmp_path: Path) -> None:
+    out = tmp_path / "maps"
+    settings = Settings(kinds=("heads", "layers"), weights="safetensors")
+    way = Way(jobs=1, limit=6)
+    first = av.export_maps(sentences, out, model=MODEL, settings=settings, way=way)
+    expected = contents(out)
+    pictures = sorted(out.glob("*/*.png"))
+    pictures[3].write_bytes(b"\x89PNG broken")
+    pictures[11].unlink()
+    shutil.rmtree(pictures[-1].parent)
+    manifest = out / "manifest.jsonl"
+    lines = manifest.read_text().splitlines()
+    lines[20] = '{"file": "../../escape.png", "torn'
+    lines[21] = json.dumps({**json.loads(lines[21]), "file": "../../escape.png"})
+    manifest.write_text("\n".join(lines) + "\n")
+    again = av.export_maps(sentences, out, model=MODEL, settings=settings, way=way)
+    assert contents(out) == expected
+    assert again.pictures == 2 + 2 + len([n for n in expected if n.startswith("0006")])
+    assert again.pictures + again.kept == first.pictures
+
+
+def test_other_settings_need_force(sentences: str, tmp_path: Path) -> None:
+    out = tmp_path / "maps"
+    way = Way(jobs=1, limit=2)
+    av.export_maps(sentences, out, model=MODEL, way=way)
+    before = contents(out)
+    for other, model, says in (
+        (Settings(select="0.*"), MODEL, "select was null"),
+        (Settings(words=True), MODEL, "words was false"),
+        (Settings(), FreshConfig(d_model=16, heads=4, layers=2, causal=True, bias=False), "bias"),
+        (Settings(), FreshConfig(d_model=16, heads=4, layers=2, causal=True, seed=1), "seed"),
+    ):
+        with pytest.raises(OutputError, match=says):
+            av.export_maps(sentences, out, model=model, settings=other, way=way)
+        assert contents(out) == before
+    forced = av.export_maps(
+        sentences, out, model=MODEL, settings=Settings(select="0.0"), way=Way(jobs=1, limit=2, force=True)
+    )  # fmt: skip
+    assert forced.pictures == 2
+    assert len(list(out.glob("*/*.png"))) == 2
+
+
+def test_other_inputs_need_force(sentences: str, tmp_path: Path) -> None:
+    out = tmp_path / "maps"
+    one, other = tmp_path / "one.txt", tmp_path / "two.txt"
+    one.write_text("a b c\nd e f\n")
+    other.write_text("a b c\nx y z\nnew one\n")
+    av.export_maps(one, out, model=MODEL, way=Way(jobs=1))
+    with pytest.raises(OutputError, match="another input 2"):
+        av.export_maps(other, out, model=MODEL, way=Way(jobs=1))
+    done = av.export_maps(other, out, model=MODEL, way=Way(jobs=1, force=True))
+    assert (done.pictures, done.kept) == (16, 8)
+    assert {path.parent.name for path in out.glob("*/*.png")} == {
+        "0001-a-b-c", "0002-x-y-z", "0003-new-one"
+    }  # fmt: skip
+
+
+def test_a_folder_with_files_of_others_is_refused(sentences: str, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(OutputError, match="no export wrote"):
+        av.export_maps(sentences, tmp_path, model=MODEL, way=Way(jobs=1))
+    av.export_maps(sentences, tmp_path, model=MODEL, way=Way(jobs=1, limit=1, force=True))
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+def test_a_model_that_is_not_there_leaves_no_folder(sentences: str, tmp_path: Path) -> None:
+    out = tmp_path / "maps"
+    with pytest.raises(av.ModelError):
+        av.export_maps(sentences, out, model=str(tmp_path / "none"), way=Way(jobs=1))
+    assert not out.exists()
