@@ -1,10 +1,11 @@
 """Runs attnviz commands in forked processes, so that tests can kill many without paying for imports.
 
 One JSON object a line on standard input: ``arguments``, ``log`` (a file for what it prints) and
-limits (``fsize``, ``nofile``). Answers with the process id, then with the exit code (negative: the
-signal) once the process has ended.
+limits (``fsize``, ``nofile``). Answers with the process id, with ``ended`` once it has, and after
+another line with its exit code (negative: the signal).
 """
 
+import contextlib
 import json
 import os
 import resource
@@ -44,6 +45,10 @@ def serve() -> None:
 
     choose(["warm"])
     glyphs.label("warm", 9.0, 60.0)
+    from attnviz.cli import main
+
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        main(["export", "--help"])
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
@@ -52,8 +57,10 @@ def serve() -> None:
             finally:
                 os._exit(70)
         print(pid, flush=True)
-        status = os.waitpid(pid, 0)[1]
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # its number stays taken until asked for
+        print("ended", flush=True)
+        sys.stdin.readline()
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,13 @@ import hashlib
 import json
 import os
 import random
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,19 @@ class Server:
         return int(self.process.stdout.readline())
 
     def wait(self) -> int:
+        assert self.process.stdout.readline() == "ended\n"
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
         return int(self.process.stdout.readline())
+
+    def ended(self, seconds: float) -> bool:
+        """Whether the process ends within some time."""
+        return bool(select.select([self.process.stdout], [], [], seconds)[0])
+
+    def ended_or(self, event: Callable[[], bool]) -> None:
+        """Wait until the process ends or something happens."""
+        while not event() and not self.ended(0.0005):
+            pass
 
     def run(self, *arguments: str, **limits: int) -> tuple[int, str]:
         self.start(*arguments, **limits)
@@ -126,22 +139,25 @@ def test_killed_at_random_moments(
 ) -> None:
     """kill -9 again and again; each run goes on, and the end equals the undisturbed run."""
     expected = contents(undisturbed)
+    whole = (undisturbed / "manifest.jsonl").stat().st_size
     chooser = random.Random(os.environ.get("ATTNVIZ_SEED", "5"))
-    kills = round(KILLS * share)
-    begun = time.perf_counter()
     arguments = ("export", sentences, *OPTIONS, "--jobs", jobs, "--out")
-    assert server.run(*arguments, str(tmp_path / "timed"))[0] == 0
-    lasts = time.perf_counter() - begun
-    assert contents(tmp_path / "timed") == expected
     hit, folder = 0, 0
-    while hit < kills:
+    while hit < round(KILLS * share):
         out = tmp_path / f"maps{folder}"
         process = server.start(*arguments, str(out))
-        time.sleep(chooser.uniform(0, lasts))
-        try:
-            os.kill(process, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        journal = out / ".attnviz" / "journal.jsonl"
+        kind = chooser.random()
+        if kind < 0.15:  # early: loading, locking, proving
+            server.ended(chooser.uniform(0, 0.2))
+        elif kind < 0.3:  # late: the manifest and the index
+            server.ended_or(lambda: size_of(journal) == whole)
+            server.ended(chooser.uniform(0, 0.01))
+        else:  # among the pictures
+            target = chooser.uniform(size_of(journal), whole)
+            server.ended_or(lambda: size_of(journal) >= target)
+            server.ended(chooser.uniform(0, 0.003))
+        os.kill(process, signal.SIGKILL)  # at worst a zombie, until its exit code is read
         code = server.wait()
         assert code in (0, -signal.SIGKILL), server.log.read_text()
         hit += code != 0
@@ -153,6 +169,10 @@ def test_killed_at_random_moments(
     code, log = server.run(*arguments, str(tmp_path / f"maps{folder}"))
     assert code == 0, log
     assert contents(tmp_path / f"maps{folder}") == expected
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def test_ctrl_c_leaves_a_valid_folder_and_says_how_to_go_on(

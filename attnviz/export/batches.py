@@ -206,7 +206,9 @@ class _EachScored:
             mine = slice(place, place + 1)
             shared = allowed is None or allowed.shape[0] == 1
             part = allowed if allowed is None or shared else allowed[mine]
-            observer.observe(replace(rows, weights=rows.weights[mine], allowed=part))
+            logits = None if rows.logits is None else rows.logits[mine]
+            weights = rows.weights[mine]
+            observer.observe(replace(rows, weights=weights, allowed=part, logits=logits))
 
     def result(self, place: int) -> tuple[HeadScores, ...]:
         """The scores of one item."""
