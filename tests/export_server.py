@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import sys
+import traceback
 
 
 def child(order: dict) -> None:
@@ -38,8 +39,6 @@ def serve() -> None:
     import torch
 
     torch.set_num_threads(1)
-    import attnviz.api
-    import attnviz.export.run
     from attnviz.render import glyphs, mosaic, raster  # noqa: F401
     from attnviz.render.fonts import choose
 
@@ -54,6 +53,8 @@ def serve() -> None:
         if pid == 0:
             try:
                 child(json.loads(line))
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(70)
         print(pid, flush=True)

@@ -31,7 +31,7 @@ def listed(home: Path, *arguments: str) -> str:
     ).stdout  # fmt: skip
 
 
-@pytest.fixture()
+@pytest.fixture
 def home(tmp_path: Path, minilm: str) -> Path:
     """A hub cache with a good model, a pickled one, and one without a tokenizer."""
     for name, files in {

@@ -83,7 +83,23 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def sentences(tmp_path_factory: pytest.TempPathFactory) -> str:
-    words = "the keys to a cabinet are on that table because we lost them again today".split()
+    words = [
+        "the",
+        "keys",
+        "to",
+        "a",
+        "cabinet",
+        "are",
+        "on",
+        "that",
+        "table",
+        "because",
+        "we",
+        "lost",
+        "them",
+        "again",
+        "today",
+    ]
     chooser = random.Random(0)
     lines = [" ".join(chooser.choices(words, k=chooser.randint(2, 9))) for _ in range(20)]
     path = tmp_path_factory.mktemp("in") / "s.txt"
@@ -239,7 +255,7 @@ def test_out_of_file_handles(
 ) -> None:
     out = tmp_path / "maps"
     arguments = ("export", sentences, *OPTIONS, "--out", str(out), "--jobs")
-    for spare in (1, 3, 5, 6):
+    for spare in (1, 3, 5, 6, 8):
         for jobs in ("1", "2"):
             code, log = server.run(*arguments, jobs, nofile=spare)
             assert code in (0, 1), log

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from attnviz.errors import InputError, SizeError, UsageError
-from attnviz.scoring.observe import Recorder
 from attnviz.models.fresh import Fresh, FreshConfig, embedding, sinusoids, split_words
 from attnviz.records import Prompt, Site
+from attnviz.scoring.observe import Recorder
 
 CPU = torch.device("cpu")
 

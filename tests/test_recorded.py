@@ -38,7 +38,7 @@ def store(path: Path, **arrays: object) -> Path:
     return path
 
 
-@pytest.fixture()
+@pytest.fixture
 def good() -> dict[str, np.ndarray]:
     return {"attentions": weights(3, 2, 4, 4), "tokens": np.array(["a", " b", "[SEP]", "é"])}
 
@@ -53,7 +53,7 @@ def test_round_trip(tmp_path: Path, suffix: str, kinds: tuple[str, ...]) -> None
         "decoder": Sides(queries, queries),
         "cross": Sides(queries, keys),
     }
-    layout = Layout({kind: (2, 2, 2) for kind in kinds})
+    layout = Layout(dict.fromkeys(kinds, (2, 2, 2)))
     maps = {
         s: weights(2, len(sides[s.kind].queries), len(sides[s.kind].keys), seed=s.layer)
         for s in layout.sites

@@ -17,9 +17,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 import typer
-from attnviz.api import load
 from attnviz.heads.probe import probe_prompts
-from attnviz.records import Prompt, Source
 from rich.console import Console
 from rich.table import Table
 from tokenizers import Tokenizer
@@ -30,6 +28,9 @@ from transformers import (
     AutoModelForMaskedLM,
     PreTrainedModel,
 )
+
+from attnviz.api import load
+from attnviz.records import Prompt, Source
 
 from .ngrams import Trigram, likeliest_after
 from .samples import IGNORED, PairRows, join, mask_tokens

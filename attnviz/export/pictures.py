@@ -80,7 +80,11 @@ def make(job: Job) -> list[Written]:
         raise OutputError(f"cannot write into {folder}: {error.strerror or error}") from None
     out = []
     for picture in job.pictures:
-        data = drawn(picture, job.sides, job.look)
+        try:
+            data = drawn(picture, job.sides, job.look)
+        except OSError as error:  # a font that cannot be opened, no memory
+            reason = error.strerror or error
+            raise OutputError(f"cannot draw {folder / picture.name}: {reason}") from None
         files.place(folder / picture.name, (data,), sync=job.sync)
         out.append(Written(picture.name, hashlib.sha256(data).hexdigest(), len(data)))
     return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,6 +29,9 @@ from attnviz.scoring import select as selection
 
 SYNC = ("never", "end", "always")
 """When to wait for the disk: not at all, for the manifest and the index, for every file."""
+
+
+_STARVED = {errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EIO}
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +192,22 @@ class _Run:
             if self.folder.manifest is not None:
                 with contextlib.suppress(OutputError, OSError):
                     self._finish()
-                if isinstance(error, OutputError) and len(self.manifest):
-                    raise OutputError(
-                        f"{error}; {len(self.manifest)} files are done, and the same command goes "
-                        "on from there"
-                    ) from None
-            raise
+            explained = self._explained(error)
+            if explained is error:
+                raise
+            raise explained from None
         self._finish()
+
+    def _explained(self, error: BaseException) -> BaseException:
+        """The error for the user: a system that ran out of something is no bug of ours."""
+        if isinstance(error, OSError) and error.errno in _STARVED:
+            error = OutputError(f"cannot go on: {error.strerror}")
+        done = 0 if self.folder.manifest is None else len(self.manifest)
+        if isinstance(error, OutputError) and done:
+            return OutputError(
+                f"{error}; {done} files are done, and the same command goes on from there"
+            )
+        return error
 
     def _submit(
         self, ran: Iterator[batches.Ran | Bad], heads: frozenset[Head], pool: Pool | Inline
