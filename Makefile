@@ -1,6 +1,7 @@
 # make demo   install and show the heads of a real transformer
 # make test   run every test
 # make check  ruff and mypy
+# make torture  kill exports, 120 times
 # make bench  speed and memory, as ratios measured in one run
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 SENTENCE := The keys to the cabinet are on the table because the keys to the cabinet were lost
 OUT := demo-output
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench torture clean
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -49,6 +50,9 @@ check: .venv/tested
 
 bench: .venv/tested
 	HF_HUB_OFFLINE=1 $(BIN)/python -m benchmarks
+
+torture: .venv/tested
+	HF_HUB_OFFLINE=1 ATTNVIZ_KILLS=120 ATTNVIZ_SEED=$$$$ $(BIN)/pytest tests/test_export_safety.py
 
 clean:
 	rm -rf .venv $(OUT) build dist

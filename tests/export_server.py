@@ -1,4 +1,4 @@
-"""Runs attnviz commands in forked processes, so that tests can kill many without paying for imports.
+"""Runs attnviz commands in forked processes, so that tests can kill many and import once.
 
 One JSON object a line on standard input: ``arguments``, ``log`` (a file for what it prints) and
 limits (``fsize``, ``nofile``). Answers with the process id, with ``ended`` once it has, and after

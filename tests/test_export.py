@@ -29,7 +29,7 @@ MODEL = FreshConfig(d_model=18, heads=3, layers=2)
 ONE = Way(jobs=1)
 
 
-def export(source: Path | str, out: Path, way: Way = ONE, model=MODEL, look: Look | None = None, **chosen):  # fmt: skip
+def export(source: Path | str, out: Path, way: Way = ONE, model=MODEL, look=None, **chosen):
     settings = Settings(look=look or Look(dpi=50), **chosen)
     return av.export_maps(str(source), out, model=model, settings=settings, way=way)
 
@@ -150,7 +150,7 @@ def test_going_on_with_a_larger_limit(tmp_path: Path) -> None:
 def test_recorded_attention(tmp_path: Path) -> None:
     captured = av.capture("the keys to the cabinet", model=MODEL)
     av.write_capture(captured, tmp_path / "c.npz")
-    stacked = np.stack([m for m in captured.maps.values()])[:, None].repeat(2, 1)
+    stacked = np.stack(list(captured.maps.values()))[:, None].repeat(2, 1)
     tokens = np.array([captured.inputs.sides["encoder"].queries.texts] * 2)
     np.savez(tmp_path / "batch.npz", attentions=stacked, tokens=tokens)
     written(tmp_path / "broken.npz", "nothing")
@@ -190,8 +190,8 @@ def test_what_cannot_be_read(tmp_path: Path, capsys) -> None:
 
 
 def test_hostile_ids_stay_in_the_folder(tmp_path: Path) -> None:
-    ids = ["../../x", "a\0b", "x" * 400, "CON", "nul.txt", "🎉", "same", "same", "/etc/passwd", "..",
-           "", " ", "a/b\\c:d*e?f", "\u202e", "<script>", "é" * 300, "-rf", "x\ny"]  # fmt: skip
+    ids = ["../../x", "a\0b", "x" * 400, "CON", "nul.txt", "🎉", "same", "same", "/etc/passwd"]
+    ids += ["..", "", " ", "a/b\\c:d*e?f", "\u202e", "<script>", "é" * 300, "-rf", "x\ny"]
     lines = [json.dumps({"text": f"good text {n}", "id": name}) for n, name in enumerate(ids)]
     out = tmp_path / "deep" / "maps"
     done = export(written(tmp_path / "x.jsonl", *lines), out, select="0.0", weights="npz")
@@ -291,9 +291,12 @@ def test_padding_and_batches_do_not_change_maps(minilm: str, monkeypatch) -> Non
 
     sizes = []
     forward = type(source).forward
-    monkeypatch.setattr(
-        type(source), "forward", lambda s, batch, o: (sizes.append(len(batch)), forward(s, batch, o))[1]
-    )  # fmt: skip
+
+    def counted(self, batch, observers) -> None:
+        sizes.append(len(batch))
+        forward(self, batch, observers)
+
+    monkeypatch.setattr(type(source), "forward", counted)
     together = ran()
     monkeypatch.setattr(batches, "LARGEST_BATCH", 1)
     alone = ran()
@@ -309,7 +312,8 @@ def test_padding_and_batches_do_not_change_maps(minilm: str, monkeypatch) -> Non
             for name, score in scores.scores.items():
                 other = many.scores[head].scores[name]
                 assert other.rows == score.rows
-                assert other.mean == pytest.approx(score.mean, rel=1e-3, abs=1e-5)
+                assert (other.mean is None) == (score.mean is None)
+                assert other.mean is None or abs(other.mean - score.mean) < 1e-4
 
 
 def test_cross_attention(tmp_path: Path) -> None:
@@ -343,7 +347,7 @@ def test_the_pictures_show_the_weights(tmp_path: Path) -> None:
     weights = captured[av.select("0.1", captured)[0]]
     pixels = np.asarray(Image.open(next((tmp_path / "maps").glob("*/*.png"))))
     levels = np.round(weights / weights.max() * 239).astype(int)
-    row = next(row for row in range(len(pixels)) if (pixels[row] == 239).any() or (pixels[row] < 240).sum() > 40)  # fmt: skip
+    row = next(n for n, line in enumerate(pixels) if (line < 240).sum() > 40)
     runs = [int(v) for v in pixels[row + 3][pixels[row + 3] < 240]]
     seen = [value for n, value in enumerate(runs) if n == 0 or value != runs[n - 1]]
     expected = [int(v) for n, v in enumerate(levels[0]) if n == 0 or v != levels[0][n - 1]]
@@ -358,9 +362,13 @@ def test_workers_draw_the_same_files(tmp_path: Path) -> None:
     for jobs in (1, 2):
         export(source, tmp_path / str(jobs), Way(jobs=jobs), kinds=("heads", "grid"))
     one, two = (
-        {p.relative_to(tmp_path / n): p.read_bytes() for p in (tmp_path / n).rglob("*.*") if p.is_file()}
-        for n in ("1", "2")
-    )  # fmt: skip
+        {
+            path.relative_to(tmp_path / jobs): path.read_bytes()
+            for path in (tmp_path / jobs).rglob("*.*")
+            if path.is_file()
+        }
+        for jobs in ("1", "2")
+    )
     assert one == two
 
 
@@ -431,7 +439,9 @@ def test_the_closing_line(tmp_path: Path, capsys) -> None:
     arguments = ["export", str(source), "-o", str(tmp_path / "maps"), "--jobs", "1", "--heads", "2"]
     assert main(arguments) == 0
     out = capsys.readouterr()
-    assert re.match(r"wrote 4 files to \S+/maps · 2 inputs in [\d.]+ s · \d+ a second · 0 skipped", out.out)  # fmt: skip
+    assert re.match(
+        r"wrote 4 files to \S+/maps · 2 inputs in [\d.]+ s · \d+ a second · 0 skipped", out.out
+    )
     assert out.err == ""
     assert main(arguments) == 0
     assert "wrote 0 files" in (again := capsys.readouterr().out)

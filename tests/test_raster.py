@@ -1,4 +1,4 @@
-"""Fast pictures: exact weights and colours, the glyphs of matplotlib, files that others can read."""
+"""Fast pictures: exact weights and colours, the glyphs of matplotlib, files others can read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def decoded(data: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def cells_of(raster: Raster, pixels: np.ndarray, place: int, lines: int) -> np.ndarray:
-    """The palette index in the middle of every cell, after checking that cells are of one colour."""
+    """The palette index of every cell, after checking that a cell is of one colour."""
     y, x = raster.sheet.corner(place, lines)
     rows, columns = raster.sheet.rows, raster.sheet.columns
     gap = int(raster.sheet.ruled)
