@@ -133,12 +133,11 @@ class Manifest:
             yield self._readers[source].read(size)
 
     def finish(self, *, sync: bool) -> None:
-        """Write the manifest in order and remove the journal.
-
-        Raises:
-            OutputError: it cannot be written.
-        """
+        """Write the manifest in order; OutputError if it cannot be written."""
         files.place(self._folder / MANIFEST, self.lines(), sync=sync)
+
+    def forget_journal(self) -> None:
+        """Remove the journal, whose lines the manifest has; the last step of an export."""
         self._journal.unlink(missing_ok=True)
 
     def close(self) -> None:

@@ -295,8 +295,9 @@ class _Run:
         return self.common
 
     def _finish(self) -> None:
-        """The manifest in order, and the gallery."""
+        """The manifest in order, and the gallery; while there is a journal, this is not over."""
         sync = self.way.sync != "never"
         self.manifest.finish(sync=sync)
         index = gallery.page(self.manifest.lines(), self.result.model)
         files.place(self.folder.path / gallery.INDEX, index, sync=sync)
+        self.manifest.forget_journal()

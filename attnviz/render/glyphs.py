@@ -1,25 +1,26 @@
 """Texts as small coverage bitmaps, made once for each text: what the fast pictures paste.
 
-Glyphs come from matplotlib's FreeType (kerning, fallback families, shaping where matplotlib
-shapes), hinted as in its figures, so a label looks the same as there.
+Glyphs come from matplotlib's own text renderer (FreeType: kerning, fallback families, shaping
+where matplotlib shapes), so a label looks the same as in a figure.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.backends.backend_agg import get_hinting_flag
-from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.font_manager import FontProperties
 from numpy.typing import NDArray
 
 from attnviz.render.fonts import choose, spelled
 
 _ABOVE, _BELOW = 1.25, 0.5
 """Room above and below the baseline, in ems; enough for stacked accents and CJK."""
+_WIDEST = 1.3
+"""The widest a character gets, in ems."""
 _SPACE = 0.41
 """From one word's ink to the next, in ems."""
 
@@ -58,20 +59,15 @@ def label(text: str, size: float, dpi: float, *, bold: bool = False) -> Label:
     em = size * dpi / 72
     baseline = round(em * _ABOVE)
     height = baseline + round(em * _BELOW)
-    font = _font(tuple(families), bold and len(families) == 1)
-    font.clear()
-    font.set_size(size, dpi)
-    font.set_text(spelled(text, missing), 0.0, flags=_hinting())
-    font.draw_glyphs_to_bitmap(antialiased=True)
-    image = np.asarray(font.get_image())
-    columns = np.flatnonzero(image.any(0)).tolist() if image.size else []
-    if not columns:
-        return Label(np.zeros((height, 0), np.uint8), baseline, not missing)
-    image = image[:, columns[0] : columns[-1] + 1]
-    ink = np.zeros((height, image.shape[1]), np.uint8)
-    top = baseline + round(font.get_descent() / 64) - image.shape[0]
-    first, last = max(top, 0), min(top + image.shape[0], height)
-    ink[first:last] = image[first - top : last - top]
+    shown = spelled(text, missing)
+    font = _font(tuple(families), size, bold and len(families) == 1)
+    renderer = _renderer(1 + int(em * (len(shown) + 2) * _WIDEST) // 512, height, dpi)
+    renderer.clear()
+    renderer.draw_text(renderer.new_gc(), round(em), baseline, shown, font, 0)
+    coverage = np.asarray(renderer.buffer_rgba())[..., 3]
+    columns = np.flatnonzero(coverage.any(0)).tolist()
+    first, last = (columns[0], columns[-1] + 1) if columns else (0, 0)
+    ink = coverage[:, first:last].copy()
     ink.flags.writeable = False
     return Label(ink, baseline, not missing)
 
@@ -108,17 +104,14 @@ def _space(size: float, dpi: float) -> int:
     return round(_SPACE * size * dpi / 72)
 
 
-@lru_cache(maxsize=256)
-def _font(families: tuple[str, ...], bold: bool) -> Any:
-    """The first family's font with the others behind it, for characters it lacks."""
-    weight = "bold" if bold else "normal"
-    paths = [findfont(FontProperties(family=[name], weight=weight)) for name in families]
-    return get_font(paths)
+@lru_cache(maxsize=1024)
+def _font(families: tuple[str, ...], size: float, bold: bool) -> FontProperties:
+    return FontProperties(
+        family=list(families), size=size, weight="bold" if bold else "normal", style="normal"
+    )
 
 
-@lru_cache(maxsize=1)
-def _hinting() -> Any:
-    """The hinting of matplotlib itself, whatever the user's style."""
-    with mpl.rc_context({"text.hinting": mpl.rcParamsDefault["text.hinting"]}):
-        flag: Any = get_hinting_flag
-        return flag()
+@lru_cache(maxsize=64)
+def _renderer(width: int, height: int, dpi: float) -> Any:
+    """A canvas of ``width`` times 512 pixels, used again for every text of that size."""
+    return cast("Any", RendererAgg)(512 * width, height, dpi)
