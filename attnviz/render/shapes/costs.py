@@ -31,7 +31,7 @@ def compare_report(found: Comparison) -> Report:
     if found.memory is not None:
         columns.append(Column("fits_tokens", "tokens fit", "right"))
         columns.append(Column("fits_sequences", "seqs fit", "right"))
-    columns.append(Column("used_by", "used by", wrap=12, optional=True))
+    columns.append(Column("used_by", "used by", wrap=17, optional=True))
     rows = []
     for one in found.variants:
         cells = [
