@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 from attnviz.attention.attend import attend
 from attnviz.records import (
@@ -635,12 +635,12 @@ def test_sharp_heads_have_exact_entropies() -> None:
 # -- memory -----------------------------------------------------------------------------------
 
 
-class Sizes(TorchDispatchMode):
+class Sizes(TorchFunctionMode):
     """The largest tensor that any operation gives."""
 
     largest = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         for value in out if isinstance(out, (tuple, list)) else [out]:
             if isinstance(value, torch.Tensor) and value.untyped_storage().size():
