@@ -16,6 +16,7 @@ from attnviz import __version__
 from attnviz.cli.capture import capture
 from attnviz.cli.heads import heads
 from attnviz.cli.heatmap import heatmap
+from attnviz.cli.view import view
 from attnviz.errors import AttnvizError
 
 # typer carries its own copy of click in some versions and imports it in others
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.command(no_args_is_help=True)(heads)
 app.command(no_args_is_help=True)(heatmap)
 app.command(no_args_is_help=True)(capture)
+app.command(no_args_is_help=True)(view)
 
 
 def _version(wanted: bool) -> None:
