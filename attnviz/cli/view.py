@@ -90,7 +90,7 @@ def view(
         screen.print(f"wrote {saved} ({human_bytes(len(page.page))})", soft_wrap=True)
     if not output.quiet:
         screen.print(terminal.closing_line(captures[0]))
-    if out is None and not typer.launch(saved.as_uri()) == 0:
+    if out is None and typer.launch(saved.as_uri()) != 0:
         console.note(["no browser answered; open the file yourself"], output.quiet)
     console.note(dict.fromkeys(n for c in captures for n in c.inputs.notes), output.quiet)
 

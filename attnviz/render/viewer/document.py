@@ -120,8 +120,8 @@ def _item(
                     "causal": packed.causal,
                     "chunk": len(chunks),
                     "heads": [
-                        _head(i, top, scored.get(Head(site, i)))
-                        for i, top in zip(indices, packed.tops, strict=True)
+                        _head(i, top, whole, scored.get(Head(site, i)))
+                        for i, top, whole in zip(indices, packed.tops, packed.whole, strict=True)
                     ],
                 }
             )
@@ -200,11 +200,12 @@ def _axis(tokens: Tokens) -> dict[str, Any]:
     }
 
 
-def _head(index: int, top: float, scored: HeadScores | None) -> dict[str, Any]:
+def _head(index: int, top: float, whole: bool, scored: HeadScores | None) -> dict[str, Any]:
     scores = scored.scores if scored else {}
     return {
         "index": index,
         "top": top,
+        "whole": whole,
         "roles": [_role(role) for role in scored.roles] if scored else [],
         "scores": [_score(scores.get(name)) for name in SCORES],
     }

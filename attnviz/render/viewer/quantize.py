@@ -22,6 +22,7 @@ from attnviz.errors import InputError, UsageError
 BITS = (8, 16)
 """How many bits a weight can take."""
 
+_SUM_ERROR = 2e-3
 _LEVEL = 6
 _BASE64 = 4 / 3
 
@@ -33,12 +34,15 @@ class Packed:
     Attributes:
         text: base64 of the deflated codes; 16-bit codes as all high bytes, then all low bytes.
         tops: the largest weight of each head.
+        whole: for each head, whether every row sums to 1 (or has no weight at all), so that a page
+            can say so, whatever the rounding of single weights.
         causal: whether only keys up to the query's own position are there, row by row.
         error: the largest difference between a weight and what is read back.
     """
 
     text: str
     tops: tuple[float, ...]
+    whole: tuple[bool, ...]
     causal: bool
     error: float
 
@@ -64,6 +68,8 @@ def pack(weights: NDArray[np.floating[Any]], bits: int = 8) -> Packed:
     causal = is_causal(weights)
     exact = weights.astype(np.float64)
     tops = exact.max(axis=(1, 2))
+    sums = exact.sum(axis=2)
+    whole = ((np.abs(sums - 1) < _SUM_ERROR) | (sums == 0)).all(axis=1)
     steps = (1 << bits) - 1
     shares = exact / np.where(tops > 0, tops, 1.0)[:, None, None]
     codes = np.rint(np.sqrt(shares) * steps).astype(np.uint16)
@@ -76,7 +82,7 @@ def pack(weights: NDArray[np.floating[Any]], bits: int = 8) -> Packed:
     else:
         raw = (codes >> 8).astype(np.uint8).tobytes() + (codes & 255).astype(np.uint8).tobytes()
     text = base64.b64encode(zlib.compress(raw, _LEVEL)).decode("ascii")
-    return Packed(text, tuple(float(top) for top in tops), causal, error)
+    return Packed(text, tuple(map(float, tops)), tuple(map(bool, whole)), causal, error)
 
 
 def is_causal(weights: NDArray[np.floating[Any]]) -> bool:

@@ -77,7 +77,6 @@ function start() {
   byId("zoom-all").addEventListener("click", () => map.zoom?.(0));
   fromHash();
   subscribe(draw);
-  draw(get(), null);
   addEventListener("hashchange", fromHash);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(get(), null));
   let resizing = 0;

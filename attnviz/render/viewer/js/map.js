@@ -1,7 +1,7 @@
 import { byId, clamp, fill, make, say, shown } from "./dom.js";
-import { itemOf, kindOf } from "./data.js";
+import { itemOf, kindOf, page } from "./data.js";
 import { get, set } from "./store.js";
-import { ink, inkOn, pixels, ramp, rgb } from "./colors.js";
+import { ink, inkOn, pixels, ramp } from "./colors.js";
 import { matches, pairsTable, panelOf, pinned, saidOf } from "./panel.js";
 import { fitted, prepared } from "./painter.js";
 import { binned } from "./tiles.js";
@@ -82,12 +82,13 @@ function sums(panel) {
   if (!found) {
     const { R, C, layers } = panel;
     found = { rows: layers.map(() => new Float64Array(R)), columns: layers.map(() => new Float64Array(C)) };
-    for (const [l, { data }] of layers.entries()) {
+    for (const [l, { data, whole }] of layers.entries()) {
       for (let r = 0, i = 0; r < R; r++) {
         for (let c = 0; c < C; c++, i++) {
           found.rows[l][r] += data[i];
           found.columns[l][c] += data[i];
         }
+        if (whole && found.rows[l][r] > 0) found.rows[l][r] = 1;
       }
     }
     summed.set(panel, found);
@@ -292,10 +293,11 @@ function drawCursor(spoken = false) {
   }
   const { queries, keys, layers, C } = panelNow;
   const { rows, columns } = sums(panelNow);
+  const about = page.bits === 8 ? "≈" : "";
   const lines = layers.map((layer, l) => ({
     color: layers.length > 1 ? layer.color : "",
     text: `${layers.length > 1 ? `${layer.name}: ` : ""}${shown(layer.data[r * C + c])}`,
-    more: `row ${shown(rows[l][r])}, column ${shown(columns[l][c])}`,
+    more: `row ${layer.whole ? "" : about}${shown(rows[l][r])}, column ${about}${shown(columns[l][c])}`,
   }));
   const box = overlay.getBoundingClientRect();
   showTip(`${queries.labels[r]} → ${keys.labels[c]}`, lines, box.left + left + (c + 1 - c0) * cw + 10, box.top + top + (r + 1 - r0) * ch + 10);
@@ -504,9 +506,4 @@ export function heading(painter, panel, state, width, height) {
   painter.text(said || itemOf(state).label, 10, 31, { size: 10.5, color: tones.soft });
   const needed = Math.max(painter.measure(names, 13, 600), painter.measure(said || itemOf(state).label, 10.5)) + 20;
   return { width: Math.max(width, Math.min(needed, 1600)), height };
-}
-
-/** @param {string} color */
-export function inkFor(color) {
-  return inkOn(...rgb(color));
 }

@@ -61,7 +61,8 @@ function sizes(state, width) {
   const across = Math.max(...heads.map(({ data }) => data.index)) + 1;
   const room = width - SIDE;
   const gap = room / across > 40 ? 6 : room / across > 24 ? 3 : 2;
-  const size = clamp(Math.floor(room / across) - gap, 18, heads.length === 1 ? 360 : 150);
+  const least = state.sort === "role" ? 56 : 18;
+  const size = clamp(Math.floor(room / across) - gap, least, heads.length === 1 ? 360 : 150);
   const strip = size >= 38 ? 15 : size >= 26 ? 6 : 4;
   return { size, gap, strip, across: Math.max(1, Math.floor(room / (size + gap))) };
 }
@@ -99,6 +100,7 @@ const strips = new Map();
 let measured = { size: 0, gap: 0, strip: 0, across: 1 };
 let built = "";
 let seen = false;
+let release = () => {};
 
 /** @param {State} state */
 function build(state) {
@@ -167,6 +169,8 @@ async function drawRow(row) {
 /** Draw the lines of tiles that are on the screen, and the others once they come. */
 function drawVisible() {
   watcher?.disconnect();
+  release();
+  track(new Promise((done) => { release = () => done(null); }));
   watcher = new IntersectionObserver((entries) => {
     const rows = entries.filter(({ isIntersecting }) => isIntersecting).map(({ target }) => target);
     for (const row of rows) watcher?.unobserve(row);
@@ -174,6 +178,7 @@ function drawVisible() {
       if (!seen && rows.length) requestAnimationFrame(() => performance.mark("overview"));
       seen = true;
     }));
+    release();
   }, { rootMargin: "200px" });
   for (const row of strips.keys()) watcher.observe(row);
 }

@@ -124,9 +124,10 @@ export function matrix(state, head) {
  * @param {Float32Array} data
  * @param {number} R
  * @param {number} C
+ * @param {boolean} whole whether rows sum to 1, but for the rounding of single weights
  * @returns {Layer}
  */
-function layer(name, color, data, R, C) {
+function layer(name, color, data, R, C, whole) {
   const rowTops = new Float32Array(R);
   let top = 0;
   for (let r = 0; r < R; r++) {
@@ -135,7 +136,7 @@ function layer(name, color, data, R, C) {
     rowTops[r] = most;
     if (most > top) top = most;
   }
-  return { name, color, data, top, rowTops };
+  return { name, color, data, top, rowTops, whole };
 }
 
 /**
@@ -153,6 +154,8 @@ export function panelOf(state, ids) {
   const cut = !state.words
     ? R < axes[kind.queries].labels.length || C < axes[kind.keys].labels.length
     : R < axes[kind.queries].starts.length || C < axes[kind.keys].starts.length;
+  /** @param {Head} head */
+  const whole = (head) => head.data.whole && (!cut || state.rescale);
   /** @type {Layer[]} */
   let layers;
   if (mixed === "mean" || mixed === "max") {
@@ -162,9 +165,9 @@ export function panelOf(state, ids) {
       if (mixed === "mean") for (let i = 0; i < data.length; i++) data[i] += one[i] / heads.length;
       else for (let i = 0; i < data.length; i++) if (one[i] > data[i]) data[i] = one[i];
     }
-    layers = [layer(`${mixed} of ${heads.length} heads`, seriesColor(0), data, R, C)];
+    layers = [layer(`${mixed} of ${heads.length} heads`, seriesColor(0), data, R, C, mixed === "mean" && heads.every(whole))];
   } else {
-    layers = heads.map((head, i) => layer(`head ${head.id}`, seriesColor(i), matrix(state, head), R, C));
+    layers = heads.map((head, i) => layer(`head ${head.id}`, seriesColor(i), matrix(state, head), R, C, whole(head)));
   }
   return { queries, keys, R, C, layers, mixed, cut, rescaled: state.rescale };
 }

@@ -35,7 +35,8 @@ export function startSave(current) {
   });
   byId("save-png").addEventListener("click", () => {
     const trial = /** @type {CanvasRenderingContext2D} */ (make("canvas").getContext("2d"));
-    const { width, height } = current().picture(canvasPainter(trial), get());
+    const size = current().picture(canvasPainter(trial), get());
+    const [width, height] = [Math.ceil(size.width), Math.ceil(size.height)];
     const ratio = Math.min(2, LONGEST / width, LONGEST / height);
     const canvas = make("canvas", { width: Math.ceil(width * ratio), height: Math.ceil(height * ratio) });
     const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));

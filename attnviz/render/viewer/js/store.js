@@ -60,11 +60,17 @@ export function set(patch) {
   }
   if (!changed.size) return;
   state = next;
+  schedule();
+}
+
+function schedule() {
   if (!scheduled) scheduled = requestAnimationFrame(tell);
+  document.documentElement.dataset.pending = "1";
 }
 
 function tell() {
   scheduled = 0;
+  delete document.documentElement.dataset.pending;
   const what = changed;
   changed = new Set();
   for (const listener of listeners) listener(state, what);
@@ -142,16 +148,10 @@ export function fromHash() {
     .filter(({ id, site }) => wanted.includes("*") || wanted.includes(`${site.layer}.*`) || wanted.includes(id))
     .map(({ id }) => id);
   const { pin, zoom } = next;
-  const known = state.on.length > 0;
   state = { ...state, text: next.text, kind: next.kind, words: next.words, quad: next.quad };
-  const settledNext = settled({ ...next, pin, zoom });
-  if (!known) {
-    state = settledNext;
-    return;
-  }
-  state = settledNext;
+  state = settled({ ...next, pin, zoom });
   changed = new Set(/** @type {(keyof State)[]} */ (Object.keys(state)));
-  if (!scheduled) scheduled = requestAnimationFrame(tell);
+  schedule();
 }
 
 /** @type {number | undefined} */

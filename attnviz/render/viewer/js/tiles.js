@@ -45,7 +45,7 @@ export function tile(state, head, most) {
     for (let i = r * small.C; i < (r + 1) * small.C; i++) rowTops[r] = Math.max(rowTops[r], small.data[i]);
     top = Math.max(top, rowTops[r]);
   }
-  const layers = [{ name: "", color: "", data: small.data, top, rowTops }];
+  const layers = [{ name: "", color: "", data: small.data, top, rowTops, whole: false }];
   const panel = { queries, keys, R: small.R, C: small.C, layers, mixed: "single", cut: false, rescaled: false };
   return { colors: pixels(panel, state), R: small.R, C: small.C };
 }

@@ -5,7 +5,7 @@ export interface ScoreDef { name: string; formula: string; source: string; unit:
 /** Mean, chance, lift, rows. */
 export type ScoreValue = [number | null, number | null, number | null, number];
 export interface HeadRole { name: string; score: string; few: boolean }
-export interface HeadData { index: number; top: number; roles: HeadRole[]; scores: ScoreValue[] }
+export interface HeadData { index: number; top: number; whole: boolean; roles: HeadRole[]; scores: ScoreValue[] }
 export interface SiteData { layer: number; causal: boolean; chunk: number; heads: HeadData[] }
 export interface KindData { kind: string; title: string; queries: number; keys: number; sites: SiteData[] }
 export interface AxisData {
@@ -40,7 +40,7 @@ export interface Axis {
   /** its number on the whole axis */
   at: number[];
 }
-export interface Layer { name: string; color: string; data: Float32Array; top: number; rowTops: Float32Array }
+export interface Layer { name: string; color: string; data: Float32Array; top: number; rowTops: Float32Array; whole: boolean }
 /** What the drawings show: one or several maps [R, C] over the same axes. */
 export interface Panel {
   queries: Axis; keys: Axis; R: number; C: number; layers: Layer[]; mixed: string; cut: boolean; rescaled: boolean;
