@@ -265,8 +265,9 @@ def _held(capture: Capture, text: str | None) -> frozenset[Head]:
     chosen = capture.layout if text is None else selection.select(text, capture.layout)
     held = frozenset(head for head in chosen if head.site in capture.maps)
     if not held:
+        what = text or "any head"
         raise SelectionError(
-            f"the capture holds no map of {text or 'any head'}; capture it with a selection that does"
+            f"the capture holds no map of {what}; capture it again with a selection that does"
         )
     return held
 

@@ -1,4 +1,4 @@
-"""The viewer's page as bytes: put together, packed, sized and escaped; the command that makes it."""
+"""The viewer's page as bytes: put together, packed, sized, escaped; the command that makes it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,18 @@ from attnviz.render.viewer.quantize import pack
 from tests.viewing import encoder_decoder, made, pair, softmax, words
 
 HOSTILE = (
-    "</script><img src=x onerror=window.pwned=1>", "-->", "<!--<script>", "\u202eevil\u202c",
-    "\ud800", "\x00", "\u2028", "&lt;b&gt;", "{{script}}", "'\"`${1}", "__proto__",
-)  # fmt: skip
+    "</script><img src=x onerror=window.pwned=1>",
+    "-->",
+    "<!--<script>",
+    "\u202eevil\u202c",
+    "\ud800",
+    "\x00",
+    "\u2028",
+    "&lt;b&gt;",
+    "{{script}}",
+    "'\"`${1}",
+    "__proto__",
+)
 
 
 def hostile() -> av.Tokens:
@@ -66,7 +75,7 @@ def unpacked(chunk: str, bits: int, shape: tuple[int, ...], causal: bool, tops) 
     """Read maps back as the page does, written from the description in quantize.py."""
     raw = np.frombuffer(zlib.decompress(base64.b64decode(chunk)), np.uint8).astype(float)
     codes = raw if bits == 8 else 256 * raw[: raw.size // 2] + raw[raw.size // 2 :]
-    heads, rows, columns = shape
+    heads, rows, _ = shape
     out = np.zeros(shape)
     if causal:
         out[:, *np.tril_indices(rows)] = codes.reshape(heads, -1)
@@ -167,7 +176,9 @@ def test_the_policy_lets_in_its_own_script_and_style_and_nothing_else() -> None:
         assert tag not in ("link", "img", "iframe", "object", "embed", "base")
         assert not {"src", "href", "srcset", "style", "action"} & set(attributes)
         assert not [name for name in attributes if name.startswith("on")]
-    assert not re.search(r"\beval\b|innerHTML|outerHTML|insertAdjacent|document\.write|Function\(", script)  # fmt: skip
+    assert not re.search(
+        r"\beval\b|innerHTML|outerHTML|insertAdjacent|document\.write|Function\(", script
+    )
     assert "://" not in script.replace("http://www.w3.org/2000/svg", "")
 
 
@@ -197,9 +208,12 @@ def test_the_data_holds_scores_words_and_maps() -> None:
     for site, head in ((0, 2), (1, 0)):
         entry = kind["sites"][site]
         back = unpacked(
-            elements.find("script", id=f"maps-{entry['chunk']}"), 16, (3, 10, 10), False,
+            elements.find("script", id=f"maps-{entry['chunk']}"),
+            16,
+            (3, 10, 10),
+            False,
             [one["top"] for one in entry["heads"]],
-        )  # fmt: skip
+        )
         where = av.Head(av.Site("encoder", site), head)
         np.testing.assert_allclose(back[head], capture[where], atol=2e-5)
         (scored,) = [h for h in api.heads(capture).heads if h.head == where]

@@ -16,10 +16,16 @@ import numpy as np
 from attnviz.records import Capture, Inputs, Layout, Sides, Site, SourceInfo, Tokens
 from attnviz.render.palette import ramp, rgb
 
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
-    "--disable-background-networking --disable-component-update --disable-sync"
-).split()
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 ROOT = Path(__file__).parent.parent
 
 
@@ -179,8 +185,12 @@ class Opened:
         """A canvas' colour at a place in CSS pixels."""
         found = self.page.eval_on_selector(
             selector,
-            "(canvas, [x, y]) => [...canvas.getContext('2d').getImageData("
-            "Math.floor(x * devicePixelRatio), Math.floor(y * devicePixelRatio), 1, 1).data]",
+            """(canvas, [x, y]) => {
+                const one = new OffscreenCanvas(1, 1).getContext('2d');
+                const [left, top] = [x, y].map(v => -Math.floor(v * devicePixelRatio));
+                one.drawImage(canvas, left, top);
+                return [...one.getImageData(0, 0, 1, 1).data];
+            }""",
             [x, y],
         )
         return tuple(found[:3])
@@ -204,8 +214,9 @@ class Opened:
     def clean(self) -> None:
         """Nothing was asked for but the page itself, and nothing complained."""
         others = [url for url in self.requests if url.split("#")[0] not in self.documents]
-        assert [u for u in others if not u.startswith(("about:", "blob:"))] == []
-        assert self.console == []
+        asked = [url for url in others if not url.startswith(("about:", "blob:"))]
+        assert not asked, asked
+        assert not self.console, self.console
 
 
 @contextmanager

@@ -104,7 +104,7 @@ def _item(
             axes.append(_axis(tokens))
         return known[id(tokens)]
 
-    kinds = []
+    kinds: list[dict[str, Any]] = []
     for kind in capture.layout.kinds:
         sites = []
         sides = capture.inputs.sides[kind]

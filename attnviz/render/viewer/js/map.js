@@ -1,5 +1,5 @@
 import { byId, clamp, fill, make, say, shown } from "./dom.js";
-import { itemOf, kindOf, page } from "./data.js";
+import { described, headOf, itemOf, kindOf, page } from "./data.js";
 import { get, set } from "./store.js";
 import { ink, inkOn, pixels, ramp } from "./colors.js";
 import { matches, pairsTable, panelOf, pinned, saidOf } from "./panel.js";
@@ -418,7 +418,10 @@ export function caption(id, panel, state) {
   const chips = panel.layers.map((layer) => {
     const chip = make("span", { class: "chip" });
     chip.style.background = panel.layers.length > 1 ? layer.color : "transparent";
-    return make("span", { class: "head-name" }, panel.layers.length > 1 ? chip : "", layer.name);
+    const head = headOf(state, layer.name.replace("head ", ""));
+    const roles = head ? described(head).split(", ").slice(1).join(", ") : "";
+    return make("span", { class: "head-name" }, panel.layers.length > 1 ? chip : "", layer.name,
+      make("span", { class: "head-roles" }, roles ? ` ${roles}` : ""));
   });
   const said = saidOf(panel, state);
   fill(byId(id), ...chips, make("span", { class: "said" }, said.join(" ")));
