@@ -1,5 +1,28 @@
-"""``python -m attnviz``."""
+"""The ``attnviz`` program, also ``python -m attnviz``."""
 
-from attnviz.cli import run
+from __future__ import annotations
 
-run()
+import os
+import sys
+
+
+def run() -> None:
+    """Run the command line of this process and exit with its code."""
+    try:
+        from attnviz.cli import main
+
+        code = main()
+    except KeyboardInterrupt:  # while the command line itself is being imported
+        sys.stderr.write("attnviz: interrupted\n")
+        code = 130
+    if code == 130:
+        # an interrupt inside an import can leave Python believing that nobody caught it; it would
+        # then die by the signal instead of returning the code
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    run()

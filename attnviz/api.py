@@ -10,16 +10,16 @@ from pathlib import Path
 
 from attnviz import files
 from attnviz.errors import InputError, SelectionError, UsageError
-from attnviz.heads import select as selection
-from attnviz.heads.observe import Recorder, ScoreObserver, score_capture
-from attnviz.heads.probe import probe_prompts
-from attnviz.heads.words import merge_words
 from attnviz.models import recorded
 from attnviz.models.device import resolve
 from attnviz.models.fresh import Fresh, FreshConfig
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.notebook import Captured, Heatmap, Report, Viewer
 from attnviz.records import Capture, Head, HeadScores, HeadsReport, ModelEntry, Prompt, Source
+from attnviz.scoring import select as selection
+from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
+from attnviz.scoring.probe import probe_prompts
+from attnviz.scoring.words import merge_words
 
 Model = str | FreshConfig | Source
 """A folder, a hub id or ``"fresh"``; the options of a fresh layer; or a loaded model."""
@@ -205,7 +205,8 @@ def heatmap(
             merged, sides = merge_words(weights[None], sides)
             weights = merged[0]
         maps.append((head, weights, sides))
-    return Heatmap(capture, tuple(maps), scale=scale, palette=palette)
+    roles = {scores.head: scores.roles for scores in score_capture(capture).result()}
+    return Heatmap(capture, tuple(maps), roles, scale=scale, palette=palette)
 
 
 def view(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,19 +12,17 @@ from numpy.typing import NDArray
 
 from attnviz import files
 from attnviz.errors import UsageError
-from attnviz.records import Capture, Head, HeadsReport, Sides, SourceInfo
-
-PICTURE_FORMATS = ("png", "svg", "pdf")
+from attnviz.records import Capture, Head, HeadsReport, Role, Sides, SourceInfo
+from attnviz.render.figure import FORMATS, heads_figure, heatmap_figure
+from attnviz.render.labels import head_title
 
 
 def picture_format(path: Path) -> str:
     """The format that a file's suffix means; UsageError for one that cannot be written."""
     suffix = path.suffix.removeprefix(".").lower()
-    if suffix not in PICTURE_FORMATS:
-        raise UsageError(
-            f"cannot draw {path.name!r}; name the file .{', .'.join(PICTURE_FORMATS[:-1])} "
-            f"or .{PICTURE_FORMATS[-1]}"
-        )
+    if suffix not in FORMATS:
+        known = ", ".join(f".{name}" for name in FORMATS)
+        raise UsageError(f"cannot draw {path.name!r}; name the file {known}")
     return suffix
 
 
@@ -39,8 +38,6 @@ class Report(HeadsReport):
 
     def figure(self, format: str = "png") -> bytes:
         """The layer × head grid as a figure, in ``png``, ``svg`` or ``pdf``."""
-        from attnviz.render.figure import heads_figure
-
         return heads_figure(self, format)
 
     def save(self, path: str | Path) -> Path:
@@ -57,18 +54,18 @@ class Report(HeadsReport):
 class Heatmap:
     """Maps of some heads, ready to be drawn.
 
-    ``maps`` holds each head with its [T, S] weights and the tokens on both axes.
+    ``maps`` holds each head with its [T, S] weights and the tokens on both axes, ``roles`` what
+    the heads do.
     """
 
     capture: Capture
     maps: tuple[tuple[Head, NDArray[np.floating], Sides], ...]
+    roles: Mapping[Head, tuple[Role, ...]]
     scale: str
     palette: str
 
     def figure(self, format: str = "png") -> bytes:
         """The picture in ``png``, ``svg`` or ``pdf``."""
-        from attnviz.render.figure import heatmap_figure
-
         titled = [(self.title(head), weights, sides) for head, weights, sides in self.maps]
         return heatmap_figure(titled, scale=self.scale, palette=self.palette, format=format)
 
@@ -78,8 +75,8 @@ class Heatmap:
         return max(float(weights.max()) for _, weights, _ in self.maps)
 
     def title(self, head: Head) -> str:
-        """A head's name, as it stands above its map."""
-        return f"head {self.capture.layout.name(head)}"
+        """A head's name and roles, as they stand above its map."""
+        return head_title(self.capture.layout.name(head), self.roles.get(head, ()))
 
     def save(self, path: str | Path) -> Path:
         """Draw into a file; its suffix decides the format."""

@@ -195,6 +195,8 @@ class Rows:
         weights: [B, H, r, s], float32 or float64, after softmax and before dropout.
         allowed: bool, broadcastable to ``weights``: the keys each query may attend to; None
             when every key in the block is allowed to every query in it.
+        logits: what softmax was taken of, [B, H, r, s] and finite (very low where blocked), so that
+            a logarithm of the weights need not be computed again; None where it is not at hand.
     """
 
     site: Site
@@ -202,6 +204,7 @@ class Rows:
     key_start: int
     weights: torch.Tensor
     allowed: torch.Tensor | None
+    logits: torch.Tensor | None = None
 
 
 class Observer(Protocol):

@@ -77,12 +77,12 @@ def edit_weights(folder: Path, change) -> None:
 def wordpiece(folder: Path, family: str = "bert", **settings: object) -> None:
     """``vocab.txt``: letters, a few words and endings."""
     letters = [chr(c) for c in range(33, 127)]
-    words = ["the", "The", "keys", "are", "on", "table", "key", "caf", "##s", "##es", "é", "键"]
+    words = ["the", "The", "keys", "are", "on", "table", "key", "caf", "##es", "é", "键"]
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *words]
     pieces += [f"##{c}" for c in "abcdefghijklmnopqrstuvwxyzé"]
     (folder / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
     name = {"bert": "BertTokenizer", "distilbert": "DistilBertTokenizer"}[family]
-    _settings(folder, tokenizer_class=name, **settings)
+    _settings(folder, **({"tokenizer_class": name} | settings))
 
 
 def byte_pairs(folder: Path, family: str = "gpt2", **settings: object) -> None:
@@ -95,7 +95,7 @@ def byte_pairs(folder: Path, family: str = "gpt2", **settings: object) -> None:
     (folder / "vocab.json").write_text(json.dumps({p: n for n, p in enumerate(pieces)}))
     (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n")
     name = {"gpt2": "GPT2Tokenizer", "roberta": "RobertaTokenizer"}[family]
-    _settings(folder, tokenizer_class=name, **settings)
+    _settings(folder, **({"tokenizer_class": name} | settings))
 
 
 def _settings(folder: Path, **settings: object) -> None:

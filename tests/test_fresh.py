@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from attnviz.errors import InputError, SizeError, UsageError
-from attnviz.heads.observe import Recorder
+from attnviz.scoring.observe import Recorder
 from attnviz.models.fresh import Fresh, FreshConfig, embedding, sinusoids, split_words
 from attnviz.records import Prompt, Site
 

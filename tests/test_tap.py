@@ -18,6 +18,7 @@ from attnviz.records import Inputs, Prompt, Rows, Sides, Site, SiteKind, Tokens
 
 transformers = pytest.importorskip("transformers")
 
+VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
 CPU = torch.device("cpu")
 VOCABULARY, LONGEST, WINDOW = 41, 32, 4
 SHORT, LONG = (5, 9, 2, 31, 17, 12, 3), (7, 21, 30, 4, 18, 11, 5, 27, 33, 14, 8, 39, 26)
@@ -226,8 +227,10 @@ class Watcher:
         self.batch = batch
         self.weights: dict[Site, torch.Tensor] = {}
         self.allowed: dict[Site, torch.Tensor] = {}
+        self.count = 0
 
     def observe(self, rows: Rows) -> None:
+        self.count += 1
         size = (*rows.weights.shape[:2], *self.longest(rows.site.kind))
         weights = self.weights.setdefault(rows.site, torch.zeros(size))
         allowed = self.allowed.setdefault(rows.site, torch.zeros(size, dtype=torch.bool))
@@ -252,8 +255,9 @@ def eager(folder: Path, family: str, **inputs: Any) -> dict[Site, torch.Tensor]:
     kind = "AutoModelForSeq2SeqLM" if family in SEQ2SEQ else "AutoModel"
     model = getattr(transformers, kind).from_pretrained(folder, attn_implementation="eager").eval()
     tensors = {name: torch.tensor([value]) for name, value in inputs.items()}
+    cache = {"use_cache": False} if family in SEQ2SEQ else {}
     with torch.no_grad():
-        output = model(**tensors, output_attentions=True)
+        output = model(**tensors, **cache, output_attentions=True)
     if family in SEQ2SEQ:
         kinds = ("encoder", "decoder", "cross")
         return {
@@ -278,10 +282,11 @@ def inputs_of(source: tap.Tapped, ids: tuple[int, ...], target: tuple[int, ...])
 def test_every_family_equals_its_own_eager_attention(family: str, folders: Folders) -> None:
     folder = folders(family)
     source = load(folder)
-    expected_road = "tap" if family in TAPPED else "eager"
-    assert source.info.road == expected_road, source.info
-    assert "max |Δ|" in source.info.exactness or expected_road == "eager"
-    assert bool(source.info.reason) == (expected_road == "eager")
+    tapped = source.info.road == "tap"
+    if VERSION >= (5, 23):  # the version this was written with; fewer families asked before
+        assert tapped == (family in TAPPED), source.info
+    assert source.info.exactness.startswith("tapped, max |Δ| " if tapped else "eager")
+    assert bool(source.info.reason) != tapped
     batch = [inputs_of(source, *both) for both in ((SHORT, (0, *LONG[:8])), (LONG, SHORT))]
     watcher = watch(source, batch)  # blocks of a padded batch
     sites = [site for site in source.layout.sites if source.layout.heads[site.kind][site.layer]]
@@ -307,6 +312,22 @@ def test_every_family_equals_its_own_eager_attention(family: str, folders: Folde
 
 def by_kind(site: Site) -> tuple[int, int]:
     return ("encoder", "decoder", "cross").index(site.kind), site.layer
+
+
+@pytest.mark.parametrize("family", ["gpt2", "gpt_neo"])
+def test_the_blocks_do_not_matter(
+    family: str, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = load(folders(family))
+    batch = [source.prepare(Prompt(ids=ids)) for ids in (SHORT, LONG)]
+    whole = watch(source, batch)
+    monkeypatch.setattr("attnviz.models.tap.eager.BLOCK_ELEMENTS", 512)
+    monkeypatch.setattr("attnviz.attention.attend.BLOCK_ELEMENTS", 512)
+    blocks = watch(source, batch)
+    assert blocks.count > whole.count == 2
+    for site, weights in whole.weights.items():
+        torch.testing.assert_close(blocks.weights[site], weights)
+        assert torch.equal(blocks.allowed[site], whole.allowed[site])
 
 
 def test_layers_are_numbered_as_the_model_numbers_them(folders: Folders) -> None:
@@ -370,12 +391,14 @@ def test_nothing_is_left_behind(folders: Folders, capfd: pytest.CaptureFixture[s
         def observe(self, rows: Rows) -> None:
             raise Stopped
 
-    logger = logging.getLogger("transformers")
-    level, bars = logger.level, hf_logging.is_progress_bar_enabled()
+    bars = hf_logging.is_progress_bar_enabled()
+    hf_logging.set_verbosity(logging.INFO)
     with pytest.raises(Stopped):
         source.forward(batch, [Stopper()])
     assert interface._RUN.get() is None
-    assert (logger.level, hf_logging.is_progress_bar_enabled()) == (level, bars)
+    assert hf_logging.get_verbosity() == logging.INFO
+    assert hf_logging.is_progress_bar_enabled() == bars
+    hf_logging.set_verbosity_warning()
     watcher = watch(source, batch)
     assert len(watcher.weights) == 2
     source.forward(batch, [])
@@ -439,6 +462,8 @@ def test_text_pairs_and_truncation(tmp_path: Path) -> None:
     cut = source.prepare(Prompt(long, truncate=True))
     assert cut.sides["encoder"].queries.texts[-2:] == ("old", "[SEP]")
     assert cut.notes == ("The text was cut to the model's 12 tokens; 2 were left out.",)
+    given = source.prepare(Prompt(ids=(2, *range(5, 17), 3), truncate=True))
+    assert given.sides["encoder"].queries.ids == (2, *range(5, 15), 3)  # the separator stays
     bare = source.prepare(Prompt("the keys", special_tokens=False))
     assert bare.sides["encoder"].queries.texts == ("the", "keys")
 
@@ -484,7 +509,7 @@ def test_weights_are_never_made_up(folders: Folders, tmp_path: Path) -> None:
     key = "encoder.layer.1.attention.self.query.weight"
     with pytest.raises(ModelError, match=rf"its weights lack {key}; the checkpoint is incomplete"):
         load(damaged(folders, tmp_path, "bert", lambda weights: weights.pop(key)))
-    with pytest.raises(ModelError, match=rf"{key} has shape \(7, 16\), its config.json says"):
+    with pytest.raises(ModelError, match=rf"{key} has (shape \(7, 16\)|another shape)"):
         load(damaged(folders, tmp_path, "bert", lambda w: w.update({key: torch.zeros(7, 16)})))
     with pytest.raises(ModelError, match="not finite"):
         load(damaged(folders, tmp_path, "bert", lambda w: w[key].fill_(torch.nan)))
@@ -493,11 +518,26 @@ def test_weights_are_never_made_up(folders: Folders, tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_a_head_is_not_needed_nor_a_pooler(folders: Folders, tmp_path: Path) -> None:
+def test_a_head_is_not_needed_nor_a_pooler(
+    folders: Folders, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     config = transformers.AutoConfig.from_pretrained(folders("bert"))
     transformers.AutoModelForMaskedLM.from_config(config).save_pretrained(tmp_path)
     assert not any("pooler" in key for key in load_file(tmp_path / "model.safetensors"))
-    assert load(tmp_path).info.road == "tap"
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append  # type: ignore[method-assign]
+    logger = logging.getLogger("transformers")
+    logger.addHandler(handler)
+    capfd.readouterr()
+    try:
+        assert len(load(tmp_path).layout) == 8
+        assert not records
+        assert capfd.readouterr() == ("", "")
+        transformers.AutoModel.from_pretrained(tmp_path)
+        assert records, "transformers itself has a long warning about this"
+    finally:
+        logger.removeHandler(handler)
 
 
 def test_a_model_without_weights_from_token_to_token_is_refused(tmp_path: Path) -> None:

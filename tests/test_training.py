@@ -11,11 +11,11 @@ from training import bert, evaluate, gpt2
 from training.command import Prepared, export, prepare
 from training.loop import STATE, Settings, run
 from training.ngrams import Trigram, likeliest_after
-from training.optim import Schedule, orthogonalized
+from training.optim import Rates, Schedule, optimizers, orthogonalized, set_rates
 from training.samples import IGNORED, CausalRows, PairRows, mask_tokens, tile, twice
 from training.text import read_books, rejoin
 from training.tokens import END, special_id, special_ids, stop_ids, train_bpe, train_wordpiece
-from training.watch import after_earlier_same, earlier_same
+from training.watch import score_weights
 
 LINES = (
     "The miller had a daughter, and the daughter had a goose.",
@@ -52,7 +52,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of one window, and one thread, so that two runs add up in the same order."""
     monkeypatch.setattr(gpt2, "BATCH", gpt2.POSITIONS)
     monkeypatch.setattr(bert, "BATCH", bert.POSITIONS)
-    monkeypatch.setattr(evaluate, "PROBED", 1)
+    monkeypatch.setattr(evaluate, "PROBED", 2)
     monkeypatch.setattr(evaluate, "PAIRED", 2)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -97,6 +97,16 @@ class TestCausalRows:
             counts = np.unique(row, return_counts=True)[1]
             assert periods or set(counts) == {2}
             assert row.min() >= 1
+
+    def test_repeats_may_come_after_text(self) -> None:
+        rng = np.random.default_rng(0)
+        led = 0
+        for _ in range(50):
+            row = self.rows.repeated(rng, 64, lead=1.0)
+            assert len(row) == 64
+            half = row[32:]
+            led += any((half[p:] == half[:-p]).all() for p in range(4, 17))
+        assert led > 20
 
     def test_twice_means_twice(self) -> None:
         row = twice(np.random.default_rng(0), 40, 300, 1)
@@ -168,10 +178,16 @@ class TestNgrams:
 
 
 class TestScores:
-    def test_where_induction_and_duplicate_heads_should_look(self) -> None:
-        ids = torch.tensor([[7, 8, 9, 7, 8]])
-        assert earlier_same(ids)[0].nonzero().tolist() == [[3, 0], [4, 1]]
-        assert after_earlier_same(ids)[0].nonzero().tolist() == [[3, 1], [4, 2]]
+    def test_attention_to_the_token_before_is_that_by_attnvizs_definition(self) -> None:
+        weights = torch.zeros(1, 1, 2, 6, 6)
+        weights[0, 0, 0, range(1, 6), range(5)] = 1
+        weights[0, 0, 0, 0, 0] = 1
+        weights[0, 0, 1, :, 0] = 1
+        ids = torch.tensor([[0, 5, 6, 7, 8, 9]])
+        scores = score_weights(weights, ids, ("previous", "first", "induction"), {0})
+        assert scores["previous"].tolist() == [[1, 0]]
+        assert scores["first"].tolist() == [[0, 1]]
+        assert scores["induction"].isnan().all()
 
 
 class TestOptim:
@@ -185,8 +201,19 @@ class TestOptim:
         schedule = Schedule(steps=1000, warmup=100)
         assert schedule.factor(0) == pytest.approx(0.01)
         assert schedule.factor(99) == schedule.factor(500) == 1
-        assert schedule.factor(750) == pytest.approx(0.5)
+        assert schedule.factor(800) == pytest.approx(0.5)
         assert schedule.factor(1000) == 0
+
+    def test_late_positions_learn_faster_once_the_rates_fall(self) -> None:
+        model = gpt2.build(300, 1)
+        schedule = Schedule(steps=1000, warmup=100)
+        _, adamw = optimizers(model, Rates(late_positions=3.0))
+        wanted = {500: 1.0, 800: 3.0}
+        for step, times in wanted.items():
+            set_rates(adamw, schedule, step)
+            for group in adamw.param_groups:
+                late = times if group["params"][0] is model.transformer.wpe.weight else 1.0
+                assert group["lr"] == pytest.approx(group["peak"] * schedule.factor(step) * late)
 
 
 def weights(job: gpt2.Causal | bert.Masked) -> torch.Tensor:

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz import api
 from attnviz.cli import main
 from attnviz.render.viewer import estimate
 from attnviz.render.viewer.assemble import assemble
@@ -216,7 +215,7 @@ def test_the_data_holds_scores_words_and_maps() -> None:
         )
         where = av.Head(av.Site("encoder", site), head)
         np.testing.assert_allclose(back[head], capture[where], atol=2e-5)
-        (scored,) = [h for h in api.heads(capture).heads if h.head == where]
+        (scored,) = [h for h in av.heads(capture).heads if h.head == where]
         for name, (mean, chance, lift, rows) in zip(
             names, entry["heads"][head]["scores"], strict=True
         ):

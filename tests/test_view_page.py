@@ -19,10 +19,9 @@ import pytest
 from PIL import Image
 
 import attnviz as av
-from attnviz import api
-from attnviz.heads.words import merge_words
 from attnviz.records import Capture, Head, Site
 from attnviz.render.palette import rgb
+from attnviz.scoring.words import merge_words
 from tests.test_view import HOSTILE, hostile
 from tests.viewing import (
     FLAGS,
@@ -149,7 +148,7 @@ def test_overview_draws_every_head_from_its_weights(shared: Opened, pages) -> No
 
 
 def test_overview_sorts_by_role(shared: Opened, pages) -> None:
-    report = api.heads(pair())
+    report = av.heads(pair())
     best = {h.head.name: h.roles[0].name if h.roles else "no role" for h in report.heads}
     shared.open(pages["pair"], "sort=role")
     found = {}
@@ -309,7 +308,7 @@ def test_cross_attention_has_a_text_for_each_side(shared: Opened, pages) -> None
 
 def test_card_gives_evidence_and_pairs(shared: Opened, pages) -> None:
     capture = av.capture("a b a b a c", model=av.FreshConfig(layers=2, heads=4, causal=True))
-    report = api.heads(capture)
+    report = av.heads(capture)
     scored = next((h for h in report.heads if h.roles), report.heads[0])
     shared.open(pages["fresh"], f"view=card&head={scored.head.name}")
     body = shared.text("#card-body")
@@ -334,7 +333,7 @@ def test_card_gives_evidence_and_pairs(shared: Opened, pages) -> None:
 
 
 def test_toggles_by_head_layer_role_and_all(shared: Opened, pages) -> None:
-    report = api.heads(pair())
+    report = av.heads(pair())
     shared.open(pages["pair"], "view=map&on=0.0")
     shared.click("#heads [data-head='1.1']")
     assert shared.pressed("#heads") == ["0.0", "1.1"]

@@ -15,7 +15,8 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from .loop import Settings, Task, run
+from .loop import PEAKS, Settings, Task, run
+from .optim import Rates
 from .text import HELD_OUT, read_books
 from .tokens import Ids, encode, save_tokenizer
 
@@ -73,6 +74,7 @@ def main(
     task: Callable[[Prepared], Task],
     train_tokenizer: Callable[[Iterable[str], int], Tokenizer],
     positions: int,
+    rates: Rates = PEAKS,
 ) -> None:
     """Parse the command line, train, write the model folder."""
 
@@ -80,8 +82,12 @@ def main(
         text: Annotated[Path, typer.Option(help="folder of plain-text books (*.txt)")],
         out: Annotated[Path, typer.Option(help="folder for the model; resumed if it has a state")],
         steps: Annotated[int, typer.Option(min=1, help="optimizer steps in all")] = 10_000,
+        fall: Annotated[
+            float, typer.Option(help="share of the steps, at the end, with falling rates")
+        ] = 0.4,
         minutes: Annotated[
-            float | None, typer.Option(help="stop and save after so long; rerun to go on")
+            float | None,
+            typer.Option(help="stop and save after so long; rerun to go on"),
         ] = None,
         seed: Annotated[int, typer.Option(help="of the weights and of the data")] = 1,
         threads: Annotated[int, typer.Option(min=0, help="torch threads, 0: all cores")] = 0,
@@ -96,7 +102,9 @@ def main(
         device = "cuda" if torch.cuda.is_available() else "cpu"
         data = prepare(text, out, names, train_tokenizer, vocabulary, positions, seed, device)
         job = task(data)
-        done = run(job, Settings(out=out, steps=steps, seed=seed, minutes=minutes))
+        done = run(
+            job, Settings(out=out, steps=steps, fall=fall, seed=seed, minutes=minutes), rates
+        )
         if done < steps:
             typer.echo(f"stopped at step {done} of {steps}; the same command goes on")
             return

@@ -1,13 +1,14 @@
 """The card's figures: ``python -m training.evaluate FOLDER --text FOLDER``.
 
 Everything is measured on the held-out books, on the folder as transformers loads it (half
-precision on disk, float32 here).
+precision on disk, float32 here). Heads are scored by attnviz itself, so its definitions hold: no
+special token's row counts, and position 0 is a target of the sink score only.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,22 +17,30 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 import typer
+from attnviz.api import load
+from attnviz.heads.probe import probe_prompts
+from attnviz.records import Prompt, Source
 from rich.console import Console
 from rich.table import Table
 from tokenizers import Tokenizer
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    PreTrainedModel,
+)
 
-from . import watch
 from .ngrams import Trigram, likeliest_after
-from .samples import IGNORED, PairRows, join, mask_tokens, random_tokens
+from .samples import IGNORED, PairRows, join, mask_tokens
 from .text import HELD_OUT, read_books
 from .tokens import BERT_SPECIAL, END, Ids, encode, special_id, special_ids, stop_ids
+from .watch import score_prompts
 
 SEED = 20
 MASKED = 0.15
-PROBED = 10
-"""Batches of eight rows on which heads are scored: 20,000 rows of weights for the GPT-2."""
+PROBED = 48
+"""Rows of text on which heads are scored: 12,000 query rows for the GPT-2, 6,000 for the BERT."""
 PAIRED = 64
 """Batches of eight sentence pairs on which the BERT guesses masked tokens."""
 
@@ -71,15 +80,9 @@ class Corpus:
 
 def best_head(name: str, scores: Tensor, bar: float | None = None) -> Figure:
     """The best of [layers, heads], as a figure that names it ``layer.head``."""
-    layer, head = divmod(int(scores.argmax()), scores.shape[1])
-    return Figure(name, float(scores.max()), f"{layer}.{head}", bar)
-
-
-@torch.no_grad()
-def run(model: Any, ids: Tensor, **inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Attention weights [L, B, H, T, T] and logits."""
-    outputs = model(ids, output_attentions=True, **inputs)
-    return torch.stack(outputs.attentions), outputs.logits
+    known = scores.nan_to_num(0.0)
+    layer, head = divmod(int(known.argmax()), known.shape[1])
+    return Figure(name, float(known.max()), f"{layer}.{head}", bar)
 
 
 def mean_losses(logits: Tensor, targets: Tensor) -> Tensor:
@@ -94,97 +97,105 @@ def windows(stream: Ids, length: int, begin: int) -> Tensor:
     return F.pad(rows, (1, 0), value=begin)
 
 
-def repeated_tokens(positions: int, vocabulary: int, begin: int) -> Tensor:
-    """Rows of random tokens twice over, as many as fit after the begin-of-text token."""
-    rng = np.random.default_rng(SEED)
-    half = (positions - 1) // 2
-    rows = [np.tile(random_tokens(rng, half, vocabulary, begin + 1), 2) for _ in range(32)]
-    return windows(np.concatenate(rows), 2 * half, begin)
+def probes(vocabulary: int, begin: int | None, length: int) -> list[Prompt]:
+    """Sixteen prompts of random tokens twice over, after the begin-of-text token if given."""
+    drawn = [
+        probe_prompts(vocabulary, lengths=[length], seed=seed, bos=begin, avoid=[0])
+        for seed in range(16)
+    ]
+    return [Prompt(ids=ids) for (ids,) in drawn]
 
 
-def mean_scores(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of equally large parts, score by score."""
-    return {name: torch.stack([part[name] for part in parts]).mean(0) for name in parts[0]}
+@torch.no_grad()
+def causal_losses(model: PreTrainedModel, rows: Tensor) -> Tensor:
+    """[B, T - 1] losses of every token of ``rows`` but the first."""
+    parts = [mean_losses(model(part[:, :-1]).logits, part[:, 1:]) for part in torch.split(rows, 8)]
+    return torch.cat(parts).double()
 
 
-def causal_figures(model: Any, corpus: Corpus) -> list[Figure]:
+def causal_figures(model: PreTrainedModel, source: Source, corpus: Corpus) -> list[Figure]:
     """Heads on held-out text and on repeated random tokens; losses against the trigram."""
     positions, vocabulary = model.config.n_positions, corpus.vocabulary
     begin = special_id(corpus.tokenizer, END)
     rows = windows(corpus.held_out, positions - 1, begin)
-    losses, scores = [], []
-    repeat = repeated_tokens(positions, vocabulary, begin)
-    again, repeat_logits = run(model, repeat)
-    for at, part in enumerate(torch.split(rows, 8)):
-        weights, logits = run(model, part)
-        if at < PROBED:
-            scores.append(watch.causal_scores(weights, part, again, repeat))
-        losses.append(mean_losses(logits[:, :-1], part[:, 1:]))
-    best = mean_scores(scores)
-    loss = torch.cat(losses).double().mean().item()
-    trigram = Trigram.of(corpus.train, vocabulary)
+    texts = [Prompt(ids=tuple(row)) for row in rows[:: max(1, len(rows) // PROBED)].tolist()]
+    text = score_prompts(source, texts, ("previous", "first", "duplicate"))
+    loss = float(causal_losses(model, rows).mean())
     scored = rows.shape[0] * (positions - 1)
-    baseline = float(trigram.losses(corpus.held_out[:scored]).mean())
+    baseline = float(Trigram.of(corpus.train, vocabulary).losses(corpus.held_out[:scored]).mean())
 
-    repeated = mean_losses(repeat_logits[:, :-1], repeat[:, 1:])
-    half = repeated.shape[1] // 2
-    halves = [float(part.mean()) for part in (repeated[:, :half], repeated[:, half + 1 :])]
+    half = (positions - 1) // 2
+    long, short = probes(vocabulary, begin, half), probes(vocabulary, None, 32)
+    again = score_prompts(source, long, ("induction", "duplicate"))
+    bare = score_prompts(source, short, ("induction",))
+    repeated = causal_losses(model, torch.tensor([prompt.ids for prompt in long]))
+    once, twice = (
+        float(repeated[:, :half].mean()),
+        float(repeated[:, half + 1 :].mean()),
+    )
     return [
-        best_head("previous token", best["previous"], 0.75),
-        best_head("first token", best["first"], 0.80),
-        best_head("induction, repeated random tokens", best["induction"], 0.80),
-        best_head("duplicate token, text", best["duplicate"]),
-        best_head("duplicate token, random tokens", best["duplicate_random"]),
+        best_head("previous token", text["previous"], 0.75),
+        best_head("first token", text["first"], 0.80),
+        best_head(f"induction, {half} random tokens twice", again["induction"], 0.80),
+        best_head("induction, 32 random tokens twice, no begin token", bare["induction"]),
+        best_head("duplicate token, text", text["duplicate"]),
+        best_head("duplicate token, random tokens twice", again["duplicate"]),
         Figure("held-out loss per token", loss),
         Figure("held-out loss, Kneser-Ney trigram", baseline),
         Figure("lower than the trigram by", baseline - loss, bar=0.15),
-        Figure("loss, random tokens", halves[0]),
-        Figure("loss, the same again", halves[1]),
-        Figure("second over first", halves[1] / halves[0], bar=0.05, below=True),
+        Figure("loss, random tokens", once),
+        Figure("loss, the same again", twice),
+        Figure("second over first", twice / once, bar=0.05, below=True),
     ]
 
 
-def masked_figures(model: Any, corpus: Corpus) -> list[Figure]:
-    """Heads on pairs of held-out segments; accuracy on masked tokens against simple guesses."""
-    tokenizer, vocabulary = corpus.tokenizer, corpus.vocabulary
-    source = PairRows.of(
-        corpus.held_out, stop_ids(tokenizer), vocabulary, special_ids(tokenizer)
-    ).plain()
-    rng = np.random.default_rng(SEED)
+def accuracies(model: PreTrainedModel, corpus: Corpus, rows: PairRows) -> tuple[float, list[float]]:
+    """Loss on masked tokens, and how often these guess them right.
+
+    The model, always the commonest token, the likeliest token after the left neighbour, and
+    before the right one. The neighbours are the true ones even where the model sees a mask.
+    """
+    vocabulary, rng = corpus.vocabulary, np.random.default_rng(SEED)
     before = likeliest_after(corpus.train, vocabulary)
     after = likeliest_after(corpus.train[::-1], vocabulary)
     commonest = int(np.bincount(corpus.train).argmax())
-    hits: list[np.ndarray[Any, Any]] = []
-    scores = []
-    losses = []
-    for at in range(PAIRED):
-        ids, segments = source.batch(rng, 8, 128)
-        inputs, labels = mask_tokens(rng, ids, MASKED, len(BERT_SPECIAL), source.mask, vocabulary)
-        segments_in = torch.from_numpy(segments)
-        with torch.no_grad():
-            logits = model(torch.from_numpy(inputs), token_type_ids=segments_in).logits
+    losses, hits = [], []
+    for _ in range(PAIRED):
+        ids, segments = rows.batch(rng, 8, 128)
+        inputs, labels = mask_tokens(rng, ids, MASKED, len(BERT_SPECIAL), rows.mask, vocabulary)
         chosen = labels != IGNORED
+        with torch.no_grad():
+            given = torch.from_numpy(segments)
+            logits = model(torch.from_numpy(inputs), token_type_ids=given).logits[chosen]
         truth = ids[chosen]
         left, right = np.roll(ids, 1, 1)[chosen], np.roll(ids, -1, 1)[chosen]
-        guesses = logits.argmax(-1).numpy()[chosen]
-        hits.append(
-            np.stack([guesses, np.full_like(truth, commonest), before[left], after[right]]) == truth
-        )
-        losses.append(F.cross_entropy(logits[torch.from_numpy(chosen)], torch.from_numpy(truth)))
-        if at < PROBED:
-            whole = torch.from_numpy(ids)
-            weights, _ = run(model, whole, token_type_ids=segments_in)
-            scores.append(watch.masked_scores(weights, whole, source.cls, source.sep))
-    accuracy, floor, left_only, right_only = np.concatenate(hits, axis=1).mean(1)
-    best = mean_scores(scores)
+        guesses = (logits.argmax(-1).numpy(), commonest, before[left], after[right])
+        hits.append(np.stack([guess == truth for guess in guesses]))
+        losses.append(F.cross_entropy(logits, torch.from_numpy(truth), reduction="none"))
+    return float(torch.cat(losses).mean()), np.concatenate(hits, axis=1).mean(1).tolist()
+
+
+def masked_figures(model: PreTrainedModel, source: Source, corpus: Corpus) -> list[Figure]:
+    """Heads on pairs of held-out segments; accuracy on masked tokens against simple guesses."""
+    tokenizer = corpus.tokenizer
+    rows = PairRows.of(
+        corpus.held_out, stop_ids(tokenizer), corpus.vocabulary, special_ids(tokenizer)
+    ).plain()
+    drawn, _ = rows.batch(np.random.default_rng(SEED), PROBED, 128)
+    heads = score_prompts(
+        source,
+        [Prompt(ids=tuple(row)) for row in drawn.tolist()],
+        ("previous", "next", "first", "separator", "duplicate"),
+    )
+    loss, (accuracy, floor, left_only, right_only) = accuracies(model, corpus, rows)
     return [
-        best_head("previous token", best["previous"], 0.50),
-        best_head("next token", best["next"], 0.50),
-        best_head("[CLS] or [SEP]", torch.maximum(best["cls"], best["sep"]), 0.60),
-        best_head("[CLS]", best["cls"]),
-        best_head("[SEP]", best["sep"]),
-        best_head("duplicate token", best["duplicate"]),
-        Figure("masked-token loss", float(torch.stack(losses).mean())),
+        best_head("previous token", heads["previous"], 0.50),
+        best_head("next token", heads["next"], 0.50),
+        best_head("[CLS] or [SEP]", torch.maximum(heads["first"], heads["separator"]), 0.60),
+        best_head("[CLS]", heads["first"]),
+        best_head("[SEP]", heads["separator"]),
+        best_head("duplicate token", heads["duplicate"]),
+        Figure("masked-token loss", loss),
         Figure("masked-token accuracy", accuracy),
         Figure("accuracy, always the commonest token", floor),
         Figure("times the commonest token", accuracy / floor, bar=3.0),
@@ -199,12 +210,14 @@ def figures(folder: Path, text: Path, held_out: tuple[str, ...] = HELD_OUT) -> l
     books = read_books(text, held_out)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     corpus = Corpus(
-        tokenizer, join(encode(tokenizer, books.train)), join(encode(tokenizer, books.held_out))
+        tokenizer,
+        join(encode(tokenizer, books.train)),
+        join(encode(tokenizer, books.held_out)),
     )
     causal = AutoConfig.from_pretrained(folder).model_type == "gpt2"
     kind = AutoModelForCausalLM if causal else AutoModelForMaskedLM
-    model = kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
-    return (causal_figures if causal else masked_figures)(model, corpus)
+    model = kind.from_pretrained(folder, dtype=torch.float32).eval()
+    return (causal_figures if causal else masked_figures)(model, load(str(folder)), corpus)
 
 
 def main(

@@ -11,14 +11,17 @@ from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from .command import Prepared, main, sinusoids
-from .optim import Schedule
+from .optim import Rates, Schedule
 from .samples import CausalRows, join, random_tokens
 from .tokens import END, special_id, train_bpe
-from .watch import best, causal_scores
+from .watch import best, score_weights
 
 POSITIONS = 256
 BATCH = 2048
 """Tokens a step: what fits the cache is a third faster per token than twice of it."""
+
+RATES = Rates(late_positions=3.0)
+"""Late positions see little of the early, short windows, and catch up while other rates fall."""
 
 
 def config(vocabulary: int) -> GPT2Config:
@@ -67,11 +70,12 @@ class Causal:
         return F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
 
     def loss(self, rng: np.random.Generator, step: int, schedule: Schedule) -> Tensor:
-        """Most windows half as long at first; fewer repeats once the rates fall."""
-        early = step < min(3000, 0.3 * schedule.steps)
+        """Most windows half as long at first; once the rates fall, fewer and later repeats."""
+        early = step < min(3000, 0.5 * schedule.steps)
         window = POSITIONS // 2 if early and rng.random() < 0.75 else POSITIONS
         repeats = 0.4 - 0.25 * min(1.0, 1.25 * schedule.fallen(step))
-        ids = self.rows.batch(rng, BATCH // window, window, repeats)
+        lead = 0.5 if schedule.fallen(step) else 0.0
+        ids = self.rows.batch(rng, BATCH // window, window, repeats, lead)
         return self.mean_loss(torch.from_numpy(ids).to(self.model.device))
 
     @torch.no_grad()
@@ -85,10 +89,10 @@ class Causal:
         half = POSITIONS // 2
         some = self.text[:4, :128]
         text = model(some, output_attentions=True)
-        scores = causal_scores(
-            torch.stack(text.attentions), some,
-            torch.stack(repeat.attentions), self.repeat[:, :-1],
-        )  # fmt: skip
+        seen = torch.stack(text.attentions), torch.stack(repeat.attentions)
+        begin = {self.rows.begin}
+        scores = score_weights(seen[0], some, ("previous", "first", "duplicate"), begin)
+        scores |= score_weights(seen[1], self.repeat[:, :-1], ("induction",), begin)
         return {
             "held_out": float(self.mean_loss(self.text)),
             "repeat_first": float(losses[:, :half].mean()),
@@ -98,4 +102,4 @@ class Causal:
 
 
 if __name__ == "__main__":
-    main(Causal, train_bpe, POSITIONS)
+    main(Causal, train_bpe, POSITIONS, RATES)

@@ -13,11 +13,17 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from .optim import Rates, Schedule, optimizers
+from .optim import Rates, Schedule, optimizers, set_rates
 
 PEAKS = Rates()
 STATE = "state.pt"
@@ -43,10 +49,11 @@ class Task(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to run; nothing of it but ``steps`` and ``seed`` changes the weights."""
+    """How to run; only ``steps``, ``fall`` and ``seed`` change the weights."""
 
     out: Path
     steps: int
+    fall: float = 0.4
     seed: int = 1
     minutes: float | None = None
     log_every: int = 50
@@ -70,7 +77,7 @@ def run(task: Task, settings: Settings, rates: Rates = PEAKS) -> int:
     number of steps only as long as neither the old nor the new schedule has begun to fall:
     until then the weights are the same for both.
     """
-    schedule = Schedule(settings.steps)
+    schedule = Schedule(settings.steps, fall=settings.fall)
     optims = optimizers(task.model, rates)
     step, seconds = _resume(task.model, optims, settings, schedule)
     path = settings.out / STATE
@@ -84,6 +91,7 @@ def run(task: Task, settings: Settings, rates: Rates = PEAKS) -> int:
                 "optims": [optim.state_dict() for optim in optims],
                 "step": step,
                 "steps": settings.steps,
+                "fall": settings.fall,
                 "seed": settings.seed,
                 "seconds": seconds,
             },
@@ -99,7 +107,11 @@ def run(task: Task, settings: Settings, rates: Rates = PEAKS) -> int:
             last = step == settings.steps
             advance(recent[-1])
             if step % settings.log_every == 0 or last:
-                entry = {"step": step, "loss": float(np.mean(recent)), "seconds": round(seconds, 1)}
+                entry = {
+                    "step": step,
+                    "loss": float(np.mean(recent)),
+                    "seconds": round(seconds, 1),
+                }
                 if step % settings.probe_every == 0 or last:
                     entry |= {name: round(value, 4) for name, value in task.probe().items()}
                 with (settings.out / LOG).open("a", encoding="utf-8") as log:
@@ -114,21 +126,27 @@ def run(task: Task, settings: Settings, rates: Rates = PEAKS) -> int:
 
 
 def _one_step(
-    task: Task, optims: list[torch.optim.Optimizer], seed: int, step: int, schedule: Schedule
+    task: Task,
+    optims: list[torch.optim.Optimizer],
+    seed: int,
+    step: int,
+    schedule: Schedule,
 ) -> float:
     loss = task.loss(np.random.default_rng([seed, step]), step, schedule)
     loss.backward()  # type: ignore[no-untyped-call]
     nn.utils.clip_grad_norm_(task.model.parameters(), 1.0)
     for optim in optims:
-        for group in optim.param_groups:
-            group["lr"] = group["peak"] * schedule.factor(step)
+        set_rates(optim, schedule, step)
         optim.step()
         optim.zero_grad()
     return float(loss.detach())
 
 
 def _resume(
-    model: nn.Module, optims: list[torch.optim.Optimizer], settings: Settings, schedule: Schedule
+    model: nn.Module,
+    optims: list[torch.optim.Optimizer],
+    settings: Settings,
+    schedule: Schedule,
 ) -> tuple[int, float]:
     """Load the saved state, if any; the steps and the seconds it stands for."""
     path = settings.out / STATE
@@ -137,8 +155,8 @@ def _resume(
     state = torch.load(path, map_location="cpu", weights_only=True)
     if state["seed"] != settings.seed:
         raise SystemExit(f"{path} was trained with seed {state['seed']}, not {settings.seed}")
-    turn = min(Schedule(state["steps"]).turn, schedule.turn)
-    if state["steps"] != settings.steps and state["step"] > turn:
+    before = Schedule(state["steps"], fall=state["fall"])
+    if before != schedule and state["step"] > min(before.turn, schedule.turn):
         raise SystemExit(
             f"{path} is at step {state['step']} of {state['steps']}; "
             f"its end can no longer be moved to {settings.steps}"

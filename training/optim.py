@@ -72,6 +72,8 @@ class Rates:
     positions: float = 1e-3
     rest: float = 2e-3
     decay: float = 0.1
+    late_positions: float = 1.0
+    """What the positions' rate is multiplied by once the rates fall."""
 
 
 def optimizers(model: nn.Module, rates: Rates) -> list[torch.optim.Optimizer]:
@@ -91,12 +93,22 @@ def optimizers(model: nn.Module, rates: Rates) -> list[torch.optim.Optimizer]:
         else:
             (joint if "c_attn" in name else matrices).append(parameter)
     muon = [
-        {"params": joint, "lr": rates.matrices, "weight_decay": rates.decay, "blocks": 3},
+        {
+            "params": joint,
+            "lr": rates.matrices,
+            "weight_decay": rates.decay,
+            "blocks": 3,
+        },
         {"params": matrices, "lr": rates.matrices, "weight_decay": rates.decay},
     ]
     adamw = [
         {"params": tokens, "lr": rates.tokens, "weight_decay": rates.decay / 4},
-        {"params": positions, "lr": rates.positions, "weight_decay": 0.0},
+        {
+            "params": positions,
+            "lr": rates.positions,
+            "weight_decay": 0.0,
+            "late": rates.late_positions,
+        },
         {"params": rest, "lr": rates.rest, "weight_decay": 0.0},
     ]
     both: list[torch.optim.Optimizer] = [
@@ -106,6 +118,7 @@ def optimizers(model: nn.Module, rates: Rates) -> list[torch.optim.Optimizer]:
     for optimizer in both:
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]
+            group.setdefault("late", 1.0)
     return both
 
 
@@ -115,7 +128,7 @@ class Schedule:
 
     steps: int
     warmup: int = 200
-    fall: float = 0.5
+    fall: float = 0.4
 
     @property
     def turn(self) -> int:
@@ -131,3 +144,10 @@ class Schedule:
         return min(1.0, (step + 1) / min(self.warmup, max(1, self.steps // 5))) * (
             1 - self.fallen(step)
         )
+
+
+def set_rates(optimizer: torch.optim.Optimizer, schedule: Schedule, step: int) -> None:
+    """Give every group its learning rate for ``step``."""
+    for group in optimizer.param_groups:
+        late = group["late"] if schedule.fallen(step) else 1.0
+        group["lr"] = group["peak"] * late * schedule.factor(step)

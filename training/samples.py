@@ -62,8 +62,11 @@ class CausalRows:
         start = rng.integers(0, len(self.stream) - length)
         return self.stream[start : start + length]
 
-    def repeated(self, rng: Generator, length: int) -> Ids:
-        """One repeated row of the mix above."""
+    def repeated(self, rng: Generator, length: int, lead: float = 0.0) -> Ids:
+        """One repeated row of the mix above; ``lead`` of them after up to half a row of text."""
+        if lead and rng.random() < lead:
+            start = int(rng.integers(1, length // 2 + 1))
+            return np.concatenate([self.text(rng, start), self.repeated(rng, length - start)])
         kind = rng.random()
         if kind >= self.RANDOM + self.TEXT:
             return twice(rng, length, self.vocabulary, self.begin + 1)
@@ -72,14 +75,17 @@ class CausalRows:
             return tile(random_tokens(rng, period, self.vocabulary, self.begin + 1), length)
         return tile(self.text(rng, period), length)
 
-    def batch(self, rng: Generator, rows: int, window: int, repeats: float) -> Ids:
+    def batch(
+        self, rng: Generator, rows: int, window: int, repeats: float, lead: float = 0.0
+    ) -> Ids:
         """[rows, window + 1] ids: inputs are all but the last column, targets all but the first."""
         out = np.empty((rows, window + 1), dtype=np.int64)
         for row in out:
             start = 0 if rng.random() < self.BARE else 1
             row[:start] = self.begin
-            draw = self.repeated if rng.random() < repeats else self.text
-            row[start:] = draw(rng, window + 1 - start)
+            length = window + 1 - start
+            again = rng.random() < repeats
+            row[start:] = self.repeated(rng, length, lead) if again else self.text(rng, length)
         return out
 
 
@@ -108,7 +114,12 @@ class PairRows:
         """Rows of ``stream``, whose sentences end with any of the tokens ``stops``."""
         starts = np.flatnonzero(np.isin(stream[:-1], stops)) + 1
         return cls(
-            stream, starts, vocabulary, special["[CLS]"], special["[SEP]"], special["[MASK]"]
+            stream,
+            starts,
+            vocabulary,
+            special["[CLS]"],
+            special["[SEP]"],
+            special["[MASK]"],
         )
 
     def plain(self) -> PairRows:

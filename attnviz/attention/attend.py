@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from attnviz.attention.masks import Masks, cut
 from attnviz.records import Observer, Rows, Site
 
 BLOCK_ELEMENTS = 1 << 20
@@ -86,50 +86,68 @@ def attend(
     """
     _check_shapes(query, key, value)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    masks = _Masks(query.shape[2], key.shape[2], query.device, mask, padding, causal, window)
+    masks = Masks(query.shape[2], key.shape[2], query.device, mask, padding, causal, window)
     if not observers and softcap is None:
         return _fused(query, key, value, masks, bias, scale, dropout)
 
+    return _streamed(
+        query, key, value, masks, bias, scale, softcap, dropout, site, observers, block_rows
+    )
+
+
+def _streamed(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    masks: Masks,
+    bias: Tensor | None,
+    scale: float,
+    softcap: float | None,
+    dropout: float,
+    site: Site,
+    observers: Sequence[Observer],
+    block_rows: int | None,
+) -> Attended:
+    """Block by block, each shown to the observers."""
     batch, heads, length, width = query.shape
     groups, key_length = key.shape[1:3]
-    rest = (query, key, value, mask, bias)
-    tracked = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in rest)
+    inputs = (query, key, value, masks.mask, bias)
+    tracked = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
+    exact = query.dtype in (torch.float32, torch.float64)
+    finite = exact and bias is None and masks.additive is None
     row_elements = batch * heads * key_length
     blocks = _blocks(row_elements, length, block_rows)
     scratch = _Scratch(blocks[0][1] * row_elements, reuse=not tracked)
     all_keys, all_values = key.flatten(0, 1), value.flatten(0, 1)  # [B * G, S, d]
-    outputs, empties = [], []
-    if not tracked:
-        output = value.new_empty(batch, heads, length, value.shape[-1])
+    output = value.new_empty(batch, heads, length, value.shape[-1])
+    empties = []
     for start, stop in blocks:
-        allowed, keys = masks.block(start, stop)
+        allowed, keys, free = masks.block(start, stop)
         k, v = all_keys[:, keys], all_values[:, keys]
         shape = (batch, heads, stop - start, k.shape[1])
         # [B, H, r, d] -> [B * G, H/G * r, d]: the heads that share a key stand below each other
         stacked = (batch * groups, heads // groups * (stop - start))
         q = query[:, :, start:stop].reshape(*stacked, width)
+        q = q * scale if exact else q
         scores = torch.bmm(q, k.mT, out=scratch.take(0, (*stacked, shape[3]), q)).view(shape)
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32)).mul_(scale)
+        scores = scores if exact else scores.to(torch.float32).mul_(scale)
         if softcap is not None:
             scores = scores.div_(softcap).tanh_().mul(softcap)
         for extra in (bias, masks.additive):
             if extra is not None:
-                scores = scores.add_(_slice(extra, start, stop, keys))
-        weights, empty = _softmax(scores, allowed, scratch)
-        block = Rows(site, start, keys.start, weights.detach(), allowed)
+                scores = scores.add_(cut(extra, start, stop, keys))
+        scores, empty = _blocked(scores, allowed, free, scratch)
+        weights = torch.softmax(scores, dim=-1, out=scratch.take(1, shape, scores))
+        if empty is not None and empty.any():
+            weights = weights.masked_fill(empty[..., None], 0.0)
+        logits = scores.detach() if finite else None
+        block = Rows(site, start, keys.start, weights.detach(), allowed, logits)
         for observer in observers:
             observer.observe(block)
-        if dropout:
-            weights = F.dropout(weights, dropout)
+        weights = F.dropout(weights, dropout) if dropout else weights
         mixed = torch.bmm(weights.to(v.dtype).view(*stacked, shape[3]), v)
-        mixed = mixed.view(*shape[:3], v.shape[-1])
-        if tracked:
-            outputs.append(mixed)
-        else:
-            output[:, :, start:stop] = mixed
+        output[:, :, start:stop] = mixed.view(*shape[:3], v.shape[-1])
         empties.append(empty)
-    if tracked:
-        output = torch.cat(outputs, dim=2)
     if not masks.may_be_empty:
         return Attended(output, None)
     return Attended(output, torch.cat([e for e in empties if e is not None], dim=2))
@@ -142,20 +160,17 @@ class _Scratch:
     """
 
     def __init__(self, size: int, *, reuse: bool) -> None:
-        self._size, self._reuse = size, reuse
+        self.reuse = reuse
+        self._size = size
         self._flat: dict[int, Tensor] = {}
 
     def take(self, slot: int, shape: tuple[int, ...], like: Tensor) -> Tensor | None:
         """A tensor to use as ``out=``, or None for a fresh one; ``slot`` names the memory."""
-        if not self._reuse:
+        if not self.reuse:
             return None
         if slot not in self._flat:
             self._flat[slot] = like.new_empty(self._size)
         return self._flat[slot][: math.prod(shape)].view(shape)
-
-    def over(self, scores: Tensor) -> Tensor | None:
-        """``out=`` for a result that may take the place of ``scores``."""
-        return scores if self._reuse else None
 
 
 def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
@@ -174,107 +189,30 @@ def _blocks(row_elements: int, length: int, block_rows: int | None) -> list[tupl
     return [(start, min(start + rows, length)) for start in range(0, length, rows)]
 
 
-def _slice(full: Tensor, start: int, stop: int, keys: slice) -> Tensor:
-    """Cut rows and keys out of a tensor that broadcasts to [B, H, T, S]."""
-    if full.ndim >= 2 and full.shape[-2] != 1:
-        full = full[..., start:stop, :]
-    return full if full.shape[-1] == 1 else full[..., keys]
-
-
-def _softmax(
-    scores: Tensor, allowed: Tensor | None, scratch: _Scratch
+def _blocked(
+    scores: Tensor, allowed: Tensor | None, free: int, scratch: _Scratch
 ) -> tuple[Tensor, Tensor | None]:
-    """Softmax over the allowed keys; a row without any is zero, and True in the second result."""
-    empty = None
-    if allowed is not None:
-        limit = torch.full(allowed.shape, -math.inf, dtype=scores.dtype, device=scores.device)
-        limit.masked_fill_(allowed, math.inf)
-        scores = torch.minimum(scores, limit, out=scratch.over(scores))
-        empty = ~allowed.any(-1)
-    weights = torch.softmax(scores, dim=-1, out=scratch.take(1, tuple(scores.shape), scores))
-    if empty is not None and empty.any():
-        weights = weights.masked_fill(empty[..., None], 0.0)
-    return weights, empty
+    """Scores as low as can be where not allowed; True in the second result for rows without keys.
 
-
-@dataclass(frozen=True)
-class _Masks:
-    """Every mask of one call, cut to the block that is asked for."""
-
-    length: int
-    key_length: int
-    device: torch.device
-    mask: Tensor | None
-    padding: Tensor | None
-    causal: bool
-    window: int | None
-
-    @property
-    def offset(self) -> int:
-        """How many keys come before the first query's own position."""
-        return self.key_length - self.length
-
-    @property
-    def additive(self) -> Tensor | None:
-        return None if self.mask is None or self.mask.dtype == torch.bool else self.mask
-
-    @property
-    def may_be_empty(self) -> bool:
-        positional = self.causal or self.window is not None
-        masked = self.mask is not None or self.padding is not None
-        return masked or (positional and self.offset < 0)
-
-    @property
-    def fused_causal(self) -> bool:
-        """Whether SDPA's own ``is_causal`` says all there is to say."""
-        return self.causal and self.offset == 0 and self.plain
-
-    @property
-    def plain(self) -> bool:
-        return self.mask is None and self.padding is None and self.window is None
-
-    def block(self, start: int, stop: int) -> tuple[Tensor | None, slice]:
-        """The keys that rows ``start:stop`` can reach, and which of them each row may use.
-
-        Returns:
-            bool [B or 1, H or 1, r, s] or None (all allowed), and the slice of the s keys.
-        """
-        first, last = 0, self.key_length
-        if self.causal:
-            last = min(last, max(stop + self.offset, 1))
-        if self.window is not None:
-            first = min(max(0, start + self.offset - self.window + 1), last - 1)
-            if not self.causal:
-                last = min(last, max(stop + self.offset + self.window - 1, 1))
-        keys = slice(first, last)
-        parts = []
-        if self.causal or self.window is not None:
-            i = torch.arange(start, stop, device=self.device)[:, None] + self.offset
-            j = torch.arange(first, last, device=self.device)
-            if self.causal:
-                parts.append((j <= i)[None, None])
-            if self.window is not None:
-                parts.append(((i - j).abs() < self.window)[None, None])
-        if self.padding is not None:
-            parts.append(self.padding[:, None, None, keys])
-        if self.mask is not None:
-            part = _slice(self.mask, start, stop, keys)
-            if part.dtype != torch.bool:
-                part = part > torch.finfo(part.dtype).min / 2
-            parts.append(part.reshape((1,) * (4 - part.ndim) + tuple(part.shape)))
-        if not parts:
-            return None, keys
-        allowed = parts[0]
-        for part in parts[1:]:
-            allowed = allowed & part
-        return allowed.expand(*allowed.shape[:2], stop - start, last - first), keys
+    Low and not -inf, so that a weight of zero times its score is zero.
+    """
+    if allowed is None:
+        return scores, None
+    tail = allowed[..., free:]
+    limit = torch.full_like(tail, torch.finfo(scores.dtype).min, dtype=scores.dtype)
+    limit.masked_fill_(tail, math.inf)
+    if scratch.reuse:  # several times faster than masked_fill_
+        torch.minimum(scores[..., free:], limit, out=scores[..., free:])
+    else:
+        scores = torch.minimum(scores, F.pad(limit, (free, 0), value=math.inf))
+    return scores, ~allowed.any(-1)
 
 
 def _fused(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    masks: _Masks,
+    masks: Masks,
     bias: Tensor | None,
     scale: float,
     dropout: float,
@@ -283,7 +221,7 @@ def _fused(
     empty = None
     additive: Tensor | None = None
     if not (masks.fused_causal and bias is None):
-        allowed = _whole(masks)
+        allowed = masks.whole()
         if allowed is not None and masks.may_be_empty:
             empty = ~allowed.any(-1)
         extras = [extra for extra in (bias, masks.additive) if extra is not None]
@@ -305,20 +243,3 @@ def _fused(
     if empty is not None and empty.any():
         output = output.masked_fill(empty[..., None], 0.0)
     return Attended(output, empty)
-
-
-def _whole(masks: _Masks) -> Tensor | None:
-    """The allowed keys of all rows at once, [B or 1, H or 1, T, S], or None."""
-    if masks.plain and not masks.causal:
-        return None
-    reach = _Masks(
-        masks.length, masks.key_length, masks.device, masks.mask, masks.padding, masks.causal, None
-    )
-    allowed, keys = reach.block(0, masks.length)
-    if allowed is not None and keys.stop < masks.key_length:  # fewer keys than rows, causal
-        allowed = F.pad(allowed, (0, masks.key_length - keys.stop))
-    if masks.window is None:
-        return allowed
-    i = torch.arange(masks.length, device=masks.device)[:, None] + masks.offset
-    near = (i - torch.arange(masks.key_length, device=masks.device)).abs() < masks.window
-    return near[None, None] if allowed is None else allowed & near

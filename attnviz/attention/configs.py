@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnviz.attention.costs import parameters
-from attnviz.attention.families import FAMILIES, GUESS, LayerGroup, basic, find
+from attnviz.attention.families import FAMILIES, LayerGroup, basic
+from attnviz.attention.fields import GUESS, find
 from attnviz.errors import ModelError, SizeError
 
 

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
+from attnviz.attention.fields import (
+    GUESS,
+    OLD_GPT,
+    USUAL,
+    Config,
+    Fields,
+    find,
+    need,
+    need_named,
+    optional,
+)
 from attnviz.attention.sizes import check_sizes
 from attnviz.attention.spec import PROJECTIONS, AttentionSpec, Kind
 from attnviz.errors import ModelError
 
-Config = Mapping[str, Any]
 ALL = frozenset(PROJECTIONS["other"])
 QKV = frozenset({"w_q", "w_k", "w_v"})
 NONE: frozenset[str] = frozenset()
@@ -35,61 +44,6 @@ class LayerGroup:
     layers: tuple[int, ...]
     spec: AttentionSpec
     shared: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """The names under which a family keeps its sizes; alternatives in the order of preference."""
-
-    d_model: tuple[str, ...] = ("hidden_size",)
-    heads: tuple[str, ...] = ("num_attention_heads",)
-    layers: tuple[str, ...] = ("num_hidden_layers",)
-    kv_heads: tuple[str, ...] = ("num_key_value_heads",)
-    head_dim: tuple[str, ...] = ("head_dim",)
-
-
-OLD_GPT = Fields(d_model=("n_embd",), heads=("n_head",), layers=("n_layer",))
-GUESS = Fields(
-    d_model=("hidden_size", "d_model", "n_embd", "dim", "n_embed", "embed_dim"),
-    heads=("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads"),
-    layers=("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"),
-    kv_heads=("num_key_value_heads", "num_kv_heads", "n_kv_heads"),
-    head_dim=("head_dim", "d_kv"),
-)
-_MEANING = {
-    "d_model": "a model width",
-    "heads": "a number of heads",
-    "layers": "a number of layers",
-}
-
-
-def find(config: Config, fields: Fields, what: str) -> int | None:
-    """A size under one of its names, or None.
-
-    Raises:
-        ModelError: it is there, but not a whole number above zero.
-    """
-    for name in getattr(fields, what):
-        value = config.get(name)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ModelError(f"config.json: {name} must be a whole number above 0, got {value!r}")
-        return value
-    return None
-
-
-def need(config: Config, fields: Fields, what: str) -> int:
-    """A size that must be there.
-
-    Raises:
-        ModelError: it is not, with the names that were looked for.
-    """
-    value = find(config, fields, what)
-    if value is None:
-        looked = ", ".join(getattr(fields, what))
-        raise ModelError(f"config.json has no {_MEANING[what]} (looked for: {looked})")
-    return value
 
 
 def basic(config: Config, fields: Fields, biases: frozenset[str], *, causal: bool) -> AttentionSpec:
@@ -119,7 +73,7 @@ def basic(config: Config, fields: Fields, biases: frozenset[str], *, causal: boo
 Reader = Callable[[Config], tuple[LayerGroup, ...]]
 
 
-def encoder(fields: Fields = Fields(), *, shared: bool = False) -> Reader:
+def encoder(fields: Fields = USUAL, *, shared: bool = False) -> Reader:
     """BERT and its kin: biases everywhere, no mask but padding."""
 
     def read(config: Config) -> tuple[LayerGroup, ...]:
@@ -135,7 +89,7 @@ def encoder(fields: Fields = Fields(), *, shared: bool = False) -> Reader:
 def decoder(
     biases: frozenset[str] = NONE,
     *,
-    fields: Fields = Fields(),
+    fields: Fields = USUAL,
     bias_field: str = "",
     head_norms: bool = False,
     window_every: int = 0,
@@ -160,9 +114,9 @@ def decoder(
         if head_norms:
             spec = replace(spec, extras=(("norms of Q and K", 2 * spec.head_dim),))
         cap, under_root = config.get("attn_logit_softcapping"), config.get("query_pre_attn_scalar")
-        if cap:
+        if isinstance(cap, int | float) and cap > 0:
             spec = replace(spec, softcap=float(cap))
-        if under_root and under_root != spec.head_dim:
+        if isinstance(under_root, int | float) and under_root >= 1 and under_root != spec.head_dim:
             spec = replace(spec, scale_dim=int(under_root))
         return split_windows(config, spec, need(config, fields, "layers"), window_every, windowed)
 
@@ -173,10 +127,12 @@ def split_windows(
     config: Config, spec: AttentionSpec, layers: int, every: int, windowed: bool
 ) -> tuple[LayerGroup, ...]:
     """Tell layers with a sliding window from those that see everything."""
-    window = config.get("sliding_window")
+    window = optional(config, "sliding_window")
     types = config.get("layer_types")
+    if types is not None and (not isinstance(types, list) or len(types) != layers):
+        raise ModelError(f"config.json: layer_types must be a list of {layers} names, one a layer")
     if types is None and every:
-        every = config.get("sliding_window_pattern") or every
+        every = optional(config, "sliding_window_pattern") or every
         types = ["full" if (i + 1) % every == 0 else "sliding" for i in range(layers)]
     elif types is None:
         on = windowed and config.get("use_sliding_window", True)
@@ -196,7 +152,7 @@ def falcon(config: Config) -> tuple[LayerGroup, ...]:
     heads = need(config, GUESS, "heads")
     kv_heads = 1 if config.get("multi_query", True) else heads
     if config.get("new_decoder_architecture"):
-        kv_heads = config.get("num_kv_heads") or heads
+        kv_heads = optional(config, "num_kv_heads") or heads
     on = ALL if config.get("bias") else NONE
     spec = basic({**config, "num_key_value_heads": kv_heads}, GUESS, on, causal=True)
     return (LayerGroup("self-attention", tuple(range(need(config, GUESS, "layers"))), spec),)
@@ -209,15 +165,15 @@ def latent(config: Config) -> tuple[LayerGroup, ...]:
         for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
     }
     r, d, d_r, d_v = (need_named(config, name) for name in fields)
-    query_latent = config.get("q_lora_rank") or 0
+    query_latent = optional(config, "q_lora_rank") or 0
     biases = {"w_latent", "w_k_rope", "w_o"} | ({"w_q_latent"} if query_latent else set())
     norms = [("norm of the latent", r)]
     if query_latent:
         norms.append(("norm of the query latent", query_latent))
-    heads = need(config, Fields(), "heads")
+    heads = need(config, USUAL, "heads")
     spec = AttentionSpec(
         kind="mla",
-        d_model=need(config, Fields(), "d_model"),
+        d_model=need(config, USUAL, "d_model"),
         heads=heads,
         kv_heads=heads,
         head_dim=d,
@@ -229,27 +185,15 @@ def latent(config: Config) -> tuple[LayerGroup, ...]:
         extras=tuple(norms),
         causal=True,
     )
-    return (LayerGroup("self-attention", tuple(range(need(config, Fields(), "layers"))), spec),)
-
-
-def need_named(config: Config, name: str) -> int:
-    """A size under exactly this name.
-
-    Raises:
-        ModelError: it is missing.
-    """
-    value = find(config, Fields(d_model=(name,)), "d_model")
-    if value is None:
-        raise ModelError(f"config.json has no {name}, which latent attention needs")
-    return value
+    return (LayerGroup("self-attention", tuple(range(need(config, USUAL, "layers"))), spec),)
 
 
 def t5(config: Config) -> tuple[LayerGroup, ...]:
     """T5: no biases, no scale, heads of d_kv, a position table in the first layer of each stack."""
     fields = Fields(("d_model",), ("num_heads",), ("num_layers",), (), ("d_kv",))
     plain = replace(basic(config, fields, NONE, causal=False), scaled=False)
-    table = config.get("relative_attention_num_buckets", 32) * plain.heads
-    counts = need(config, fields, "layers"), config.get("num_decoder_layers")
+    table = (optional(config, "relative_attention_num_buckets") or 32) * plain.heads
+    counts = need(config, fields, "layers"), optional(config, "num_decoder_layers")
     groups: list[LayerGroup] = []
     for side, count, causal in (
         ("encoder", counts[0], False),

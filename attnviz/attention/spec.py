@@ -89,8 +89,9 @@ class AttentionSpec:
 
     @property
     def title(self) -> str:
-        """``gqa, D = 512, 8 heads of 64 on 2 key/value heads``."""
-        text = f"{self.kind.upper()}, D = {self.d_model:,}, {self.heads} heads of {self.head_dim}"
+        """``GQA, D = 512, 8 heads of 64 on 2 key/value heads``."""
+        kind = "Cross-attention" if self.kind == "cross" else self.kind.upper()
+        text = f"{kind}, D = {self.d_model:,}, {self.heads} heads of {self.head_dim}"
         if self.kv_heads != self.heads:
             noun = "head" if self.kv_heads == 1 else "heads"
             text += f" on {self.kv_heads} key/value {noun}"

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from attnviz.attention.tiny import EMBEDDINGS, MAX_TOKENS, MAX_WIDTH, TinyInput, build, from_text
-from attnviz.errors import InputError, UsageError
+from attnviz.attention.tiny import MAX_TOKENS, MAX_WIDTH, TinyInput, build
+from attnviz.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,19 +26,12 @@ CAUSAL_EXAMPLE: Mapping[str, Any] = {
 """One causal head, T = 4, d = 3, d_v = 2; the first output is exactly the first row of V."""
 
 EXAMPLES = ("words", "causal")
+"""``words`` is the four bundled words on a seeded layer, ``causal`` the head above."""
 
 
-def example(name: str, *, heads: int = 2, causal: bool = False, seed: int = 0) -> TinyInput:
-    """A bundled example: ``words`` (cat sat on mat) or ``causal`` (one head of given Q, K, V).
-
-    Raises:
-        UsageError: another name.
-    """
-    if name == "words":
-        return from_text(" ".join(EMBEDDINGS), heads=heads, causal=causal, seed=seed)
-    if name == "causal":
-        return from_json(CAUSAL_EXAMPLE, origin="bundled example, one causal head")
-    raise UsageError(f"unknown example {name!r}; there are {' and '.join(EXAMPLES)}")
+def causal_example() -> TinyInput:
+    """The bundled example of one causal head."""
+    return from_json(CAUSAL_EXAMPLE, origin="bundled example, one causal head")
 
 
 def read_json(data: bytes, name: str) -> TinyInput:

@@ -6,7 +6,7 @@ compares every step with what is said here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from attnviz.attention.amount import Amount, Dim, Shape
 from attnviz.attention.costs import (
@@ -24,8 +24,7 @@ from attnviz.attention.reasons import WHY
 from attnviz.attention.spec import AttentionSpec, Axes, Run
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One step of the walk.
 
     Attributes:
@@ -64,8 +63,7 @@ class Step:
         return tuple(dim.size for dim in self.shape)
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
+class Walk(NamedTuple):
     """A layer, what is run through it, and every step on the way."""
 
     spec: AttentionSpec
@@ -74,7 +72,8 @@ class Walk:
     parameters: Parameters
     flops: Flops
 
-    def __getitem__(self, key: str) -> Step:
+    def step(self, key: str) -> Step:
+        """The first step of that key."""
         return next(step for step in self.steps if step.key == key)
 
 
@@ -225,7 +224,7 @@ class _Tracer:
         _, d_v = _head_axes(spec)
         self.add("untranspose", "Z", (a.b, a.t, a.h, d_v), ".transpose(1, 2)", view=True)
         joined = _joined(spec, spec.value_dim)
-        self.add("concat", "Z concat", (a.b, a.t, joined), ".contiguous().view")
+        self.add("concat", "Z concat", (a.b, a.t, joined), ".contiguous() .view")
         self.project("w_o", "Y", "Z", (a.b, a.t, a.d_model))
 
 

@@ -109,7 +109,7 @@ class _Runner:
             self.context = torch.randn(shape, generator=generator).to(self.dtype)
 
     def said(self, key: str) -> Step:
-        return self.walk[key]
+        return self.walk.step(key)
 
     def check(self, key: str, what: str, said: object, found: object) -> None:
         self.checks.append(Check(self.said(key).name, what, _text(said), _text(found)))
@@ -232,7 +232,7 @@ class _Runner:
 
         class Watcher:
             def observe(self, rows: Rows) -> None:
-                seen.append(rows.weights)
+                seen.append(rows.weights.clone())
 
         with FlopCounterMode(display=False) as counter:
             mixed = attend(

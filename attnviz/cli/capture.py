@@ -36,11 +36,9 @@ def capture(
     if out.suffix not in SUFFIXES:
         raise UsageError(f"cannot write attention to {out.name!r}; name it .npz or .safetensors")
     files.check_writable(out)
-    captured = prompt.recorded_capture()
+    captured = prompt.recorded_capture(model)
     with console.waiting("running the model", output.quiet):
-        if captured is not None:
-            model.for_recorded()
-        else:
+        if captured is None:
             captured = api.capture(
                 prompt.prompt(),
                 model=model.choose(context=prompt.context),

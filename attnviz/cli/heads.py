@@ -57,7 +57,7 @@ def heads(
       attnviz heads "The cat sat." --json | jq '.heads[0].roles'
     """
     from attnviz import api, files
-    from attnviz.heads.arrange import arrange
+    from attnviz.scoring.arrange import arrange
     from attnviz.notebook import picture_format
     from attnviz.render import tables, terminal
 
@@ -66,10 +66,9 @@ def heads(
     if plot is not None:
         picture_format(plot)
         files.check_writable(plot)
-    recorded = prompt.recorded_capture()
+    recorded = prompt.recorded_capture(model)
     with console.waiting("running the model", output.quiet):
         if recorded is not None:
-            model.for_recorded()
             report = api.heads(recorded, probe=probe, select=select)
         else:
             report = api.heads(

@@ -53,11 +53,9 @@ def heatmap(
     if out is not None:
         picture_format(out)
         files.check_writable(out)
-    captured = prompt.recorded_capture()
+    captured = prompt.recorded_capture(model)
     with console.waiting("running the model", output.quiet):
-        if captured is not None:
-            model.for_recorded()
-        else:
+        if captured is None:
             captured = api.capture(
                 prompt.prompt(),
                 model=model.choose(context=prompt.context),

@@ -104,10 +104,15 @@ class InputOptions:
             truncate=self.truncate,
         )
 
-    def recorded_capture(self) -> Capture | None:
-        """The recorded attention to use instead of a model, or None."""
+    def recorded_capture(self, model: ModelOptions) -> Capture | None:
+        """The recorded attention to use instead of a model, or None where none was given.
+
+        Raises:
+            UsageError: options that make no sense beside recorded attention.
+        """
         if self.recorded is None:
             return None
+        model.for_recorded()
         others = {
             "TEXT": self.text,
             "--file": self.file,
@@ -217,7 +222,9 @@ SELECT_HELP = "Heads: 4.11, L4H11, 5.*, *.3, 0-3.*, lists by comma; enc:, dec:, 
 def flatten(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command one parameter for each field of the dataclasses that it takes."""
     hints = get_type_hints(command, include_extras=True)
-    groups = {name: kind for name, kind in hints.items() if dataclasses.is_dataclass(kind)}
+    groups: dict[str, Any] = {
+        n: kind for n, kind in hints.items() if dataclasses.is_dataclass(kind)
+    }
     parameters = []
     for name, parameter in inspect.signature(command).parameters.items():
         if name not in groups:
@@ -245,7 +252,7 @@ def flatten(command: Callable[..., None]) -> Callable[..., None]:
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
-    del run.__wrapped__  # type: ignore[attr-defined]
+    del run.__wrapped__
     return run
 
 

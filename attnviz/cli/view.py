@@ -63,14 +63,11 @@ def view(
     if out is not None:
         page_path(out)
         files.check_writable(out)
-    recorded = prompt.recorded_capture()
+    recorded = prompt.recorded_capture(model)
     with console.waiting("running the model", output.quiet):
-        if recorded is not None:
-            model.for_recorded()
-            captures: list[Capture] = [recorded]
-        else:
+        captures: list[Capture] = [] if recorded is None else [recorded]
+        if recorded is None:
             source = None
-            captures = []
             for one in _prompts(prompt):
                 source = source or api.load(
                     model.choose(context=prompt.context), device=model.device, dtype=model.dtype

@@ -33,7 +33,7 @@ def inspect(name: str, folder: Path, place: str) -> ModelEntry:
     try:
         config = read_config(folder)
     except AttnvizError as error:
-        return ModelEntry(name, place, size=size, usable=False, note=str(error))
+        return ModelEntry(name, place, size=size, usable=False, note=_reason(error, folder))
     family = str(config["model_type"])
     shape, note = "", ""
     try:
@@ -44,10 +44,15 @@ def inspect(name: str, folder: Path, place: str) -> ModelEntry:
     try:
         find_weights(folder)
     except AttnvizError as error:
-        return ModelEntry(name, place, family, shape, size, usable=False, note=str(error))
+        return ModelEntry(name, place, family, shape, size, False, _reason(error, folder))
     if not any(any(folder.glob(pattern)) for pattern in _TOKENIZERS):
         note = "no tokenizer: give --ids instead of a text"
     return ModelEntry(name, place, family, shape, size, note=note)
+
+
+def _reason(error: AttnvizError, folder: Path) -> str:
+    """What is wrong, without the folder's path and the remedy."""
+    return str(error).removeprefix(f"{folder} ").partition("; ")[0]
 
 
 def _cached() -> Iterator[ModelEntry]:

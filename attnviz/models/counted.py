@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from attnviz.errors import ModelError
 
 MAX_HEADER = 100_000_000
+_POSITIONS = {"I64", "I32", "BOOL"}
+"""Types of buffers, such as position numbers, that some files hold beside the parameters."""
 
 _MODULE = re.compile(
     r"(?:^|\.)(?P<layer>\d+)\."
@@ -84,7 +86,7 @@ def count_checkpoint(folder: Path) -> Counted | None:
     sizes: dict[str, int] = {}
     for file in files:
         for name, entry in _header(file).items():
-            if name != "__metadata__":
+            if entry["dtype"] not in _POSITIONS:
                 sizes[name] = math.prod(entry["shape"])
     return count_names(sizes.items(), f"{len(files)} safetensors file{'s' * (len(files) > 1)}")
 
@@ -96,11 +98,14 @@ def _header(file: Path) -> dict[str, Any]:
             if not 2 <= length <= MAX_HEADER:
                 raise ValueError(f"a header of {length:,} bytes")
             header = json.loads(stream.read(length))
-        if not isinstance(header, dict):
-            raise ValueError("a header that is no object")
-    except (OSError, ValueError) as error:
+        tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
+        for entry in tensors.values():
+            if not all(isinstance(axis, int) for axis in entry["shape"]):
+                raise ValueError("a shape that is no shape")
+            str(entry["dtype"])
+    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
         raise ModelError(f"{file.name} is not a readable safetensors file: {error}") from error
-    return header
+    return tensors
 
 
 def count_config(config: Mapping[str, Any], counted_as: str) -> Counted:

@@ -17,6 +17,8 @@ CONVERT = (
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _SMALL = (".json", ".txt", ".model", ".spm")
 _WHOLE = "model.safetensors"
+_PATIENCE = 10.0
+"""Seconds to wait for the hub's answer before the cache is asked."""
 
 
 def download(model: str) -> Path:
@@ -39,12 +41,12 @@ def download(model: str) -> Path:
         if constants.HF_HUB_OFFLINE:
             return _cached(model)
         try:
-            names = huggingface_hub.list_repo_files(model)
+            listed = huggingface_hub.model_info(model, timeout=_PATIENCE).siblings or []
         except (errors.HfHubHTTPError, errors.HFValidationError):
             raise  # the hub's own answer
         except Exception:  # whatever the transport raises where there is no network
             return _cached(model)
-        wanted = choose(names, model)
+        wanted = choose([file.rfilename for file in listed], model)
         return Path(huggingface_hub.snapshot_download(model, allow_patterns=wanted))
     except errors.GatedRepoError:
         raise ModelError(

@@ -64,3 +64,17 @@ def check_length(length: int, limit: int | None, *, truncate: bool, what: str = 
         )
     whole = what[0].upper() + what[1:]
     return f"{whole} was cut to the model's {limit:,} tokens; {length - limit:,} were left out."
+
+
+def cut(ids: Sequence[int], special: Sequence[bool], limit: int) -> tuple[int, ...]:
+    """The ids of a sequence that is too long, cut to ``limit``; special ones at the end stay.
+
+    Args:
+        ids: more than ``limit`` token ids.
+        special: which of them are special tokens.
+        limit: how many to keep.
+    """
+    end = len(ids)
+    while len(ids) - end < limit and special[end - 1]:
+        end -= 1
+    return (*ids[: limit - (len(ids) - end)], *ids[end:])

@@ -43,6 +43,7 @@ def load(model: str, *, device: str = "auto", dtype: str = "auto", road: Choice 
     if road == "lean":
         raise ModelError(f"{model}: {reason}; leave the road to attnviz")
     _refuse_foreign_code(located)
+    _refuse_dropped_positions(located)
 
     from attnviz.models import tap
 
@@ -66,4 +67,24 @@ def _refuse_foreign_code(located: Located) -> None:
         raise ModelError(
             f"{located.name} needs code that comes with it ({what}), which attnviz never runs; "
             "use a model whose architecture is part of transformers"
+        )
+
+
+def _refuse_dropped_positions(located: Located) -> None:
+    """Refuse relative positions where transformers ignores them.
+
+    Version 5 dropped them from BERT and its relatives, and loads such a model as if it had absolute
+    positions: other attention than the model's, without a word.
+    """
+    positions = located.config.get("position_embedding_type")
+    if positions in (None, "absolute"):
+        return
+    import transformers
+
+    family = located.config["model_type"]
+    known = family in transformers.CONFIG_MAPPING
+    if known and not hasattr(transformers.CONFIG_MAPPING[family](), "position_embedding_type"):
+        raise ModelError(
+            f"{located.name} has {positions} positions, which transformers "
+            f"{transformers.__version__} ignores in {family} models; transformers 4 computes them"
         )

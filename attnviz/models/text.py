@@ -87,7 +87,10 @@ class TokenReader:
 
     def text(self, token_id: int) -> str:
         """The readable text of one id; ``#id`` where the vocabulary has no piece for it."""
-        piece = self.piece(token_id)
+        try:
+            piece = self.piece(token_id)
+        except OverflowError:  # negative, or beyond 32 bits
+            piece = None
         if piece is None:
             return f"#{token_id}"
         return piece if token_id in self.verbatim else readable(piece, self.spelling)

@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 from attnviz.records import HeadsReport
 from attnviz.render.fonts import Ruler, choose, spelled
 from attnviz.render.grid import Grid, grids, tally
-from attnviz.render.labels import origin, visible
+from attnviz.render.labels import model_name, origin
 from attnviz.render.palette import ink, mix, role_style
 from attnviz.render.scaling import tick_step
 
@@ -34,7 +34,7 @@ def build(report: HeadsReport) -> Figure:
     drawn = grids(report)
     heads = max((grid.heads for grid in drawn), default=1)
     wide, high, size = (0.4, 0.26, 7.0) if heads <= 24 else (0.2, 0.17, 5.5)
-    title, below = f"{visible(report.source.model)}: head roles", origin(report)
+    title, below = f"{model_name(report.source)}: head roles", origin(report)
     families, missing = choose([title, below])
     title, below = spelled(title, missing), spelled(below, missing)
     ruler = Ruler(families, bold=len(choose([title])[0]) == 1)

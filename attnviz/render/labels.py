@@ -14,7 +14,7 @@ from typing import Literal
 
 from rich.cells import cell_len
 
-from attnviz.records import Capture, HeadsReport, Role, Score, Tokens
+from attnviz.records import Capture, HeadsReport, Role, Score, SourceInfo, Tokens
 
 ELLIPSIS = "…"
 _FIRST_STRONG_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
@@ -188,6 +188,13 @@ def head_title(name: str, roles: Sequence[Role]) -> str:
     return f"head {name}" + (": " + ", ".join(map(role_phrase, roles)) if roles else "")
 
 
+def model_name(info: SourceInfo) -> str:
+    """The model as the user named it, a long path by its last two folders."""
+    name = visible(info.model)
+    parts = name.split("/")
+    return name if len(name) <= 40 or len(parts) < 3 else "…/" + "/".join(parts[-2:])
+
+
 def origin(result: HeadsReport | Capture) -> str:
     """Where weights come from, in one line: model, road, exactness, tokens, device."""
     info = result.source
@@ -196,7 +203,7 @@ def origin(result: HeadsReport | Capture) -> str:
     }
     tokens = ", ".join(str(t) if t == s else f"{t}×{s}" for t, s in lengths)
     parts = [
-        visible(info.model),
+        model_name(info),
         f"{info.road} road" + (f" ({visible(info.reason)})" if info.reason else ""),
         visible(info.exactness) if info.exactness else "",
         f"{tokens} token{'s' * (tokens != '1')}",

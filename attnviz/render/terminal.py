@@ -8,7 +8,7 @@ markup.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.records import Capture, HeadScores, HeadsReport, Sides
+from attnviz.records import Capture, HeadScores, HeadsReport, ModelEntry, Sides
 from attnviz.render.labels import number, origin, role_phrase, signs, times, visible
 from attnviz.render.palette import DEFAULT_PALETTE, NO_ROLE, role_style
 from attnviz.render.terminal_grid import HeadsGrid, tile_style
@@ -97,6 +97,33 @@ class _Line:
         yield Text(visible(text, ascii_only=True) if options.ascii_only else text, style="dim")
 
 
+_COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
+    ("head", "left"),
+    ("role", "left"),
+    ("score", "right"),
+    ("chance", "right"),
+    ("lift", "right"),
+    ("rows", "right"),
+    ("", "left"),
+    ("also", "left"),
+)
+
+
+def models_table(models: Sequence[ModelEntry]) -> RenderableType:
+    """The models on this machine, one line each; those that cannot be used say why."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    for name in ("--model", "where", "family", "layers×heads", "size", "note"):
+        table.add_column(name, justify="right" if name == "size" else "left", overflow="fold")
+    for model in models:
+        size = f"{model.size / 1e6:,.1f} MB" if model.size else ""
+        note = model.note if model.usable else f"not usable: {model.note}"
+        texts = (visible(text) if text else "" for text in (model.name, model.family, note))
+        name, family, note = texts
+        cells = (name, model.place, family, model.shape, size, note)
+        table.add_row(*map(Text, cells), style="" if model.usable else "dim")
+    return table
+
+
 class _HeadsTable:
     """The table of evidence."""
 
@@ -109,8 +136,8 @@ class _HeadsTable:
     ) -> Iterator[RenderableType]:
         """Draw for this console; narrow ones get fewer columns."""
         if not self.heads:
-            shown = any(head.roles for head in self.report.heads)
-            why = "no head to list" if shown else "no head shows a role on this input"
+            some = any(head.roles for head in self.report.heads)
+            why = "no head to list" if some else "no head shows a role on this input"
             yield Text(f"{why}\n", style="dim")
             return
         wide, narrow = options.max_width >= 72, options.max_width < 52
@@ -122,21 +149,17 @@ class _HeadsTable:
             padding=(0, 1),
             collapse_padding=narrow,
         )
-        table.add_column("head", no_wrap=True)
-        table.add_column("role", no_wrap=True)
-        table.add_column("score", justify="right", no_wrap=True)
-        if not narrow:
-            table.add_column("chance", justify="right", no_wrap=True)
-        table.add_column("lift", justify="right", no_wrap=True)
-        table.add_column("rows", justify="right", no_wrap=True)
-        if not narrow:
-            table.add_column("", no_wrap=True)
-        if wide:
-            table.add_column("also", min_width=12)
-        for scores in self.heads:
-            row = self._row(scores, narrow, colors and not narrow)
-            row = [cell for cell, shown in zip(row, _shown(wide, narrow), strict=True) if shown]
-            table.add_row(*(_signed(cell, options.ascii_only) for cell in row))
+        rows = [self._row(scores, narrow, colors and not narrow) for scores in self.heads]
+        fits = (True, True, True, not narrow, True, True, not narrow, wide)
+        places = [p for p, fit in enumerate(fits) if fit and any(row[p].plain for row in rows)]
+        for place in places:
+            title, justify = _COLUMNS[place]
+            also = title == "also"
+            table.add_column(
+                title, justify=justify, no_wrap=not also, min_width=12 if also else None
+            )
+        for row in rows:
+            table.add_row(*(_signed(row[place], options.ascii_only) for place in places))
         yield table
         yield Text("")
 
@@ -169,11 +192,6 @@ class _HeadsTable:
             Text("few rows" if few else ""),
             Text(", ".join(role_phrase(r) for r in scores.roles[1:])),
         ]
-
-
-def _shown(wide: bool, narrow: bool) -> tuple[bool, ...]:
-    """Which of a row's cells are shown: head, role, score, chance, lift, rows, few, also."""
-    return True, True, True, not narrow, True, True, not narrow, wide
 
 
 def _signed(cell: Text, ascii_only: bool) -> Text:

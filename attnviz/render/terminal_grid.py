@@ -90,6 +90,8 @@ def _lines(
                 else:
                     style = tile_style(role_style(cell.role).color, cell.strength, colors)
                     line.append(_code(cell.role, cell.strength, tile).center(tile), style)
+            if not colors:
+                line.rstrip()
             yield line
 
 

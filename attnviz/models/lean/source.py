@@ -137,9 +137,15 @@ class Lean:
         if prompt.ids is None and self._tokenizer is not None:
             self._tokenizer.enable_truncation(limit, strategy="longest_first")
             try:
-                return self._encode(prompt)
+                tokens = self._encode(prompt)
             finally:
                 self._tokenizer.no_truncation()
+            if len(tokens) > limit:  # its special tokens alone are too many
+                raise InputError(
+                    f"the model takes at most {limit:,} tokens, its special tokens among them; "
+                    "leave them out with --no-special"
+                )
+            return tokens
         kept = 0
         while kept < limit and tokens.special[len(tokens) - 1 - kept]:
             kept += 1

@@ -81,7 +81,10 @@ def _architecture(config: Any) -> tuple[Any, bool]:
 
 def _check(report: Mapping[str, Any], name: str) -> None:
     """Refuse a model with weights that transformers had to make up."""
-    for key, stored, expected in sorted(report["mismatched_keys"]):
+    for entry in report["mismatched_keys"]:
+        if isinstance(entry, str):  # transformers 4 names the weight only
+            raise ModelError(f"{name}: weight {entry} has another shape than its config.json says")
+        key, stored, expected = entry
         raise ModelError(
             f"{name}: weight {key} has shape {tuple(stored)}, its config.json says "
             f"{tuple(expected)}; the two files belong to different models"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,8 +95,11 @@ class Network:
     @property
     def vocab_size(self) -> int:
         """How many token ids it knows."""
-        embeddings = self.model.get_input_embeddings()
-        return int(getattr(embeddings, "num_embeddings", None) or self.config.vocab_size)
+        try:
+            known = self.model.get_input_embeddings().num_embeddings
+        except (AttributeError, NotImplementedError):  # CANINE hashes characters
+            known = getattr(self.config, "vocab_size", None) or sys.maxunicode + 1
+        return int(known)
 
     @property
     def target_vocab_size(self) -> int:
@@ -145,7 +149,8 @@ class Network:
             arguments |= {"decoder_input_ids": targets, "decoder_attention_mask": target_mask}
         if segments and self.takes_segments:
             parts = [item.segments or (0,) * len(item.ids) for item in items]
-            arguments["token_type_ids"] = self._pad(parts, filler=0)[0]
+            known = getattr(self.config, "type_vocab_size", None) or max(map(max, parts)) + 1
+            arguments["token_type_ids"] = self._pad(parts, filler=0)[0].clamp(max=known - 1)
         if "use_cache" in self._accepts:
             arguments["use_cache"] = False
         if weights:

@@ -10,6 +10,7 @@ import torch
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import limits
 from attnviz.models.tap.checkpoint import load_network
+from attnviz.models.tap.compare import lengths
 from attnviz.models.tap.eager import hand_out, returned
 from attnviz.models.tap.interface import Run, tapping
 from attnviz.models.tap.network import Item, Network
@@ -132,14 +133,23 @@ class Tapped:
     def _forward_eagerly(
         self, items: Sequence[Item], observers: Sequence[Observer], *, segments: bool
     ) -> None:
-        network = self._network
+        network, single = self._network, self._survey.kind is not None
         output = network.run(items, weights=bool(observers), segments=segments)
         sources = network.padding([len(item.ids) for item in items])
         targets = network.padding([len(item.target) for item in items])
         found = returned(output, self._survey.kind)
         del output
-        windows = [getattr(network.config, name, None) for name in _WINDOWS]
+        named = [getattr(network.config, name, None) for name in _WINDOWS]
+        sizes = [size for size in named if isinstance(size, int)]
+        windows = sizes + [size // 2 + 1 for size in sizes]  # to one side, or half to either
+        expected = lengths(items)
         for site in list(found):
+            size = expected["encoder" if single else site.kind]
+            if found[site].shape[2:] != size:
+                raise ModelError(
+                    f"{self._name}: this {network.family} model gives no weights from token to "
+                    f"token for {size[0]} tokens; try a shorter text"
+                )
             padding = targets if site.kind == "decoder" and network.seq2seq else sources
             hand_out(
                 site,
@@ -147,7 +157,7 @@ class Tapped:
                 observers,
                 padding=None if bool(padding.all()) else padding,
                 causal=site.kind == "decoder",
-                windows=[w for w in windows if isinstance(w, int) and site.kind != "cross"],
+                windows=() if site.kind == "cross" else windows,
             )
 
     def _read(self, prompt: Prompt, notes: list[str]) -> Tokens:
@@ -159,12 +169,12 @@ class Tapped:
             text, special = prompt.text or "", prompt.special_tokens
             tokens = self._texts.encode(text, prompt.pair, special=special)
         limits.check_ids(tokens.ids, self.vocab_size)
-        cut = limits.check_length(len(tokens), limit, truncate=prompt.truncate)
-        if not cut:
+        note = limits.check_length(len(tokens), limit, truncate=prompt.truncate)
+        if not note or limit is None:
             return tokens
-        notes.append(cut)
+        notes.append(note)
         if prompt.ids is not None:
-            return self._texts.tokens(prompt.ids[:limit])
+            return self._texts.tokens(limits.cut(tokens.ids, tokens.special, limit))
         return self._texts.encode(text, prompt.pair, special=special, limit=limit)
 
     def _target(self, prompt: Prompt, source: Tokens, notes: list[str]) -> Tokens:
@@ -182,9 +192,10 @@ class Tapped:
         ids = self._network.teach(labels)
         limits.check_ids(ids, self._network.target_vocab_size)
         limit = self.max_tokens
-        cut = limits.check_length(len(ids), limit, truncate=prompt.truncate, what="the target text")
-        if cut:
-            notes.append(cut)
+        what = "the target text"
+        note = limits.check_length(len(ids), limit, truncate=prompt.truncate, what=what)
+        if note:
+            notes.append(note)
         return self._texts.tokens(ids[:limit])
 
     def _item(self, inputs: Inputs) -> Item:

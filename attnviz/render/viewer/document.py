@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.heads.roles import FEW_ROWS, MIN_ROWS, ROLES
-from attnviz.heads.scores import SCORES
-from attnviz.heads.words import word_starts
 from attnviz.records import Capture, Head, HeadScores, Role, Score, SiteKind, Tokens
 from attnviz.render.labels import origin, visible
 from attnviz.render.palette import PALETTES, anchors, ink, role_style
 from attnviz.render.viewer.quantize import Packed, pack
+from attnviz.scoring.roles import FEW_ROWS, MIN_ROWS, ROLES
+from attnviz.scoring.scores import SCORES
+from attnviz.scoring.words import word_starts
 
 _LABEL = 80
 _NO_SPACE_BEFORE = frozenset(".,;:!?%)]}'’”…")

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from attnviz.heads.block import Axes, Block, Place
-from attnviz.heads.roles import assign
-from attnviz.heads.scores import SCORES
-from attnviz.heads.stored import blocks
-from attnviz.heads.totals import Totals
+from attnviz.scoring.axes import Axes
+from attnviz.scoring.block import Block, Place
+from attnviz.scoring.roles import assign
+from attnviz.scoring.scores import SCORES
+from attnviz.scoring.stored import blocks
+from attnviz.scoring.totals import Totals
 from attnviz.records import (
     SITE_KINDS,
     Capture,
@@ -89,7 +89,7 @@ class ScoreObserver:
     Args:
         batch: the items that run, in the order of the batch axis; all rows are pooled.
         layout: the heads of the model.
-        names: the scores to compute, of :data:`~attnviz.heads.scores.SCORES`; all by default.
+        names: the scores to compute, of :data:`~attnviz.scoring.scores.SCORES`; all by default.
 
     Attributes:
         empty_rows: query rows without any weight, counted once per layer.
@@ -103,7 +103,6 @@ class ScoreObserver:
         self._names = tuple(SCORES if names is None else names)
         self._totals: dict[Site, Totals] = {}
         self._axes: dict[tuple[int, SiteKind], Axes] = {}
-        self._scratch: Tensor | None = None
 
     @property
     def empty_rows(self) -> int:
@@ -152,14 +151,8 @@ class ScoreObserver:
             allowed = allowed.expand(-1, -1, *rows.weights.shape[2:])
             allowed = allowed[number if allowed.shape[0] > 1 else 0, :, :r, :s]
         place = Place(self._axes[key], rows.start, rows.key_start, allowed, weights)
-        return Block(weights, place, self._memory(weights, len(sides.keys)))
-
-    def _memory(self, weights: Tensor, keys: int) -> Tensor:
-        """Reused memory of the weights' shape; made for blocks that see all ``keys``."""
-        size = weights.numel()
-        if self._scratch is None or self._scratch.numel() < size:
-            self._scratch = weights.new_empty(weights.shape[0] * weights.shape[1] * keys)
-        return self._scratch[:size].view(weights.shape)
+        logits = None if rows.logits is None else rows.logits[number, :, :r, :s]
+        return Block(weights, place, logits)
 
 
 def score_capture(capture: Capture, names: Sequence[str] | None = None) -> ScoreObserver:
@@ -167,7 +160,7 @@ def score_capture(capture: Capture, names: Sequence[str] | None = None) -> Score
 
     Args:
         capture: maps of some or all layers; the masks are inferred from them, see
-            :func:`~attnviz.heads.stored.allowed_keys`.
+            :func:`~attnviz.scoring.stored.allowed_keys`.
         names: the scores to compute; all by default.
     """
     observer = ScoreObserver([capture.inputs], capture.layout, names)

@@ -1,6 +1,6 @@
 """The scores: what a head attends to, one pure function each, in one registry.
 
-A score is a function of a :class:`~attnviz.heads.block.Block` that gives a value for every head
+A score is a function of a :class:`~attnviz.scoring.block.Block` that gives a value for every head
 and query row, [H, r], and NaN where it is not defined. Its chance is the same function of uniform
 attention over the allowed keys. docs/roles.md is the same list for readers.
 
@@ -26,7 +26,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from attnviz.heads.block import LOCAL_WINDOW, Block
+from attnviz.scoring.block import LOCAL_WINDOW, Block
 
 SINK_REST = 0.1
 """The weight that a row must leave off the sink for ``*_no_sink`` scores to be defined there."""
@@ -114,12 +114,12 @@ def punctuation(block: Block) -> Tensor:
 
 def duplicate(block: Block) -> Tensor:
     """The weight on earlier occurrences of the same token."""
-    return block.duplicate if block.place.axes.repeats else _undefined(block)
+    return block.duplicate if block.place.repeats else _undefined(block)
 
 
 def induction(block: Block) -> Tensor:
     """The weight on tokens right after an earlier occurrence of the same token."""
-    return block.induction if block.place.axes.repeats else _undefined(block)
+    return block.induction if block.place.repeats else _undefined(block)
 
 
 def duplicate_no_sink(block: Block) -> Tensor:
@@ -144,7 +144,7 @@ def entropy_share(block: Block) -> Tensor:
 
 def distance(block: Block) -> Tensor:
     """The mean distance between query and key, in tokens."""
-    return block.on(block.place.distance)
+    return block.distance
 
 
 def top(block: Block) -> Tensor:

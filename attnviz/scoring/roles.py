@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from attnviz.heads.scores import CLARK, OLSSON, VOITA, WANG, XIAO
+from attnviz.scoring.scores import CLARK, OLSSON, VOITA, WANG, XIAO
 from attnviz.records import Role, Score
 
 MIN_ROWS = 3

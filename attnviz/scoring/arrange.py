@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attnviz.errors import UsageError
-from attnviz.heads.roles import ROLES
-from attnviz.heads.scores import SCORES
+from attnviz.scoring.roles import ROLES
+from attnviz.scoring.scores import SCORES
 from attnviz.records import HeadScores
 
 

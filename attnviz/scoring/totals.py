@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from attnviz.heads.block import Block
-from attnviz.heads.scores import ScoreDef
+from attnviz.scoring.block import Block, Uniform
+from attnviz.scoring.scores import ScoreDef
 from attnviz.records import Score
+
+PART_ELEMENTS = 1 << 17
+"""Weights to score at a time (half a MiB in float32): all scores read them from a near cache."""
 
 _ALL = 1 - 1e-6
 """Above it, uniform attention puts all of its weight on the targets, up to rounding."""
@@ -30,11 +33,14 @@ class Totals:
     def add(self, block: Block) -> None:
         """Take in one block of rows."""
         place = block.place
-        uniform = Block.uniform(place, block.weights)
-        present = block.top > 0
+        uniform = Uniform(place, block.weights)
+        parts = list(block.parts(PART_ELEMENTS))
+        values = torch.cat(
+            [torch.stack([score.function(part) for score in self._scores]) for part in parts], dim=1
+        )
+        present = torch.cat([part.top for part in parts]) > 0
         self.empty_rows += int((~present).any(0).sum())
         counted = present & place.queries(place.axes.counts) & (place.choices >= 2)
-        values = torch.stack([score.function(block) for score in self._scores])
         chances = torch.stack([score.function(uniform) for score in self._scores])
         possible = self._any_chance.to(values.device) | ((chances > 0) & (chances < _ALL))
         defined = counted & possible & ~values.isnan() & ~chances.isnan()

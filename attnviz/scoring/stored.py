@@ -27,8 +27,8 @@ def allowed_keys(weights: NDArray[np.floating[Any]], kind: SiteKind) -> NDArray[
     Returns:
         bool [T, S].
     """
-    used: NDArray[np.bool_] = np.any(weights > 0, axis=0)
-    allowed = used.any(1)[:, None] & used.any(0)
+    used: NDArray[np.bool_] = np.logical_or.reduce(weights > 0, axis=0)
+    allowed: NDArray[np.bool_] = np.outer(used.any(1), used.any(0))
     if kind == "cross" or not used.any():
         return allowed
     length, key_length = used.shape

@@ -1,0 +1,121 @@
+"""Every mask of one attention call, and the part of it that a block of rows needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class BlockMask(NamedTuple):
+    """What the masks leave of a block of query rows.
+
+    Attributes:
+        allowed: bool [B or 1, H or 1, r, s], or None when every key is allowed to every row.
+        keys: the slice of the s keys that some row of the block can reach.
+        free: how many keys at the start of that slice every row may use.
+    """
+
+    allowed: Tensor | None
+    keys: slice
+    free: int
+
+
+@dataclass(frozen=True)
+class Masks:
+    """Every mask of one call; the arguments of :func:`~attnviz.attention.attend.attend`."""
+
+    length: int
+    key_length: int
+    device: torch.device
+    mask: Tensor | None
+    padding: Tensor | None
+    causal: bool
+    window: int | None
+
+    @property
+    def offset(self) -> int:
+        """How many keys come before the first query's own position."""
+        return self.key_length - self.length
+
+    @property
+    def additive(self) -> Tensor | None:
+        """The mask where it is to be added to the scores."""
+        return None if self.mask is None or self.mask.dtype == torch.bool else self.mask
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether a row can be left without any key."""
+        positional = self.causal or self.window is not None
+        masked = self.mask is not None or self.padding is not None
+        return masked or (positional and self.offset < 0)
+
+    @property
+    def fused_causal(self) -> bool:
+        """Whether SDPA's own ``is_causal`` says all there is to say."""
+        return self.causal and self.offset == 0 and self.plain
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but ``causal`` can block a key."""
+        return self.mask is None and self.padding is None and self.window is None
+
+    def block(self, start: int, stop: int) -> BlockMask:
+        """What is left of rows ``start:stop``."""
+        first, last = 0, self.key_length
+        if self.causal:
+            last = min(last, max(stop + self.offset, 1))
+        if self.window is not None:
+            first = min(max(0, start + self.offset - self.window + 1), last - 1)
+            if not self.causal:
+                last = min(last, max(stop + self.offset + self.window - 1, 1))
+        keys = slice(first, last)
+        parts = []
+        if self.causal or self.window is not None:
+            i = torch.arange(start, stop, device=self.device)[:, None] + self.offset
+            j = torch.arange(first, last, device=self.device)
+            if self.causal:
+                parts.append((j <= i)[None, None])
+            if self.window is not None:
+                parts.append(((i - j).abs() < self.window)[None, None])
+        if self.padding is not None:
+            parts.append(self.padding[:, None, None, keys])
+        if self.mask is not None:
+            part = cut(self.mask, start, stop, keys)
+            if part.dtype != torch.bool:
+                part = part > torch.finfo(part.dtype).min / 2
+            parts.append(part.reshape((1,) * (4 - part.ndim) + tuple(part.shape)))
+        if not parts:
+            return BlockMask(None, keys, last - first)
+        allowed = parts[0]
+        for part in parts[1:]:
+            allowed = allowed & part
+        allowed = allowed.expand(*allowed.shape[:2], stop - start, last - first)
+        free = min(max(start + self.offset + 1, 0), last) if self.plain else 0
+        return BlockMask(allowed, keys, free)
+
+    def whole(self) -> Tensor | None:
+        """The allowed keys of all rows at once, [B or 1, H or 1, T, S], or None."""
+        if self.plain and not self.causal:
+            return None
+        reach = Masks(
+            self.length, self.key_length, self.device, self.mask, self.padding, self.causal, None
+        )
+        allowed, keys, _ = reach.block(0, self.length)
+        if allowed is not None and keys.stop < self.key_length:  # fewer keys than rows, causal
+            allowed = F.pad(allowed, (0, self.key_length - keys.stop))
+        if self.window is None:
+            return allowed
+        i = torch.arange(self.length, device=self.device)[:, None] + self.offset
+        near = (i - torch.arange(self.key_length, device=self.device)).abs() < self.window
+        return near[None, None] if allowed is None else allowed & near
+
+
+def cut(full: Tensor, start: int, stop: int, keys: slice) -> Tensor:
+    """Cut rows and keys out of a tensor that broadcasts to [B, H, T, S]."""
+    if full.ndim >= 2 and full.shape[-2] != 1:
+        full = full[..., start:stop, :]
+    return full if full.shape[-1] == 1 else full[..., keys]

@@ -1,0 +1,1 @@
+"""Shapes and costs as text, figures, diagrams and animations."""

@@ -1,0 +1,66 @@
+"""The film as one HTML file that loads nothing from anywhere."""
+
+from __future__ import annotations
+
+import html
+import json
+from importlib.resources import files
+from string import Template
+
+from attnviz.attention.numbers import NumericWalk
+from attnviz.render.shapes.stage import CAPTION_TOP, WIDTH, Frame
+from attnviz.render.shapes.storyboard import storyboard
+
+
+def animation_html(walked: NumericWalk) -> bytes:
+    """Play a numeric walk, with pause, steps and speed; keyboard and reduced motion are heeded.
+
+    Raises:
+        UsageError: an input that cannot be shown; see :func:`storyboard`.
+    """
+    assets = files("attnviz.render.shapes").joinpath("assets")
+
+    def asset(name: str) -> str:
+        return assets.joinpath(name).read_text(encoding="utf-8")
+
+    given = walked.given
+    words = " ".join(given.tokens)
+    about = (
+        f"“{words}”: {len(given.tokens)} tokens, {given.heads} heads. Every number is "
+        "real: float64, shown to two digits."
+    )
+    page = Template(asset("film.html")).substitute(
+        title=html.escape(f"attnviz: attention over “{words}”"),
+        about=html.escape(about),
+        css=asset("film.css"),
+        script=asset("film.js"),
+        data=film_json(storyboard(walked)),
+        width=WIDTH,
+        height=CAPTION_TOP,
+    )
+    return page.encode("utf-8")
+
+
+def film_json(frames: tuple[Frame, ...]) -> str:
+    """The frames, each box and name written once, safe inside a script element."""
+    names: dict[str, int] = {}
+    boxes: dict[tuple[object, ...], int] = {}
+    told = []
+    for frame in frames:
+        placed = []
+        for name, box in frame.boxes.items():
+            rounded = tuple(round(v, 2) if isinstance(v, float) else v for v in box)
+            placed.append(
+                [names.setdefault(name, len(names)), boxes.setdefault(rounded, len(boxes))]
+            )
+        told.append(
+            {
+                "boxes": placed,
+                "caption": frame.caption,
+                "shapes": frame.shapes,
+                "seconds": frame.seconds,
+            }
+        )
+    film = {"names": list(names), "boxes": [list(box) for box in boxes], "frames": told}
+    text = json.dumps(film, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -1,0 +1,265 @@
+"""Comparisons, sweeps and the effect of 1/√d as tables and plots."""
+
+from __future__ import annotations
+
+from attnviz.attention.compare import Comparison, Variant
+from attnviz.attention.scaling import Scaling
+from attnviz.attention.sweep import Sweep
+from attnviz.render.shapes.plot import Curve, Mark, plot
+from attnviz.render.shapes.report import Report
+from attnviz.render.shapes.table import Column, Paint, Row, Table, cell
+from attnviz.render.shapes.units import amount, count, percent, size
+from attnviz.render.shapes.walk import COUNTING, amount_data, run_data, spec_data
+
+PROJECTIONS, ATTENTION = "projections, O(T·D²)", "attention, O(T²·D)"
+
+
+def compare_report(found: Comparison) -> Report:
+    """One row a kind of attention."""
+    run, batch = found.run, found.run.batch or 1
+    columns = [
+        Column("kind", "kind", wrap=14),
+        Column("parameters", "params/layer", "right", optional=True),
+        Column("flops", "FLOPs/layer", "right", optional=True),
+        Column("cache_elements", "numbers", "right"),
+        Column("cache_bytes_token", "per token", "right"),
+        Column("cache_bytes_sequence", "sequence", "right"),
+    ]
+    if batch > 1:
+        columns.append(Column("cache_bytes_batch", f"batch {batch:,}", "right", optional=True))
+    columns.append(Column("ratio", "of MHA", "right"))
+    if found.memory is not None:
+        columns.append(Column("fits_tokens", "tokens fit", "right"))
+        columns.append(Column("fits_sequences", "seqs fit", "right"))
+    columns.append(Column("used_by", "used by", wrap=17, optional=True))
+    rows = []
+    for one in found.variants:
+        cells = [
+            cell(("▶ " if one.own else "  ") + one.name, "strong" if one.own else "", one.name),
+            cell(f"{one.parameters:,}", "", one.parameters),
+            cell(amount(one.flops), "", one.flops.written("d")),
+            cell(f"{one.elements:,}", "", one.elements),
+            cell(size(one.token_bytes), "", one.token_bytes),
+            cell(size(one.sequence_bytes), "", one.sequence_bytes),
+        ]
+        if batch > 1:
+            cells.append(cell(size(one.batch_bytes), "", one.batch_bytes))
+        cells.append(cell(_ratio(one.ratio), "", one.ratio))
+        if found.memory is not None:
+            tokens = "any" if one.fits_tokens == -1 else f"{one.fits_tokens:,}"
+            cells.append(cell(tokens, "", one.fits_tokens))
+            cells.append(cell(f"{one.fits_sequences:,}", "", one.fits_sequences))
+        cells.append(cell(", ".join(one.used_by), "dim"))
+        rows.append(Row(tuple(cells)))
+    memory = "" if found.memory is None else f", memory {size(found.memory)}"
+    layers = f"{found.layers:,} layer{'s' if found.layers > 1 else ''}"
+    title = f"{found.subject}: kinds of attention, {layers}, {run.dtype}{memory}"
+    return Report(
+        "compare",
+        title,
+        (Table("", tuple(columns), tuple(rows)),),
+        tuple(_compare_notes(found)),
+        data={
+            "layer": spec_data(found.spec),
+            "run": run_data(run),
+            "layers": found.layers,
+            "tokens": found.tokens,
+            "memory_bytes": found.memory,
+            "variants": [_variant_data(one) for one in found.variants],
+        },
+    )
+
+
+def _ratio(ratio: float) -> str:
+    return percent(ratio) if ratio < 1 else "1"
+
+
+def _compare_notes(found: Comparison) -> list[str]:
+    run = found.run
+    notes = [
+        f"Numbers: kept per token and layer. Cache of {found.tokens:,} tokens a sequence (--cache "
+        f"or --seq sets them), all {found.layers:,} layers, at {run.width} bytes a number; all "
+        "kinds keep the same D, H and d.",
+        COUNTING,
+    ]
+    own = next((one for one in found.variants if one.own), None)
+    if own is not None and own.ratio < 1:
+        mha = found.variants[0]
+        notes.insert(
+            0,
+            f"{own.name} keeps {own.elements:,} numbers per token and layer where MHA with the "
+            f"same {found.spec.heads} heads of {found.spec.head_dim} keeps {mha.elements:,}: "
+            f"{1 / own.ratio:,.4g} times less ({percent(own.ratio)}).",
+        )
+    if found.spec.kind == "mla":
+        notes.insert(
+            1,
+            "This compares one layer with MHA of the same heads. DeepSeek-V2's published 93.3 % "
+            "reduction compares whole systems: DeepSeek-V2 against DeepSeek 67B, which has other "
+            "sizes and grouped queries (arXiv:2405.04434).",
+        )
+    if found.memory is not None:
+        notes.append(
+            "What fits counts the cache alone: the weights of the model and activations need room "
+            "beside it. Tokens: one sequence as long as possible; sequences: of "
+            f"{found.tokens:,} tokens each."
+        )
+    return notes
+
+
+def _variant_data(one: Variant) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "layer": spec_data(one.spec),
+        "parameters": one.parameters,
+        "flops": amount_data(one.flops),
+        "cache_elements_per_token": one.elements,
+        "cache_bytes_per_token": one.token_bytes,
+        "cache_bytes_per_sequence": one.sequence_bytes,
+        "cache_bytes_per_batch": one.batch_bytes,
+        "ratio_to_mha": one.ratio,
+        "fits_tokens": one.fits_tokens,
+        "fits_sequences": one.fits_sequences,
+        "used_by": list(one.used_by),
+        "own": one.own,
+    }
+
+
+def sweep_report(found: Sweep) -> Report:
+    """One row a size, and the two costs as curves."""
+    first = found.points[0]
+    columns = (
+        Column("value", found.variable, "right"),
+        Column("parameters", "params", "right", optional=True),
+        Column("projection_flops", "projections", "right"),
+        Column("attention_flops", "attention", "right"),
+        Column("attention_share", "share", "right"),
+        Column("weights_bytes", "weights, kept", "right"),
+        Column("streamed_bytes", "in blocks", "right"),
+    )
+    rows = tuple(
+        Row(
+            (
+                cell(f"{p.value:,}", "strong", p.value),
+                cell(f"{p.parameters:,}", "", p.parameters),
+                cell(count(p.projection_flops), "", p.projection_flops),
+                cell(count(p.attention_flops), "", p.attention_flops),
+                cell(percent(p.attention_share), "", p.attention_share),
+                cell(size(p.materialized), "", p.materialized),
+                cell(size(p.streamed), "", p.streamed),
+            )
+        )
+        for p in found.points
+    )
+    notes = [
+        COUNTING,
+        "Weights kept: all B·H·T·S of them at the run's dtype. In blocks: what attnviz holds at "
+        "once when it hands them out in blocks of rows (float32), linear in S.",
+    ]
+    crossed = crossing_mark(found)
+    data = {
+        "layer": spec_data(first.spec),
+        "run": run_data(first.run),
+        "variable": found.variable,
+        "crossing_length": found.crossing,
+        "points": [
+            {
+                "value": p.value,
+                "parameters": p.parameters,
+                "projection_flops": p.projection_flops,
+                "attention_flops": p.attention_flops,
+                "attention_share": p.attention_share,
+                "weights_bytes": p.materialized,
+                "streamed_bytes": p.streamed,
+            }
+            for p in found.points
+        ],
+    }
+
+    def draw(width: int, paint: Paint) -> list[str]:
+        if len(found.points) < 2:
+            return []
+        curves = [
+            Curve(PROJECTIONS, "T", [(p.value, p.projection_flops) for p in found.points]),
+            Curve(ATTENTION, "H", [(p.value, p.attention_flops) for p in found.points]),
+        ]
+        return plot(curves, width, paint, x_name=found.variable, y_name="FLOPs", mark=crossed)
+
+    if crossed is not None and len(found.points) < 2:
+        notes.insert(0, crossed.text)
+    sweeping = f"{first.spec.title}: costs along {found.variable}"
+    return Report("sweep", sweeping, (Table("", columns, rows),), tuple(notes), data, draw)
+
+
+def crossing_mark(found: Sweep) -> Mark | None:
+    """Where attention itself becomes dearer than the projections."""
+    if found.crossing is None:
+        return None
+    first = found.points[0]
+    per_token = first.projection_flops / first.value
+    inside = found.points[0].value <= found.crossing <= found.points[-1].value
+    text = f"equal at T = {found.crossing:,.0f}: beyond it attention rules, O(T²·D)"
+    if not inside:
+        text += " (outside of this range)"
+    return Mark(found.crossing, per_token * found.crossing, text)
+
+
+def scaling_report(found: Scaling) -> Report:
+    """Softmax with and without 1/√d, one row a width."""
+    columns = (
+        Column("d", "d", "right"),
+        Column("raw_entropy", "entropy, raw", "right"),
+        Column("scaled_entropy", "scaled", "right"),
+        Column("raw_top", "top, raw", "right"),
+        Column("scaled_top", "scaled", "right"),
+        Column("raw_gradient", "gradient, raw", "right"),
+        Column("scaled_gradient", "scaled", "right"),
+    )
+    rows = []
+    for row in found.rows:
+        pairs = (
+            (row.raw.entropy, row.scaled.entropy),
+            (row.raw.top, row.scaled.top),
+            (row.raw.gradient, row.scaled.gradient),
+        )
+        cells = [cell(row.width, "strong", row.width)]
+        for raw, scaled in pairs:
+            cells += [cell(f"{raw:.3f}", "bad", raw), cell(f"{scaled:.3f}", "good", scaled)]
+        rows.append(Row(tuple(cells)))
+
+    def draw(width: int, paint: Paint) -> list[str]:
+        curves = [
+            Curve("raw scores", "bad", [(r.width, r.raw.entropy) for r in found.rows]),
+            Curve("scores · 1/√d", "good", [(r.width, r.scaled.entropy) for r in found.rows]),
+        ]
+        return plot(curves, width, paint, x_name="d", y_name="bits", y_log=False)
+
+    return Report(
+        "scaling",
+        f"What 1/√d is for: softmax over {found.keys} keys, queries and keys standard normal",
+        (Table("", columns, tuple(rows)),),
+        (
+            f"Means over {found.samples:,} rows, seed {found.seed}, float64. Entropy in bits: "
+            "6 is uniform over 64 keys, 0 is a single key.",
+            "Gradient: Frobenius norm of diag(a) - a aᵀ, the Jacobian of the weights by the scores "
+            "that enter softmax. Without the scale it dies as d grows, and learning with it.",
+        ),
+        data={
+            "keys": found.keys,
+            "samples": found.samples,
+            "seed": found.seed,
+            "rows": [
+                {
+                    "d": row.width,
+                    "raw": _softened(row.raw.entropy, row.raw.top, row.raw.gradient),
+                    "scaled": _softened(row.scaled.entropy, row.scaled.top, row.scaled.gradient),
+                }
+                for row in found.rows
+            ],
+        },
+        draw=draw,
+    )
+
+
+def _softened(entropy: float, top: float, gradient: float) -> dict[str, float]:
+    return {"entropy_bits": entropy, "top_weight": top, "gradient_norm": gradient}

@@ -1,0 +1,172 @@
+"""The layer as boxes and arrows in the terminal, one box a head, coloured by head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attnviz.attention.spec import AttentionSpec
+from attnviz.attention.trace import Walk
+from attnviz.render.shapes.colours import ansi, head_colour
+from attnviz.render.shapes.report import Report
+from attnviz.render.shapes.table import Paint, Span, cells_wide
+
+MAX_WIDTH = 110
+
+
+def diagram_report(walk: Walk, report: Report) -> Report:
+    """The drawing, for a terminal of any width."""
+
+    def draw(width: int, paint: Paint) -> list[str]:
+        return _Drawing(walk, min(width, MAX_WIDTH), paint).lines()
+
+    notes = ["-o F.svg, .png or .pdf draws it with widths in proportion."]
+    if walk.spec.group > 1:
+        notes.insert(0, "Query heads under one key head share its colour.")
+    return Report("diagram", walk.spec.title, (), tuple(notes), data=report.data, draw=draw)
+
+
+class _Drawing:
+    """Lines from top to bottom, all centred on the same middle."""
+
+    def __init__(self, walk: Walk, width: int, paint: Paint) -> None:
+        self.walk, self.spec, self.width, self.paint = walk, walk.spec, width, paint
+        self.out: list[str] = []
+
+    def tone(self, head: int) -> str:
+        """The colour of a head; of its shared key head in GQA."""
+        spec = self.spec
+        return ansi(head_colour(head // spec.group if spec.group > 1 else head))
+
+    def lines(self) -> list[str]:
+        walk, spec = self.walk, self.spec
+        cross = spec.kind == "cross"
+        tops = [f"X {walk.step('x').concrete}"]
+        if cross:
+            tops.append(f"C {walk.step('context').concrete}")
+        if cross:
+            self.beside([[(t, "strong")] for t in tops], ["queries", "keys and values"])
+        else:
+            self.box([[(tops[0], "strong")]])
+        self.arrow()
+        if spec.kind == "mla":
+            latent = [("c ", "strong"), (walk.step("w_latent").concrete, "")]
+            if spec.rope_dim:
+                latent += [(" and k_rope ", "strong"), (walk.step("w_k_rope").concrete, "")]
+            self.box([latent, [("what the cache keeps; K and V are rebuilt from it", "dim")]])
+            self.arrow()
+        lines = []
+        for letter, key in (("Q", "w_q"), ("K", "w_k"), ("V", "w_v")):
+            step = walk.step(key)
+            lines.append([(f"{letter} ", "strong"), (f"= {step.operation}  {step.concrete}", "")])
+        self.box(lines)
+        text = f".view, .transpose(1, 2): Q {walk.step('transpose').concrete}"
+        if any(step.key == "transpose_kv" for step in walk.steps):
+            keys = "rope_k" if spec.kind == "mla" else "transpose_kv"
+            text += f", K {walk.step(keys).concrete}"
+        self.arrow(text)
+        self.heads()
+        self.arrow(f".transpose(1, 2).contiguous().view: {walk.step('concat').concrete}")
+        self.concat()
+        self.arrow()
+        step = walk.step("w_o")
+        mixed = [("Y ", "strong"), (f"= {step.operation}  {step.concrete}", "")]
+        self.box([mixed, [("W_O mixes the heads", "dim")]])
+        return self.out
+
+    def centred(self, spans: Sequence[Span]) -> None:
+        wide = sum(cells_wide(self.plain(text)) for text, _ in spans)
+        left = " " * max(0, (self.width - wide) // 2)
+        self.out.append(left + self.paint.line(spans))
+
+    def plain(self, text: str) -> str:
+        """The text as it will be written, to measure it."""
+        return Paint(colour=False, ascii_only=self.paint.ascii_only)(text)
+
+    def arrow(self, text: str = "") -> None:
+        self.centred([("│", "dim")])
+        if text:
+            self.centred([(text, "dim")])
+        self.centred([("▼", "dim")])
+
+    def box(self, lines: Sequence[Sequence[Span]]) -> None:
+        inner = max(sum(cells_wide(self.plain(t)) for t, _ in line) for line in lines)
+        self.centred([("┌" + "─" * (inner + 2) + "┐", "dim")])
+        for line in lines:
+            gap = inner - sum(cells_wide(self.plain(t)) for t, _ in line)
+            self.centred([("│ ", "dim"), *line, (" " * gap, ""), (" │", "dim")])
+        self.centred([("└" + "─" * (inner + 2) + "┘", "dim")])
+
+    def beside(self, boxes: Sequence[Sequence[Span]], captions: Sequence[str]) -> None:
+        """Two boxes next to each other: the two sequences of cross-attention."""
+        sizes = [
+            max(sum(cells_wide(t) for t, _ in line), cells_wide(caption))
+            for line, caption in zip(boxes, captions, strict=True)
+        ]
+        gap = ("     ", "")
+        edge: list[Span] = []
+        for size in sizes:
+            edge += [gap, ("┌" + "─" * (size + 2) + "┐", "dim")]
+        self.centred(edge[1:])
+        for rows in (boxes, [[(caption, "dim")] for caption in captions]):
+            line: list[Span] = []
+            for spans, size in zip(rows, sizes, strict=True):
+                space = size - sum(cells_wide(t) for t, _ in spans)
+                line += [gap, ("│ ", "dim"), *spans, (" " * space, ""), (" │", "dim")]
+            self.centred(line[1:])
+        edge = []
+        for size in sizes:
+            edge += [gap, ("└" + "─" * (size + 2) + "┘", "dim")]
+        self.centred(edge[1:])
+
+    def heads(self) -> None:
+        """A row of boxes, one a head, with the shape of its map and of its output."""
+        spec, walk = self.spec, self.walk
+        map_shape = "×".join(map(str, walk.step("scores").shape[2:]))
+        out_shape = "×".join(map(str, walk.step("heads").shape[2:]))
+        texts = [["head {h}"], [f"A {map_shape}"], [f"Z {out_shape}"]]
+        if spec.group > 1:
+            texts.insert(1, ["K,V {g}"])
+        rows: list[list[Span]] = [[] for _ in range(len(texts) + 2)]
+        inner = max(
+            cells_wide(self.plain(text[0].format(h=spec.heads - 1, g=spec.kv_heads - 1)))
+            for text in texts
+        )
+        for place, head in enumerate(_shown(spec, (self.width + 1) // (inner + 3))):
+            if head is None:
+                for row in rows:
+                    row.append((" … " if row is rows[2] else "   ", "dim"))
+                continue
+            tone = self.tone(head)
+            gap: Span = (" " if place else "", "")
+            rows[0] += [gap, ("┌" + "─" * inner + "┐", tone)]
+            for row, (text,) in zip(rows[1:-1], texts, strict=True):
+                shown = text.format(h=head, g=head // spec.group)
+                shown += " " * (inner - cells_wide(self.plain(shown)))
+                row += [gap, ("│", tone), (shown, tone), ("│", tone)]
+            rows[-1] += [gap, ("└" + "─" * inner + "┘", tone)]
+        for row in rows:
+            self.centred(row)
+        scale = f" / √{spec.scale_dim or spec.score_dim}" if spec.scaled else ""
+        mask = " + mask" if spec.causal or spec.window else ""
+        self.centred([(f"A = softmax(Q Kᵀ{scale}{mask}), Z = A V, in every head", "dim")])
+
+    def concat(self) -> None:
+        """The heads side by side in one bar."""
+        spec = self.spec
+        each = max(1, min(8, (self.width - 6) // spec.heads))
+        count = min(spec.heads, (self.width - 6) // each)
+        spans: list[Span] = [("│", "dim")]
+        for head in range(count):
+            block = "█" * (each - 1) + ("▓" if each > 1 else "█")
+            spans.append((block, self.tone(head)))
+        if count < spec.heads:
+            spans.append(("…", "dim"))
+        self.centred([*spans, ("│", "dim")])
+
+
+def _shown(spec: AttentionSpec, room: int) -> list[int | None]:
+    """The heads that get a box, at most ``room``; None stands for those left out."""
+    room = max(3, room)
+    if spec.heads <= room:
+        return list(range(spec.heads))
+    return [*range(room - 2), None, spec.heads - 1]

@@ -1,0 +1,156 @@
+"""Sweeps and the effect of 1/√d as figures, on logarithmic axes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.figure import Figure
+
+from attnviz.attention.scaling import Scaling
+from attnviz.attention.sweep import Sweep
+from attnviz.render.canvas import rendered
+from attnviz.render.shapes.colours import HEADS, MIXED, NEUTRAL
+from attnviz.render.shapes.units import count, size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+DPI = 160
+BLUE, ORANGE, GREEN = HEADS[0], HEADS[5], HEADS[2]
+_NAMES = {"seq": "sequence length T", "d-model": "model width D", "heads": "heads H"}
+
+
+def _axes(figure: Figure, place: Any, x: str, y: str) -> Axes:
+    axes = figure.add_subplot(place)
+    axes.set_xlabel(x, color=MIXED, fontsize=9)
+    axes.set_ylabel(y, color=MIXED, fontsize=9)
+    axes.tick_params(labelsize=8, colors=MIXED, which="both", length=2.5)
+    axes.grid(True, which="major", color="#e4e6ea", linewidth=0.6)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(NEUTRAL)
+    return axes
+
+
+def sweep_figure(found: Sweep, format: str) -> bytes:
+    """FLOPs of projections and attention, with their crossing, and the memory of the weights."""
+
+    def build() -> Figure:
+        figure = Figure(figsize=(9.6, 4.4), layout="constrained")
+        spec = found.points[0].spec
+        figure.suptitle(spec.title, fontsize=11, color=MIXED)
+        grid = figure.add_gridspec(1, 2, wspace=0.06)
+        x_name = _NAMES.get(found.variable, "context length S")
+        xs = [point.value for point in found.points]
+        costs = _axes(figure, grid[0, 0], x_name, "FLOPs of one layer")
+        costs.loglog(
+            xs,
+            [p.projection_flops for p in found.points],
+            color=BLUE,
+            marker="o",
+            markersize=3.5,
+            linewidth=1.8,
+            label="projections, O(T·D²)",
+        )
+        costs.loglog(
+            xs,
+            [p.attention_flops for p in found.points],
+            color=ORANGE,
+            marker="o",
+            markersize=3.5,
+            linewidth=1.8,
+            label="attention itself, O(T²·D)",
+        )
+        _mark_crossing(costs, found)
+        costs.legend(
+            facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5, loc="upper left"
+        )
+        memory = _axes(figure, grid[0, 1], x_name, "memory of the attention weights")
+        kept = f"all of them kept, {found.points[0].run.dtype}"
+        memory.loglog(
+            xs,
+            [p.materialized for p in found.points],
+            color=ORANGE,
+            marker="o",
+            markersize=3.5,
+            linewidth=1.8,
+            label=kept,
+        )
+        memory.loglog(
+            xs,
+            [p.streamed for p in found.points],
+            color=GREEN,
+            marker="o",
+            markersize=3.5,
+            linewidth=1.8,
+            label="handed out in blocks, float32",
+        )
+        memory.legend(
+            facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5, loc="upper left"
+        )
+        for axes in (costs, memory):
+            axes.xaxis.set_major_formatter(lambda value, _: count(value))
+            axes.margins(y=0.18)
+        costs.yaxis.set_major_formatter(lambda value, _: count(value))
+        memory.set_yscale("log", base=2)
+        memory.yaxis.set_major_formatter(lambda value, _: size(value))
+        return figure
+
+    return rendered(build, format, DPI)
+
+
+def _mark_crossing(axes: Axes, found: Sweep) -> None:
+    equal = found.crossing
+    if equal is None:
+        return
+    first, last = found.points[0], found.points[-1]
+    if not first.value <= equal <= last.value:
+        return
+    height = first.projection_flops / first.value * equal
+    axes.plot([equal], [height], marker="D", markersize=8, color=MIXED, zorder=5, linestyle="none")
+    axes.axvline(equal, color=NEUTRAL, linewidth=0.8, linestyle=(0, (3, 3)), zorder=0)
+    axes.annotate(
+        f"equal at T = {equal:,.0f}",
+        (equal, height),
+        xytext=(10, -14),
+        textcoords="offset points",
+        fontsize=8.5,
+        color=MIXED,
+    )
+
+
+def scaling_figure(found: Scaling, format: str) -> bytes:
+    """Entropy and gradient of softmax by head width, with and without 1/√d."""
+
+    def build() -> Figure:
+        figure = Figure(figsize=(9.6, 4.2), layout="constrained")
+        title = f"softmax over {found.keys} keys, standard normal queries and keys"
+        figure.suptitle(title, fontsize=11, color=MIXED)
+        grid = figure.add_gridspec(1, 2, wspace=0.06)
+        widths = [row.width for row in found.rows]
+        for column, (name, label) in enumerate(
+            (("entropy", "entropy of a row, bits"), ("gradient", "size of the softmax gradient"))
+        ):
+            axes = _axes(figure, grid[0, column], "head width d", label)
+            for which, colour, text in (
+                ("scaled", GREEN, "scores · 1/√d"),
+                ("raw", ORANGE, "raw scores"),
+            ):
+                values = [getattr(getattr(row, which), name) for row in found.rows]
+                axes.plot(
+                    widths,
+                    values,
+                    color=colour,
+                    marker="o",
+                    markersize=4,
+                    linewidth=1.8,
+                    label=text,
+                )
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(widths, [str(width) for width in widths])
+            axes.set_ylim(bottom=0)
+            axes.legend(facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5)
+        return figure
+
+    return rendered(build, format, DPI)

@@ -1,0 +1,249 @@
+"""A whole model's attention, the list of presets, and the result of a verification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attnviz.attention.compare import cache_bytes, stack_of
+from attnviz.attention.configs import ModelSpec, group_parameters
+from attnviz.attention.costs import cache_elements, parameters
+from attnviz.attention.presets import Preset
+from attnviz.attention.spec import Run
+from attnviz.attention.verify import Verification
+from attnviz.render.shapes.report import Report
+from attnviz.render.shapes.table import Column, Row, Table, cell
+from attnviz.render.shapes.units import percent, plural, size
+from attnviz.render.shapes.walk import spec_data
+
+DEFAULT_TOKENS = 4096
+
+
+def model_table(model: ModelSpec) -> Table:
+    """Like layers in one row, then all of them, then their share of the model."""
+    columns = (
+        Column("layers", "layers"),
+        Column("what", "what", wrap=12),
+        Column("heads", "heads", "right"),
+        Column("head_dim", "d", "right"),
+        Column("parameters_layer", "params/layer", "right"),
+        Column("parameters", "params", "right"),
+        Column("cache_elements", "cache/token", "right", optional=True),
+    )
+    rows = []
+    for group in model.groups:
+        spec = group.spec
+        heads = str(spec.heads)
+        if spec.kv_heads != spec.heads:
+            heads += f" on {spec.kv_heads}"
+        kind = "" if spec.kind == "cross" else f"{spec.kind.upper()}, "
+        extras = "".join(f", with {name}" for name, _ in spec.extras)
+        rows.append(
+            Row(
+                (
+                    cell(_ranges(group.layers), "strong"),
+                    cell(f"{kind}{group.label}{extras}"),
+                    cell(heads, "H"),
+                    cell(spec.head_dim, "d", spec.head_dim),
+                    cell(f"{parameters(spec).total:,}", "", parameters(spec).total),
+                    cell(f"{group_parameters(group):,}", "", group_parameters(group)),
+                    cell(f"{cache_elements(spec):,}", "", cache_elements(spec)),
+                )
+            )
+        )
+    total = model.attention_parameters
+    blank = cell("", "", "")
+    rows.append(
+        Row(
+            (
+                cell("all", "strong"),
+                cell("attention", "strong"),
+                *(blank,) * 3,
+                cell(f"{total:,}", "strong", total),
+                blank,
+            )
+        )
+    )
+    if model.whole and model.share is not None:
+        share = cell(f"the whole model; attention is {percent(model.share)} of it")
+        whole = cell(f"{model.whole:,}", "", model.whole)
+        rows.append(Row((blank, share, *(blank,) * 3, whole, blank)))
+    return Table("", columns, tuple(rows))
+
+
+def model_report(model: ModelSpec, run: Run, walked: Report) -> Report:
+    """A model's layers, its cache, and the walk through its main kind of layer."""
+    main = model.main
+    tokens = run.cache or run.seq or DEFAULT_TOKENS
+    stack = stack_of(model)
+    notes = [] if not model.partial else [model.partial[0].upper() + model.partial[1:] + "."]
+    if model.cached_groups[0].spec.causal:
+        token = sum(layers * cache_elements(spec) for spec, layers in stack) * run.width
+        whole = cache_bytes(stack, tokens, run.width)
+        text = f"KV cache in {run.dtype}: {size(token)} per token in all layers"
+        text += f", {size(whole)} at {tokens:,} tokens"
+        if any(spec.window and spec.window < tokens for spec, _ in stack):
+            text += " (layers with a window keep no more than that)"
+        notes.append(text + ".")
+    if model.whole is None:
+        notes.append(
+            "The share of the whole model is not known: a config counts no parameters; where the "
+            "weights are there, --verify counts them."
+        )
+    notes += model.notes
+    notes += [f"Sizes: {model.source}"] if model.source else []
+    layers = sum(len(group.layers) for group in model.groups)
+    label = f"{main.label}, layer {main.layers[0]}"
+    walk_table = walked.tables[0]._replace(title=f"One layer: {label} ({main.spec.title})")
+    return Report(
+        "model",
+        f"{model.name}: {plural(layers, 'attention layer')}",
+        (model_table(model), walk_table, *walked.tables[1:]),
+        (*notes, *walked.notes),
+        data={
+            "model": {
+                "name": model.name,
+                "family": model.family,
+                "partial": model.partial or None,
+                "source": model.source or None,
+                "attention_parameters": model.attention_parameters,
+                "whole_parameters": model.whole,
+                "share": model.share,
+                "groups": [
+                    {
+                        "label": group.label,
+                        "layers": list(group.layers),
+                        "shared": group.shared,
+                        "layer": spec_data(group.spec),
+                        "parameters_per_layer": parameters(group.spec).total,
+                        "parameters": group_parameters(group),
+                        "cache_elements_per_token": cache_elements(group.spec),
+                    }
+                    for group in model.groups
+                ],
+            },
+            **walked.data,
+        },
+    )
+
+
+def _ranges(numbers: tuple[int, ...]) -> str:
+    """``0-11``, ``1, 3, ... 41``."""
+    if len(numbers) == 1:
+        return str(numbers[0])
+    if numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]}-{numbers[-1]}"
+    if len(numbers) <= 3:
+        return ", ".join(map(str, numbers))
+    return f"{numbers[0]}, {numbers[1]}, … {numbers[-1]}"
+
+
+def presets_report(known: Mapping[str, Preset]) -> Report:
+    """Typical sizes, one row a model."""
+    columns = (
+        Column("preset", "preset"),
+        Column("year", "year", "right", optional=True),
+        Column("kind", "kind"),
+        Column("layers", "layers", "right"),
+        Column("d_model", "D", "right"),
+        Column("heads", "H", "right"),
+        Column("kv_heads", "G", "right"),
+        Column("head_dim", "d", "right"),
+        Column("attention_parameters", "attention", "right"),
+        Column("share", "of model", "right"),
+        Column("source", "source", wrap=16, optional=True),
+    )
+    rows, data = [], []
+    for name, one in known.items():
+        model = one.model
+        spec, total = model.main.spec, model.attention_parameters
+        layers = sum(len(group.layers) for group in model.groups)
+        rows.append(
+            Row(
+                (
+                    cell(name, "strong"),
+                    cell(one.year, "dim", one.year),
+                    cell(spec.kind.upper(), "", spec.kind),
+                    cell(layers, "", layers),
+                    cell(f"{spec.d_model:,}", "D", spec.d_model),
+                    cell(spec.heads, "H", spec.heads),
+                    cell(spec.kv_heads, "G", spec.kv_heads),
+                    cell(spec.head_dim, "d", spec.head_dim),
+                    cell(f"{total:,}", "", total),
+                    cell(percent(model.share or 0), "", model.share),
+                    cell(_shown_source(one.source), "dim", one.source),
+                )
+            )
+        )
+        data.append(
+            {
+                "name": name,
+                "title": one.title,
+                "year": one.year,
+                "source": one.source,
+                "layer": spec_data(spec),
+                "layers": layers,
+                "attention_parameters": total,
+                "whole_parameters": one.parameters,
+                "share": model.share,
+            }
+        )
+    return Report(
+        "presets",
+        f"{len(rows)} published models: typical sizes of attention",
+        (Table("", columns, tuple(rows)),),
+        (
+            "D model width, H query heads, G key/value heads, d head width. Parameters of all "
+            "attention layers; layers count encoder, decoder and cross-attention.",
+            "d is nearly always 64 or 128. Trace one with --preset NAME, compare with --compare.",
+        ),
+        data={"presets": data},
+    )
+
+
+def _shown_source(source: str) -> str:
+    """``arXiv:1706.03762 (table 3)``, or the host of another address."""
+    bare = source.removeprefix("https://")
+    if bare.startswith("arxiv.org/abs/"):
+        return bare.replace("arxiv.org/abs/", "arXiv:")
+    return bare.split("/", maxsplit=1)[0]
+
+
+def verify_report(found: Verification) -> Report:
+    """Every comparison, the failed ones in red, and the verdict."""
+    columns = (
+        Column("step", "step"),
+        Column("what", "what"),
+        Column("said", "said", "right"),
+        Column("found", "found", "right"),
+        Column("equal", ""),
+    )
+    rows = tuple(
+        Row(
+            (
+                cell(one.step, "strong"),
+                cell(one.what),
+                cell(one.said),
+                cell(one.found, "" if one.equal else "bad"),
+                cell("✓" if one.equal else "DIFFERS", "good" if one.equal else "bad", one.equal),
+            )
+        )
+        for one in found.checks
+    )
+    failed = len(found.failures)
+    verdict = f"All {len(rows)} comparisons are exactly equal."
+    if failed:
+        verdict = f"{failed} of {len(rows)} comparisons differ."
+    return Report(
+        "verify",
+        f"Verified against {found.subject}",
+        (Table("", columns, rows),),
+        (verdict,),
+        data={
+            "subject": found.subject,
+            "equal": not failed,
+            "checks": [
+                {"step": c.step, "what": c.what, "said": c.said, "found": c.found, "equal": c.equal}
+                for c in found.checks
+            ],
+        },
+    )

@@ -1,0 +1,261 @@
+"""The numeric walk as matrices in the terminal: every number, and how saturated each softmax is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from attnviz.attention.numbers import HeadNumbers, NumericWalk
+from attnviz.render.labels import visible
+from attnviz.render.palette import ink, mix
+from attnviz.render.shapes.colours import ansi, head_colour
+from attnviz.render.shapes.report import Report
+from attnviz.render.shapes.table import Column, Paint, Row, Table, cell, cells_wide
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float64]
+
+MAX_NAME = 12
+
+
+class Panel:
+    """A titled matrix with row names, as a block of lines."""
+
+    def __init__(
+        self,
+        title: str,
+        matrix: Matrix,
+        rows: Sequence[str],
+        columns: Sequence[str] = (),
+        *,
+        shade: str = "",
+    ) -> None:
+        self.title, self.matrix, self.rows, self.columns = title, matrix, rows, columns
+        self.shade = shade
+
+    def lines(self, precision: int, paint: Paint, name_width: int) -> tuple[list[str], int]:
+        """The block's lines, all of one width, and that width."""
+        texts = [[number(value, precision) for value in row] for row in self.matrix]
+        widest = max((len(text) for row in texts for text in row), default=1)
+        widths = [max(widest, cells_wide(name)) for name in self.columns] or [widest] * len(
+            texts[0]
+        )
+        inner = name_width + sum(w + 1 for w in widths)
+        total = max(inner, cells_wide(self.title))
+        out = [paint(self.title, "strong") + " " * (total - cells_wide(self.title))]
+        heads = [" " * (w - cells_wide(n)) + n for n, w in zip(self.columns, widths, strict=False)]
+        header = " " * name_width + "".join(" " + head for head in heads)
+        if self.columns:
+            out.append(paint(header, "dim") + " " * (total - cells_wide(header)))
+        for name, row, values in zip(self.rows, texts, self.matrix, strict=True):
+            label = name + " " * (name_width - cells_wide(name))
+            line = paint(label, "dim")
+            for text, value, width in zip(row, values, widths, strict=True):
+                shown = f"{text:>{width}}"
+                line += " " + (self._shaded(shown, value, paint) if self.shade else paint(shown))
+            out.append(line + " " * (total - inner))
+        return out, total
+
+    def _shaded(self, text: str, value: float, paint: Paint) -> str:
+        colour = mix("#ffffff", self.shade, float(value))
+        code = f"{ansi(colour, background=True)};{ansi(ink(colour))}"
+        return paint(text, code)
+
+
+def number(value: float, precision: int) -> str:
+    """A number at a fixed precision; ``-∞`` for a blocked score, no negative zero."""
+    if value == float("-inf"):
+        return "-∞"
+    return f"{round(value, precision) + 0.0:.{precision}f}"
+
+
+def beside(panels: Sequence[Panel], width: int, precision: int, paint: Paint) -> list[str]:
+    """Panels side by side as far as they fit, then below each other."""
+    blocks = []
+    for panel in panels:
+        name_width = max(cells_wide(name) for name in panel.rows)
+        blocks.append(panel.lines(precision, paint, name_width))
+    out: list[str] = []
+    group: list[list[str]] = []
+    taken = 0
+    for lines, wide in [*blocks, ([], width + 1)]:
+        if group and taken + 3 + wide > width:
+            height = max(len(block) for block in group)
+            sizes = [wide_of(block, blocks) for block in group]
+            for i in range(height):
+                pieces = [
+                    block[i] if i < len(block) else " " * size
+                    for block, size in zip(group, sizes, strict=True)
+                ]
+                out.append("   ".join(pieces).rstrip())
+            out.append("")
+            group, taken = [], 0
+        group.append(lines)
+        taken += wide + (3 if len(group) > 1 else 0)
+    return out
+
+
+def wide_of(block: list[str], blocks: Sequence[tuple[list[str], int]]) -> int:
+    """The width of a block among those made."""
+    return next(wide for lines, wide in blocks if lines is block)
+
+
+def _names(tokens: Sequence[str], paint: Paint) -> list[str]:
+    out = []
+    for token in tokens:
+        shown = visible(token, ascii_only=paint.ascii_only)
+        out.append(shown if cells_wide(shown) <= MAX_NAME else shown[: MAX_NAME - 1] + "…")
+    return out
+
+
+def numbers_report(walked: NumericWalk, precision: int) -> Report:
+    """Every matrix of the walk, head by head."""
+    given = walked.given
+    sizes = f"{len(walked.heads)} heads" if len(walked.heads) > 1 else "one head"
+    if given.kv_heads != given.heads:
+        sizes += f" on {given.kv_heads} key/value head{'s' * (given.kv_heads > 1)}"
+    width = f"D = {given.x.shape[1]}, " if given.x is not None else ""
+    d = walked.heads[0].q.shape[1]
+    options = "".join(
+        [", causal" * given.causal, f", window {given.window}" if given.window else ""]
+    )
+    title = f"{len(given.tokens)} tokens, {width}{sizes} of d = {d}{options} ({given.origin})"
+
+    def draw(columns: int, paint: Paint) -> list[str]:
+        return _drawn(walked, columns, precision, paint)
+
+    notes = [
+        f"Scores are scaled by {walked.scale:.{max(precision, 4)}g}"
+        + (f" = 1/√{d}" if given.scale is None else "")
+        + "; entropy in bits, 0 for a single key. All numbers are float64, shown to "
+        f"{precision} digits.",
+    ]
+    if given.causal and len(given.tokens) == len(given.key_tokens):
+        notes.append("The first query sees only itself, so its output is exactly its row of V.")
+    if walked.blocked:
+        notes.append(f"{walked.blocked} queries may attend to no key: their weights are all zero.")
+    return Report(
+        "numbers",
+        title,
+        (_saturation(walked, precision),),
+        tuple(notes),
+        data=_data(walked),
+        draw=draw,
+    )
+
+
+def _saturation(walked: NumericWalk, precision: int) -> Table:
+    """How peaked each softmax is, without and with the scale."""
+    columns = (
+        Column("head", "head", "right"),
+        Column("query", "query"),
+        Column("raw_entropy", "entropy, raw", "right"),
+        Column("entropy", "scaled", "right"),
+        Column("raw_top", "top weight, raw", "right"),
+        Column("top", "scaled", "right"),
+    )
+    rows = []
+    for h, head in enumerate(walked.heads):
+        for i, token in enumerate(walked.given.tokens):
+            values = (head.raw_entropy[i], head.entropy[i], head.raw_top[i], head.top[i])
+            cells = [cell(f"{value:.{precision}f}", "", float(value)) for value in values]
+            rows.append(Row((cell(h, "H", h), cell(visible(token), "", token), *cells)))
+    return Table("How saturated each softmax is", columns, tuple(rows))
+
+
+def _drawn(walked: NumericWalk, width: int, precision: int, paint: Paint) -> list[str]:
+    given = walked.given
+    queries, keys = _names(given.tokens, paint), _names(given.key_tokens, paint)
+    out: list[str] = []
+    if given.x is not None:
+        panels = [Panel(f"X {_shape(given.x)}", given.x, queries)]
+        if given.context is not None:
+            panels.append(Panel(f"C {_shape(given.context)}", given.context, keys))
+        for name in ("w_q", "w_k", "w_v", "w_o"):
+            matrix = getattr(given, name)
+            rows = [""] * len(matrix)
+            panels.append(Panel(f"{name.upper()} {_shape(matrix)}", matrix, rows))
+        out += beside(panels, width, precision, paint)
+    for h, head in enumerate(walked.heads):
+        rule = f"── head {h} " + "─" * max(0, min(width, 72) - 10)
+        out.append(paint(rule, ansi(head_colour(h))))
+        for group in _head_panels(head, queries, keys, h):
+            out += beside(group, width, precision, paint)
+    out.append(paint("── all heads " + "─" * max(0, min(width, 72) - 13), "strong"))
+    panels = [Panel(f"Z = concat {_shape(walked.concat)}", walked.concat, queries)]
+    if given.w_o is not None:
+        panels.append(Panel(f"Y = Z W_O {_shape(walked.output)}", walked.output, queries))
+    out += beside(panels, width, precision, paint)
+    return out[:-1]
+
+
+def _head_panels(
+    head: HeadNumbers, queries: Sequence[str], keys: Sequence[str], h: int
+) -> list[list[Panel]]:
+    """What belongs side by side: the inputs, the scores, the weights and what comes of them."""
+    colour = head_colour(h)
+    inputs = [
+        Panel(f"Q {_shape(head.q)}", head.q, queries),
+        Panel(f"K {_shape(head.k)}", head.k, keys),
+        Panel(f"V {_shape(head.v)}", head.v, keys),
+    ]
+    scores = [
+        Panel(f"scores Q Kᵀ {_shape(head.raw)}", head.raw, queries, keys),
+        Panel("scaled by 1/√d", head.scaled, queries, keys),
+        Panel("masked", head.masked, queries, keys),
+    ]
+    weights = [
+        Panel("weights A = softmax", head.weights, queries, keys, shade=colour),
+        Panel("(softmax unscaled)", head.raw_weights, queries, keys, shade=colour),
+        Panel(f"A V {_shape(head.output)}", head.output, queries),
+    ]
+    return [inputs, scores, weights]
+
+
+def _shape(matrix: Matrix) -> str:
+    return f"({matrix.shape[0]}, {matrix.shape[1]})"
+
+
+def _data(walked: NumericWalk) -> dict[str, Any]:
+    """Every number in full, for the JSON; blocked scores are null."""
+    given = walked.given
+
+    def rows(matrix: Matrix | None) -> list[list[float | None]] | None:
+        if matrix is None:
+            return None
+        return [[None if v == float("-inf") else v for v in row] for row in matrix.tolist()]
+
+    return {
+        "tokens": list(given.tokens),
+        "key_tokens": list(given.key_tokens),
+        "scale": walked.scale,
+        "causal": given.causal,
+        "blocked_rows": walked.blocked,
+        "x": rows(given.x),
+        "matrices": {
+            name: rows(getattr(given, name))
+            for name in ("w_q", "w_k", "w_v", "w_o")
+            if getattr(given, name) is not None
+        },
+        "heads": [
+            {
+                "q": rows(head.q),
+                "k": rows(head.k),
+                "v": rows(head.v),
+                "scores": rows(head.raw),
+                "scaled": rows(head.scaled),
+                "masked": rows(head.masked),
+                "weights": rows(head.weights),
+                "weights_unscaled": rows(head.raw_weights),
+                "output": rows(head.output),
+                "entropy_bits": head.entropy.tolist(),
+                "entropy_bits_unscaled": head.raw_entropy.tolist(),
+            }
+            for head in walked.heads
+        ],
+        "concat": rows(walked.concat),
+        "output": rows(walked.output),
+    }

@@ -1,0 +1,284 @@
+"""Tables as plain text with ANSI colours, Markdown or CSV.
+
+The walk must appear at once, and rich's console and tables take longer to import than the rest of
+the walk together; so this small writer stands in for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+from unicodedata import combining, east_asian_width
+
+TONES: Mapping[str, str] = {
+    "title": "1",
+    "dim": "2",
+    "strong": "1",
+    "good": "32",
+    "bad": "31;1",
+    "B": "37",
+    "T": "36",
+    "S": "32",
+    "D": "34;1",
+    "H": "35",
+    "G": "35;1",
+    "d": "33",
+    "r": "31",
+}
+"""What each tone looks like, as ANSI codes that are legible on light and dark."""
+
+_AXES = {"B": "B", "T": "T", "S": "S", "D": "D", "H": "H", "G": "G", "d": "d", "r": "r"}
+_ASCII = str.maketrans(
+    {"·": "*", "ᵀ": "^T", "√": "sqrt", "∞": "inf", "²": "^2", "³": "^3", "→": "->", "×": "x"}
+    | {"─": "-", "│": "|", "Σ": "sum", "ᵣ": "_r", "ᵥ": "_v", "–": "-", "…": "...", "≤": "<="}
+    | {"⁴": "^4", "▼": "v", "▶": ">", "█": "#", "▓": "#", "▒": "+", "░": ".", "●": "o", "✓": "ok"}
+    | {"┌": "+", "┐": "+", "└": "+", "┘": "+", "├": "+", "┤": "+", "┬": "+", "┴": "+", "┼": "+"}
+    | {"∈": "in", "÷": "/", "↓": "v", "≈": "~", "◆": "X", "•": "*", "▲": "^", "′": "'"}
+)
+
+Tone = str
+Span = tuple[str, Tone]
+
+
+class Cell(NamedTuple):
+    """Text in pieces, each with a tone ("" for none), and the bare value for other programs."""
+
+    spans: tuple[Span, ...]
+    raw: Any = None
+
+    @property
+    def text(self) -> str:
+        """The text without tones."""
+        return "".join(text for text, _ in self.spans)
+
+
+class Column(NamedTuple):
+    """A column: its key in CSV, its heading, and what may happen to it where room is short.
+
+    ``wrap`` is the width down to which its text may be broken, 0 for never.
+    """
+
+    key: str
+    title: str
+    align: Literal["left", "right"] = "left"
+    wrap: int = 0
+    optional: bool = False
+
+
+class Row(NamedTuple):
+    """Cells, and perhaps a sentence below them."""
+
+    cells: tuple[Cell, ...]
+    under: str = ""
+
+
+class Table(NamedTuple):
+    """Columns and rows under a title."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+
+def cell(text: object = "", tone: Tone = "", raw: Any = None) -> Cell:
+    """A cell of one piece."""
+    shown = "" if text is None else str(text)
+    return Cell(((shown, tone),), shown if raw is None else raw)
+
+
+def shape_cell(symbols: Sequence[str], shown: Sequence[str], brackets: str) -> Cell:
+    """A shape whose axes are coloured by what they are."""
+    spans: list[Span] = [(brackets[0], "")]
+    for i, (symbol, text) in enumerate(zip(symbols, shown, strict=True)):
+        if i:
+            spans.append((", ", ""))
+        spans.append((text, _AXES.get(symbol[0], "")))
+    spans.append((brackets[1], ""))
+    return Cell(tuple(spans), "".join(text for text, _ in spans))
+
+
+def stacked(above: Cell, below: Cell) -> Cell:
+    """Two cells in one, the second below the first."""
+    return Cell((*above.spans, ("\n", ""), *below.spans), above.raw)
+
+
+def cells_wide(text: str) -> int:
+    """How many terminal cells a text takes."""
+    if text.isascii():
+        return len(text)
+    wide = sum(1 for c in text if east_asian_width(c) in "WF")
+    return len(text) + wide - sum(1 for c in text if combining(c))
+
+
+class Paint:
+    """Turns tones into ANSI codes, or leaves them out; and text into ASCII where that is asked."""
+
+    def __init__(self, *, colour: bool, ascii_only: bool = False) -> None:
+        self.colour, self.ascii_only = colour, ascii_only
+
+    def __call__(self, text: str, tone: Tone = "") -> str:
+        """The text in its tone; a tone may be one of :data:`TONES` or bare ANSI codes."""
+        if self.ascii_only:
+            text = text.translate(_ASCII)
+        if not self.colour or not tone or not text:
+            return text
+        return f"\x1b[{TONES.get(tone, tone)}m{text}\x1b[0m"
+
+    def line(self, spans: Iterable[Span]) -> str:
+        """Several pieces."""
+        return "".join(self(text, tone) for text, tone in spans)
+
+
+def table_text(table: Table, width: int, paint: Paint) -> list[str]:
+    """A table as lines no wider than ``width``, as far as its unbreakable columns allow.
+
+    Where it is too wide even with broken text, optional columns are left out, the last one first.
+    """
+    if paint.ascii_only:
+        table = _ascii_table(table)
+    while True:
+        bodies = [[_lines(c) for c in row.cells] for row in table.rows]
+        widths = []
+        for i, column in enumerate(table.columns):
+            texts = [line for row in bodies for line in row[i]]
+            widths.append(max([cells_wide(column.title), *(_spans_wide(line) for line in texts)]))
+        room = width - sum(widths) - 2 * (len(widths) - 1)
+        wraps = zip(widths, table.columns, strict=True)
+        spare = sum(max(0, wide - column.wrap) for wide, column in wraps if column.wrap)
+        droppable = [i for i, column in enumerate(table.columns) if column.optional]
+        if room + spare >= 0 or not droppable:
+            break
+        table = _without(table, droppable[-1])
+    for i, column in reversed(list(enumerate(table.columns))):
+        if column.wrap and room < 0:
+            taken = min(-room, widths[i] - column.wrap)
+            widths[i] -= max(0, taken)
+            room += max(0, taken)
+    out = [paint(line, "title") for line in wrapped(table.title, width)] if table.title else []
+    titles = [
+        _pad([(c.title, "dim")], w, c.align) for c, w in zip(table.columns, widths, strict=True)
+    ]
+    if any(column.title for column in table.columns):
+        out.append(_joined(titles, paint))
+    for row, body in zip(table.rows, bodies, strict=True):
+        blocks = [
+            [piece for line in lines for piece in _wrap(line, w)] if c.wrap else lines
+            for lines, c, w in zip(body, table.columns, widths, strict=True)
+        ]
+        for k in range(max(len(block) for block in blocks)):
+            pieces = [
+                _pad(block[k] if k < len(block) else [], w, c.align)
+                for block, c, w in zip(blocks, table.columns, widths, strict=True)
+            ]
+            out.append(_joined(pieces, paint))
+        if row.under:
+            out += [paint("    " + line, "dim") for line in wrapped(row.under, width - 4)]
+    return out
+
+
+def _without(table: Table, place: int) -> Table:
+    """The table less one column."""
+    columns = table.columns[:place] + table.columns[place + 1 :]
+    rows = tuple(
+        row._replace(cells=row.cells[:place] + row.cells[place + 1 :]) for row in table.rows
+    )
+    return Table(table.title, columns, rows)
+
+
+def _ascii_table(table: Table) -> Table:
+    """The same table in ASCII, before anything is measured."""
+
+    def plain(text: str) -> str:
+        return text.translate(_ASCII)
+
+    columns = tuple(c._replace(title=plain(c.title)) for c in table.columns)
+    rows = tuple(
+        Row(
+            tuple(Cell(tuple((plain(t), tone) for t, tone in c.spans), c.raw) for c in row.cells),
+            plain(row.under),
+        )
+        for row in table.rows
+    )
+    return Table(plain(table.title), columns, rows)
+
+
+def _joined(pieces: Sequence[Sequence[Span]], paint: Paint) -> str:
+    spans: list[Span] = []
+    for i, piece in enumerate(pieces):
+        spans += [("  ", ""), *piece] if i else list(piece)
+    return paint.line(spans).rstrip(" ")
+
+
+def _lines(one: Cell) -> list[list[Span]]:
+    """A cell's spans, line by line."""
+    lines: list[list[Span]] = [[]]
+    for text, tone in one.spans:
+        for i, part in enumerate(text.split("\n")):
+            if i:
+                lines.append([])
+            if part:
+                lines[-1].append((part, tone))
+    return lines
+
+
+def _spans_wide(line: Iterable[Span]) -> int:
+    return sum(cells_wide(text) for text, _ in line)
+
+
+def _pad(line: Sequence[Span], width: int, align: str) -> list[Span]:
+    gap = " " * max(0, width - _spans_wide(line))
+    return [(gap, ""), *line] if align == "right" else [*line, (gap, "")]
+
+
+def _wrap(line: Sequence[Span], width: int) -> list[list[Span]]:
+    if _spans_wide(line) <= width:
+        return [list(line)]
+    tone = line[0][1] if line else ""
+    return [[(text, tone)] for text in wrapped("".join(text for text, _ in line), width)]
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Text broken at spaces into lines of at most ``width`` cells; a longer word stays whole."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if cells_wide(longer) > width and lines[-1]:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def table_markdown(table: Table) -> str:
+    """A GitHub table; ``under`` sentences become a last column."""
+    explained = any(row.under for row in table.rows)
+    titles = [column.title for column in table.columns] + (["why"] if explained else [])
+    marks = [("---:" if c.align == "right" else "---") for c in table.columns]
+    lines = [f"**{_escaped(table.title)}**", ""] if table.title else []
+    lines.append("| " + " | ".join(map(_escaped, titles)) + " |")
+    lines.append("| " + " | ".join(marks + (["---"] if explained else [])) + " |")
+    for row in table.rows:
+        texts = [one.text.replace("\n", " ") for one in row.cells]
+        texts += [row.under] if explained else []
+        lines.append("| " + " | ".join(map(_escaped, texts)) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([|\\`*_<\[\]])", r"\\\1", text)
+
+
+def table_csv(table: Table) -> str:
+    """Bare values under the columns' keys; the ``under`` sentences as column ``why``."""
+    import csv
+    import io
+
+    explained = any(row.under for row in table.rows)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([c.key for c in table.columns] + (["why"] if explained else []))
+    for row in table.rows:
+        values = ["" if one.raw is None else one.raw for one in row.cells]
+        writer.writerow([*values, row.under] if explained else values)
+    return out.getvalue()

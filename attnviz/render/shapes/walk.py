@@ -1,0 +1,287 @@
+"""The walk as a table, with what the layer costs below it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnviz.attention.amount import Amount
+from attnviz.attention.costs import cache_elements, crossing, weights_elements
+from attnviz.attention.spec import AttentionSpec, Axes, Run
+from attnviz.attention.trace import Step, Walk
+from attnviz.render.shapes.report import Report
+from attnviz.render.shapes.table import Cell, Column, Row, Table, cell, shape_cell, stacked
+from attnviz.render.shapes.units import amount, percent, size
+
+WIDE = 108
+COUNTING = (
+    "FLOPs: 2 per multiply-add, matrix products only (as torch's FlopCounterMode counts); biases, "
+    "scale, mask and softmax are left out."
+)
+
+
+def walk_report(walk: Walk, *, why: bool = False, layers: int = 1, title: str = "") -> Report:
+    """The table of steps, the costs, and what to know about them."""
+    numbers = (
+        Column("parameters", "params", "right"),
+        Column("flops", "FLOPs", "right"),
+        Column("bytes", "bytes", "right"),
+    )
+    operation = Column("operation", "operation", wrap=12)
+    step = Column("step", "step", wrap=9)
+    wide = Table(
+        "",
+        (step, Column("shape", "shape"), Column("size", "size"), operation, *numbers),
+        tuple(_row(one, why, stack=False) for one in walk.steps),
+    )
+    narrow = Table(
+        "",
+        (step, Column("shape", "size and shape"), operation, *numbers),
+        tuple(_row(one, why, stack=True) for one in walk.steps),
+    )
+    return Report(
+        "walk",
+        title or f"{walk.spec.title}, {_run_title(walk)}",
+        (narrow, cost_table(walk, layers)),
+        notes=tuple(_notes(walk)),
+        data=walk_data(walk, why=why, layers=layers),
+        wide=(WIDE, wide),
+    )
+
+
+def _run_title(walk: Walk) -> str:
+    run = walk.run
+    parts = [] if run.batch is None else [f"batch {run.batch:,}"]
+    if run.cache is not None:
+        parts.append(f"decoding one token on a cache of {run.cache:,}")
+    parts += [] if run.seq is None or run.cache is not None else [f"T = {run.seq:,}"]
+    parts += [] if run.context is None else [f"S = {run.context:,}"]
+    return ", ".join([*parts, run.dtype])
+
+
+def _row(step: Step, why: bool, *, stack: bool) -> Row:
+    letters = [dim.symbol for dim in step.shape]
+    symbols = shape_cell(letters, letters, "[]")
+    concrete = shape_cell(letters, [str(dim) for dim in step.shape], "()")
+    shapes: tuple[Cell, ...] = (symbols, concrete)
+    if stack:
+        shapes = (stacked(concrete, symbols),)
+    memory = cell("view", "dim", "view")
+    if step.bytes is not None:
+        unset = step.bytes.value is None  # a formula; the heading says bytes
+        shown = amount(step.bytes, "" if unset else "B")
+        memory = cell(shown, "", _plain(step.bytes))
+    return Row(
+        (
+            cell(step.name, "strong"),
+            *shapes,
+            cell(step.operation),
+            cell(f"{step.parameters:,}" if step.parameters else "", "", step.parameters),
+            cell(amount(step.flops) if step.flops.terms else "", "", _plain(step.flops)),
+            memory,
+        ),
+        step.why if why else "",
+    )
+
+
+def _plain(value: Amount) -> str:
+    return value.written("d")
+
+
+def cost_table(walk: Walk, layers: int) -> Table:
+    """Parameters, FLOPs, memory and cache, each with its formula."""
+    spec, run = walk.spec, walk.run
+    axes = Axes(spec, run)
+    p = walk.parameters
+    rows = [
+        _cost("parameters", f"{p.total:,}", _parameter_formula(spec, walk), p.total),
+        _cost(
+            "FLOPs, projections",
+            amount(walk.flops.projections),
+            "2·B·T·(matrix parameters)"
+            if spec.kind not in ("mla", "cross")
+            else "2·B·tokens·inputs·outputs, summed",
+            _plain(walk.flops.projections),
+        ),
+        _cost(
+            "FLOPs, attention",
+            amount(walk.flops.attention),
+            "2·B·H·T·S·(d_QK + d_V)",
+            _plain(walk.flops.attention),
+        ),
+    ]
+    weights = weights_elements(axes) * run.width
+    formula = f"B·H·T·S · {run.width} bytes"
+    rows.append(_cost("attention weights", amount(weights, "B"), formula, _plain(weights)))
+    per_token = cache_elements(spec)
+    shown = f"{per_token:,} numbers, {size(per_token * run.width)}"
+    what = "r + dᵣ" if spec.kind == "mla" else "2·G·d" if spec.kv_heads < spec.heads else "2·H·d"
+    name = "K and V per context token" if spec.kind == "cross" else "KV cache per token"
+    rows.append(_cost(name, shown, what, per_token * run.width))
+    length = axes.s.size
+    if length is not None:
+        whole = (run.batch or 1) * length * per_token * run.width
+        short = name.split(" per", maxsplit=1)[0]
+        rows.append(_cost(f"{short}, whole", size(whole), f"B·{length:,}·({what})", whole))
+    if layers > 1:
+        rows += _all_layers(walk, layers)
+    return Table(
+        "Costs of one layer" if layers > 1 else "Costs",
+        (Column("cost", ""), Column("value", "", "right"), Column("formula", "", wrap=12)),
+        tuple(rows),
+    )
+
+
+def _all_layers(walk: Walk, layers: int) -> list[Row]:
+    flops = walk.flops.total * layers
+    total = walk.parameters.total * layers
+    token = cache_elements(walk.spec) * walk.run.width * layers
+    noun = "cache per token"
+    return [
+        _cost(f"{layers:,} layers: parameters", f"{total:,}", f"{layers:,} × the above", total),
+        _cost(f"{layers:,} layers: FLOPs", amount(flops), "", _plain(flops)),
+        _cost(f"{layers:,} layers: {noun}", size(token), "", token),
+    ]
+
+
+def _cost(name: str, value: str, formula: str, raw: object) -> Row:
+    return Row((cell(name, "strong"), cell(value, "", raw), cell(formula, "dim")))
+
+
+def _parameter_formula(spec: AttentionSpec, walk: Walk) -> str:
+    p = walk.parameters
+    square = spec.heads * spec.head_dim == spec.d_model and spec.kv_heads == spec.heads
+    if spec.kind == "mla":
+        formula = f"matrices {p.weights:,}"
+    elif square:
+        formula = f"4·D² = {p.weights:,}"
+    else:
+        formula = f"2·D·H·d + 2·D·G·d = {p.weights:,}"
+    if p.biases:
+        formula += f"; biases {p.biases:,}" + (
+            " = 4·D" if square and p.biases == 4 * spec.d_model else ""
+        )
+    for name, number in spec.extras:
+        formula += f"; {name} {number:,}"
+    return formula
+
+
+def _notes(walk: Walk) -> list[str]:
+    spec, run = walk.spec, walk.run
+    notes = [COUNTING]
+    if run.cache is None and spec.kind != "cross":
+        equal = crossing(spec)
+        text = f"Attention itself costs as much as the projections at T = {equal:,.0f}"
+        if run.seq is not None:
+            part = (walk.flops.attention.value or 0) / (walk.flops.total.value or 1)
+            text += f"; here, at T = {run.seq:,}, it is {percent(part)} of the FLOPs"
+        notes.append(text + ".")
+    ruler = _ruler(spec, run)
+    if ruler:
+        notes.append(ruler)
+    if run.seq is None and run.cache is None and spec.kind != "cross":
+        notes.append("S = T in self-attention. --seq sets T; --why explains every step.")
+    if spec.causal and run.cache is None:
+        notes.append(
+            "The causal mask blocks nearly half of the scores, but they are computed and counted "
+            "here; kernels that skip them do about half of attention's FLOPs."
+        )
+    if run.width == 2:
+        notes.append("Softmax runs in float32; its weights are then stored in " + run.dtype + ".")
+    if spec.window is not None and run.cache is not None:
+        notes.append(f"A window of {spec.window:,} needs no more than that many cached tokens.")
+    return notes
+
+
+def _ruler(spec: AttentionSpec, run: Run) -> str:
+    """Which memory is the largest."""
+    axes = Axes(spec, run)
+    weights, tokens = (weights_elements(axes) * run.width).value, axes.s.size
+    if weights is None or tokens is None:
+        return ""
+    from attnviz.attention.costs import parameters
+
+    kinds = {
+        "the parameters": parameters(spec).total * run.width,
+        "the attention weights": weights,
+        "the keys and values": (run.batch or 1) * tokens * cache_elements(spec) * run.width,
+    }
+    first, second, _ = sorted(kinds, key=lambda name: -kinds[name])
+    return (
+        f"What rules the memory of a layer here: {first} ({size(kinds[first])}), then {second} "
+        f"({size(kinds[second])})."
+    )
+
+
+def spec_data(spec: AttentionSpec) -> dict[str, Any]:
+    """A layer for the JSON."""
+    return {
+        "kind": spec.kind,
+        "d_model": spec.d_model,
+        "heads": spec.heads,
+        "kv_heads": spec.kv_heads,
+        "head_dim": spec.head_dim,
+        "value_dim": spec.value_dim,
+        "latent": spec.latent or None,
+        "rope_dim": spec.rope_dim if spec.kind == "mla" else None,
+        "query_latent": spec.query_latent or None,
+        "biases": sorted(spec.biases),
+        "causal": spec.causal,
+        "window": spec.window,
+    }
+
+
+def run_data(run: Run) -> dict[str, Any]:
+    """A run for the JSON; null for what is unset."""
+    return {
+        "batch": run.batch,
+        "seq": run.seq,
+        "context": run.context,
+        "cache": run.cache,
+        "dtype": run.dtype,
+    }
+
+
+def amount_data(value: Amount) -> dict[str, Any]:
+    """An amount for the JSON: its value, null while a size is unset, and its formula."""
+    return {"value": value.value, "formula": _plain(value)}
+
+
+def walk_data(walk: Walk, *, why: bool, layers: int) -> dict[str, Any]:
+    """The walk for the JSON."""
+    axes = Axes(walk.spec, walk.run)
+    return {
+        "layer": spec_data(walk.spec),
+        "run": run_data(walk.run),
+        "layers": layers,
+        "steps": [
+            {
+                "key": step.key,
+                "name": step.name,
+                "symbols": [dim.symbol for dim in step.shape],
+                "shape": list(step.sizes),
+                "operation": step.operation,
+                "parameters": step.parameters,
+                "flops": amount_data(step.flops),
+                "bytes": None if step.bytes is None else amount_data(step.bytes),
+                **({"why": step.why} if why else {}),
+            }
+            for step in walk.steps
+        ],
+        "costs": {
+            "parameters": {
+                "weights": walk.parameters.weights,
+                "biases": walk.parameters.biases,
+                "extras": walk.parameters.extras,
+                "total": walk.parameters.total,
+            },
+            "flops": {
+                "projections": amount_data(walk.flops.projections),
+                "attention": amount_data(walk.flops.attention),
+                "total": amount_data(walk.flops.total),
+            },
+            "weights_bytes": amount_data(weights_elements(axes) * walk.run.width),
+            "cache_elements_per_token": cache_elements(walk.spec),
+            "cache_bytes_per_token": cache_elements(walk.spec) * walk.run.width,
+            "crossing_length": crossing(walk.spec),
+        },
+    }

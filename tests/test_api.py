@@ -1,0 +1,131 @@
+"""The library as a notebook uses it."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnviz as av
+
+SENTENCE = "The keys to the cabinet are on the table"
+
+
+@pytest.fixture(scope="module")
+def cap(minilm: str) -> av.Capture:
+    return av.capture(SENTENCE, model=minilm)
+
+
+def test_streamed_scores_equal_scores_of_the_stored_maps(cap, minilm: str) -> None:
+    streamed = av.heads(SENTENCE, model=minilm)
+    stored = av.heads(cap)
+    assert [h.head for h in streamed.heads] == [h.head for h in stored.heads]
+    for a, b in zip(streamed.heads, stored.heads, strict=True):
+        assert [r.name for r in a.roles] == [r.name for r in b.roles]
+        for name, score in a.scores.items():
+            assert score.rows == b.scores[name].rows, name
+            assert score.mean == pytest.approx(b.scores[name].mean, abs=1e-6), name
+            assert score.chance == pytest.approx(b.scores[name].chance, abs=1e-9), name
+
+
+def test_a_loaded_model_serves_many_texts(minilm: str) -> None:
+    model = av.load(minilm)
+    one, two = (av.capture(text, model=model) for text in ("a cat", "a dog ran away"))
+    assert one.maps[av.Site("encoder", 0)].shape == (12, 4, 4)
+    assert two.maps[av.Site("encoder", 5)].shape == (12, 6, 6)
+    again = av.capture("a cat", model=minilm)
+    site = av.Site("encoder", 3)
+    assert np.array_equal(one.maps[site], again.maps[site])
+
+
+def test_select_keeps_only_the_layers_asked_for(minilm: str) -> None:
+    cap = av.capture(SENTENCE, model=minilm, select="4.11, L0H2")
+    assert [site.layer for site in cap.maps] == [0, 4]
+    assert av.select("4.11", cap) == (av.Head(av.Site("encoder", 4), 11),)
+    assert cap[av.select("0.2", cap)[0]].shape == (11, 11)
+    with pytest.raises(av.SelectionError, match=r"does not hold 1\.0"):
+        av.heatmap(cap, "1.0")
+    report = av.heads(cap, select="0.2")
+    assert [r.name for r in report.heads[0].roles] == ["previous"]
+
+
+def test_fresh_options_and_context() -> None:
+    cap = av.capture("a b c", model=av.FreshConfig(kind="gqa", heads=6, d_model=30, kv_heads=2))
+    assert len(cap.layout) == 6
+    cross = av.capture("a b c", context="x y")
+    assert cross.maps[av.Site("cross", 0)].shape == (8, 3, 2)
+
+
+def test_words_merge_in_heatmaps(minilm: str) -> None:
+    cap = av.capture("unbelievable tokenizers", model=minilm)
+    plain = av.heatmap(cap, "0.0").maps[0]
+    words = av.heatmap(cap, "0.0", words=True).maps[0]
+    assert len(plain[2].keys) > 4
+    assert words[2].keys.texts == ("[CLS]", "unbelievable", "tokenizers", "[SEP]")
+    assert words[1].sum(-1) == pytest.approx(1, abs=1e-5)
+
+
+def png_size(data: bytes) -> tuple[int, int]:
+    assert data.startswith(b"\x89PNG")
+    return struct.unpack(">II", data[16:24])
+
+
+def test_notebooks_show_pictures_and_facts(cap, tmp_path: Path) -> None:
+    picture = av.heatmap(cap, "0.2,1.8")
+    assert min(png_size(picture._repr_png_())) > 200
+    assert picture.save(tmp_path / "x.png").read_bytes() == picture._repr_png_()
+    report = av.heads(cap)
+    assert min(png_size(report._repr_png_())) > 200
+    assert report.save(tmp_path / "grid.svg").read_bytes().startswith(b"<?xml")
+    shown = cap._repr_html_()
+    assert "<table>" in shown
+    assert "lean" in shown
+    with pytest.raises(av.UsageError, match=r"x\.gif"):
+        picture.save(tmp_path / "x.gif")
+
+
+def test_reprs_inform(cap, minilm: str) -> None:
+    assert "11 tokens" in repr(cap)
+    assert "lean road" in repr(cap)
+    assert "of 72 heads with a role" in repr(av.heads(cap))
+    assert "Heatmap of 0.2" in repr(av.heatmap(cap, "0.2"))
+    assert "a×b" not in repr(av.capture("a b c", context="x y"))
+    assert "3×2 tokens" in repr(av.capture("a b c", context="x y"))
+
+
+def test_html_escapes_hostile_names(cap) -> None:
+    from dataclasses import replace
+
+    evil = replace(cap, source=replace(cap.source, model="<script>alert(1)</script>"))
+    assert "<script>" not in evil._repr_html_()
+
+
+def test_maps_too_large_to_keep_are_refused_before_running(monkeypatch, minilm: str) -> None:
+    monkeypatch.setattr("attnviz.api.physical_memory", lambda: 50_000)
+    with pytest.raises(av.InputError, match=r"take 34\.8 kB.*select fewer layers"):
+        av.capture(SENTENCE, model=minilm)
+    assert len(av.capture(SENTENCE, model=minilm, select="0.*").maps) == 1
+
+
+@pytest.mark.parametrize(
+    ("prompt", "says"),
+    [
+        (av.Prompt(), "either a text or token ids"),
+        (av.Prompt("a", ids=(1,)), "either a text or token ids"),
+        (av.Prompt(" \n"), "text is empty"),
+        (av.Prompt("a", pair=" "), "pair is empty"),
+        (av.Prompt(ids=()), "ids is empty"),
+        (av.Prompt("\udcff"), "not valid UTF-8"),
+    ],
+)
+def test_prompts_that_are_nothing(prompt: av.Prompt, says: str) -> None:
+    for function in (av.capture, av.heads):
+        with pytest.raises(av.AttnvizError, match=says):
+            function(prompt)
+
+
+def test_a_probe_needs_the_model(cap) -> None:
+    with pytest.raises(av.UsageError, match="needs the model itself"):
+        av.heads(cap, probe=True)

@@ -1,0 +1,40 @@
+"""Every command that the README and the docs show does run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from attnviz.cli import main
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ELSEWHERE = re.compile(r"bert-base|gpt2(?!\w|-)|FOLDER|llama|\||my-model|t5-")
+"""Commands that need a model from a hub, a file of the reader's own, or another program."""
+
+
+def commands() -> list[tuple[str, str]]:
+    found = []
+    for page in PAGES:
+        for block in re.findall(r"```(?:sh|console)\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
+            lines = block.replace("\\\n", " ").splitlines()
+            found += [(page.name, line.removeprefix("$ ").strip()) for line in lines]
+    return [(page, line) for page, line in found if re.match(r"(\$ )?attnviz ", line)]
+
+
+def test_there_are_examples() -> None:
+    assert sum(page == "README.md" for page, _ in commands()) >= 8
+
+
+@pytest.mark.parametrize(("page", "line"), commands())
+def test_example_runs(page: str, line: str, tmp_path, monkeypatch, capsys) -> None:
+    line = line.partition("  #")[0]
+    if ELSEWHERE.search(line.replace("demo-gpt2", "")):
+        pytest.skip("needs what is not here")
+    (tmp_path / "sample_inputs").symlink_to(ROOT / "sample_inputs")
+    monkeypatch.chdir(tmp_path)
+    assert main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out

@@ -1,0 +1,277 @@
+"""Diagrams, plots and the film: proportions, colours, numbers, sizes of files."""
+
+from __future__ import annotations
+
+import html.parser
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attnviz.attention.numbers import NumericWalk, compute
+from attnviz.attention.sizes import check_sizes
+from attnviz.attention.spec import Run, spec_of
+from attnviz.attention.tiny import from_text
+from attnviz.attention.tiny_json import from_json
+from attnviz.attention.trace import walk
+from attnviz.errors import UsageError
+from attnviz.render.shapes.animation_gif import MAX_BYTES, animation_gif, tween
+from attnviz.render.shapes.animation_html import animation_html, film_json
+from attnviz.render.shapes.colours import head_colour
+from attnviz.render.shapes.diagram import _Drawing, diagram_figure
+from attnviz.render.shapes.stage import CAPTION_TOP, WIDTH, Frame
+from attnviz.render.shapes.storyboard import storyboard
+from attnviz.shapes import Request, shapes
+
+MAGIC = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
+
+
+def film(text: str = "cat sat on mat", **options: Any) -> NumericWalk:
+    return compute(from_text(text, **options))
+
+
+# diagrams
+
+
+def drawing(kind: str, d_model: int, heads: int, run: Run, **sizes: Any) -> _Drawing:
+    sizes_ = check_sizes(d_model, heads, kind=kind, **sizes)
+    made = _Drawing(walk(spec_of(sizes_, bias=True, causal=kind != "cross"), run))
+    made.draw()
+    return made
+
+
+def rectangles(made: _Drawing, colour: str) -> list[Any]:
+    from matplotlib.colors import to_hex
+    from matplotlib.patches import Rectangle
+
+    found = [patch for patch in made.scene.axes.patches if isinstance(patch, Rectangle)]
+    return [patch for patch in found if to_hex(patch.get_facecolor()) == colour]
+
+
+def test_widths_are_in_proportion() -> None:
+    made = drawing("gqa", 64, 8, Run(1, 5), kv_heads=2, head_dim=4)
+    # head 0's own colour: its part of Q, K, V, concat, and what it hands on; all 4 of 64 wide
+    widths = {round(patch.get_width(), 6) for patch in rectangles(made, head_colour(0))}
+    unit = 100 / 64
+    assert {w for w in widths if w > 3.9 * unit} == {round(4 * unit, 6)}
+    whole = max(
+        patch.get_width() for patch in made.scene.axes.patches if hasattr(patch, "get_width")
+    )
+    assert any(
+        abs(width - 64 * unit) < 1e-6
+        for width in (patch.get_width() for patch in rectangles(made, "#8a8f98"))
+    )
+    assert whole >= 64 * unit
+
+
+def test_grouped_heads_say_which_key_head_they_read() -> None:
+    texts = [text.get_text() for text in drawing("gqa", 64, 8, Run(1, 5)).scene.axes.texts]
+    assert [t for t in texts if t.startswith("read K, V")] == ["read K, V 0", "read K, V 1"]
+    assert "(1, 8, 5, 5)" in texts
+
+
+def test_cross_attention_shows_both_sequences() -> None:
+    texts = [t.get_text() for t in drawing("cross", 64, 4, Run(1, 5, 7)).scene.axes.texts]
+    assert {"X, queries", "C, the other sequence", "(1, 4, 5, 7)", "(1, 7, 64)"} <= set(texts)
+
+
+@pytest.mark.parametrize("kind", ["mha", "gqa", "mqa", "mla", "cross"])
+@pytest.mark.parametrize("heads", [1, 3, 96])
+def test_nothing_is_drawn_outside_the_page(kind: str, heads: int) -> None:
+    made = drawing(kind, 12 * heads, heads, Run(1))
+    left, right = made.scene.axes.get_xlim()
+    bottom, top = made.scene.axes.get_ylim()
+    for text in made.scene.axes.texts:
+        x, y = text.get_position()
+        assert left <= x <= right
+        assert top <= y <= bottom
+    for patch in made.scene.axes.patches:
+        box = patch.get_path().get_extents(patch.get_patch_transform())
+        assert left <= box.x0 <= box.x1 <= right
+        assert top <= box.y0 <= box.y1 <= bottom
+
+
+def test_diagrams_are_the_same_on_every_run() -> None:
+    walked = walk(spec_of(check_sizes(32, 4), bias=True), Run(1, 3))
+    for kind in MAGIC:
+        data = diagram_figure(walked, kind)
+        assert data.startswith(MAGIC[kind])
+        assert data == diagram_figure(walked, kind)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"diagram": True, "output": "f", "preset": "deepseek-v2"},
+        {"sweep": "seq=128..4096", "plot": "f"},
+        {"sweep": "context=8..64", "kind": "cross", "plot": "f"},
+        {"sweep": "heads=1..8", "plot": "f"},
+        {"scaling": True, "plot": "f"},
+    ],
+)
+def test_figures_are_written(request_: dict[str, Any], tmp_path: Path) -> None:
+    option = "output" if "output" in request_ else "plot"
+    for kind in ("svg", "png"):
+        path = tmp_path / f"f.{kind}"
+        report = shapes(Request(**{**request_, option: path}))
+        assert path.read_bytes().startswith(MAGIC[kind])
+        assert str(path) in report.title + "".join(report.notes)
+
+
+def test_the_crossing_is_marked_where_the_curves_meet() -> None:
+    from attnviz.attention.sweep import sweep
+    from attnviz.render.shapes.costs import crossing_mark
+
+    spec = spec_of(check_sizes(512, 8), bias=True)
+    mark = crossing_mark(sweep("seq=128..8192", Run(), lambda *_: spec))
+    assert mark is not None
+    assert (mark.x, mark.y) == (1024, 2 * 1024 * 4 * 512 * 512)
+    outside = crossing_mark(sweep("seq=128..256", Run(), lambda *_: spec))
+    assert outside is not None
+    assert "outside" in outside.text
+
+
+# the film
+
+
+def test_the_film_shows_the_real_numbers() -> None:
+    walked = film(causal=True)
+    frames = storyboard(walked)
+    last = frames[-1].boxes
+    for i, row in enumerate(walked.output):
+        assert [last[f"Y.{i}.{j}"].text for j in range(4)] == [f"{v:.2f}" for v in row]
+    weights = next(f for f in frames if "softmax" in f.shapes and "A1.0.0" in f.boxes)
+    assert weights.boxes["A1.0.0"].text == "1.00"
+    scores = next(f for f in frames if "scores" in f.shapes)
+    assert scores.boxes["A0.0.1"].text == "-∞"
+
+
+def test_weights_appear_row_by_row() -> None:
+    frames = storyboard(film())
+    shown = [sum(name.startswith("A0.") for name in frame.boxes) for frame in frames]
+    assert [n for n, before in zip(shown, [0, *shown], strict=False) if n > before] == [
+        4,
+        8,
+        12,
+        16,
+    ]
+
+
+def test_boxes_keep_their_names_from_split_to_concat() -> None:
+    frames = storyboard(film())
+    projected = next(f for f in frames if "H·d" in f.shapes and "Q0.0.0" in f.boxes)
+    split = next(f for f in frames if f.caption.startswith("Cut into heads"))
+    assert {n for n in projected.boxes if n[:2] in ("Q0", "Q1", "K0", "V1")} <= split.boxes.keys()
+    assert any(projected.boxes[n][:2] != split.boxes[n][:2] for n in ("Q0.0.0", "Q1.0.0"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"text": "a b c d e f g h", "d_model": 12, "heads": 2, "kv_heads": 1},
+        {"text": "a b c d", "d_model": 12, "heads": 4, "causal": True},
+        {"text": "one", "heads": 1},
+    ],
+)
+def test_every_box_stays_on_the_stage(options: dict[str, Any]) -> None:
+    for frame in storyboard(film(**options)):
+        for name, box in frame.boxes.items():
+            assert box.x >= 0, name
+            assert box.x + box.width <= WIDTH, name
+            assert box.y >= 0, name
+            assert box.y + box.height <= CAPTION_TOP, (name, frame.caption)
+            if box.fill:
+                assert box.height >= 9, name
+
+
+def test_cross_attention_can_be_filmed() -> None:
+    given = from_json(
+        {"x": [[1, 0], [0, 1]], "context": [[1, 1], [2, 0], [0, 2]], "heads": 1}, origin="test"
+    )
+    frames = storyboard(compute(given))
+    assert sum(name.startswith("A0.") for name in frames[-6].boxes) == 6
+
+
+@pytest.mark.parametrize(
+    "options", [{"text": "a b c d e f g h i"}, {"text": "a b c d e", "heads": 4},
+                {"text": "a", "d_model": 16}]
+)  # fmt: skip
+def test_films_that_would_be_too_small_to_see(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="--animate shows at most"):
+        storyboard(film(**options))
+
+
+def test_moving_boxes_pass_through_the_middle() -> None:
+    first, second = storyboard(film())[2:4]
+    middle = tween(first, second, 0.5)
+    a, b, m = (f.boxes["Q0.0.0"] for f in (first, second, middle))
+    assert m.x == pytest.approx((a.x + b.x) / 2)
+    assert tween(first, second, 1.0).boxes.keys() == second.boxes.keys()
+
+
+def test_the_gif_is_small_and_moves() -> None:
+    data = animation_gif(film("cat sat", causal=True))
+    assert len(data) <= MAX_BYTES
+    picture = Image.open(io.BytesIO(data))
+    assert picture.n_frames > 30
+    picture.seek(0)
+    first = np.asarray(picture.convert("RGB"))
+    picture.seek(picture.n_frames - 1)
+    assert (first != np.asarray(picture.convert("RGB"))).mean() > 0.01
+
+
+class _Page(html.parser.HTMLParser):
+    """Tags, and the text of the data element."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.film, self.inside = "", False
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attributes)))
+        self.inside = dict(attributes).get("id") == "film"
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = False
+
+    def handle_data(self, data: str) -> None:
+        self.film += data if self.inside else ""
+
+
+def test_the_page_holds_everything_and_loads_nothing() -> None:
+    walked = film("<b>a</b> </script> $x &amp;")
+    text = animation_html(walked).decode()
+    page = _Page()
+    page.feed(text)
+    data = json.loads(page.film)
+    assert len(data["frames"]) == len(storyboard(walked))
+    assert any("</script>"[:6] in box[5] for box in data["boxes"])
+    assert not any("src" in attributes or "href" in attributes for _, attributes in page.tags)
+    assert not re.search(r"@import|url\(|fetch\(|XMLHttp", text)
+    assert sum(tag == "script" for tag, _ in page.tags) == 2
+    labelled = [a for tag, a in page.tags if tag in ("button", "input")]
+    assert len(labelled) == 4
+    assert "prefers-reduced-motion" in text
+
+
+def test_film_data_is_not_repeated() -> None:
+    frames = storyboard(film())
+    data = json.loads(film_json(frames))
+    rebuilt = {data["names"][n]: data["boxes"][b] for n, b in data["frames"][-1]["boxes"]}
+    assert rebuilt.keys() == frames[-1].boxes.keys()
+    assert rebuilt["Y.0.0"][5] == frames[-1].boxes["Y.0.0"].text
+    assert isinstance(frames[0], Frame)
+
+
+def test_animations_are_written(tmp_path: Path) -> None:
+    for name, magic in (("f.html", b"<!doctype html>"), ("f.gif", b"GIF89a")):
+        report = shapes(Request(text="cat sat", animate=tmp_path / name))
+        assert (tmp_path / name).read_bytes().startswith(magic)
+        assert report.data["bytes"] == (tmp_path / name).stat().st_size

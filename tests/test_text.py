@@ -1,0 +1,163 @@
+"""Readable tokens: spellings, special tokens and words of any vocabulary."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.models import text
+from tests import checkpoints
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory):
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    folder = tmp_path_factory.mktemp("gpt2")
+    checkpoints.byte_pairs(folder)
+    files = (str(folder / "vocab.json"), str(folder / "merges.txt"))
+    tokenizer = Tokenizer(models.BPE.from_file(*files))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<|endoftext|>"])
+    tokenizer.add_tokens(["Ġraw é"])
+    return tokenizer
+
+
+def spaces(pieces):
+    """A reader of a SentencePiece-like vocabulary."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordLevel({p: n for n, p in enumerate(pieces)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    return text.reader(tokenizer), tokenizer
+
+
+@pytest.mark.parametrize(
+    ("piece", "spelling", "expected"),
+    [
+        ("Ġkeys", "bytes", " keys"),
+        ("Ċ", "bytes", "\n"),
+        ("ĉ", "bytes", "\t"),
+        ("ĠâļĻ", "bytes", " ⚙"),
+        ("Ġâļ", "bytes", " <E2 9A>"),
+        ("âļa", "bytes", "<E2 9A>a"),
+        ("Ļ", "bytes", "<99>"),
+        ("keys 键", "bytes", "keys 键"),  # not the byte alphabet: plain text
+        ("the</w>", "bytes", "the "),
+        ("the</w>", "spaces", "the "),
+        ("</w>", "spaces", "</w>"),
+        ("▁the", "spaces", " the"),
+        ("▁▁", "spaces", "  "),
+        ("<0x0A>", "spaces", "\n"),
+        ("<0xE2>", "spaces", "<E2>"),
+        ("<0xE2>", "whole", "<0xE2>"),
+        ("##ing", "whole", "##ing"),
+        ("Ġx", "whole", "Ġx"),
+    ],
+)
+def test_pieces_become_readable(piece, spelling, expected):
+    assert text.readable(piece, spelling) == expected
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=30))
+def test_byte_pieces_spell_the_text(gpt2, written):
+    """The texts of byte-level tokens, side by side, are the text, byte for byte."""
+    ids = gpt2.encode(written, add_special_tokens=False).ids
+    tokens = text.reader(gpt2).tokens(ids)
+    assert b"".join(_bytes(part) for part in tokens.texts) == written.encode()
+    assert list(tokens.words) == sorted(tokens.words)  # words never come back
+
+
+def _bytes(part):
+    """A token's bytes, those in hexadecimal included."""
+    pieces = re.split(r"<((?:[89A-F][0-9A-F] ?)+)>", part)
+    return b"".join(
+        bytes.fromhex(piece) if n % 2 else piece.encode() for n, piece in enumerate(pieces)
+    )
+
+
+def test_added_and_unknown_ids(gpt2):
+    reader = text.reader(gpt2)
+    end, raw = gpt2.token_to_id("<|endoftext|>"), gpt2.token_to_id("Ġraw é")
+    tokens = reader.tokens([end, raw, 99_999, end, -1])
+    assert tokens.texts == ("<|endoftext|>", "Ġraw é", "#99999", "<|endoftext|>", "#-1")
+    assert tokens.special == (True, False, False, True, False)
+    assert tokens.separators == (False, False, False, True, False)  # the first ends nothing
+    assert tokens.words[0] == tokens.words[3] == -1
+
+
+def test_bert_words_segments_and_content_tokens(minilm):
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(f"{minilm}/tokenizer.json")
+    tokenizer.no_padding()
+    read = tokenizer.encode("Unaffable keys aren't [MASK].", "Yes")
+    tokens = text.reader(tokenizer).tokens(read.ids, segments=read.type_ids)
+    assert tokens.texts == (
+        *("[CLS]", "una", "##ffa", "##ble", "keys", "aren", "'", "t", "[MASK]", ".", "[SEP]"),
+        *("yes", "[SEP]"),
+    )
+    assert tokens.words == (-1, 0, 0, 0, 1, 2, 3, 4, 5, 6, -1, 7, -1)
+    assert tokens.separators == (False,) * 10 + (True, False, True)
+    assert tokens.special == (True, *(False,) * 9, True, False, True)
+    assert tokens.segments == (0,) * 11 + (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("texts", "spelling", "expected"),
+    [
+        (("The", " keys", "ring", ".", " \n", "x"), "bytes", (0, 1, 1, 2, 3, 4)),
+        ((" ", "key", "s"), "spaces", (0, 0, 0)),  # a space alone begins the word after it
+        ((" caf", "é", "-", "bar"), "spaces", (0, 0, 1, 2)),
+        ((" <E2 9A>", "<99>", "<EF B8 8F>", " x"), "bytes", (0, 0, 0, 1)),
+        ((" a", ">", "=", "b", "_", "1"), "bytes", (0, 1, 1, 2, 3, 4)),
+        ((" न", "म", "स्", "ते"), "spaces", (0, 0, 0, 0)),  # marks belong to letters
+        (("key", "##s", "."), "whole", (0, 0, 1)),
+        (("the ", "key", "s ", "."), "spaces", (0, 1, 1, 2)),
+        (("", "a"), "bytes", (0, 0)),
+    ],
+)
+def test_words(texts, spelling, expected):
+    assert text.words(texts, [False] * len(texts), spelling) == expected
+
+
+def test_a_special_token_ends_a_word():
+    assert text.words((" a", "<s>", "b"), (False, True, False), "spaces") == (0, -1, 1)
+
+
+def test_sentencepiece_spelling_is_found():
+    reader, tokenizer = spaces(["<unk>", "▁the", "▁keys"])
+    tokens = reader.tokens(tokenizer.encode("the keys").ids)
+    assert reader.spelling == "spaces"
+    assert tokens.texts == (" the", " keys")
+
+
+def test_slow_tokenizers_of_transformers(tmp_path):
+    from transformers import ByT5Tokenizer
+
+    tokenizer = ByT5Tokenizer()
+    reader = text.transformers_reader(tokenizer)
+    tokens = reader.tokens(tokenizer("hi you")["input_ids"])
+    assert tokens.texts == ("h", "i", " ", "y", "o", "u", "</s>")
+    assert tokens.words == (0, 0, 1, 1, 1, 1, -1)
+    assert tokens.separators[-1]
+
+
+def test_fast_tokenizers_of_transformers_read_as_their_backend(minilm):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(minilm)
+    ours = text.transformers_reader(tokenizer).tokens(tokenizer("the keyring")["input_ids"])
+    assert ours.texts == ("[CLS]", "the", "key", "##ring", "[SEP]")
+    assert ours.separators == (False, False, False, False, True)
+
+
+def test_ids_without_a_vocabulary():
+    tokens = text.unnamed_reader().tokens([5, 0])
+    assert tokens.texts == ("#5", "#0")
+    assert tokens.words == (0, 1)
