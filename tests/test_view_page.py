@@ -141,6 +141,16 @@ def test_overview_draws_every_head_from_its_weights(shared: Opened, pages) -> No
                 got = shared.pixel("#probe", x, y)
                 row.locator("canvas").evaluate("canvas => { canvas.id = ''; }")
                 assert np.abs(np.array(got) - want[r, c]).max() <= 2
+    shared.go("view=overview")
+    weights = of(capture, "0.1")
+    side, row = 10, tiles.nth(0)
+    row.locator("canvas").evaluate("canvas => { canvas.id = 'probe'; }")
+    x, y, size = (
+        row.locator("button").nth(1).evaluate("b => [b.offsetLeft, b.offsetTop, b.offsetWidth]")
+    )
+    got = shared.pixel("#probe", x + 2.5 * size / side, y + 4.5 * size / side)
+    row.locator("canvas").evaluate("canvas => { canvas.id = ''; }")
+    assert near(got, colors(np.sqrt(weights[4, 2] / weights.max()), "blues"))
     shared.page.hover("#overview-tiles [data-head='1.2']")
     assert "Head 1.2" in shared.text("#preview")
     shared.click("#overview-tiles [data-head='1.2']")
@@ -486,11 +496,11 @@ def test_saved_pictures_hold_the_map(shared: Opened, pages) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_saves_in_every_format(shared: Opened, pages, view: str) -> None:
     shared.open(pages["three"], f"view={view}&kind=cross&on=0.*&pin=q1")
-    root = ElementTree.fromstring(shared.saved("svg"))
+    root = ElementTree.fromstring(shared.downloaded("svg"))
     width, height = int(root.get("width")), int(root.get("height"))
-    image = Image.open(io.BytesIO(shared.saved("png")))
+    image = Image.open(io.BytesIO(shared.downloaded("png")))
     assert image.size == (2 * width, 2 * height)
-    assert len(set(image.convert("RGB").resize((64, 64)).getdata())) > 20
+    assert len(image.convert("RGB").resize((64, 64)).getcolors(4096)) > 20
     assert {"image", "script", "foreignObject"}.isdisjoint(e.tag.split("}")[1] for e in root.iter())
     names, lines = shared.table()
     assert all(len(line) == len(names) for line in lines)

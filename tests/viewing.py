@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import os
@@ -195,10 +196,33 @@ class Opened:
         )
         return tuple(found[:3])
 
-    def saved(self, kind: str) -> bytes:
+    def downloaded(self, kind: str) -> bytes:
+        """What a button saves, through the browser's downloads."""
         with self.page.expect_download() as waiting:
             self.page.click(f"#save-{kind}")
         return Path(waiting.value.path()).read_bytes()
+
+    def saved(self, kind: str) -> bytes:
+        """What a button saves, as the page hands it to the browser."""
+        made = self.page.evaluate(
+            """async kind => {
+                const before = URL.createObjectURL;
+                const click = HTMLAnchorElement.prototype.click;
+                const found = new Promise(done => {
+                    URL.createObjectURL = blob => { done(blob); return 'about:blank'; };
+                });
+                HTMLAnchorElement.prototype.click = () => {};
+                document.getElementById(`save-${kind}`).click();
+                const bytes = new Uint8Array(await (await found).arrayBuffer());
+                URL.createObjectURL = before;
+                HTMLAnchorElement.prototype.click = click;
+                let text = '';
+                for (const byte of bytes) text += String.fromCharCode(byte);
+                return btoa(text);
+            }""",
+            kind,
+        )
+        return base64.b64decode(made)
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         lines = list(csv.reader(io.StringIO(self.saved("csv").decode("utf-8"))))

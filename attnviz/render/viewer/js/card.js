@@ -151,8 +151,8 @@ export const card = {
       painter.text(score.name.replaceAll("_", " "), 140, y, { size: 12, align: "right", color: tones.text });
       if (score.unit === "share") {
         painter.rect(150, y - 7, 260, 14, tones.line, 0.5);
-        if (mean !== null) painter.rect(150, y - 7, 260 * Math.min(1, mean), 14, tones.mark, 0.85);
-        if (chance !== null) painter.rect(149 + 260 * Math.min(1, chance), y - 10, 2, 20, tones.text);
+        if (mean !== null) painter.rect(150, y - 7, 260 * Math.min(1, mean), 14, tones.strong);
+        if (chance !== null) painter.rect(149 + 260 * Math.min(1, chance), y - 10, 2, 20, tones.mark);
       }
       painter.text(`${orDash(mean)}${score.unit === "share" ? "" : ` ${score.unit}`}   ${times(lift)}   ${rows} rows`, 424, y, { size: 12, color: tones.text });
       y += 23;

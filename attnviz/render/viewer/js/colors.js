@@ -23,8 +23,8 @@ export function seriesColor(place) {
 /** The colours of the page around a drawing. */
 export function ink() {
   return isDark()
-    ? { paper: "#14171c", text: "#e8eaee", soft: "#a3abb8", line: "#39404b", mark: "#ffd166", markInk: "#14171c" }
-    : { paper: "#ffffff", text: "#16191f", soft: "#5a6270", line: "#d5dae1", mark: "#b34700", markInk: "#ffffff" };
+    ? { paper: "#14171c", text: "#e8eaee", soft: "#a3abb8", line: "#39404b", mark: "#ffd166", strong: "#8ec5ff" }
+    : { paper: "#ffffff", text: "#16191f", soft: "#5a6270", line: "#d5dae1", mark: "#b34700", strong: "#0b5cad" };
 }
 
 /**

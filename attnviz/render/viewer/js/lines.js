@@ -126,8 +126,8 @@ function drawLines(painter, panel, state, list, token, { step: gap, labelW: side
   column(panel.queries.labels, panel.queries.special, "q");
   column(panel.keys.labels, panel.keys.special, "k");
   if (from < above) {
-    painter.text("queries", x1 - 6, 12 - from, { size: 10.5, align: "right", color: tones.soft });
-    painter.text("keys", x2 + 8, 12 - from, { size: 10.5, color: tones.soft });
+    painter.text("queries", x1 - 6, above - 14 - from, { size: 10.5, align: "right", color: tones.soft });
+    painter.text("keys", x2 + 8, above - 14 - from, { size: 10.5, color: tones.soft });
   }
 }
 
@@ -245,7 +245,7 @@ export const linesView = {
     const panel = panelOf(state, state.on);
     const gap = 20;
     const longest = Math.max(...[...panel.queries.labels, ...panel.keys.labels].map((label) => painter.measure(label, FONT, 700)));
-    const side = clamp(longest + 20, 60, 240);
+    const side = clamp(longest + 52, 60, 260);
     const height = 44 + ABOVE + Math.max(panel.R, panel.C) * gap + 12;
     panelNow = panel;
     hovered = null;

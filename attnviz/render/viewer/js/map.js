@@ -158,17 +158,18 @@ function drawMap(painter, panel, state, g, finest) {
   painter.rect(0, g.top + g.plotH, g.width, SUMS + BELOW, tones.paper);
   const found = new Set(matches(queries, state.find));
   const foundKeys = new Set(matches(keys, state.find));
-  const [everyRow, everyColumn] = [Math.ceil(13 / g.ch), Math.ceil(13 / g.cw)];
+  const [everyRow, everyColumn] = [Math.ceil(10.5 / g.ch), Math.ceil(10.5 / g.cw)];
+  const [rowFont, columnFont] = [everyRow * g.ch, everyColumn * g.cw].map((room) => clamp(room * 0.9, 9, FONT));
   for (let r = ra; r < rb; r++) {
     if (yOf(r + 0.5) < g.top || yOf(r + 0.5) > g.top + g.plotH || (r % everyRow && !found.has(r))) continue;
-    painter.text(fitted(painter, queries.labels[r], g.left - 10, FONT), g.left - 6, yOf(r + 0.5), {
-      size: FONT, align: "right", weight: found.has(r) ? 700 : 400, color: found.has(r) ? tones.mark : queries.special[r] ? tones.soft : tones.text,
+    painter.text(fitted(painter, queries.labels[r], g.left - 10, rowFont), g.left - 6, yOf(r + 0.5), {
+      size: rowFont, align: "right", weight: found.has(r) ? 700 : 400, color: found.has(r) ? tones.mark : queries.special[r] ? tones.soft : tones.text,
     });
   }
   for (let c = ca; c < cb; c++) {
     if (xOf(c + 0.5) < g.left || xOf(c + 0.5) > g.left + g.plotW || (c % everyColumn && !foundKeys.has(c))) continue;
-    painter.text(fitted(painter, keys.labels[c], g.top - 8, FONT), xOf(c + 0.5), g.top - 6, {
-      size: FONT, align: "left", turn: true, weight: foundKeys.has(c) ? 700 : 400,
+    painter.text(fitted(painter, keys.labels[c], g.top - 8, columnFont), xOf(c + 0.5), g.top - 6, {
+      size: columnFont, align: "left", turn: true, weight: foundKeys.has(c) ? 700 : 400,
       color: foundKeys.has(c) ? tones.mark : keys.special[c] ? tones.soft : tones.text,
     });
   }

@@ -9,6 +9,9 @@ import { caption, heading } from "./map.js";
 /** @typedef {import("./types.js").Panel} Panel */
 /** @typedef {import("./types.js").Axis} Axis */
 
+/** So many tokens without a space between them stay on one line. */
+const MOST_JOINED = 6;
+
 /** @type {Panel | null} */
 let panelNow = null;
 /** @type {{ side: string, i: number } | null} */
@@ -66,11 +69,15 @@ function tint(panel, state, token, other) {
  * @param {string} title
  */
 function paragraph(axis, side, title) {
-  const words = axis.inline.flatMap((text, i) => {
+  /** @type {(string | HTMLElement)[]} */
+  const words = [];
+  axis.inline.forEach((text, i) => {
     const button = make("button", {
       type: "button", class: axis.special[i] ? "word special" : "word", tabindex: "-1", "data-side": side, "data-at": i,
     }, make("bdi", {}, text));
-    return axis.gaps[i] && i ? [" ", button] : [button];
+    const last = words[words.length - 1];
+    if (i && !axis.gaps[i] && last instanceof HTMLElement && last.childElementCount < MOST_JOINED) last.append(button);
+    else words.push(...(axis.gaps[i] && i ? [" "] : []), make("span", { class: "joined" }, button));
   });
   return make("div", { class: "paragraph" }, title ? make("h3", {}, title) : "", make("p", { role: "group", "aria-label": title || "the text" }, ...words));
 }

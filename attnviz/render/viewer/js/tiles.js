@@ -31,7 +31,8 @@ export function binned(data, R, C, rows, columns) {
 }
 
 /**
- * One head's map, small.
+ * One head's map, small. Coloured by its largest weight, it goes by the square root, so that small
+ * weights show at a glance.
  * @param {State} state
  * @param {Head} head whose layer is loaded
  * @param {number} most rows and columns
@@ -44,6 +45,10 @@ export function tile(state, head, most) {
   for (let r = 0; r < small.R; r++) {
     for (let i = r * small.C; i < (r + 1) * small.C; i++) rowTops[r] = Math.max(rowTops[r], small.data[i]);
     top = Math.max(top, rowTops[r]);
+  }
+  if (state.scale === "map" && top > 0) {
+    small.data = small.data.map((weight) => Math.sqrt(weight * top));
+    for (let r = 0; r < small.R; r++) rowTops[r] = Math.sqrt(rowTops[r] * top);
   }
   const layers = [{ name: "", color: "", data: small.data, top, rowTops, whole: false }];
   const panel = { queries, keys, R: small.R, C: small.C, layers, mixed: "single", cut: false, rescaled: false };
