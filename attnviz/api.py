@@ -11,6 +11,7 @@ from pathlib import Path
 from attnviz import files
 from attnviz.errors import InputError, SelectionError, UsageError
 from attnviz.models import recorded
+from attnviz.models.demo import DEMOS
 from attnviz.models.device import resolve
 from attnviz.models.fresh import Fresh, FreshConfig
 from attnviz.models.memory import human_bytes, physical_memory
@@ -22,7 +23,10 @@ from attnviz.scoring.probe import probe_prompts
 from attnviz.scoring.words import merge_words
 
 Model = str | FreshConfig | Source
-"""A folder, a hub id or ``"fresh"``; the options of a fresh layer; or a loaded model."""
+"""A name, a folder or a hub id; the options of a fresh layer; or a loaded model."""
+
+DEFAULT_MODEL = "demo-gpt2"
+"""A small GPT-2 that comes with attnviz; see its MODEL_CARD.md."""
 
 PROBE_LENGTHS = (16, 32, 48)
 PROBE_SCORES = ("duplicate", "induction", "induction_no_sink")
@@ -33,11 +37,12 @@ MAX_PAGE_MB = 100.0
 """Larger pages are not made unless asked for."""
 
 
-def load(model: Model = "fresh", *, device: str = "auto", dtype: str = "auto") -> Source:
+def load(model: Model = DEFAULT_MODEL, *, device: str = "auto", dtype: str = "auto") -> Source:
     """Load a model once, to use it for many texts.
 
     Args:
-        model: ``"fresh"``, a :class:`FreshConfig`, a model folder, a hub id, or a loaded model.
+        model: a bundled model's name, ``"fresh"``, a :class:`FreshConfig`, a model folder, a hub
+            id, or a loaded model.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
         dtype: ``auto``, ``float32``, ``bfloat16``, ``float16``.
 
@@ -60,7 +65,7 @@ def load(model: Model = "fresh", *, device: str = "auto", dtype: str = "auto") -
 def capture(
     text: str | Prompt,
     *,
-    model: Model = "fresh",
+    model: Model = DEFAULT_MODEL,
     pair: str | None = None,
     context: str | None = None,
     target: str | None = None,
@@ -91,9 +96,7 @@ def capture(
         else Prompt(text, pair=pair, context=context, target=target, truncate=truncate)
     )
     _check_prompt(prompt)
-    if model == "fresh" and prompt.context is not None:
-        model = FreshConfig(kind="cross")
-    source = load(model, device=device, dtype=dtype)
+    source = _source(model, prompt, device, dtype)
     wanted = list(source.layout if select is None else selection.select(select, source.layout))
     inputs = source.prepare(prompt)
     sites = {head.site for head in wanted}
@@ -118,7 +121,7 @@ def capture(
 def heads(
     what: Capture | str | Prompt,
     *,
-    model: Model = "fresh",
+    model: Model = DEFAULT_MODEL,
     probe: bool = False,
     select: str | None = None,
     device: str = "auto",
@@ -149,9 +152,7 @@ def heads(
     else:
         prompt = what if isinstance(what, Prompt) else Prompt(what)
         _check_prompt(prompt)
-        if model == "fresh" and prompt.context is not None:
-            model = FreshConfig(kind="cross")
-        source = load(model, device=device, dtype=dtype)
+        source = _source(model, prompt, device, dtype)
         inputs = source.prepare(prompt)
         observer = ScoreObserver([inputs], source.layout)
         source.forward([inputs], [observer])
@@ -167,7 +168,7 @@ def heads(
         _only(report.heads, chosen),
         _only(report.probe, chosen),
         report.empty_rows,
-        (*report.inputs.notes, *_empty_note(report.empty_rows)),
+        notes(report),
     )
 
 
@@ -278,6 +279,22 @@ def select(text: str, where: Capture | HeadsReport | Source) -> tuple[Head, ...]
     return selection.select(text, where.layout)
 
 
+def notes(result: Capture | HeadsReport) -> tuple[str, ...]:
+    """What a reader must know beside a result, as full sentences."""
+    found = list(result.inputs.notes)
+    if result.empty_rows:
+        rows = "row has" if result.empty_rows == 1 else "rows have"
+        found.append(
+            f"{result.empty_rows} query {rows} no key to attend to: their weights are all zero."
+        )
+    if result.source.model in DEMOS and result.source.road != "recorded":
+        found.append(
+            f"{result.source.model} is a small model trained for teaching. For a well-known one: "
+            "--model bert-base-uncased, or --model gpt2."
+        )
+    return tuple(found)
+
+
 def read_capture(path: str | Path, *, item: int | None = None) -> Captured:
     """Read recorded attention from .npz or .safetensors; see :mod:`attnviz.models.recorded`."""
     found = recorded.load(Path(path), item)
@@ -316,6 +333,13 @@ def _check_prompt(prompt: Prompt) -> None:
         raise InputError("the list of ids is empty; give at least one")
 
 
+def _source(model: Model, prompt: Prompt, device: str, dtype: str) -> Source:
+    """The loaded model; two sentences without a model of their own get a fresh cross-attention."""
+    if prompt.context is not None and model in ("fresh", DEFAULT_MODEL):
+        model = FreshConfig(kind="cross")
+    return load(model, device=device, dtype=dtype)
+
+
 def _probe(source: Source) -> tuple[HeadScores, ...]:
     if source.vocab_size is None:
         raise UsageError("a probe needs a model with a vocabulary; see --model")
@@ -330,10 +354,3 @@ def _probe(source: Source) -> tuple[HeadScores, ...]:
 
 def _only(scores: Sequence[HeadScores], chosen: frozenset[Head] | None) -> tuple[HeadScores, ...]:
     return tuple(s for s in scores if chosen is None or s.head in chosen)
-
-
-def _empty_note(empty_rows: int) -> tuple[str, ...]:
-    if not empty_rows:
-        return ()
-    plural = "row has" if empty_rows == 1 else "rows have"
-    return (f"{empty_rows} query {plural} no key to attend to: their weights are all zero.",)

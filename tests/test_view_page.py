@@ -621,6 +621,16 @@ def test_a_phone_shows_it_all_by_touch(browser: Any, pages, sizes) -> None:
         assert page.settle().text("#text-said").startswith("key attends to")
 
 
+def test_no_room_at_all_breaks_nothing(browser: Any, pages) -> None:
+    """As in a frame that is not shown yet."""
+    with opened(browser, viewport={"width": 30, "height": 40}) as page:
+        for view in VIEWS:
+            page.open(pages["pair"], f"view={view}&on=0.0,0.1", again=True)
+        page.page.set_viewport_size({"width": 900, "height": 700})
+        page.settle().go("view=map&on=0.2")
+        assert hover(page, 3, 4).startswith("##board → .")
+
+
 def axe() -> str:
     given = os.environ.get("ATTNVIZ_AXE")
     path = Path(given) if given else ROOT / ".venv/node/node_modules/axe-core/axe.min.js"

@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
-from attnviz.scoring.observe import ScoreObserver
 from attnviz.records import (
     HeadScores,
     Inputs,
@@ -20,6 +19,7 @@ from attnviz.records import (
     Source,
     Tokens,
 )
+from attnviz.scoring.observe import ScoreObserver
 
 Table = dict[str, Tensor]
 """Scores by name, [layers, heads] each; NaN where no row counted."""

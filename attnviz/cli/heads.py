@@ -57,9 +57,9 @@ def heads(
       attnviz heads "The cat sat." --json | jq '.heads[0].roles'
     """
     from attnviz import api, files
-    from attnviz.scoring.arrange import arrange
     from attnviz.notebook import picture_format
     from attnviz.render import tables, terminal
+    from attnviz.scoring.arrange import arrange
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")

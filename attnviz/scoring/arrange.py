@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attnviz.errors import UsageError
+from attnviz.records import HeadScores
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
-from attnviz.records import HeadScores
 
 
 def arrange(

@@ -14,12 +14,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attnviz.scoring.axes import Axes
-from attnviz.scoring.block import Block, Place
-from attnviz.scoring.roles import assign
-from attnviz.scoring.scores import SCORES
-from attnviz.scoring.stored import blocks
-from attnviz.scoring.totals import Totals
 from attnviz.records import (
     SITE_KINDS,
     Capture,
@@ -32,6 +26,12 @@ from attnviz.records import (
     Site,
     SiteKind,
 )
+from attnviz.scoring.axes import Axes
+from attnviz.scoring.block import Block, Place
+from attnviz.scoring.roles import assign
+from attnviz.scoring.scores import SCORES
+from attnviz.scoring.stored import blocks
+from attnviz.scoring.totals import Totals
 
 
 class Recorder:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from attnviz.scoring.scores import CLARK, OLSSON, VOITA, WANG, XIAO
 from attnviz.records import Role, Score
+from attnviz.scoring.scores import CLARK, OLSSON, VOITA, WANG, XIAO
 
 MIN_ROWS = 3
 """Fewer rows than this are an anecdote, and give no role."""

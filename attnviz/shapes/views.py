@@ -22,8 +22,11 @@ def walk_view(request: Request, run: Run, spec: AttentionSpec, model: ModelSpec 
     from attnviz.attention.trace import walk
     from attnviz.render.shapes.walk import walk_report
 
-    if model is not None and spec.kind != "cross" and run.context is not None:
-        run = replace(run, context=None)
+    if model is not None and run.context is not None:
+        raise UsageError(
+            f"--context {run.context} is for cross-attention, but the walk of {model.name} goes "
+            "through its self-attention; leave it out"
+        )
     walked = walk(spec, run)
     report = walk_report(walked, why=request.why, layers=layers_of(request))
     if model is not None:

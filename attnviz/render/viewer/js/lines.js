@@ -229,7 +229,7 @@ export const linesView = {
     const room = Math.max(340, innerHeight - frame.getBoundingClientRect().top - scrollY - 24);
     frame.style.height = `${Math.min(needed, room)}px`;
     byId("lines-space").style.height = `${Math.max(0, needed - Math.min(needed, room))}px`;
-    width = Math.min(frame.clientWidth, 900);
+    width = clamp(frame.clientWidth, 240, 900);
     const painter = prepared(/** @type {HTMLCanvasElement} */ (byId("lines-canvas")), 1, 1);
     const longest = Math.max(...[...panel.queries.labels, ...panel.keys.labels].map((label) => painter.measure(label, FONT, 700)));
     labelW = clamp(longest + 52, 60, Math.min(200, width * 0.34));

@@ -446,7 +446,7 @@ export const map = {
     const canvas = /** @type {HTMLCanvasElement} */ (byId("map-cells"));
     const room = Math.max(340, innerHeight - frame.getBoundingClientRect().top - scrollY - 24);
     const first = prepared(canvas, 1, 1);
-    g = geometry(first, panel, state.zoom, frame.clientWidth, room);
+    g = geometry(first, panel, state.zoom, Math.max(frame.clientWidth, 240), room);
     frame.style.height = `${g.height}px`;
     const painter = prepared(canvas, g.width, g.height);
     painter.rect(0, 0, g.width, g.height, ink().paper);
