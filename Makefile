@@ -45,7 +45,7 @@ demo: .venv/minilm
 	touch $@
 
 test: .venv/tested
-	@command -v npm >/dev/null && $(MAKE) --no-print-directory .venv/node/installed || echo "no npm, so axe is missing and accessibility is not tested"
+	@command -v npm >/dev/null && $(MAKE) --no-print-directory .venv/node/installed || echo "no npm or no network, so axe is missing and accessibility is not tested"
 	HF_HUB_OFFLINE=1 $(BIN)/pytest -n 2 --cov --cov-report=term
 
 check: .venv/tested .venv/node/installed

@@ -3,7 +3,7 @@ import { get, set } from "./store.js";
 import { ink } from "./colors.js";
 import { matches, pairsTable, panelOf, pinned } from "./panel.js";
 import { fitted, prepared } from "./painter.js";
-import { caption, heading } from "./map.js";
+import { caption, heading } from "./captions.js";
 import { hideTip, showTip } from "./tip.js";
 
 /** @typedef {import("./types.js").State} State */

@@ -3,7 +3,7 @@ import { kindOf } from "./data.js";
 import { get, set } from "./store.js";
 import { ink, inkOn, rgb, unit } from "./colors.js";
 import { matches, pairsTable, panelOf, pinned } from "./panel.js";
-import { caption, heading } from "./map.js";
+import { caption, heading } from "./captions.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Panel} Panel */
