@@ -39,13 +39,20 @@ demo: .venv/minilm
 	$(BIN)/attnviz heatmap "$(SENTENCE)" --model "$$model" --select 0.2 -o $(OUT)/head-0.2.png
 	@printf '\nPictures: $(OUT)/heads.png and $(OUT)/head-0.2.png\n'
 
+# the viewer's page is checked by TypeScript and axe, neither of which is in it
+.venv/node/installed: | .venv/bin/python
+	npm install --silent --no-audit --no-fund --prefix .venv/node typescript@7.0.2 axe-core@4.14.1
+	touch $@
+
 test: .venv/tested
+	@command -v npm >/dev/null && $(MAKE) --no-print-directory .venv/node/installed || echo "no npm or no network, so axe is missing and accessibility is not tested"
 	HF_HUB_OFFLINE=1 $(BIN)/pytest -n 2 --cov --cov-report=term
 
-check: .venv/tested
+check: .venv/tested .venv/node/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	.venv/node/node_modules/.bin/tsc -p attnviz/render/viewer/tsconfig.json
 
 bench: .venv/tested
 	HF_HUB_OFFLINE=1 $(BIN)/python -m benchmarks

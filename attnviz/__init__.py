@@ -5,6 +5,7 @@
     cap = av.capture("The keys to the cabinet are on the table", model="gpt2")
     av.heads(cap)
     av.heatmap(cap, "4.11").save("head.png")
+    av.view(cap).save("page.html")
 
 Importing attnviz imports neither torch nor matplotlib; using it does.
 """
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         load,
         read_capture,
         select,
+        view,
         write_capture,
     )
     from attnviz.attention.attend import attend
@@ -72,6 +74,7 @@ _LAZY = {
     "load": "attnviz.api",
     "read_capture": "attnviz.api",
     "select": "attnviz.api",
+    "view": "attnviz.api",
     "write_capture": "attnviz.api",
 }
 
@@ -102,6 +105,7 @@ __all__ = [
     "load",
     "read_capture",
     "select",
+    "view",
     "write_capture",
 ]
 

@@ -15,7 +15,7 @@ from attnviz.models.demo import DEMOS
 from attnviz.models.device import resolve
 from attnviz.models.fresh import Fresh, FreshConfig
 from attnviz.models.memory import human_bytes, physical_memory
-from attnviz.notebook import Captured, Heatmap, Report
+from attnviz.notebook import Captured, Heatmap, Report, Viewer
 from attnviz.records import Capture, Head, HeadScores, HeadsReport, ModelEntry, Prompt, Source
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
@@ -31,6 +31,10 @@ DEFAULT_MODEL = "demo-gpt2"
 PROBE_LENGTHS = (16, 32, 48)
 PROBE_SCORES = ("duplicate", "duplicate_no_sink", "induction", "induction_no_sink")
 """What ``probe`` measures, on random segments of these lengths, each repeated once."""
+
+
+MAX_PAGE_MB = 100.0
+"""Larger pages are not made unless asked for."""
 
 
 def load(model: Model = DEFAULT_MODEL, *, device: str = "auto", dtype: str = "auto") -> Source:
@@ -204,6 +208,70 @@ def heatmap(
         maps.append((head, weights, sides))
     roles = {scores.head: scores.roles for scores in score_capture(capture).result()}
     return Heatmap(capture, tuple(maps), roles, scale=scale, palette=palette)
+
+
+def view(
+    captures: Capture | Sequence[Capture],
+    *,
+    select: str | None = None,
+    exact: bool = False,
+    title: str | None = None,
+    max_mb: float = MAX_PAGE_MB,
+) -> Viewer:
+    """Put every head of one or several captures into one page that explains itself.
+
+    Args:
+        captures: from :func:`capture` or :func:`read_capture`; several get a picker in the page.
+        select: heads to show; by default all that the captures hold.
+        exact: weights in 16 bits instead of 8 (off by at most 0.00002 instead of 0.004).
+        title: of the page; by default the model's name.
+        max_mb: the largest page to make, in megabytes.
+
+    Returns:
+        A page with ``save("page.html")``; notebooks show it.
+
+    Raises:
+        SelectionError: no such heads, or a capture that does not hold any of them.
+        InputError: the page would be larger than ``max_mb``, or weights that are not finite.
+    """
+    from attnviz.render import viewer
+    from attnviz.render.viewer.document import short_name
+
+    several = [captures] if isinstance(captures, Capture) else list(captures)
+    heads = [_held(capture, select) for capture in several]
+    bits = 16 if exact else 8
+    size = viewer.estimate(several, heads, bits)
+    if size > max_mb * 1e6:
+        raise InputError(
+            f"the page would take about {human_bytes(size)}, more than {max_mb:g} MB; select "
+            "fewer heads or layers, shorten the text, or raise max_mb (--max-mb)"
+        )
+    scores = [score_capture(capture).result() for capture in several]
+    if title is None:
+        title = f"Attention of {short_name(several[0].source.model)}" if several else "Attention"
+    page = viewer.page(several, scores, heads, title=title, bits=bits)
+    return Viewer(page, title)
+
+
+def page_bytes(captures: Sequence[Capture], select: str | None = None, exact: bool = False) -> int:
+    """About how many bytes :func:`view` would make of some captures, at most."""
+    from attnviz.render import viewer
+
+    return viewer.estimate(
+        captures, [_held(capture, select) for capture in captures], 16 if exact else 8
+    )
+
+
+def _held(capture: Capture, text: str | None) -> frozenset[Head]:
+    """The selected heads whose maps a capture holds; all that it holds by default."""
+    chosen = capture.layout if text is None else selection.select(text, capture.layout)
+    held = frozenset(head for head in chosen if head.site in capture.maps)
+    if not held:
+        what = text or "any head"
+        raise SelectionError(
+            f"the capture holds no map of {what}; capture it again with a selection that does"
+        )
+    return held
 
 
 def select(text: str, where: Capture | HeadsReport | Source) -> tuple[Head, ...]:

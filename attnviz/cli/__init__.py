@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 from attnviz import __version__
 from attnviz.errors import AttnvizError
 
-COMMANDS = ("heads", "heatmap", "capture", "shapes", "models", "demo")
+COMMANDS = ("heads", "heatmap", "view", "capture", "shapes", "models", "demo")
 """Each is a module of this package with a function of its name, in the order of ``--help``."""
 
 _RUN_BARE = ("models", "demo")
