@@ -5,6 +5,7 @@
     cap = av.capture("The keys to the cabinet are on the table", model="gpt2")
     av.heads(cap)
     av.heatmap(cap, "4.11").save("head.png")
+    av.view(cap).save("page.html")
 
 Importing attnviz imports neither torch nor matplotlib; using it does.
 """
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         load,
         read_capture,
         select,
+        view,
         write_capture,
     )
     from attnviz.attention.attend import attend
@@ -74,6 +76,7 @@ _LAZY = {
     "load": "attnviz.api",
     "read_capture": "attnviz.api",
     "select": "attnviz.api",
+    "view": "attnviz.api",
     "write_capture": "attnviz.api",
 }
 
@@ -105,6 +108,7 @@ __all__ = [
     "load",
     "read_capture",
     "select",
+    "view",
     "write_capture",
 ]
 

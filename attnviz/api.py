@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz import files
-from attnviz.errors import InputError, SelectionError, UsageError
+from attnviz.errors import InputError, ModelError, SelectionError, UsageError
 from attnviz.models import recorded
+from attnviz.models.demo import DEMOS
 from attnviz.models.device import resolve
 from attnviz.models.fresh import Fresh, FreshConfig
 from attnviz.models.memory import human_bytes, physical_memory
-from attnviz.notebook import Captured, Heatmap, Report
+from attnviz.notebook import Captured, Heatmap, Report, Viewer
 from attnviz.records import Capture, Head, HeadScores, HeadsReport, ModelEntry, Prompt, Source
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
@@ -27,18 +28,26 @@ if TYPE_CHECKING:
     from attnviz.export.settings import Settings
 
 Model = str | FreshConfig | Source
-"""A folder, a hub id or ``"fresh"``; the options of a fresh layer; or a loaded model."""
+"""A name, a folder or a hub id; the options of a fresh layer; or a loaded model."""
+
+DEFAULT_MODEL = "demo-gpt2"
+"""A small GPT-2 that comes with attnviz; see its MODEL_CARD.md."""
 
 PROBE_LENGTHS = (16, 32, 48)
-PROBE_SCORES = ("duplicate", "induction", "induction_no_sink")
+PROBE_SCORES = ("duplicate", "duplicate_no_sink", "induction", "induction_no_sink")
 """What ``probe`` measures, on random segments of these lengths, each repeated once."""
 
 
-def load(model: Model = "fresh", *, device: str = "auto", dtype: str = "auto") -> Source:
+MAX_PAGE_MB = 100.0
+"""Larger pages are not made unless asked for."""
+
+
+def load(model: Model = DEFAULT_MODEL, *, device: str = "auto", dtype: str = "auto") -> Source:
     """Load a model once, to use it for many texts.
 
     Args:
-        model: ``"fresh"``, a :class:`FreshConfig`, a model folder, a hub id, or a loaded model.
+        model: a bundled model's name, ``"fresh"``, a :class:`FreshConfig`, a model folder, a hub
+            id, or a loaded model.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
         dtype: ``auto``, ``float32``, ``bfloat16``, ``float16``.
 
@@ -61,7 +70,7 @@ def load(model: Model = "fresh", *, device: str = "auto", dtype: str = "auto") -
 def capture(
     text: str | Prompt,
     *,
-    model: Model = "fresh",
+    model: Model = DEFAULT_MODEL,
     pair: str | None = None,
     context: str | None = None,
     target: str | None = None,
@@ -92,9 +101,7 @@ def capture(
         else Prompt(text, pair=pair, context=context, target=target, truncate=truncate)
     )
     _check_prompt(prompt)
-    if model == "fresh" and prompt.context is not None:
-        model = FreshConfig(kind="cross")
-    source = load(model, device=device, dtype=dtype)
+    source = _source(model, prompt, device, dtype)
     wanted = list(source.layout if select is None else selection.select(select, source.layout))
     inputs = source.prepare(prompt)
     sites = {head.site for head in wanted}
@@ -119,7 +126,7 @@ def capture(
 def heads(
     what: Capture | str | Prompt,
     *,
-    model: Model = "fresh",
+    model: Model = DEFAULT_MODEL,
     probe: bool = False,
     select: str | None = None,
     device: str = "auto",
@@ -150,9 +157,7 @@ def heads(
     else:
         prompt = what if isinstance(what, Prompt) else Prompt(what)
         _check_prompt(prompt)
-        if model == "fresh" and prompt.context is not None:
-            model = FreshConfig(kind="cross")
-        source = load(model, device=device, dtype=dtype)
+        source = _source(model, prompt, device, dtype)
         inputs = source.prepare(prompt)
         observer = ScoreObserver([inputs], source.layout)
         source.forward([inputs], [observer])
@@ -168,7 +173,7 @@ def heads(
         _only(report.heads, chosen),
         _only(report.probe, chosen),
         report.empty_rows,
-        (*report.inputs.notes, *_empty_note(report.empty_rows)),
+        notes(report),
     )
 
 
@@ -210,9 +215,89 @@ def heatmap(
     return Heatmap(capture, tuple(maps), roles, scale=scale, palette=palette)
 
 
+def view(
+    captures: Capture | Sequence[Capture],
+    *,
+    select: str | None = None,
+    exact: bool = False,
+    title: str | None = None,
+    max_mb: float = MAX_PAGE_MB,
+) -> Viewer:
+    """Put every head of one or several captures into one page that explains itself.
+
+    Args:
+        captures: from :func:`capture` or :func:`read_capture`; several get a picker in the page.
+        select: heads to show; by default all that the captures hold.
+        exact: weights in 16 bits instead of 8 (off by at most 0.00002 instead of 0.004).
+        title: of the page; by default the model's name.
+        max_mb: the largest page to make, in megabytes.
+
+    Returns:
+        A page with ``save("page.html")``; notebooks show it.
+
+    Raises:
+        SelectionError: no such heads, or a capture that does not hold any of them.
+        InputError: the page would be larger than ``max_mb``, or weights that are not finite.
+    """
+    from attnviz.render import viewer
+    from attnviz.render.viewer.document import short_name
+
+    several = [captures] if isinstance(captures, Capture) else list(captures)
+    heads = [_held(capture, select) for capture in several]
+    bits = 16 if exact else 8
+    size = viewer.estimate(several, heads, bits)
+    if size > max_mb * 1e6:
+        raise InputError(
+            f"the page would take about {human_bytes(size)}, more than {max_mb:g} MB; select "
+            "fewer heads or layers, shorten the text, or raise max_mb (--max-mb)"
+        )
+    scores = [score_capture(capture).result() for capture in several]
+    if title is None:
+        title = f"Attention of {short_name(several[0].source.model)}" if several else "Attention"
+    page = viewer.page(several, scores, heads, title=title, bits=bits)
+    return Viewer(page, title)
+
+
+def page_bytes(captures: Sequence[Capture], select: str | None = None, exact: bool = False) -> int:
+    """About how many bytes :func:`view` would make of some captures, at most."""
+    from attnviz.render import viewer
+
+    return viewer.estimate(
+        captures, [_held(capture, select) for capture in captures], 16 if exact else 8
+    )
+
+
+def _held(capture: Capture, text: str | None) -> frozenset[Head]:
+    """The selected heads whose maps a capture holds; all that it holds by default."""
+    chosen = capture.layout if text is None else selection.select(text, capture.layout)
+    held = frozenset(head for head in chosen if head.site in capture.maps)
+    if not held:
+        what = text or "any head"
+        raise SelectionError(
+            f"the capture holds no map of {what}; capture it again with a selection that does"
+        )
+    return held
+
+
 def select(text: str, where: Capture | HeadsReport | Source) -> tuple[Head, ...]:
     """The heads that a selection such as ``"4.11, 5.*"`` means; SelectionError if it is junk."""
     return selection.select(text, where.layout)
+
+
+def notes(result: Capture | HeadsReport) -> tuple[str, ...]:
+    """What a reader must know beside a result, as full sentences."""
+    found = list(result.inputs.notes)
+    if result.empty_rows:
+        rows = "row has" if result.empty_rows == 1 else "rows have"
+        found.append(
+            f"{result.empty_rows} query {rows} no key to attend to: their weights are all zero."
+        )
+    if result.source.model in DEMOS and result.source.road != "recorded":
+        found.append(
+            f"{result.source.model} is a small model trained for teaching. For a well-known one: "
+            "--model bert-base-uncased, or --model gpt2."
+        )
+    return tuple(found)
 
 
 def read_capture(path: str | Path, *, item: int | None = None) -> Captured:
@@ -306,11 +391,24 @@ def _check_prompt(prompt: Prompt) -> None:
         raise InputError("the list of ids is empty; give at least one")
 
 
+def _source(model: Model, prompt: Prompt, device: str, dtype: str) -> Source:
+    """The loaded model; two sentences without a model of their own get a fresh cross-attention."""
+    if prompt.context is not None and model in ("fresh", DEFAULT_MODEL):
+        model = FreshConfig(kind="cross")
+    return load(model, device=device, dtype=dtype)
+
+
 def _probe(source: Source) -> tuple[HeadScores, ...]:
     if source.vocab_size is None:
         raise UsageError("a probe needs a model with a vocabulary; see --model")
+    start, special = _special_ids(source)
     prompts = probe_prompts(
-        source.vocab_size, lengths=PROBE_LENGTHS, seed=0, max_tokens=source.max_tokens
+        source.vocab_size,
+        lengths=PROBE_LENGTHS,
+        seed=0,
+        max_tokens=source.max_tokens,
+        bos=start,
+        avoid=special,
     )
     batch = [source.prepare(Prompt(ids=ids, special_tokens=False)) for ids in prompts]
     observer = ScoreObserver(batch, source.layout, PROBE_SCORES)
@@ -318,12 +416,16 @@ def _probe(source: Source) -> tuple[HeadScores, ...]:
     return observer.result()
 
 
+def _special_ids(source: Source) -> tuple[int | None, frozenset[int]]:
+    """The id that the tokenizer puts before a text, if any, and all ids that it adds to one."""
+    try:
+        sides = source.prepare(Prompt("a")).sides
+    except ModelError:  # no tokenizer: nothing is added
+        return None, frozenset()
+    tokens = next(iter(sides.values())).keys
+    added = frozenset(i for i, special in zip(tokens.ids, tokens.special, strict=True) if special)
+    return (tokens.ids[0] if tokens.special[0] else None), added
+
+
 def _only(scores: Sequence[HeadScores], chosen: frozenset[Head] | None) -> tuple[HeadScores, ...]:
     return tuple(s for s in scores if chosen is None or s.head in chosen)
-
-
-def _empty_note(empty_rows: int) -> tuple[str, ...]:
-    if not empty_rows:
-        return ()
-    plural = "row has" if empty_rows == 1 else "rows have"
-    return (f"{empty_rows} query {plural} no key to attend to: their weights are all zero.",)

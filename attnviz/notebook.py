@@ -92,6 +92,40 @@ class Heatmap:
         return self.figure()
 
 
+@dataclass(frozen=True, eq=False)
+class Viewer:
+    """One self-contained page with every head of some captures, as :func:`attnviz.view` makes it.
+
+    ``page`` is the whole HTML file. It asks for nothing: no server, no network.
+    """
+
+    page: bytes
+    title: str
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page; its name must end in .html or .htm."""
+        path = Path(path)
+        page_path(path)
+        files.write(path, self.page)
+        return path
+
+    def __repr__(self) -> str:
+        return f"<Viewer {self.title!r}, {len(self.page) / 1e6:.1f} MB>"
+
+    def _repr_html_(self) -> str:
+        inside = html.escape(self.page.decode("utf-8"), quote=True)
+        return (
+            f'<iframe data-attnviz="1" title="{html.escape(self.title)}" srcdoc="{inside}" '
+            'style="width:100%;height:760px;border:1px solid #ccc;border-radius:6px"></iframe>'
+        )
+
+
+def page_path(path: Path) -> None:
+    """UsageError for a file that a browser would not open as a page."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"cannot write a page to {path.name!r}; name the file .html")
+
+
 def _facts(source: SourceInfo, more: dict[str, str]) -> str:
     facts = {"model": source.model, "road": source.road, "exactness": source.exactness, **more}
     rows = "".join(

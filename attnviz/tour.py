@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attnviz import api
+from attnviz.errors import ModelError
 from attnviz.notebook import Heatmap
-from attnviz.records import HeadScores
+from attnviz.records import HeadScores, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +17,14 @@ class Stop:
     Attributes:
         text: the sentence; it is also in sample_inputs/sentences.txt.
         model: which bundled model to run.
-        score: the score whose best head is shown.
+        role: the role to show, on the head with the strongest evidence for it.
         title: what the head is called.
         why: what to look at, and what it is good for.
     """
 
     text: str
     model: str
-    score: str
+    role: str
     title: str
     why: str
 
@@ -46,20 +47,21 @@ STOPS = (
         "when a head has nothing to add, for softmax has to spend its whole weight somewhere.",
     ),
     Stop(
-        "one two three four one two three four one two three four",
+        "The kettle sang and the candle burned while the kettle sang and the candle burned.",
         "demo-gpt2",
         "induction",
         "an induction head",
-        "From the second round on, each word looks at the word that followed it last time: a line "
-        "parallel to the diagonal. That is how the model copies a pattern it saw once.",
+        "The second time round each word looks at the word that followed it the first time: a line "
+        "parallel to the diagonal. That is how the model continues a pattern that it saw once. "
+        "Where there is nothing to repeat, the head rests on the first position.",
     ),
     Stop(
-        "The red fox saw the grey owl, and the red fox saw the grey owl again.",
+        "When the nurse called the doctor, she asked him to bring her notes.",
         "demo-gpt2",
-        "duplicate",
-        "a duplicate-token head",
-        "A repeated word looks back at its own earlier occurrence. Compare with induction: "
-        "such a head looks one word further.",
+        "diffuse",
+        "a diffuse head",
+        "Every word looks at all words before it, nearly evenly: it takes the average of what is "
+        "there, whatever the order. Not every head has a sharp job.",
     ),
     Stop(
         "The animal didn't cross the street because it was too tired.",
@@ -72,9 +74,18 @@ STOPS = (
 )
 
 
-def visit(stop: Stop) -> tuple[HeadScores, Heatmap]:
-    """Run a stop's sentence; the head with the highest score there, and its map."""
+def visit(stop: Stop) -> tuple[HeadScores, Role, Heatmap]:
+    """Run a stop's sentence; the head that shows its role best, the evidence, and its map.
+
+    Raises:
+        ModelError: the bundled model has no such head, which the tests rule out.
+    """
     capture = api.capture(stop.text, model=stop.model)
     report = api.heads(capture)
-    best = max(report.heads, key=lambda head: head.scores[stop.score].mean or 0.0)
-    return best, api.heatmap(capture, report.layout.name(best.head))
+    found = [
+        (role, scores) for scores in report.heads for role in scores.roles if role.name == stop.role
+    ]
+    if not found:
+        raise ModelError(f"no {stop.role} head in {stop.model}; install attnviz again")
+    role, best = max(found, key=lambda pair: pair[0].evidence.mean or 0.0)
+    return best, role, api.heatmap(capture, report.layout.name(best.head))

@@ -97,12 +97,6 @@ class Floor:
     """The least that a palette PNG costs: a ready background, cells repeated, deflate."""
 
     def __init__(self, background: Any, place: tuple[int, int], cell: int) -> None:
-        try:
-            from isal import isal_zlib
-
-            self.deflate: Callable[[bytes], bytes] = lambda data: isal_zlib.compress(data, 1)
-        except ImportError:
-            self.deflate = lambda data: zlib.compress(data, 1)
         height, width = background.shape
         self.rows = np.zeros((height, width + 1), np.uint8)
         self.rows[:, 1:] = background
@@ -115,7 +109,7 @@ class Floor:
         cells = levels.repeat(self.cell, 0).repeat(self.cell, 1)
         rows = self.rows.copy()
         rows[y : y + cells.shape[0], x + 1 : x + 1 + cells.shape[1]] = cells
-        data = self.deflate(rows.tobytes())
+        data = zlib.compress(rows, 1)
         zlib.crc32(data)
         return data
 

@@ -102,7 +102,7 @@ def test_csv_says_the_same_as_json(capsys, minilm: str) -> None:
 def test_probe_runs_on_random_tokens_beside_the_sentence(capsys, minilm: str) -> None:
     document = heads_of(capsys, SENTENCE, "-m", minilm, "--probe")
     probe = document["heads"][0]["probe"]["scores"]
-    assert set(probe) == {"duplicate", "induction", "induction_no_sink"}
+    assert set(probe) == {"duplicate", "duplicate_no_sink", "induction", "induction_no_sink"}
     assert probe["induction"]["rows"] > 50
     assert document["heads"][0]["scores"]["previous"]["rows"] < 12
 

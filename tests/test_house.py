@@ -86,7 +86,7 @@ def test_import_costs_nothing_heavy() -> None:
 
 
 def test_help_costs_nothing_heavy() -> None:
-    for command in ("", "heads", "heatmap", "capture", "export"):
+    for command in ("", "heads", "heatmap", "view", "export", "capture"):
         arguments = [command, "--help"] if command else ["--help"]
         assert loaded(f"from attnviz.cli import main\nmain({arguments!r})", *HEAVY) == set()
 

@@ -105,22 +105,14 @@ def test_more_tokens_than_pixels_show_the_largest() -> None:
 
 
 @given(
-    st.integers(1, 40), st.integers(1, 40), st.booleans(), st.integers(0, 2**32 - 1)
+    st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**32 - 1)
 )  # fmt: skip
-def test_png_gives_back_every_pixel(height: int, width: int, up: bool, seed: int) -> None:
+def test_png_gives_back_every_pixel(height: int, width: int, seed: int) -> None:
     pixels = np.random.default_rng(seed).integers(0, 256, (height, width), np.uint8)
     table = paint.colors("viridis")
-    found, palette = decoded(png.encode(pixels, table, 120, up=up))
+    found, palette = decoded(png.encode(pixels, table, 120))
     assert (found == pixels).all()
     assert (palette == table).all()
-
-
-def test_png_without_isal_is_the_same_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    raster = Raster(sides_of(48))
-    fast = raster.png([("x", weights_of(48, 48))])
-    monkeypatch.setattr(png, "_compress", zlib.compress)
-    slow = raster.png([("x", weights_of(48, 48))])
-    assert (decoded(fast)[0] == decoded(slow)[0]).all()
 
 
 def test_png_chunks_have_right_checksums() -> None:

@@ -323,6 +323,7 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         ({"preset": "llama3"}, "did you mean llama3-8b"),
         ({"preset": "gpt2", "heads": 4}, "--heads is fixed by 'gpt2'"),
         ({"preset": "gpt2", "model": "x"}, "keep one"),
+        ({"preset": "t5-base", "context": 9}, "--context 9 is for cross-attention"),
         ({"preset": "gpt3", "verify": True}, "no transformers class"),
         ({"model": "/nonexistent"}, "neither a folder"),
         ({"model": __file__}, "is a file"),

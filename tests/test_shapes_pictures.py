@@ -24,7 +24,8 @@ from attnviz.render.shapes.animation_gif import MAX_BYTES, animation_gif, tween
 from attnviz.render.shapes.animation_html import animation_html, film_json
 from attnviz.render.shapes.colours import head_colour
 from attnviz.render.shapes.diagram import _Drawing, diagram_figure
-from attnviz.render.shapes.storyboard import CAPTION_TOP, WIDTH, Frame, storyboard
+from attnviz.render.shapes.stage import CAPTION_TOP, WIDTH, Frame
+from attnviz.render.shapes.storyboard import storyboard
 from attnviz.shapes import Request, shapes
 
 MAGIC = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}

@@ -19,6 +19,7 @@ from attnviz.records import Inputs, Prompt, Rows, Sides, Site, SiteKind, Tokens
 transformers = pytest.importorskip("transformers")
 
 VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
+newer = pytest.mark.skipif(VERSION < (5, 5), reason="transformers could not save or build these")
 CPU = torch.device("cpu")
 VOCABULARY, LONGEST, WINDOW = 41, 32, 4
 SHORT, LONG = (5, 9, 2, 31, 17, 12, 3), (7, 21, 30, 4, 18, 11, 5, 27, 33, 14, 8, 39, 26)
@@ -322,6 +323,7 @@ def test_the_blocks_do_not_matter(
     batch = [source.prepare(Prompt(ids=ids)) for ids in (SHORT, LONG)]
     whole = watch(source, batch)
     monkeypatch.setattr("attnviz.models.tap.eager.BLOCK_ELEMENTS", 512)
+    monkeypatch.setattr("attnviz.attention.attend.BLOCK_ROWS", 1)
     monkeypatch.setattr("attnviz.attention.attend.BLOCK_ELEMENTS", 512)
     blocks = watch(source, batch)
     assert blocks.count > whole.count == 2
@@ -376,6 +378,87 @@ def test_reasons_say_why_the_tap_was_left(folders: Folders) -> None:
     assert "s_aux" in load(folders("gpt_oss")).info.reason
     source = tap.load(folders("gpt_neo"), "x", CPU, torch.float32, reason="no lean road")
     assert source.info.reason.startswith("no lean road; ")
+
+
+def test_without_native_weights_the_outputs_decide(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers.models.llama import modeling_llama
+
+    monkeypatch.setattr("attnviz.models.tap.survey.returned", lambda output, kind: {})
+    source = load(folders("llama"))
+    assert source.info.road == "tap"
+    assert "eager's, which returns no weights" in source.info.exactness
+    assert source.layout.heads == {"decoder": (4, 4)}
+    native = modeling_llama.eager_attention_forward
+
+    def sharper(*args: Any, scaling: float, **kwargs: Any) -> Any:
+        return native(*args, scaling=1.5 * scaling, **kwargs)
+
+    monkeypatch.setattr(modeling_llama, "eager_attention_forward", sharper)
+    with pytest.raises(ModelError, match=r"gives no attention weights: .*its outputs change by"):
+        load(folders("llama"))
+
+
+@newer
+def test_stacks_are_told_apart_by_what_they_attend_to(tmp_path: Path) -> None:
+    berts = [transformers.BertConfig(**SIZES) for _ in range(2)]
+    both = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(*berts)
+    both.decoder_start_token_id, both.pad_token_id = 1, 0
+    models = {
+        "two": transformers.EncoderDecoderModel(both),
+        "encoder": transformers.T5EncoderModel(transformers.T5Config(**TAPPED["t5"][1])),
+        "decoder": transformers.BertLMHeadModel(transformers.BertConfig(**SIZES, is_decoder=True)),
+    }
+    for name, model in models.items():
+        model.save_pretrained(tmp_path / name)
+    layouts = {name: load(tmp_path / name).layout.heads for name in models}
+    assert layouts["two"] == {"encoder": (4, 4), "decoder": (4, 4), "cross": (4, 4)}
+    assert layouts["encoder"] == {"encoder": (4, 4)}
+    assert layouts["decoder"] == {"decoder": (4, 4)}
+
+
+def test_the_attention_function_reads_masks_as_transformers_means_them() -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Module()  # without is_causal: causal where no mask says otherwise
+    query, key, value = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 7, 8), torch.randn(2, 2, 7, 6)
+    full = {"enable_gqa": True}
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    blocked = torch.rand(2, 1, 5, 7) < 0.3
+    for low in (torch.finfo(torch.float32).min, -torch.inf, -10000.0):
+        additive = torch.zeros(2, 1, 5, 7).masked_fill(blocked, low)
+        padded = torch.nn.functional.pad(additive, (0, 3))  # masks may be longer than the keys
+        run = interface.Run([watcher := Allowed()])
+        with interface.tapping(run):
+            output, nothing = interface.attention(module, query, key, value, padded)
+        assert nothing is None
+        expected = sdpa(query, key, value, attn_mask=~blocked, **full).transpose(1, 2)
+        torch.testing.assert_close(output, expected)
+        assert torch.equal(watcher.allowed, ~blocked)
+    bias = torch.randn(2, 1, 5, 7)
+    output, _ = interface.attention(module, query, key, value, bias)
+    expected = sdpa(query, key, value, attn_mask=bias, **full).transpose(1, 2)
+    torch.testing.assert_close(output, expected)
+    output, _ = interface.attention(module, query, key, value)
+    expected = sdpa(query, key, value, is_causal=True, **full).transpose(1, 2)
+    torch.testing.assert_close(output, expected)  # the first query is the first token
+    output, _ = interface.attention(module, query, key, value, is_causal=False)
+    torch.testing.assert_close(output, sdpa(query, key, value, **full).transpose(1, 2))
+
+
+class Allowed:
+    def observe(self, rows: Rows) -> None:
+        self.allowed = rows.allowed
+
+
+def test_layers_in_another_order_are_an_error(folders: Folders) -> None:
+    source = load(folders("gpt2"))
+    inputs = source.prepare(Prompt(ids=LONG))
+    plan = source._survey.plan
+    for wrong in (plan[::-1], plan[:1], (*plan, plan[0])):
+        object.__setattr__(source._survey, "plan", wrong)
+        with pytest.raises(ModelError, match="depends on the text and cannot be tapped"):
+            source.forward([inputs], [])
 
 
 def test_nothing_is_left_behind(folders: Folders, capfd: pytest.CaptureFixture[str]) -> None:
@@ -490,6 +573,18 @@ def test_the_decoders_text_is_given_or_generated(tmp_path: Path) -> None:
     assert made.sides["decoder"].queries.ids == tuple(written[:-1] if written[-1] == 1 else written)
     assert len(made.notes) == 1
     assert made.notes[0].startswith("Decoder text generated greedily: ")
+
+
+@newer
+def test_a_model_that_cannot_write_asks_for_the_decoders_text(tmp_path: Path) -> None:
+    sizes = {**TWO_STACKS, "eos_token_id": 1, "tie_word_embeddings": False}
+    config = transformers.BartConfig(**sizes)
+    transformers.BartModel(config).save_pretrained(tmp_path)  # without its output layer
+    tokenizer(tmp_path, "t5")
+    source = load(tmp_path)
+    with pytest.raises(UsageError, match="no weights to generate text with"):
+        source.prepare(Prompt("the old keys"))
+    assert len(source.prepare(Prompt("the old keys", target="das")).sides["decoder"].queries) == 2
 
 
 # what cannot work

@@ -262,7 +262,11 @@ class TestFolders:
         expected = model(ids).logits
         assert torch.allclose(loaded.float()(ids).logits, expected, atol=0.01)
         names = {figure.name for figure in evaluate.figures(tmp_path, books, ("Two_1901",))}
-        assert {"previous token", "lower than the trigram by", "second over first"} <= names
+        assert {
+            "previous token, rows of 256",
+            "lower than the trigram by",
+            "second over first",
+        } <= names
 
     def test_bert(self, books: Path, tmp_path: Path) -> None:
         data = prepare(books, tmp_path, ("Two_1901",), train_wordpiece, 200, bert.POSITIONS, 1)

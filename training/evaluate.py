@@ -17,7 +17,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 import typer
-from attnviz.heads.probe import probe_prompts
 from rich.console import Console
 from rich.table import Table
 from tokenizers import Tokenizer
@@ -31,6 +30,7 @@ from transformers import (
 
 from attnviz.api import load
 from attnviz.records import Prompt, Source
+from attnviz.scoring.probe import probe_prompts
 
 from .ngrams import Trigram, likeliest_after
 from .samples import IGNORED, PairRows, join, mask_tokens
@@ -98,6 +98,12 @@ def windows(stream: Ids, length: int, begin: int) -> Tensor:
     return F.pad(rows, (1, 0), value=begin)
 
 
+def spread(rows: Tensor) -> list[Prompt]:
+    """Up to :data:`PROBED` rows from all over the held-out books, as prompts."""
+    chosen = rows[:: max(1, len(rows) // PROBED)][:PROBED]
+    return [Prompt(ids=tuple(row)) for row in chosen.tolist()]
+
+
 def probes(vocabulary: int, begin: int | None, length: int) -> list[Prompt]:
     """Sixteen prompts of random tokens twice over, after the begin-of-text token if given."""
     drawn = [
@@ -119,27 +125,31 @@ def causal_figures(model: PreTrainedModel, source: Source, corpus: Corpus) -> li
     positions, vocabulary = model.config.n_positions, corpus.vocabulary
     begin = special_id(corpus.tokenizer, END)
     rows = windows(corpus.held_out, positions - 1, begin)
-    texts = [Prompt(ids=tuple(row)) for row in rows[:: max(1, len(rows) // PROBED)].tolist()]
-    text = score_prompts(source, texts, ("previous", "first", "duplicate"))
+    names = ("previous", "first", "duplicate")
+    text = score_prompts(source, spread(rows), names)
+    shorter = windows(corpus.held_out, positions // 2 - 1, begin)
+    short = score_prompts(source, spread(shorter), names)
     loss = float(causal_losses(model, rows).mean())
     scored = rows.shape[0] * (positions - 1)
     baseline = float(Trigram.of(corpus.train, vocabulary).losses(corpus.held_out[:scored]).mean())
 
     half = (positions - 1) // 2
-    long, short = probes(vocabulary, begin, half), probes(vocabulary, None, 32)
+    long = probes(vocabulary, begin, half)
     again = score_prompts(source, long, ("induction", "duplicate"))
-    bare = score_prompts(source, short, ("induction",))
+    bare = score_prompts(source, probes(vocabulary, None, 32), ("induction",))
     repeated = causal_losses(model, torch.tensor([prompt.ids for prompt in long]))
     once, twice = (
         float(repeated[:, :half].mean()),
         float(repeated[:, half + 1 :].mean()),
     )
     return [
-        best_head("previous token", text["previous"], 0.75),
-        best_head("first token", text["first"], 0.80),
+        best_head(f"previous token, rows of {positions}", text["previous"], 0.75),
+        best_head(f"first token, rows of {positions // 2}", short["first"], 0.80),
+        best_head(f"first token, rows of {positions}", text["first"]),
         best_head(f"induction, {half} random tokens twice", again["induction"], 0.80),
         best_head("induction, 32 random tokens twice, no begin token", bare["induction"]),
-        best_head("duplicate token, text", text["duplicate"]),
+        best_head(f"duplicate token, rows of {positions}", text["duplicate"]),
+        best_head(f"duplicate token, rows of {positions // 2}", short["duplicate"]),
         best_head("duplicate token, random tokens twice", again["duplicate"]),
         Figure("held-out loss per token", loss),
         Figure("held-out loss, Kneser-Ney trigram", baseline),
@@ -153,13 +163,14 @@ def causal_figures(model: PreTrainedModel, source: Source, corpus: Corpus) -> li
 def accuracies(model: PreTrainedModel, corpus: Corpus, rows: PairRows) -> tuple[float, list[float]]:
     """Loss on masked tokens, and how often these guess them right.
 
-    The model, always the commonest token, the likeliest token after the left neighbour, and
-    before the right one. The neighbours are the true ones even where the model sees a mask.
+    The model, always the commonest token of the held-out books themselves, the likeliest token
+    after the left neighbour, and before the right one. The neighbours are the true ones even
+    where the model sees a mask.
     """
     vocabulary, rng = corpus.vocabulary, np.random.default_rng(SEED)
     before = likeliest_after(corpus.train, vocabulary)
     after = likeliest_after(corpus.train[::-1], vocabulary)
-    commonest = int(np.bincount(corpus.train).argmax())
+    commonest = int(np.bincount(corpus.held_out).argmax())
     losses, hits = [], []
     for _ in range(PAIRED):
         ids, segments = rows.batch(rng, 8, 128)

@@ -20,8 +20,11 @@ from torch import Tensor
 from attnviz.attention.masks import Masks, cut
 from attnviz.records import Observer, Rows, Site
 
-BLOCK_ELEMENTS = 1 << 20
-"""Weights per block: 4 MiB in float32, small enough for a processor's cache."""
+BLOCK_ELEMENTS = 1 << 19
+"""Weights per block of query rows: 2 MiB in float32, small enough for a processor's cache."""
+
+BLOCK_ROWS = 32
+"""Rows that a block has at least, for fewer leave matrix products slow; memory is O(H * S)."""
 
 _UNNAMED = Site("encoder", 0)
 
@@ -185,7 +188,7 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
 
 def _blocks(row_elements: int, length: int, block_rows: int | None) -> list[tuple[int, int]]:
     """(start, stop) of each block of query rows, the first one being as long as any."""
-    rows = block_rows or max(1, BLOCK_ELEMENTS // max(1, row_elements))
+    rows = block_rows or max(BLOCK_ROWS, BLOCK_ELEMENTS // max(1, row_elements))
     return [(start, min(start + rows, length)) for start in range(0, length, rows)]
 
 

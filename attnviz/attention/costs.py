@@ -16,8 +16,8 @@ from typing import Literal, NamedTuple
 from attnviz.attention.amount import Amount, Dim, elements
 from attnviz.attention.spec import AttentionSpec, Axes
 
-BLOCK_ELEMENTS = 1 << 20
-"""Weights that ``attend`` holds at a time when nobody keeps them all (a test compares the two)."""
+BLOCK_ELEMENTS, BLOCK_ROWS = 1 << 19, 32
+"""Weights that ``attend`` shows at a time, and rows at least (a test compares the two)."""
 
 FLOAT32_BYTES = 4
 
@@ -137,12 +137,12 @@ def weights_elements(axes: Axes) -> Amount:
 def streamed_elements(axes: Axes) -> int | None:
     """Weights held at once when they are handed out in blocks of rows; None while a size is unset.
 
-    At least one row of all heads, B·H·S, and otherwise at most 2²⁰: linear in S, free of T.
+    At least 32 rows of all heads, 32·B·H·S, and otherwise at most 2¹⁹: linear in S, free of T.
     """
     row, length = elements(axes.b, axes.h, axes.s).value, axes.t.size
     if row is None or length is None:
         return None
-    return row * min(length, max(1, BLOCK_ELEMENTS // row))
+    return row * min(length, max(BLOCK_ROWS, BLOCK_ELEMENTS // row))
 
 
 def cache_elements(spec: AttentionSpec) -> int:

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from attnviz import __version__
-from attnviz.cli.capture import capture
-from attnviz.cli.demo import demo
-from attnviz.cli.export import export
-from attnviz.cli.heads import heads
-from attnviz.cli.heatmap import heatmap
-from attnviz.cli.models import models
 from attnviz.errors import AttnvizError
+
+COMMANDS = ("heads", "heatmap", "view", "export", "capture", "shapes", "models", "demo")
+"""Each is a module of this package with a function of its name, in the order of ``--help``."""
+
+_RUN_BARE = ("models", "demo")
+"""Commands that do something without any argument; the others show their help."""
 
 INTERRUPTED = 130
 
@@ -29,21 +31,37 @@ _ClickError: type[Any] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
 
+
+class Commands(TyperGroup):
+    """Imports a command when it is asked for, so that none pays for the others."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the order of ``--help``."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        single = typer.Typer(rich_markup_mode="rich", add_completion=False)
+        bare = cmd_name not in _RUN_BARE
+        function = getattr(import_module(f"attnviz.cli.{cmd_name}"), cmd_name)
+        single.command(cmd_name, no_args_is_help=bare, context_settings=_SETTINGS)(function)
+        return typer.main.get_command(single)
+
+
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
+
 app = typer.Typer(
     name="attnviz",
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=_SETTINGS,
     help="See what the attention heads of a transformer do, offline.",
     epilog='Start with: attnviz heads "The keys to the cabinet are on the table"',
 )
-app.command(no_args_is_help=True)(heads)
-app.command(no_args_is_help=True)(heatmap)
-app.command(no_args_is_help=True)(capture)
-app.command(no_args_is_help=True)(export)
-app.command()(models)
-app.command()(demo)
 
 
 def _version(wanted: bool) -> None:
@@ -89,8 +107,9 @@ def _explained(error: Any, arguments: list[str]) -> str:
     """What is wrong with the options, with the value that was given and where to read more."""
     message = error.format_message().rstrip(".")
     for option in getattr(getattr(error, "param", None), "opts", ()):
-        if option in arguments[:-1]:
-            message += f", got {arguments[arguments.index(option) + 1][:40]!r}"
+        value = "".join(arguments[arguments.index(option) + 1 :][:1]) if option in arguments else ""
+        if value not in message:
+            message += f", got {value[:40]!r}"
     context = getattr(error, "ctx", None)
     return f"{message} (see {context.command_path} --help)" if context else message
 

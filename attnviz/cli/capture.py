@@ -50,4 +50,4 @@ def capture(
         screen = console.stdout()
         screen.print(f"wrote {out}")
         screen.print(terminal.closing_line(captured))
-    console.note(captured.inputs.notes, output.quiet)
+    console.note(api.notes(captured), output.quiet)

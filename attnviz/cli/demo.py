@@ -15,24 +15,20 @@ def demo(output: OutputOptions) -> None:
     In a terminal Enter goes on and q leaves; elsewhere it runs through.
     """
     from attnviz.render import terminal
+    from attnviz.render.labels import role_phrase
     from attnviz.tour import STOPS, visit
 
     screen = console.stdout()
     asks = sys.stdin.isatty() and sys.stdout.isatty()
     for number, stop in enumerate(STOPS, start=1):
         with console.waiting("running the model", output.quiet):
-            head, picture = visit(stop)
-        score = head.scores[stop.score]
+            head, role, picture = visit(stop)
         screen.rule(f"{number}/{len(STOPS)}  {stop.title}: head {head.head.name} of {stop.model}")
         screen.print(f'\n"{stop.text}"\n', style="bold")
         for shown, weights, sides in picture.maps:
             screen.print(terminal.heatmap(weights, sides, title=picture.title(shown)))
-        measured = (
-            f"{stop.score} {score.mean:.2f}, {score.lift:.1f} times chance"
-            if (score.mean is not None and score.lift is not None)
-            else f"no row of this sentence shows {stop.score}"
-        )
-        screen.print(f"\n{stop.why}\n({measured}, over {score.rows} rows)\n")
+        screen.print(f"\n{stop.why}\n")
+        screen.print(f"evidence: {role_phrase(role)} over {role.evidence.rows} rows\n", style="dim")
         if asks and number < len(STOPS):
             answer = screen.input("Enter: next, q: leave ")
             if answer.strip().lower().startswith("q"):

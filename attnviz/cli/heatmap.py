@@ -83,4 +83,4 @@ def heatmap(
         screen.print(f"wrote {out}")
     if not output.quiet:
         screen.print(terminal.closing_line(captured))
-    console.note(captured.inputs.notes, output.quiet)
+    console.note(api.notes(captured), output.quiet)

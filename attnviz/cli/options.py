@@ -138,7 +138,7 @@ class ModelOptions:
     model: Annotated[
         str | None,
         _option(
-            "[bold]fresh[/], a model folder, or a hub id such as gpt2.",
+            "demo-gpt2, demo-bert, fresh, a model folder, or a hub id such as gpt2.",
             "--model",
             "-m",
             panel=MODEL,
@@ -195,6 +195,10 @@ class ModelOptions:
         """
         names = [f.name for f in dataclasses.fields(self)][3:]
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if self.model is None and not given and context is None:
+            from attnviz.api import DEFAULT_MODEL
+
+            return DEFAULT_MODEL
         if self.model not in (None, "fresh"):
             if given:
                 flags = ", ".join("--" + name.replace("_", "-") for name in given)

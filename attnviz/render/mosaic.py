@@ -160,4 +160,4 @@ def mosaic_png(
     for place, text in enumerate(notes):
         baseline = top + height + pad + place * note_line + round(0.8 * _NOTE_SIZE * dpi / 72)
         paste(picture, line(text, _NOTE_SIZE, dpi), baseline, margin, GREY_INK)
-    return encode(picture, table, dpi, up=True)
+    return encode(picture, table, dpi)

@@ -90,7 +90,7 @@ class Raster:
         Raises:
             InputError: weights that do not fit the tokens or are not finite.
         """
-        return encode(self._drawn(maps), self.palette, self.sheet.dpi, up=not self.sheet.ruled)
+        return encode(self._drawn(maps), self.palette, self.sheet.dpi)
 
     def pixels(self, maps: Sequence[tuple[str, Map]]) -> Pixels:
         """The palette indices of such a picture, uint8 [height, width]."""

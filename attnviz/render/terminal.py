@@ -116,9 +116,10 @@ def models_table(models: Sequence[ModelEntry]) -> RenderableType:
         table.add_column(name, justify="right" if name == "size" else "left", overflow="fold")
     for model in models:
         size = f"{model.size / 1e6:,.1f} MB" if model.size else ""
-        note = visible(model.note if model.usable else f"not usable: {model.note}")
-        family = visible(model.family) if model.family else ""
-        cells = (visible(model.name), model.place, family, model.shape, size, note)
+        note = model.note if model.usable else f"not usable: {model.note}"
+        texts = (visible(text) if text else "" for text in (model.name, model.family, note))
+        name, family, note = texts
+        cells = (name, model.place, family, model.shape, size, note)
         table.add_row(*map(Text, cells), style="" if model.usable else "dim")
     return table
 

@@ -49,7 +49,7 @@ class Repeats:
     """
 
     def __init__(self, tokens: Tokens, device: torch.device) -> None:
-        places: dict[int | str, list[int]] = {}
+        places: dict[object, list[int]] = {}
         earlier = []
         for i, token in enumerate(tokens.identity):
             same = places.setdefault(token, [])
@@ -63,9 +63,9 @@ class Repeats:
         self.any = any(earlier)
 
     def pairs(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """For queries ``start:stop``: int64 [n] rows from 0, and positions of the same token before.
+        """Rows from 0 (int64 [n]) of queries ``start:stop``, and positions of their token before.
 
-        Their number is that of the repetitions, not of all pairs of positions.
+        Their number n is that of the repetitions, not of all pairs of positions.
         """
         counts = self.earlier[start:stop]
         rows = torch.repeat_interleave(counts)

@@ -115,13 +115,10 @@ class Place:
         """Keys right after an earlier same token, at least two positions back."""
         return self._targets(1)
 
-    def columns(self, columns: Columns) -> tuple[Tensor | None, Tensor]:
-        """Of a few columns their numbers in the block (else None), and the vector [s] of ones."""
+    def columns(self, columns: Columns) -> tuple[list[int], Tensor]:
+        """Some keys as columns of the block: their numbers, and ones in a vector [s]."""
         inside = columns.within(self.key_start, self.key_start + self.keys)
-        if len(inside) > _FEW_COLUMNS:
-            return None, columns.ones[self._slice]
-        numbers = torch.tensor(inside, dtype=torch.int64, device=self._like.device)
-        return numbers - self.key_start, columns.ones[self._slice]
+        return [position - self.key_start for position in inside], columns.ones[self._slice]
 
     def queries(self, flags: Tensor) -> Tensor:
         """The block's part [r] of a vector over all queries."""
@@ -230,7 +227,9 @@ class Block:
     def on_columns(self, columns: Columns) -> Tensor:
         """[H, r], the weight on the same keys in every row."""
         numbers, ones = self.place.columns(columns)
-        if numbers is None:
+        if len(numbers) == 1:
+            return self.weights[..., numbers[0]]
+        if len(numbers) > _FEW_COLUMNS:
             return self.weights @ ones
         return self.weights[..., numbers].sum(-1)
 

@@ -116,7 +116,8 @@ def _read(item: str, layout: Layout) -> list[Head]:
         kind = _KINDS.get(match["kind"])
         if kind not in layout.kinds:
             known = ", ".join(f"{SITE_PREFIX[k]}:" for k in layout.kinds)
-            raise SelectionError(f"no {match['kind']}: heads in this model; it has {known}")
+            asked = shown.partition(":")[0]
+            raise SelectionError(f"no {asked}: heads in this model; it has {known}")
         kinds = (kind,)
     found = [head for kind in kinds for head in _of_kind(kind, layers, heads, layout)]
     if not found:

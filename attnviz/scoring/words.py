@@ -27,8 +27,8 @@ def merge_words(weights: Map, sides: Sides) -> tuple[Map, Sides]:
         [H, T', S'] with T' and S' words, in the dtype of ``weights``, and the words on both axes.
         A query row without any weight (all zero) takes no part in its word's mean.
     """
-    starts, queries = _words(sides.queries)
-    key_starts, keys = (starts, queries) if sides.keys is sides.queries else _words(sides.keys)
+    starts, queries = word_starts(sides.queries)
+    key_starts, keys = (starts, queries) if sides.keys is sides.queries else word_starts(sides.keys)
     summed = np.add.reduceat(weights, key_starts, axis=2)
     given = np.add.reduceat(summed, starts, axis=1)
     full = np.add.reduceat(weights.any(-1), starts, axis=1, dtype=np.int64)
@@ -36,8 +36,8 @@ def merge_words(weights: Map, sides: Sides) -> tuple[Map, Sides]:
     return merged, Sides(queries, keys)
 
 
-def _words(tokens: Tokens) -> tuple[list[int], Tokens]:
-    """Where each word starts, and the words as tokens."""
+def word_starts(tokens: Tokens) -> tuple[list[int], Tokens]:
+    """Where each word starts, and the words as tokens; special tokens are words of their own."""
     starts = [
         i
         for i, (word, special) in enumerate(zip(tokens.words, tokens.special, strict=True))

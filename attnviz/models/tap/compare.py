@@ -55,7 +55,8 @@ def compare(
             for maps in (native.maps, tapped.maps)
         )
         if [w.shape for w in theirs] != [w.shape for w in ours]:
-            return f"eager returns {len(theirs)} {kind} layers, the tap sees {len(ours)}", ""
+            which = f"{kind} layers" if items[0].target else "layers"
+            return f"eager returns {len(theirs)} {which}, the tap sees {len(ours)}", ""
         for a, b in zip(theirs, ours, strict=True):
             pairs = zip(real(a, kind, items), real(b, kind, items), strict=True)
             worst = max([worst, *(_largest(x.float() - y.float()) for x, y in pairs)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,8 +95,11 @@ class Network:
     @property
     def vocab_size(self) -> int:
         """How many token ids it knows."""
-        embeddings = self.model.get_input_embeddings()
-        return int(getattr(embeddings, "num_embeddings", None) or self.config.vocab_size)
+        try:
+            known = self.model.get_input_embeddings().num_embeddings
+        except (AttributeError, NotImplementedError):  # CANINE hashes characters
+            known = getattr(self.config, "vocab_size", None) or sys.maxunicode + 1
+        return int(known)
 
     @property
     def target_vocab_size(self) -> int:

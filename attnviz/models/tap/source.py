@@ -10,6 +10,7 @@ import torch
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import limits
 from attnviz.models.tap.checkpoint import load_network
+from attnviz.models.tap.compare import lengths
 from attnviz.models.tap.eager import hand_out, returned
 from attnviz.models.tap.interface import Run, tapping
 from attnviz.models.tap.network import Item, Network
@@ -132,7 +133,7 @@ class Tapped:
     def _forward_eagerly(
         self, items: Sequence[Item], observers: Sequence[Observer], *, segments: bool
     ) -> None:
-        network = self._network
+        network, single = self._network, self._survey.kind is not None
         output = network.run(items, weights=bool(observers), segments=segments)
         sources = network.padding([len(item.ids) for item in items])
         targets = network.padding([len(item.target) for item in items])
@@ -141,7 +142,14 @@ class Tapped:
         named = [getattr(network.config, name, None) for name in _WINDOWS]
         sizes = [size for size in named if isinstance(size, int)]
         windows = sizes + [size // 2 + 1 for size in sizes]  # to one side, or half to either
+        expected = lengths(items)
         for site in list(found):
+            size = expected["encoder" if single else site.kind]
+            if found[site].shape[2:] != size:
+                raise ModelError(
+                    f"{self._name}: this {network.family} model gives no weights from token to "
+                    f"token for {size[0]} tokens; try a shorter text"
+                )
             padding = targets if site.kind == "decoder" and network.seq2seq else sources
             hand_out(
                 site,

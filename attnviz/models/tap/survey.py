@@ -63,9 +63,10 @@ def survey(network: Network, name: str) -> Survey:
     items = _items(network)
     native = _native_pass(network, items)
     tapped = _tapped_pass(network, items)
-    reason, exactness = tapped.fault, ""
+    reason, exactness = tapped.fault, "eager, as transformers returns it"
     if tapped.maps:
-        reason, exactness = compare(native, tapped, items, network.dtype)
+        reason, difference = compare(native, tapped, items, network.dtype)
+        exactness = difference or exactness
     chosen = native if reason else tapped
     remedy = "try --dtype float32" if is_low(network.dtype) else "its weights may be damaged"
     if not chosen.maps:
@@ -84,9 +85,11 @@ def survey(network: Network, name: str) -> Survey:
     sites = [site if kind is None else Site(kind, site.layer) for site in chosen.maps]
     heads = [weights.shape[1] for weights in chosen.maps.values()]
     layout = _layout(dict(zip(sites, heads, strict=True)))
+    absent = [kind for kind in SITE_KINDS if network.seq2seq and kind not in layout.kinds]
+    if absent:
+        exactness += f"; {' and '.join(absent)} attention is not from token to token and left out"
     if reason:
         network.switch("eager")
-        exactness = exactness or "eager, as transformers returns it"
         return Survey("eager", exactness, reason, layout, kind)
     plan = tuple(zip(tapped.modules, sites, strict=True))
     return Survey("tap", exactness, "", layout, kind, plan)

@@ -10,7 +10,8 @@ from typing import Any
 from attnviz.attention.numbers import NumericWalk
 from attnviz.errors import UsageError
 from attnviz.render.palette import mix
-from attnviz.render.shapes.storyboard import CAPTION_TOP, HEIGHT, WIDTH, Box, Frame, storyboard
+from attnviz.render.shapes.stage import CAPTION_TOP, HEIGHT, WIDTH, Box, Frame
+from attnviz.render.shapes.storyboard import storyboard
 from attnviz.render.shapes.table import wrapped
 
 MAX_BYTES = 3_000_000

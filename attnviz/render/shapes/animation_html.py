@@ -8,7 +8,8 @@ from importlib.resources import files
 from string import Template
 
 from attnviz.attention.numbers import NumericWalk
-from attnviz.render.shapes.storyboard import CAPTION_TOP, WIDTH, Frame, storyboard
+from attnviz.render.shapes.stage import CAPTION_TOP, WIDTH, Frame
+from attnviz.render.shapes.storyboard import storyboard
 
 
 def animation_html(walked: NumericWalk) -> bytes:

@@ -31,7 +31,7 @@ def compare_report(found: Comparison) -> Report:
     if found.memory is not None:
         columns.append(Column("fits_tokens", "tokens fit", "right"))
         columns.append(Column("fits_sequences", "seqs fit", "right"))
-    columns.append(Column("used_by", "used by", wrap=12, optional=True))
+    columns.append(Column("used_by", "used by", wrap=17, optional=True))
     rows = []
     for one in found.variants:
         cells = [
@@ -51,7 +51,9 @@ def compare_report(found: Comparison) -> Report:
             cells.append(cell(f"{one.fits_sequences:,}", "", one.fits_sequences))
         cells.append(cell(", ".join(one.used_by), "dim"))
         rows.append(Row(tuple(cells)))
-    memory = "" if found.memory is None else f", memory {size(found.memory)}"
+    memory = ""
+    if found.memory is not None:
+        memory = f", memory {found.memory / 1e9:,.4g} GB ({size(found.memory)})"
     layers = f"{found.layers:,} layer{'s' if found.layers > 1 else ''}"
     title = f"{found.subject}: kinds of attention, {layers}, {run.dtype}{memory}"
     return Report(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
@@ -33,6 +34,10 @@ def _axes(figure: Figure, place: Any, x: str, y: str) -> Axes:
     return axes
 
 
+def _curve(axes: Axes, xs: Sequence[int], ys: Sequence[float], colour: str, label: str) -> None:
+    axes.plot(xs, ys, color=colour, marker="o", markersize=3.5, linewidth=1.8, label=label)
+
+
 def sweep_figure(found: Sweep, format: str) -> bytes:
     """FLOPs of projections and attention, with their crossing, and the memory of the weights."""
 
@@ -44,23 +49,13 @@ def sweep_figure(found: Sweep, format: str) -> bytes:
         x_name = _NAMES.get(found.variable, "context length S")
         xs = [point.value for point in found.points]
         costs = _axes(figure, grid[0, 0], x_name, "FLOPs of one layer")
-        costs.loglog(
-            xs,
-            [p.projection_flops for p in found.points],
-            color=BLUE,
-            marker="o",
-            markersize=3.5,
-            linewidth=1.8,
-            label="projections, O(T·D²)",
-        )
-        costs.loglog(
+        _curve(costs, xs, [p.projection_flops for p in found.points], BLUE, "projections, O(T·D²)")
+        _curve(
+            costs,
             xs,
             [p.attention_flops for p in found.points],
-            color=ORANGE,
-            marker="o",
-            markersize=3.5,
-            linewidth=1.8,
-            label="attention itself, O(T²·D)",
+            ORANGE,
+            "attention itself, O(T²·D)",
         )
         _mark_crossing(costs, found)
         costs.legend(
@@ -68,28 +63,16 @@ def sweep_figure(found: Sweep, format: str) -> bytes:
         )
         memory = _axes(figure, grid[0, 1], x_name, "memory of the attention weights")
         kept = f"all of them kept, {found.points[0].run.dtype}"
-        memory.loglog(
-            xs,
-            [p.materialized for p in found.points],
-            color=ORANGE,
-            marker="o",
-            markersize=3.5,
-            linewidth=1.8,
-            label=kept,
-        )
-        memory.loglog(
-            xs,
-            [p.streamed for p in found.points],
-            color=GREEN,
-            marker="o",
-            markersize=3.5,
-            linewidth=1.8,
-            label="handed out in blocks, float32",
+        _curve(memory, xs, [p.materialized for p in found.points], ORANGE, kept)
+        _curve(
+            memory, xs, [p.streamed for p in found.points], GREEN, "handed out in blocks, float32"
         )
         memory.legend(
             facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5, loc="upper left"
         )
         for axes in (costs, memory):
+            axes.set_xscale("log")
+            axes.set_yscale("log")
             axes.xaxis.set_major_formatter(lambda value, _: count(value))
             axes.margins(y=0.18)
         costs.yaxis.set_major_formatter(lambda value, _: count(value))
@@ -138,15 +121,7 @@ def scaling_figure(found: Scaling, format: str) -> bytes:
                 ("raw", ORANGE, "raw scores"),
             ):
                 values = [getattr(getattr(row, which), name) for row in found.rows]
-                axes.plot(
-                    widths,
-                    values,
-                    color=colour,
-                    marker="o",
-                    markersize=4,
-                    linewidth=1.8,
-                    label=text,
-                )
+                _curve(axes, widths, values, colour, text)
             axes.set_xscale("log", base=2)
             axes.set_xticks(widths, [str(width) for width in widths])
             axes.set_ylim(bottom=0)

@@ -150,7 +150,7 @@ def presets_report(known: Mapping[str, Preset]) -> Report:
         Column("head_dim", "d", "right"),
         Column("attention_parameters", "attention", "right"),
         Column("share", "of model", "right"),
-        Column("source", "source", wrap=12, optional=True),
+        Column("source", "source", wrap=16, optional=True),
     )
     rows, data = [], []
     for name, one in known.items():

@@ -6,52 +6,24 @@ other. The GIF and the HTML both play what is written here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
-
-from attnviz.attention.numbers import HeadNumbers, NumericWalk
+from attnviz.attention.numbers import NumericWalk
 from attnviz.errors import UsageError
-from attnviz.render.labels import visible
-from attnviz.render.palette import ink, mix
-from attnviz.render.shapes.colours import MIXED, NEUTRAL, head_colour
+from attnviz.render.palette import mix
+from attnviz.render.shapes.colours import MIXED, head_colour
+from attnviz.render.shapes.stage import (
+    HOLD,
+    LEFT,
+    STAGE,
+    TOP,
+    WIDTH,
+    Box,
+    Frame,
+    Stage,
+    some,
+)
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Matrix = NDArray[np.float64]
-
-WIDTH, HEIGHT = 960, 560
-TOP, LEFT = 24.0, 64.0
-STAGE = 486.0
-CAPTION_TOP = 490
-"""Where pictures end and captions begin."""
 MAX_TOKENS, MAX_HEADS, MAX_WIDTH = 8, 4, 12
-ROW_HOLD, HOLD, LONG_HOLD = 1.1, 2.2, 3.2
-
-
-class Box(NamedTuple):
-    """A filled box with text; or text alone, where ``fill`` is empty."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    fill: str
-    text: str
-    colour: str
-    bold: bool = False
-    ring: bool = False
-    align: str = "middle"
-
-
-class Frame(NamedTuple):
-    """A picture: its boxes by name, what it shows, the shapes in it, and how long it stays."""
-
-    boxes: dict[str, Box]
-    caption: str
-    shapes: str
-    seconds: float
+ROW_HOLD, LONG_HOLD = 1.1, 3.2
 
 
 def storyboard(walked: NumericWalk) -> tuple[Frame, ...]:
@@ -79,26 +51,8 @@ def storyboard(walked: NumericWalk) -> tuple[Frame, ...]:
     return _Film(walked).frames()
 
 
-class _Film:
-    """Places every matrix, then plays the steps."""
-
-    def __init__(self, walked: NumericWalk) -> None:
-        self.walked, self.given = walked, walked.given
-        given = walked.given
-        self.queries = [_short(token) for token in given.tokens]
-        self.keys = [_short(token) for token in given.key_tokens]
-        self.t, self.s, self.h = len(self.queries), len(self.keys), given.heads
-        self.d = walked.heads[0].q.shape[1]
-        self.inner = self.h * self.d
-        self.made: list[Frame] = []
-        x = given.x
-        self.width = x.shape[1] if x is not None else 0
-        self.cross = given.context is not None
-        self.lane = (STAGE - TOP) / self.h
-        cells = 3 * self.d + self.s + self.d
-        self.gap = 52.0
-        self.cw = min(58.0, (WIDTH - LEFT - 24 - 4 * self.gap) / cells)
-        self.ch = min(36.0, (self.lane - 62) / max(self.t, self.s))
+class _Film(Stage):
+    """Plays the steps, one after the other."""
 
     def frames(self) -> tuple[Frame, ...]:
         self.start()
@@ -109,79 +63,12 @@ class _Film:
         self.mix()
         return tuple(self.made)
 
-    def show(self, boxes: dict[str, Box], caption: str, shapes: str, seconds: float = HOLD) -> None:
-        self.made.append(Frame(dict(boxes), caption, shapes, seconds))
-
-    # pieces of pictures
-
-    def matrix(
-        self,
-        name: str,
-        matrix: Matrix,
-        x: float,
-        y: float,
-        fills: Sequence[Sequence[str]],
-        size: tuple[float, float],
-        *,
-        ring: Sequence[int] = (),
-        digits: int = 2,
-    ) -> dict[str, Box]:
-        """One box a number, named ``name.row.column``."""
-        wide, high = size
-        boxes = {}
-        for i, row in enumerate(matrix.tolist()):
-            for j, value in enumerate(row):
-                fill = fills[i][j]
-                text = (
-                    "-∞" if value == float("-inf") else f"{round(value, digits) + 0.0:.{digits}f}"
-                )
-                boxes[f"{name}.{i}.{j}"] = Box(
-                    x + j * wide,
-                    y + i * high,
-                    wide - 1.5,
-                    high - 1.5,
-                    fill,
-                    text,
-                    ink(fill),
-                    ring=i in ring,
-                )
-        return boxes
-
-    def label(
-        self, name: str, x: float, y: float, text: str, colour: str = MIXED, align: str = "middle"
-    ) -> dict[str, Box]:
-        return {name: Box(x, y, 0, 14, "", text, colour, bold=True, align=align)}
-
-    def names(
-        self, name: str, tokens: Sequence[str], x: float, y: float, high: float
-    ) -> dict[str, Box]:
-        return {
-            f"{name}.{i}": Box(x, y + i * high, 0, high - 1.5, "", token, NEUTRAL, align="end")
-            for i, token in enumerate(tokens)
-        }
-
-    def by_head(self, rows: int, heads: int, wide: int, strength: float = 0.35) -> list[list[str]]:
-        """Fills of a matrix whose columns belong to heads."""
-        tones = [self.tone(h, heads) for h in range(heads)]
-        return [
-            [mix(tones[j // wide], "#ffffff", 1 - strength) for j in range(heads * wide)]
-        ] * rows
-
-    def tone(self, h: int, heads: int) -> str:
-        """A head's colour; a shared key head has that of the first query head that reads it."""
-        return head_colour(h * (self.h // heads))
-
-    def plain(self, rows: int, columns: int, colour: str = NEUTRAL) -> list[list[str]]:
-        return [[mix(colour, "#ffffff", 0.75)] * columns] * rows
-
-    # the steps
-
     def start(self) -> None:
         given = self.given
         size = (min(72.0, (WIDTH - 340) / self.width / (1 + self.cross)), 44.0)
         x, y = 120.0, 80.0
         boxes = self.label("X", x, y - 26, "X", align="start")
-        boxes |= self.matrix("X", _some(given.x), x, y, self.plain(self.t, self.width), size)
+        boxes |= self.matrix("X", some(given.x), x, y, self.plain(self.t, self.width), size)
         boxes |= self.names("Xn", self.queries, x - 8, y, size[1])
         shapes = f"X [T, D] = [{self.t}, {self.width}]"
         caption = f"Every token is a row of D = {self.width} numbers."
@@ -204,7 +91,7 @@ class _Film:
         below = y0 + self.width * high + 58
         boxes = self.label("X", x0, below - 24, "X", align="start")
         size = (wide, high)
-        boxes |= self.matrix("X", _some(given.x), x0, below, self.plain(self.t, self.width), size)
+        boxes |= self.matrix("X", some(given.x), x0, below, self.plain(self.t, self.width), size)
         boxes |= self.names("Xn", self.queries, x0 - 6, below, high)
         gap = (WIDTH - x0 - 20 - wide * (self.width + columns)) / 3
         left = x0 + self.width * wide + gap
@@ -219,7 +106,7 @@ class _Film:
             heads = self.h if letter == "Q" else given.kv_heads
             learned |= self.label(f"W{letter}", left, y0 - 24, f"W_{letter}", align="start")
             fills = self.by_head(self.width, heads, self.d, 0.28)
-            learned |= self.matrix(f"W{letter}", _some(part), left, y0, fills, size)
+            learned |= self.matrix(f"W{letter}", some(part), left, y0, fills, size)
             source = "C" if self.cross and letter != "Q" else "X"
             text = f"{letter} = {source} W_{letter}"
             results |= self.label(f"{letter}l", left, below - 24, text, align="start")
@@ -244,91 +131,12 @@ class _Film:
             LONG_HOLD,
         )
 
-    def lanes(self, *, row: int | None = None, values: bool = False) -> dict[str, Box]:
-        """Every head in a lane of its own: Q, K and V; ``row`` rings a query."""
-        boxes = {}
-        for h, head in enumerate(self.walked.heads):
-            y = self.top(h)
-            tone = head_colour(h)
-            boxes[f"lane{h}"] = Box(
-                LEFT - 46, y - 30, 0, 14, "", f"head {h}", tone, bold=True, align="start"
-            )
-            shared = h // (self.h // self.given.kv_heads)
-            for place, (letter, matrix) in enumerate((("Q", head.q), ("K", head.k), ("V", head.v))):
-                x = self.at(place)
-                ring: Sequence[int] = ()
-                if row is not None and letter == "Q":
-                    ring = (row,)
-                if row is not None and (letter == "V" if values else letter == "K"):
-                    ring = range(len(matrix))
-                owner = h if letter == "Q" else shared
-                first = letter == "Q" or h % (self.h // self.given.kv_heads) == 0
-                name = f"{letter}{owner}" if first else f"{letter}{owner}copy{h}"
-                boxes |= self.label(f"{letter}l{h}", x, y - 18, letter, tone, "start")
-                colour = tone if letter == "Q" else self.tone(shared, self.given.kv_heads)
-                fills = [[mix(colour, "#ffffff", 0.5)] * self.d] * len(matrix)
-                boxes |= self.matrix(name, matrix, x, y, fills, (self.cw, self.ch), ring=ring)
-            boxes |= self.names(f"q{h}n", self.queries, self.at(0) - 6, y, self.ch)
-            boxes |= self.names(f"k{h}n", self.keys, self.at(1) - 6, y, self.ch)
-        return boxes
-
-    def top(self, h: int) -> float:
-        return TOP + h * self.lane + 46
-
-    def at(self, place: int) -> float:
-        """Where Q, K, V, A and Z of a lane start."""
-        widths = [self.d, self.d, self.d, self.s, self.d]
-        return LEFT + sum((w * self.cw + self.gap for w in widths[:place]), 0.0)
-
     def split(self) -> None:
         text = "Cut into heads: .view and .transpose move no number, only how they are counted."
         if self.given.kv_heads < self.h:
             text += " Heads of one group read the same keys and values."
         shapes = f"[T, H·d] → [T, H, d] → [H, T, d] = [{self.h}, {self.t}, {self.d}]"
         self.show(self.lanes(), text, shapes, LONG_HOLD)
-
-    def map_of(self, h: int, head: HeadNumbers, done: int, stage: str) -> dict[str, Box]:
-        """A head's map so far: ``done`` rows of weights, and one row of scores if that is shown."""
-        tone, y, x = head_colour(h), self.top(h), self.at(3)
-        boxes = self.label(f"Al{h}", x, y - 36, "A", tone, "start")
-        for j, key in enumerate(self.keys):
-            boxes[f"A{h}k.{j}"] = Box(
-                x + (j + 0.5) * self.cw,
-                y - 17,
-                0,
-                14,
-                "",
-                key if self.cw > 30 else key[:3],
-                NEUTRAL,
-            )
-        for i in range(self.t):
-            if i > done or (i == done and stage == "none"):
-                continue
-            for j in range(self.s):
-                weight = float(head.weights[i, j])
-                if i < done or stage == "weights":
-                    fill, text = mix("#ffffff", tone, 0.08 + 0.92 * weight), f"{weight:.2f}"
-                else:
-                    score = float(head.masked[i, j])
-                    fill = "#eceef1"
-                    text = "-∞" if score == float("-inf") else f"{round(score, 2) + 0.0:.2f}"
-                boxes[f"A{h}.{i}.{j}"] = Box(
-                    x + j * self.cw,
-                    y + i * self.ch,
-                    self.cw - 1.5,
-                    self.ch - 1.5,
-                    fill,
-                    text,
-                    ink(fill),
-                    ring=i == done,
-                )
-        return boxes
-
-    def maps(self, done: int, stage: str) -> dict[str, Box]:
-        boxes: dict[str, Box] = {}
-        for h, head in enumerate(self.walked.heads):
-            boxes |= self.map_of(h, head, done, stage)
-        return boxes
 
     def rows(self) -> None:
         """The weights, row by row: scores, then softmax."""
@@ -344,17 +152,6 @@ class _Film:
             )
             self.show(boxes | self.maps(i, "weights"), weights, f"A = softmax   {shapes}", hold)
 
-    def outputs(self, done: int) -> dict[str, Box]:
-        boxes: dict[str, Box] = {}
-        for h, head in enumerate(self.walked.heads):
-            x, y, tone = self.at(4), self.top(h), head_colour(h)
-            boxes |= self.label(f"Zl{h}", x, y - 18, "Z = A V", tone, "start")
-            fills = [[tone] * head.output.shape[1]] * done
-            boxes |= self.matrix(
-                f"Z{h}", head.output[:done], x, y, fills, (self.cw, self.ch), ring=(done - 1,)
-            )
-        return boxes
-
     def values(self) -> None:
         """The weighted values, row by row."""
         shapes = f"Z [H, T, d] = [{self.h}, {self.t}, {self.d}]"
@@ -367,7 +164,7 @@ class _Film:
     def mix(self) -> None:
         """Concatenation, W_O, each head's contribution, and their sum."""
         given, walked = self.given, self.walked
-        w_o = _some(given.w_o)
+        w_o = some(given.w_o)
         d_v = walked.heads[0].output.shape[1]
         wide = min(54.0, (WIDTH - LEFT - 200) / (self.inner + 2 * self.width))
         high = min(34.0, (STAGE - TOP - 130) / (max(self.t, self.inner) + self.t))
@@ -425,14 +222,3 @@ class _Film:
             f"Y [T, D] = [{self.t}, {self.width}]",
             LONG_HOLD + 1,
         )
-
-
-def _some(matrix: Matrix | None) -> Matrix:
-    if matrix is None:
-        raise ValueError("a matrix of the walk is missing")
-    return matrix
-
-
-def _short(token: str) -> str:
-    shown = visible(token)
-    return shown if len(shown) <= 7 else shown[:6] + "…"

@@ -1,0 +1,109 @@
+"""``attnviz view``: every head in one offline page."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attnviz.cli import console
+from attnviz.cli.options import SELECT_HELP, InputOptions, ModelOptions, OutputOptions, flatten
+
+if TYPE_CHECKING:
+    from attnviz.records import Capture, Prompt
+
+LARGE_PAGE = 16e6
+"""Pages above so many bytes open slowly, which is said before they are made."""
+
+
+@flatten
+def view(
+    prompt: InputOptions,
+    model: ModelOptions,
+    output: OutputOptions,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="The .html file; without it a temporary one opens in the browser.",
+            metavar="FILE",
+        ),
+    ] = None,
+    select: Annotated[
+        str | None, typer.Option("--select", "-s", help=SELECT_HELP, metavar="HEADS")
+    ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Weights in 16 bits instead of 8: twice the size.")
+    ] = False,
+    max_mb: Annotated[
+        float, typer.Option(help="The largest page to make, in megabytes.", min=0.1)
+    ] = 100.0,
+    title: Annotated[str | None, typer.Option(help="Of the page; the model by default.")] = None,
+) -> None:
+    """Put every head into one offline page to explore: maps, lines, the text itself, head cards.
+
+    With --file each line that is not blank is a text of its own, to pick in the page.
+
+    [bold]Examples[/]
+
+      attnviz view "The animal didn't cross the street because it was too tired" -o page.html
+
+      attnviz view "The cat sat." --model bert-base-uncased --pair "It slept." -o page.html
+
+      attnviz view --file sentences.txt --model gpt2 --select "0-5.*" -o page.html
+    """
+    from attnviz import api, files
+    from attnviz.models.memory import human_bytes
+    from attnviz.notebook import page_path
+    from attnviz.render import terminal
+
+    if out is not None:
+        page_path(out)
+        files.check_writable(out)
+    recorded = prompt.recorded_capture(model)
+    with console.waiting("running the model", output.quiet):
+        captures: list[Capture] = [] if recorded is None else [recorded]
+        if recorded is None:
+            source = None
+            for one in _prompts(prompt):
+                source = source or api.load(
+                    model.choose(context=prompt.context), device=model.device, dtype=model.dtype
+                )
+                captures.append(api.capture(one, model=source, select=select))
+    size = api.page_bytes(captures, select, exact)
+    if LARGE_PAGE < size <= max_mb * 1e6:
+        console.note(
+            [f"the page takes about {human_bytes(size)} and opens slowly; --select makes it small"],
+            output.quiet,
+        )
+    with console.waiting("writing the page", output.quiet):
+        page = api.view(captures, select=select, exact=exact, title=title, max_mb=max_mb)
+        saved = page.save(_temporary() if out is None else out)
+    screen = console.stdout()
+    if not output.quiet or out is None:
+        screen.print(f"wrote {saved} ({human_bytes(len(page.page))})", soft_wrap=True)
+    if not output.quiet:
+        screen.print(terminal.closing_line(captures[0]))
+    if out is None and typer.launch(saved.as_uri()) != 0:
+        console.note(["no browser answered; open the file yourself"], output.quiet)
+    console.note(dict.fromkeys(n for c in captures for n in c.inputs.notes), output.quiet)
+
+
+def _prompts(options: InputOptions) -> list[Prompt]:
+    """One prompt, or one for each line of a file."""
+    prompt = options.prompt()
+    if options.file is None or prompt.text is None:
+        return [prompt]
+    lines = [line for line in prompt.text.splitlines() if line.strip()]
+    return [dataclasses.replace(prompt, text=line) for line in lines] or [prompt]
+
+
+def _temporary() -> Path:
+    """A new file that stays after the program ends, for the browser to read."""
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(prefix="attnviz-", suffix=".html", delete=False) as file:
+        return Path(file.name)

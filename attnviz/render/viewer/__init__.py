@@ -1,0 +1,113 @@
+"""The viewer: captures in, one HTML file out that needs nothing but a browser.
+
+The page holds its style, its script and its data; a content security policy lets nothing else in
+and nothing out. It is put together here from ``page.html``, ``style.css`` and the modules in
+``js/``, without a bundler (:mod:`attnviz.render.viewer.assemble`).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from attnviz.errors import UsageError
+from attnviz.records import Capture, Head, HeadScores
+from attnviz.render.labels import visible
+from attnviz.render.viewer.assemble import assemble
+from attnviz.render.viewer.document import document
+from attnviz.render.viewer.quantize import packed_bytes
+
+_SCORES_BYTES = 900
+"""About what the scores of one head take."""
+
+
+def page(
+    captures: Sequence[Capture],
+    scores: Sequence[Sequence[HeadScores]],
+    heads: Sequence[Collection[Head]],
+    *,
+    title: str,
+    bits: int = 8,
+) -> bytes:
+    """The whole page, as UTF-8.
+
+    Args:
+        captures: one for each text; the page has a picker where there are several.
+        scores: of the heads of each capture.
+        heads: the heads of each capture to show.
+        title: of the page.
+        bits: of a weight: 8 (off by at most 0.004) or 16 (by at most 0.00002).
+
+    Raises:
+        UsageError: no capture, or another number of bits.
+        InputError: weights that are NaN, infinite or negative.
+    """
+    if not captures:
+        raise UsageError("nothing to view: give at least one capture")
+    data, chunks = document(captures, scores, heads, title=title, bits=bits)
+    template, style, script = _parts()
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    maps = "\n".join(
+        f'<script type="application/octet-stream" id="maps-{number}">{text}</script>'
+        for number, text in enumerate(chunks)
+    )
+    filled = {
+        "policy": policy,
+        "title": html.escape(visible(title)),
+        "style": style,
+        "script": script,
+        "data": _safe_json(data),
+        "maps": maps,
+    }
+    parts = template.split("{{")
+    out = [parts[0]]
+    for part in parts[1:]:
+        name, _, rest = part.partition("}}")
+        out += [filled[name], rest]
+    return "".join(out).encode("utf-8")
+
+
+def estimate(captures: Sequence[Capture], heads: Sequence[Collection[Head]], bits: int = 8) -> int:
+    """About how many bytes the page will have, at most, before any of the work is done."""
+    total = sum(len(part.encode()) for part in _parts())
+    for capture, chosen in zip(captures, heads, strict=True):
+        for site, maps in capture.maps.items():
+            count = sum(head.site == site for head in chosen)
+            total += packed_bytes([maps], bits) * count // len(maps) + count * _SCORES_BYTES
+    return total
+
+
+@lru_cache(maxsize=1)
+def _parts() -> tuple[str, str, str]:
+    """Template, style and script."""
+    here = files(__package__)
+    modules = {
+        entry.name.removesuffix(".js"): entry.read_text(encoding="utf-8")
+        for entry in (here / "js").iterdir()
+        if entry.name.endswith(".js")
+    }
+    return (
+        (here / "page.html").read_text(encoding="utf-8"),
+        (here / "style.css").read_text(encoding="utf-8"),
+        assemble(modules, "main"),
+    )
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
+
+
+def _safe_json(data: dict[str, Any]) -> str:
+    """JSON that cannot end the script element that holds it, in ASCII."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

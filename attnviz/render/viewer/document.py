@@ -1,0 +1,226 @@
+"""What the page knows: captures and their scores as plain values, ready to become JSON.
+
+Texts are made visible here, once (:func:`attnviz.render.labels.visible`), so that no control or
+bidirectional character of a token ever reaches the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from attnviz.records import Capture, Head, HeadScores, Role, Score, SiteKind, Tokens
+from attnviz.render.labels import origin, visible
+from attnviz.render.palette import PALETTES, anchors, ink, role_style
+from attnviz.render.viewer.quantize import Packed, pack
+from attnviz.scoring.roles import FEW_ROWS, MIN_ROWS, ROLES
+from attnviz.scoring.scores import SCORES
+from attnviz.scoring.words import word_starts
+
+_LABEL = 80
+_NO_SPACE_BEFORE = frozenset(".,;:!?%)]}'’”…")
+_ENDINGS = frozenset(("t", "s", "d", "m", "ll", "re", "ve"))
+_TITLES: dict[SiteKind, str] = {
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "cross-attention",
+}
+
+
+def document(
+    captures: Sequence[Capture],
+    scores: Sequence[Sequence[HeadScores]],
+    heads: Sequence[Collection[Head]],
+    *,
+    title: str,
+    bits: int,
+) -> tuple[dict[str, Any], list[str]]:
+    """The page's data, and the packed maps that it refers to by number.
+
+    Args:
+        captures: one for each text.
+        scores: of the heads of each capture.
+        heads: the heads of each capture to show.
+        title: of the page.
+        bits: of a weight, 8 or 16.
+    """
+    chunks: list[str] = []
+    items = []
+    error = 0.0
+    for capture, scored, chosen in zip(captures, scores, heads, strict=True):
+        item, worst = _item(capture, {s.head: s for s in scored}, chosen, bits, chunks)
+        items.append(item)
+        error = max(error, worst)
+    page = {
+        "title": visible(title),
+        "bits": bits,
+        "error": error,
+        "items": items,
+        "roles": [
+            {
+                "name": role.name,
+                "color": role_style(role.name).color,
+                "ink": ink(role_style(role.name).color),
+                "code": role_style(role.name).code,
+                "reason": role.reason,
+                "source": role.source,
+            }
+            for role in ROLES.values()
+        ],
+        "scores": [
+            {
+                "name": score.name,
+                "formula": score.formula,
+                "source": score.source,
+                "unit": score.unit,
+            }
+            for score in SCORES.values()
+        ],
+        "palettes": {name: list(anchors(name)) for name in PALETTES},
+        "fewRows": FEW_ROWS,
+        "minRows": MIN_ROWS,
+    }
+    return page, chunks
+
+
+def _item(
+    capture: Capture,
+    scored: dict[Head, HeadScores],
+    chosen: Collection[Head],
+    bits: int,
+    chunks: list[str],
+) -> tuple[dict[str, Any], float]:
+    """One text: its axes, and for each kind of site its layers."""
+    axes: list[dict[str, Any]] = []
+    known: dict[int, int] = {}
+    error = 0.0
+
+    def axis(tokens: Tokens) -> int:
+        if id(tokens) not in known:
+            known[id(tokens)] = len(axes)
+            axes.append(_axis(tokens))
+        return known[id(tokens)]
+
+    kinds: list[dict[str, Any]] = []
+    for kind in capture.layout.kinds:
+        sites = []
+        sides = capture.inputs.sides[kind]
+        for site, maps in sorted(capture.maps.items()):
+            indices = [i for i in range(len(maps)) if Head(site, i) in chosen]
+            if site.kind != kind or not indices:
+                continue
+            packed: Packed = pack(np.asarray(maps)[indices], bits)
+            error = max(error, packed.error)
+            sites.append(
+                {
+                    "layer": site.layer,
+                    "causal": packed.causal,
+                    "chunk": len(chunks),
+                    "heads": [
+                        _head(i, top, whole, scored.get(Head(site, i)))
+                        for i, top, whole in zip(indices, packed.tops, packed.whole, strict=True)
+                    ],
+                }
+            )
+            chunks.append(packed.text)
+        if sites:
+            queries, keys = axis(sides.queries), axis(sides.keys)
+            if sides.queries == sides.keys:
+                keys = queries
+            kinds.append(
+                {
+                    "kind": kind,
+                    "title": _TITLES[kind],
+                    "queries": queries,
+                    "keys": keys,
+                    "sites": sites,
+                }
+            )
+    first = axes[kinds[0]["queries"]]
+    text = _reading(first)
+    item = {
+        "label": text if len(text) <= _LABEL else text[: _LABEL - 1] + "…",
+        "origin": origin(capture),
+        "model": visible(short_name(capture.source.model)),
+        "notes": [visible(note) for note in capture.inputs.notes],
+        "emptyRows": capture.empty_rows,
+        "axes": axes,
+        "kinds": kinds,
+    }
+    return item, error
+
+
+def short_name(model: str) -> str:
+    """A model as titles name it: of a folder only the end of its path."""
+    return "/".join(PurePath(model).parts[-2:]) if PurePath(model).is_absolute() else model
+
+
+def _reading(axis: dict[str, Any]) -> str:
+    """A sequence as a line of text, without special tokens; a pair with a bar between."""
+    parts: dict[int, str] = {}
+    for place, part in enumerate(axis["inline"]):
+        if not axis["special"][place]:
+            segment = axis["segments"][place]
+            parts[segment] = parts.get(segment, "") + (" " if axis["gaps"][place] else "") + part
+    return " | ".join(text.strip() for text in parts.values())
+
+
+def _axis(tokens: Tokens) -> dict[str, Any]:
+    """One sequence of tokens: its labels, how it reads as a text, and where its words start."""
+    spaced = any(text.startswith(" ") for text in tokens.texts)
+    gaps, inline = [], []
+    for place, text in enumerate(tokens.texts):
+        if tokens.special[place] or (place and tokens.special[place - 1]):
+            gap = True
+        elif spaced:
+            gap = text.startswith(" ")
+        else:
+            before = tokens.texts[place - 1] if place else ""
+            new = not place or tokens.words[place] != tokens.words[place - 1]
+            ending = before in ("'", "’") and text in _ENDINGS
+            gap = new and text[:1] not in _NO_SPACE_BEFORE and not ending
+        bare = text.removeprefix(" ") if gap and text.strip() else text
+        if place and tokens.words[place] == tokens.words[place - 1]:
+            bare = bare.removeprefix("##") or bare
+        gaps.append(int(gap))
+        inline.append(visible(bare))
+    starts, words = word_starts(tokens)
+    return {
+        "labels": [visible(text) for text in tokens.texts],
+        "inline": inline,
+        "gaps": gaps,
+        "special": [int(special) for special in tokens.special],
+        "separators": [int(separator) for separator in tokens.separators],
+        "segments": list(tokens.segments),
+        "starts": [int(start) for start in starts],
+        "words": [visible(text) for text in words.texts],
+    }
+
+
+def _head(index: int, top: float, whole: bool, scored: HeadScores | None) -> dict[str, Any]:
+    scores = scored.scores if scored else {}
+    return {
+        "index": index,
+        "top": top,
+        "whole": whole,
+        "roles": [_role(role) for role in scored.roles] if scored else [],
+        "scores": [_score(scores.get(name)) for name in SCORES],
+    }
+
+
+def _role(role: Role) -> dict[str, Any]:
+    return {"name": role.name, "score": role.score, "few": role.few_rows}
+
+
+def _score(score: Score | None) -> list[float | None]:
+    """Mean, chance, lift and rows of a score."""
+    if score is None:
+        return [None, None, None, 0]
+    return [_short(score.mean), _short(score.chance), _short(score.lift), score.rows]
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.5g}")

@@ -1,0 +1,23 @@
+let running = 0;
+
+/**
+ * Count work that is on its way, so that what waits for the page can know (`data-busy` of the root).
+ * @param {Promise<unknown>} work
+ */
+export function track(work) {
+  running++;
+  document.documentElement.dataset.busy = String(running);
+  work.catch(failed).finally(() => {
+    running--;
+    document.documentElement.dataset.busy = String(running);
+  });
+}
+
+/** @param {unknown} error */
+export function failed(error) {
+  const place = document.getElementById("failure");
+  if (!place) return;
+  place.hidden = false;
+  place.textContent = `This page could not be drawn: ${error instanceof Error ? error.message : error}`;
+  console.error(error);
+}

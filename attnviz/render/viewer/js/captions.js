@@ -1,0 +1,45 @@
+import { byId, fill, make } from "./dom.js";
+import { described, headOf, itemOf, kindOf } from "./data.js";
+import { ink } from "./colors.js";
+import { saidOf } from "./panel.js";
+
+/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./types.js").Panel} Panel */
+/** @typedef {import("./types.js").Painter} Painter */
+
+/**
+ * What stands above a map or lines: the heads and what must be said.
+ * @param {string} id
+ * @param {Panel} panel
+ * @param {State} state
+ */
+export function caption(id, panel, state) {
+  const chips = panel.layers.map((layer) => {
+    const chip = make("span", { class: "chip" });
+    chip.style.background = panel.layers.length > 1 ? layer.color : "transparent";
+    const head = headOf(state, layer.name.replace("head ", ""));
+    const roles = head ? described(head).split(", ").slice(1).join(", ") : "";
+    return make("span", { class: "head-name" }, panel.layers.length > 1 ? chip : "", layer.name,
+      make("span", { class: "head-roles" }, roles ? ` ${roles}` : ""));
+  });
+  const said = saidOf(panel, state);
+  fill(byId(id), ...chips, make("span", { class: "said" }, said.join(" ")));
+}
+
+/**
+ * The title of a saved picture.
+ * @param {Painter} painter
+ * @param {Panel} panel
+ * @param {State} state
+ * @param {number} width
+ * @param {number} height
+ */
+export function heading(painter, panel, state, width, height) {
+  const tones = ink();
+  const names = `${itemOf(state).model}, ${kindOf(state).title}: ${panel.layers.map(({ name }) => name).join(", ")}`;
+  const said = saidOf(panel, state).join(" ");
+  painter.text(names, 10, 14, { size: 13, weight: 600, color: tones.text });
+  painter.text(said || itemOf(state).label, 10, 31, { size: 10.5, color: tones.soft });
+  const needed = Math.max(painter.measure(names, 13, 600), painter.measure(said || itemOf(state).label, 10.5)) + 20;
+  return { width: Math.max(width, Math.min(needed, 1600)), height };
+}

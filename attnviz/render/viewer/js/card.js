@@ -1,0 +1,174 @@
+import { byId, fill, make, shown } from "./dom.js";
+import { headOf, itemOf, kindOf, page, roleOf } from "./data.js";
+import { ink } from "./colors.js";
+import { mixOf, panelOf, saidOf } from "./panel.js";
+import { overview } from "./overview.js";
+
+/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./types.js").Head} Head */
+
+const PAIRS = 12;
+
+/** @param {string} name */
+function scoreAt(name) {
+  return page.scores.findIndex((score) => score.name === name);
+}
+
+/** @param {number | null} lift */
+function times(lift) {
+  return lift === null ? "–" : `${lift >= 9.95 ? lift.toFixed(0) : lift.toFixed(1)}×`;
+}
+
+/** @param {number | null} value */
+function orDash(value) {
+  return value === null ? "–" : shown(value);
+}
+
+/** @param {string[]} names */
+function tableHead(names) {
+  return make("thead", {}, make("tr", {}, ...names.map((name) => make("th", { scope: "col" }, name))));
+}
+
+/** @param {Head} head */
+function roles(head) {
+  if (!head.data.roles.length) {
+    return [make("p", {}, "No role: on this text no score reaches its threshold.")];
+  }
+  const lines = head.data.roles.map((role) => {
+    const [mean, chance, lift, rows] = head.data.scores[scoreAt(role.score)];
+    const style = roleOf.get(role.name);
+    const badge = make("span", { class: "badge" }, role.name);
+    if (style) {
+      badge.style.background = style.color;
+      badge.style.color = style.ink;
+    }
+    return make("tr", {}, make("th", { scope: "row" }, badge), ...[role.score, orDash(mean), orDash(chance), times(lift), `${rows}${role.few ? " (few)" : ""}`]
+      .map((text) => make("td", {}, text)));
+  });
+  const why = head.data.roles.map((role) => {
+    const style = roleOf.get(role.name);
+    return make("li", {}, make("strong", {}, role.name), style ? `: ${style.reason} (${style.source})` : "");
+  });
+  return [
+    make("table", { class: "numbers" }, tableHead(["role", "rests on", "score", "chance", "lift", "rows"]), make("tbody", {}, ...lines)),
+    make("ul", { class: "small" }, ...why),
+  ];
+}
+
+/** @param {Head} head */
+function bars(head) {
+  const lines = page.scores.map((score, i) => {
+    const [mean, chance, lift, rows] = head.data.scores[i];
+    const bar = make("div", { class: "bar" });
+    if (score.unit === "share" && mean !== null) {
+      const part = make("div", { class: "bar-fill" });
+      part.style.width = `${100 * Math.min(1, mean)}%`;
+      bar.append(part);
+      if (chance !== null) {
+        const tick = make("div", { class: "bar-chance" });
+        tick.style.left = `${100 * Math.min(1, chance)}%`;
+        bar.append(tick);
+      }
+    }
+    const unit = score.unit === "share" || mean === null ? "" : ` ${score.unit}`;
+    return make("tr", { title: `${score.formula}; ${score.source}` },
+      make("th", { scope: "row" }, score.name.replaceAll("_", " ")),
+      make("td", { class: "wide" }, bar),
+      ...[orDash(mean) + unit, orDash(chance), times(lift), String(rows)].map((text) => make("td", {}, text)));
+  });
+  return make("table", { class: "numbers" }, tableHead(["score", "0 … 1", "mean", "chance", "lift", "rows"]), make("tbody", {}, ...lines));
+}
+
+/**
+ * The largest weights of a head.
+ * @param {State} state
+ * @param {Head} head
+ */
+function strongest(state, head) {
+  const { queries, keys, R, C, layers } = panelOf(state, [head.id]);
+  const { data } = layers[0];
+  /** @type {number[]} */
+  const best = [];
+  for (let i = 0; i < R * C; i++) {
+    if (data[i] <= 0 || (best.length === PAIRS && data[i] <= data[best[PAIRS - 1]])) continue;
+    let place = best.length;
+    while (place > 0 && data[best[place - 1]] < data[i]) place--;
+    best.splice(place, 0, i);
+    if (best.length > PAIRS) best.pop();
+  }
+  return best.map((i) => {
+    const [r, c] = [Math.trunc(i / C), i % C];
+    return { query: queries.labels[r], key: keys.labels[c], r: queries.at[r], c: keys.at[c], weight: data[i] };
+  });
+}
+
+/**
+ * What can't be concluded from all this.
+ * @param {Head} head
+ */
+function limits(head) {
+  const out = [
+    "A role says where this head looks on this text, more than chance would have it. It is no test of significance, and other texts can give other roles.",
+    "Where a head looks is not what it does: its values, the output matrix, the residual path and later layers decide what arrives (Jain & Wallace 2019; Kobayashi et al. 2020).",
+    "A clear pattern does not make a head necessary: many heads can be taken out at little loss (Michel et al. 2019). Ablation would show it; a picture cannot.",
+  ];
+  const rows = head.data.scores.map((value) => value[3]).filter((count) => count > 0);
+  if (rows.length && Math.min(...rows) < page.fewRows) {
+    out.unshift(`Some scores rest on fewer than ${page.fewRows} rows; with fewer than ${page.minRows} no role is given. A longer text says more.`);
+  }
+  return out;
+}
+
+/** @type {import("./types.js").View} */
+export const card = {
+  draw(state) {
+    const head = headOf(state, state.head);
+    if (!head) return;
+    const pairs = strongest(state, head).map(({ query, key, r, c, weight }) => make("tr", {},
+      make("td", {}, make("bdi", {}, query), make("span", { class: "tip-more" }, ` ${r}`)),
+      make("td", {}, make("bdi", {}, key), make("span", { class: "tip-more" }, ` ${c}`)),
+      make("td", {}, shown(weight))));
+    const said = saidOf(panelOf(state, [head.id]), { ...state, mix: "mean" });
+    fill(byId("card-body"),
+      make("h2", {}, `Head ${head.id}`, make("span", { class: "soft" }, `  ${kindOf(state).title}, ${itemOf(state).model}`)),
+      make("div", { class: "columns-2" },
+        make("section", {}, make("h3", {}, "Roles"), ...roles(head), make("h3", {}, "Scores against chance"), bars(head),
+          make("p", { class: "small" }, "Bar: the mean over the rows that count. Mark: the same under uniform attention. Scores are of the whole text, whatever is hidden here.")),
+        make("section", {}, make("h3", {}, "Strongest pairs"),
+          said.length ? make("p", { class: "small" }, said.join(" ")) : "",
+          make("table", { class: "numbers" }, tableHead(["query", "key", "weight"]), make("tbody", {}, ...pairs)),
+          make("h3", {}, "What this can't prove"), make("ul", { class: "small" }, ...limits(head).map((text) => make("li", {}, text))))));
+  },
+  picture(painter, state) {
+    const head = headOf(state, state.head);
+    const tones = ink();
+    if (!head) return { width: 10, height: 10 };
+    painter.text(`${itemOf(state).model}, ${kindOf(state).title}: head ${head.id}`, 12, 16, { size: 14, weight: 600, color: tones.text });
+    painter.text(`Bar: mean over rows. Mark: chance. ${itemOf(state).label}`, 12, 35, { size: 11, color: tones.soft });
+    let y = 64;
+    page.scores.forEach((score, i) => {
+      const [mean, chance, lift, rows] = head.data.scores[i];
+      painter.text(score.name.replaceAll("_", " "), 140, y, { size: 12, align: "right", color: tones.text });
+      if (score.unit === "share") {
+        painter.rect(150, y - 7, 260, 14, tones.line, 0.5);
+        if (mean !== null) painter.rect(150, y - 7, 260 * Math.min(1, mean), 14, tones.strong);
+        if (chance !== null) painter.rect(149 + 260 * Math.min(1, chance), y - 10, 2, 20, tones.mark);
+      }
+      painter.text(`${orDash(mean)}${score.unit === "share" ? "" : ` ${score.unit}`}   ${times(lift)}   ${rows} rows`, 424, y, { size: 12, color: tones.text });
+      y += 23;
+    });
+    const names = head.data.roles.map(({ name }) => name).join(", ");
+    painter.text(`Roles: ${names || "none"}`, 12, y + 8, { size: 12, weight: 600, color: tones.text });
+    return { width: 640, height: y + 26 };
+  },
+  numbers(state) {
+    const [names, ...lines] = overview.numbers(state);
+    return [names, ...lines.filter(([id]) => id === state.head)];
+  },
+};
+
+/** @param {State} state how many heads are shown, in words */
+export function counted(state) {
+  const mixed = mixOf(state, state.on.length);
+  return state.on.length === 1 ? `head ${state.on[0]}` : `${mixed} of ${state.on.length} heads`;
+}

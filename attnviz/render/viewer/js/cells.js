@@ -1,0 +1,243 @@
+import { clamp, shown } from "./dom.js";
+import { ink, inkOn, pixels, ramp } from "./colors.js";
+import { matches } from "./panel.js";
+import { fitted } from "./painter.js";
+import { binned } from "./tiles.js";
+
+/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./types.js").Panel} Panel */
+/** @typedef {import("./types.js").Painter} Painter */
+/**
+ * @typedef {object} Geometry where the cells are, in CSS pixels
+ * @property {number} left
+ * @property {number} top
+ * @property {number} cw cell width
+ * @property {number} ch cell height
+ * @property {number} r0 first row in sight, may be a fraction
+ * @property {number} c0
+ * @property {number} plotW
+ * @property {number} plotH
+ * @property {number} width
+ * @property {number} height
+ */
+
+export const SUMS = 44;
+export const BELOW = 46;
+const FONT = 11.5;
+
+/**
+ * @param {number} room
+ * @param {number} count
+ */
+function cellSize(room, count) {
+  return clamp(room / Math.max(1, count), 0.05, 56);
+}
+
+/**
+ * @param {Painter} painter
+ * @param {Panel} panel
+ * @param {string} zoom
+ * @param {number} W
+ * @param {number} H
+ * @returns {Geometry}
+ */
+export function geometry(painter, panel, zoom, W, H) {
+  const { R, C } = panel;
+  /** @param {string[]} labels @param {number} most */
+  const longest = (labels, most) => clamp(Math.max(...labels.map((label) => painter.measure(label, FONT))) + 12, 24, most);
+  const left = longest(panel.queries.labels, Math.min(150, W * 0.28));
+  const top = longest(panel.keys.labels, 110);
+  const [roomW, roomH] = [W - left - SUMS, H - top - SUMS - BELOW];
+  let [cw, ch] = [cellSize(roomW, C), cellSize(roomH, R)];
+  if (R === C) cw = ch = Math.min(cw, Math.max(ch, Math.min(cw, 12)));
+  else if (cw < ch) ch = Math.min(ch, Math.max(cw, 18));
+  else cw = Math.min(cw, Math.max(ch, 18));
+  const ratio = devicePixelRatio || 1;
+  /** @param {number} size */
+  const snapped = (size) => (size >= 4 ? Math.floor(size * ratio) / ratio : size);
+  [cw, ch] = [snapped(cw), snapped(ch)];
+  const fullH = Math.min(R * ch, Math.max(roomH, R * ch > roomH && ch <= 12 ? R * ch : 0));
+  const [factor, r0, c0] = zoom ? zoom.split(",").map(Number) : [1, 0, 0];
+  cw *= factor;
+  ch *= factor;
+  const plotW = Math.min(C * cw, roomW);
+  const plotH = Math.min(R * ch, Math.max(fullH, roomH));
+  return {
+    left, top, cw, ch, plotW, plotH,
+    r0: clamp(r0, 0, Math.max(0, R - plotH / ch)),
+    c0: clamp(c0, 0, Math.max(0, C - plotW / cw)),
+    width: left + plotW + SUMS, height: top + plotH + SUMS + BELOW,
+  };
+}
+
+/** @type {WeakMap<Panel, { rows: Float64Array[], columns: Float64Array[] }>} */
+const summed = new WeakMap();
+
+/** @param {Panel} panel */
+export function sums(panel) {
+  let found = summed.get(panel);
+  if (!found) {
+    const { R, C, layers } = panel;
+    found = { rows: layers.map(() => new Float64Array(R)), columns: layers.map(() => new Float64Array(C)) };
+    for (const [l, { data, whole }] of layers.entries()) {
+      for (let r = 0, i = 0; r < R; r++) {
+        for (let c = 0; c < C; c++, i++) {
+          found.rows[l][r] += data[i];
+          found.columns[l][c] += data[i];
+        }
+        if (whole && found.rows[l][r] > 0) found.rows[l][r] = 1;
+      }
+    }
+    summed.set(panel, found);
+  }
+  return found;
+}
+
+/**
+ * The colours of the cells in sight.
+ * @param {Panel} panel
+ * @param {State} state
+ * @param {number} ra
+ * @param {number} rb
+ * @param {number} ca
+ * @param {number} cb
+ * @param {number} most cells each way; beyond, each shows the largest of several
+ */
+function cut(panel, state, ra, rb, ca, cb, most) {
+  const [R, C] = [rb - ra, cb - ca];
+  let size = { R, C };
+  const layers = panel.layers.map((one) => {
+    const data = new Float32Array(R * C);
+    for (let r = 0; r < R; r++) data.set(one.data.subarray((ra + r) * panel.C + ca, (ra + r) * panel.C + cb), r * C);
+    const small = binned(data, R, C, most, most);
+    size = small;
+    const down = Math.ceil(R / small.R);
+    const rowTops = Float32Array.from({ length: small.R }, (_, r) =>
+      Math.max(...one.rowTops.subarray(ra + r * down, Math.min(rb, ra + (r + 1) * down))));
+    return { ...one, data: small.data, rowTops };
+  });
+  return { colors: pixels({ ...panel, ...size, layers }, state), ...size };
+}
+
+/**
+ * @param {Painter} painter
+ * @param {Panel} panel
+ * @param {State} state
+ * @param {Geometry} g
+ * @param {number} finest cells each way that can be told apart
+ */
+export function drawMap(painter, panel, state, g, finest) {
+  const tones = ink();
+  const { R, C, queries, keys } = panel;
+  const [ra, rb] = [Math.floor(g.r0), Math.min(R, Math.ceil(g.r0 + g.plotH / g.ch - 1e-6))];
+  const [ca, cb] = [Math.floor(g.c0), Math.min(C, Math.ceil(g.c0 + g.plotW / g.cw - 1e-6))];
+  /** @param {number} r */
+  const yOf = (r) => g.top + (r - g.r0) * g.ch;
+  /** @param {number} c */
+  const xOf = (c) => g.left + (c - g.c0) * g.cw;
+  const picture = cut(panel, state, ra, rb, ca, cb, finest);
+  painter.image(picture.colors, picture.R, picture.C, xOf(ca), yOf(ra), (cb - ca) * g.cw, (rb - ra) * g.ch);
+  if (Math.min(g.cw, g.ch) >= 33 && panel.layers.length === 1) {
+    for (let r = ra; r < rb; r++) {
+      for (let c = ca; c < cb; c++) {
+        const value = panel.layers[0].data[r * C + c];
+        if (value < 0.005) continue;
+        const i = 4 * ((r - ra) * picture.C + c - ca);
+        const color = inkOn(picture.colors[i], picture.colors[i + 1], picture.colors[i + 2]);
+        painter.text(value.toFixed(2).replace(/^0/, ""), xOf(c + 0.5), yOf(r + 0.5), { size: 10.5, align: "center", color });
+      }
+    }
+  }
+  // what a zoomed map would draw over its margins
+  painter.rect(0, 0, g.width, g.top, tones.paper);
+  painter.rect(0, 0, g.left, g.height, tones.paper);
+  painter.rect(g.left + g.plotW, 0, SUMS + 80, g.height, tones.paper);
+  painter.rect(0, g.top + g.plotH, g.width, SUMS + BELOW, tones.paper);
+  const found = new Set(matches(queries, state.find));
+  const foundKeys = new Set(matches(keys, state.find));
+  const [everyRow, everyColumn] = [Math.ceil(10.5 / g.ch), Math.ceil(10.5 / g.cw)];
+  const [rowFont, columnFont] = [everyRow * g.ch, everyColumn * g.cw].map((room) => clamp(room * 0.9, 9, FONT));
+  for (let r = ra; r < rb; r++) {
+    if (yOf(r + 0.5) < g.top || yOf(r + 0.5) > g.top + g.plotH || (r % everyRow && !found.has(r))) continue;
+    painter.text(fitted(painter, queries.labels[r], g.left - 10, rowFont), g.left - 6, yOf(r + 0.5), {
+      size: rowFont, align: "right", weight: found.has(r) ? 700 : 400, color: found.has(r) ? tones.mark : queries.special[r] ? tones.soft : tones.text,
+    });
+  }
+  for (let c = ca; c < cb; c++) {
+    if (xOf(c + 0.5) < g.left || xOf(c + 0.5) > g.left + g.plotW || (c % everyColumn && !foundKeys.has(c))) continue;
+    painter.text(fitted(painter, keys.labels[c], g.top - 8, columnFont), xOf(c + 0.5), g.top - 6, {
+      size: columnFont, align: "left", turn: true, weight: foundKeys.has(c) ? 700 : 400,
+      color: foundKeys.has(c) ? tones.mark : keys.special[c] ? tones.soft : tones.text,
+    });
+  }
+  drawSums(painter, panel, g, ra, rb, ca, cb);
+  painter.rect(g.left, g.top - 1, g.plotW, 1, tones.line);
+  painter.rect(g.left - 1, g.top - 1, 1, g.plotH + 1, tones.line);
+  drawKey(painter, panel, state, g);
+}
+
+/**
+ * @param {Painter} painter
+ * @param {Panel} panel
+ * @param {Geometry} g
+ * @param {number} ra
+ * @param {number} rb
+ * @param {number} ca
+ * @param {number} cb
+ */
+function drawSums(painter, panel, g, ra, rb, ca, cb) {
+  const tones = ink();
+  const { rows, columns } = sums(panel);
+  const most = Math.max(...rows.map((list) => Math.max(...list)), 1e-9);
+  const mostDown = Math.max(...columns.map((list) => Math.max(...list)), 1e-9);
+  const [right, below] = [g.left + g.plotW + 6, g.top + g.plotH + 6];
+  const room = SUMS - 14;
+  const part = 1 / panel.layers.length;
+  panel.layers.forEach((layer, l) => {
+    const color = panel.layers.length > 1 ? layer.color : tones.soft;
+    for (let r = ra; r < rb; r++) {
+      const y = g.top + (r + l * part - g.r0) * g.ch;
+      if (y < g.top - 0.5 || y + g.ch * part > g.top + g.plotH + 0.5) continue;
+      painter.rect(right, y + (g.ch > 4 ? 0.5 : 0), (room * rows[l][r]) / most, Math.max(g.ch * part - (g.ch > 4 ? 1 : 0), 0.2), color, 0.8);
+    }
+    for (let c = ca; c < cb; c++) {
+      const x = g.left + (c + l * part - g.c0) * g.cw;
+      if (x < g.left - 0.5 || x + g.cw * part > g.left + g.plotW + 0.5) continue;
+      painter.rect(x + (g.cw > 4 ? 0.5 : 0), below, Math.max(g.cw * part - (g.cw > 4 ? 1 : 0), 0.2), (room * columns[l][c]) / mostDown, color, 0.8);
+    }
+  });
+  painter.text(`Σ ≤${shown(most)}`, right, g.top - 8, { size: 9.5, color: tones.soft });
+  painter.text(`Σ ≤${shown(mostDown)}`, g.left - 6, below + 6, { size: 9.5, align: "right", color: tones.soft });
+}
+
+/**
+ * What the colours mean.
+ * @param {Painter} painter
+ * @param {Panel} panel
+ * @param {State} state
+ * @param {Geometry} g
+ */
+function drawKey(painter, panel, state, g) {
+  const tones = ink();
+  const y = g.top + g.plotH + SUMS + 4;
+  let x = Math.min(g.left, 12);
+  const share = { map: "its largest weight", row: "the row's largest", one: "weight" }[state.scale] || "";
+  if (panel.layers.length === 1) {
+    const colors = ramp(state.palette);
+    const rgba = new Uint8ClampedArray(4 * 64);
+    for (let i = 0; i < 64; i++) rgba.set([...colors.subarray(12 * i + (i === 63 ? 9 : 0), 12 * i + (i === 63 ? 12 : 3)), 255], 4 * i);
+    painter.text("0", x, y + 6, { size: 10.5, color: tones.text });
+    painter.image(rgba, 1, 64, x + 12, y, 110, 11);
+    const end = state.scale === "map" ? shown(panel.layers[0].top) : state.scale === "row" ? "the row's largest weight" : "1";
+    painter.text(end, x + 128, y + 6, { size: 10.5, color: tones.text });
+    painter.text("queries ↓   keys →", x, y + 25, { size: 10.5, color: tones.soft });
+    return;
+  }
+  for (const layer of panel.layers) {
+    painter.rect(x, y, 11, 11, layer.color);
+    const text = `${layer.name} ≤${shown(layer.top)}`;
+    painter.text(text, x + 15, y + 6, { size: 10.5, color: tones.text });
+    x += 28 + painter.measure(text, 10.5);
+  }
+  painter.text(`full colour: ${share}    queries ↓   keys →`, Math.min(g.left, 12), y + 25, { size: 10.5, color: tones.soft });
+}

@@ -1,0 +1,134 @@
+import { page } from "./data.js";
+
+/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./types.js").Panel} Panel */
+
+/** Colours of heads shown together, in their order: Okabe and Ito's, each with contrast on light and dark. */
+const SERIES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f5af0", "#a0522d"];
+/** Brighter ones for a dark ground. */
+const SERIES_DARK = ["#4aa8ff", "#ff8a3d", "#2fd6a3", "#f2a0cf", "#ffc23d", "#8fd3ff", "#b39dff", "#d99a6c"];
+
+export function isDark() {
+  const theme = document.documentElement.dataset.theme;
+  if (theme === "dark" || theme === "light") return theme === "dark";
+  return matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+/** @param {number} place */
+export function seriesColor(place) {
+  const colors = isDark() ? SERIES_DARK : SERIES;
+  return colors[place % colors.length];
+}
+
+/** The colours of the page around a drawing. */
+export function ink() {
+  return isDark()
+    ? { paper: "#14171c", text: "#e8eaee", soft: "#a3abb8", line: "#39404b", mark: "#ffd166", strong: "#8ec5ff" }
+    : { paper: "#ffffff", text: "#16191f", soft: "#5a6270", line: "#d5dae1", mark: "#b34700", strong: "#0b5cad" };
+}
+
+/**
+ * @param {string} color `#rrggbb`
+ * @returns {[number, number, number]}
+ */
+export function rgb(color) {
+  const value = Number.parseInt(color.slice(1), 16);
+  return [value >> 16, (value >> 8) & 255, value & 255];
+}
+
+/**
+ * Black or white, whichever reads better on a colour.
+ * @param {number} r
+ * @param {number} g
+ * @param {number} b
+ */
+export function inkOn(r, g, b) {
+  const [x, y, z] = [r, g, b].map((part) => {
+    const c = part / 255;
+    return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  });
+  const light = 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  return (light + 0.05) ** 2 > 1.05 * 0.05 ? "#000000" : "#ffffff";
+}
+
+/** @type {Map<string, Uint8ClampedArray>} */
+const ramps = new Map();
+
+/**
+ * A palette's 256 colours, as bytes r, g, b.
+ * @param {string} palette
+ */
+export function ramp(palette) {
+  const name = palette === "auto" ? (isDark() ? "magma" : "blues") : palette;
+  let found = ramps.get(name);
+  if (!found) {
+    const points = page.palettes[name].map(rgb);
+    found = new Uint8ClampedArray(768);
+    for (let step = 0; step < 256; step++) {
+      const place = (step / 255) * (points.length - 1);
+      const left = Math.min(Math.trunc(place), points.length - 2);
+      for (let i = 0; i < 3; i++) {
+        const [a, b] = [points[left][i], points[left + 1][i]];
+        found[3 * step + i] = Math.round(a + (b - a) * (place - left));
+      }
+    }
+    ramps.set(name, found);
+  }
+  return found;
+}
+
+/**
+ * How much of its colour each weight gets: 1 over the weight that counts as full.
+ * @param {import("./types.js").Layer} layer
+ * @param {number} row
+ * @param {string} scale `map`: the head's largest; `row`: the row's largest; `one`: 1
+ */
+export function unit(layer, row, scale) {
+  const top = scale === "one" ? 1 : scale === "row" ? layer.rowTops[row] : layer.top;
+  return top > 0 ? 1 / top : 0;
+}
+
+/**
+ * The panel's cells as pixels r, g, b, a. One map goes through the palette; several are added up:
+ * each pulls the paper towards its own colour by its share.
+ * @param {Panel} panel
+ * @param {State} state
+ */
+export function pixels(panel, state) {
+  const { R, C, layers } = panel;
+  const out = new Uint8ClampedArray(4 * R * C);
+  if (layers.length === 1) {
+    const colors = ramp(state.palette);
+    const { data } = layers[0];
+    for (let r = 0; r < R; r++) {
+      const full = unit(layers[0], r, state.scale);
+      for (let i = r * C; i < (r + 1) * C; i++) {
+        const step = 3 * Math.min(255, Math.round(data[i] * full * 255));
+        out[4 * i] = colors[step];
+        out[4 * i + 1] = colors[step + 1];
+        out[4 * i + 2] = colors[step + 2];
+        out[4 * i + 3] = 255;
+      }
+    }
+    return out;
+  }
+  const paper = rgb(ink().paper);
+  const pulls = layers.map(({ color }) => rgb(color).map((part, i) => part - paper[i]));
+  for (let r = 0; r < R; r++) {
+    const full = layers.map((layer) => unit(layer, r, state.scale));
+    for (let i = r * C; i < (r + 1) * C; i++) {
+      let [red, green, blue] = paper;
+      for (let l = 0; l < layers.length; l++) {
+        const share = Math.min(1, layers[l].data[i] * full[l]);
+        red += share * pulls[l][0];
+        green += share * pulls[l][1];
+        blue += share * pulls[l][2];
+      }
+      out[4 * i] = red;
+      out[4 * i + 1] = green;
+      out[4 * i + 2] = blue;
+      out[4 * i + 3] = 255;
+    }
+  }
+  return out;
+}

@@ -1,0 +1,189 @@
+import { byId, fill, make } from "./dom.js";
+import { described, headsOf, itemOf, kindOf, page, roleOf } from "./data.js";
+import { get, MIXES, QUADRANTS, set } from "./store.js";
+import { ink } from "./colors.js";
+import { axesOf, isPair, matches, mixOf, precision } from "./panel.js";
+import { toggle } from "./overview.js";
+
+/** @typedef {import("./types.js").State} State */
+
+let built = "";
+
+/** The switches, and the entry of the state that each one is. @type {[string, "words" | "separators" | "first" | "rescale" | "toward"][]} */
+const SWITCHES = [["words", "words"], ["separators", "separators"], ["first", "first"], ["rescale", "rescale"], ["toward", "toward"]];
+/** @type {[string, "palette" | "scale" | "sort" | "theme" | "quad"][]} */
+const CHOICES = [["palette", "palette"], ["scale", "scale"], ["sort", "sort"], ["theme", "theme"], ["quad", "quad"]];
+
+/** @param {string} id */
+function input(id) {
+  return /** @type {HTMLInputElement} */ (byId(id));
+}
+
+/**
+ * The small grid of heads that turns them on and off.
+ * @param {State} state
+ */
+function buildHeads(state) {
+  const heads = headsOf(state);
+  const kind = kindOf(state);
+  const widest = Math.max(...heads.map(({ data }) => data.index)) + 1;
+  const rows = kind.sites.map((site) => {
+    /** @type {Map<number, HTMLElement>} */
+    const cells = new Map();
+    for (const head of heads) {
+      if (head.site !== site) continue;
+      const role = roleOf.get(head.data.roles[0]?.name || "");
+      const button = make("button", { type: "button", class: "cell", tabindex: "-1", "data-head": head.id, "aria-label": described(head), title: described(head) });
+      if (role) button.style.setProperty("--role", role.color);
+      cells.set(head.data.index, button);
+    }
+    const all = make("button", { type: "button", class: "layer", "data-layer": site.layer, "aria-label": `layer ${site.layer}, all its heads`, title: `all heads of layer ${site.layer}` }, String(site.layer));
+    const line = Array.from({ length: widest }, (_, i) => cells.get(i) || make("span", { class: "cell gone" }));
+    return make("div", { class: "heads-row" }, all, ...line);
+  });
+  const grid = byId("heads");
+  grid.style.setProperty("--across", String(widest));
+  grid.classList.toggle("dense", widest > 16);
+  fill(grid, ...rows);
+  const counts = new Map();
+  for (const { data } of heads) for (const { name } of data.roles) counts.set(name, (counts.get(name) || 0) + 1);
+  const chips = page.roles.filter(({ name }) => counts.has(name)).map((role) => {
+    const dot = make("span", { class: "chip" });
+    dot.style.background = role.color;
+    return make("button", { type: "button", class: "role", "data-role": role.name, title: `only ${role.name} heads; ${role.reason}` }, dot, `${role.name} ${counts.get(role.name)}`);
+  });
+  fill(byId("roles"), ...chips, counts.size ? "" : make("span", { class: "small" }, "no head has a role on this text"));
+}
+
+/** @param {State} state */
+function build(state) {
+  const key = `${state.text} ${state.kind}`;
+  if (key === built) return;
+  built = key;
+  const item = itemOf(state);
+  buildHeads(state);
+  byId("kinds").hidden = item.kinds.length < 2;
+  fill(byId("kinds"), ...item.kinds.map(({ kind, title }) => make("button", { type: "button", "data-kind": kind, title }, kind)));
+  byId("quad-line").hidden = !isPair(state);
+  byId("origin").textContent = `${item.origin} · ${precision()}`;
+  fill(byId("notes"), ...item.notes.map((note) => make("p", {}, note)));
+  byId("sentence").textContent = item.label;
+}
+
+/** @param {State} state */
+export function drawControls(state) {
+  build(state);
+  const on = new Set(state.on);
+  for (const button of byId("heads").querySelectorAll("button")) {
+    const id = button.dataset.head;
+    if (id) {
+      button.setAttribute("aria-pressed", String(on.has(id)));
+      button.classList.toggle("current", id === state.head);
+      button.tabIndex = id === state.head ? 0 : -1;
+    } else {
+      const whole = headsOf(state).filter(({ site }) => String(site.layer) === button.dataset.layer);
+      button.setAttribute("aria-pressed", String(whole.every((head) => on.has(head.id))));
+    }
+  }
+  for (const button of byId("kinds").querySelectorAll("button")) button.setAttribute("aria-pressed", String(button.dataset.kind === state.kind));
+  for (const button of byId("tabs").querySelectorAll("button")) {
+    const own = button.dataset.view === state.view;
+    button.setAttribute("aria-selected", String(own));
+    button.tabIndex = own ? 0 : -1;
+  }
+  const mixed = mixOf(state, state.on.length);
+  for (const button of byId("mix").querySelectorAll("button")) button.setAttribute("aria-pressed", String(button.dataset.mix === (mixed === "single" ? state.mix : mixed)));
+  byId("on-count").textContent = `${state.on.length} of ${headsOf(state).length} on`;
+  for (const [id, name] of SWITCHES) input(id).checked = state[name];
+  for (const [id, name] of CHOICES) input(id).value = state[name];
+  input("texts").value = String(state.text);
+  input("top").value = String(state.top);
+  input("least").value = String(state.least);
+  byId("least-said").textContent = state.least.toFixed(2);
+  if (document.activeElement !== byId("find")) input("find").value = state.find;
+  const { queries, keys } = axesOf(state);
+  const count = matches(queries, state.find).length + (queries === keys ? 0 : matches(keys, state.find).length);
+  byId("find-said").textContent = state.find ? `${count} match${count === 1 ? "" : "es"}` : "";
+  byId("lines-options").hidden = state.view !== "lines";
+  byId("sort-line").hidden = state.view !== "overview";
+  byId("direction-line").hidden = state.view !== "text";
+  const { paper } = ink();
+  document.querySelector("meta[name=theme-color]")?.setAttribute("content", paper);
+}
+
+/**
+ * The next match of what is searched for becomes the pinned token.
+ * @param {number} by 1 or -1
+ */
+export function nextMatch(by) {
+  const state = get();
+  const { queries, keys } = axesOf(state);
+  const all = [...matches(queries, state.find).map((i) => `q${queries.from[i]}`)];
+  if (queries !== keys) all.push(...matches(keys, state.find).map((i) => `k${keys.from[i]}`));
+  if (!all.length) return;
+  const now = all.indexOf(state.pin);
+  set({ pin: all[(now + by + all.length) % all.length] });
+}
+
+/** @param {string[]} ids */
+function flip(ids) {
+  const { on } = get();
+  const all = ids.every((id) => on.includes(id));
+  const next = all ? on.filter((id) => !ids.includes(id)) : [...on, ...ids];
+  set({ on: next.length ? next : on });
+}
+
+export function startControls() {
+  byId("tabs").addEventListener("click", (event) => {
+    const view = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.view;
+    if (view) set({ view });
+  });
+  byId("heads").addEventListener("click", (event) => {
+    const button = /** @type {HTMLElement} */ (event.target).closest("button");
+    if (button?.dataset.head) {
+      if (event.shiftKey) set({ on: [button.dataset.head], head: button.dataset.head });
+      else toggle(button.dataset.head);
+    } else if (button?.dataset.layer) {
+      flip(headsOf(get()).filter(({ site }) => String(site.layer) === button.dataset.layer).map(({ id }) => id));
+    }
+  });
+  byId("roles").addEventListener("click", (event) => {
+    const name = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.role;
+    const some = headsOf(get()).filter(({ data }) => data.roles.some((role) => role.name === name)).map(({ id }) => id);
+    if (!some.length) return;
+    if (event.shiftKey) flip(some);
+    else set({ on: some, head: some[0] });
+  });
+  byId("kinds").addEventListener("click", (event) => {
+    const kind = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.kind;
+    if (kind) set({ kind, quad: "all" });
+  });
+  byId("mix").addEventListener("click", (event) => {
+    const mix = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.mix;
+    if (mix) set({ mix });
+  });
+  byId("all-on").addEventListener("click", () => set({ on: headsOf(get()).map(({ id }) => id) }));
+  byId("only-this").addEventListener("click", () => set({ on: [get().head] }));
+  for (const [id, name] of SWITCHES) input(id).addEventListener("change", () => set({ [name]: input(id).checked }));
+  for (const [id, name] of CHOICES) input(id).addEventListener("change", () => set({ [name]: input(id).value }));
+  input("texts").addEventListener("change", () => set({ text: Number(input("texts").value) }));
+  input("top").addEventListener("input", () => set({ top: Math.max(1, Math.trunc(Number(input("top").value)) || 1) }));
+  input("least").addEventListener("input", () => set({ least: Number(input("least").value) }));
+  input("find").addEventListener("input", () => set({ find: input("find").value }));
+  input("find").addEventListener("keydown", (event) => {
+    if (event.key === "Enter") nextMatch(event.shiftKey ? -1 : 1);
+    if (event.key === "Escape") {
+      set({ find: "" });
+      input("find").value = "";
+      input("find").blur();
+    }
+  });
+  const texts = /** @type {HTMLSelectElement} */ (byId("texts"));
+  page.items.forEach(({ label }, i) => texts.append(make("option", { value: i }, `${i + 1}. ${label}`)));
+  byId("texts-line").hidden = page.items.length < 2;
+  const palettes = byId("palette");
+  for (const name of Object.keys(page.palettes)) palettes.append(make("option", { value: name }, name));
+  fill(byId("mix"), ...MIXES.map((mix) => make("button", { type: "button", "data-mix": mix }, mix)));
+  const words = { all: "both", AA: "A → A", AB: "A → B", BA: "B → A", BB: "B → B" };
+  for (const quad of QUADRANTS) byId("quad").append(make("option", { value: quad }, /** @type {any} */ (words)[quad]));
+}

@@ -1,0 +1,135 @@
+import { byId } from "./dom.js";
+
+/** @typedef {import("./types.js").SiteData} SiteData */
+/** @typedef {import("./types.js").Head} Head */
+/** @typedef {import("./types.js").State} State */
+
+/** @type {import("./types.js").Page} */
+export const page = JSON.parse(byId("data").textContent || "");
+
+export const roleOf = new Map(page.roles.map((role) => [role.name, role]));
+
+const steps = 2 ** page.bits - 1;
+const squares = Float64Array.from({ length: 256 }, (_, q) => (q / 255) ** 2);
+
+/** @type {Map<number, Uint8Array>} */
+const unpacked = new Map();
+/** @type {Map<number, Promise<void>>} */
+const waiting = new Map();
+
+/** @param {SiteData} site */
+export function isLoaded(site) {
+  return unpacked.has(site.chunk);
+}
+
+/**
+ * Unpack the maps of one layer, once.
+ * @param {SiteData} site
+ */
+export function load(site) {
+  let found = waiting.get(site.chunk);
+  if (!found) {
+    found = inflate(byId(`maps-${site.chunk}`).textContent || "").then((bytes) => {
+      unpacked.set(site.chunk, bytes);
+    });
+    waiting.set(site.chunk, found);
+  }
+  return found;
+}
+
+/** @param {string} text base64 of a zlib stream */
+async function inflate(text) {
+  const stream = new Blob([fromBase64(text)]).stream();
+  const inflated = stream.pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(inflated).arrayBuffer());
+}
+
+/** @param {string} text */
+function fromBase64(text) {
+  const quick = /** @type {any} */ (Uint8Array).fromBase64;
+  if (quick) return /** @type {Uint8Array<ArrayBuffer>} */ (quick.call(Uint8Array, text));
+  const raw = atob(text);
+  const bytes = new Uint8Array(raw.length);
+  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+  return bytes;
+}
+
+/**
+ * The weights [T, S] of one head of a layer that is loaded.
+ * @param {SiteData} site
+ * @param {number} row which of the site's heads
+ * @param {number} rows T
+ * @param {number} columns S
+ */
+export function weights(site, row, rows, columns) {
+  const bytes = unpacked.get(site.chunk);
+  if (!bytes) throw new Error(`layer ${site.layer} is not unpacked yet`);
+  const out = new Float32Array(rows * columns);
+  const size = site.causal ? (rows * (rows + 1)) / 2 : rows * columns;
+  const top = site.heads[row].top;
+  const low = page.bits === 16 ? bytes.length / 2 : 0;
+  const values = squares.map((square) => square * top);
+  let from = row * size;
+  for (let r = 0; r < rows; r++) {
+    const end = r * columns + (site.causal ? r + 1 : columns);
+    if (low) {
+      for (let i = r * columns; i < end; i++, from++) {
+        out[i] = top * ((bytes[from] * 256 + bytes[low + from]) / steps) ** 2;
+      }
+    } else {
+      for (let i = r * columns; i < end; i++, from++) out[i] = values[bytes[from]];
+    }
+  }
+  return out;
+}
+
+/** @param {State} state */
+export function itemOf(state) {
+  return page.items[state.text];
+}
+
+/** @param {State} state */
+export function kindOf(state) {
+  const { kinds } = itemOf(state);
+  return kinds.find(({ kind }) => kind === state.kind) || kinds[0];
+}
+
+/** @type {Map<object, Head[]>} */
+const listed = new Map();
+
+/**
+ * The heads of the kind of attention that is shown, layer by layer.
+ * @param {State} state
+ * @returns {Head[]}
+ */
+export function headsOf(state) {
+  const kind = kindOf(state);
+  let found = listed.get(kind);
+  if (!found) {
+    found = kind.sites.flatMap((site) =>
+      site.heads.map((data, row) => ({ id: `${site.layer}.${data.index}`, place: 0, site, row, data })));
+    found.forEach((head, place) => { head.place = place; });
+    listed.set(kind, found);
+  }
+  return found;
+}
+
+/**
+ * @param {State} state
+ * @param {string} id
+ */
+export function headOf(state, id) {
+  return headsOf(state).find((head) => head.id === id);
+}
+
+/**
+ * A head in words: its number, and its roles with their scores.
+ * @param {Head} head
+ */
+export function described(head) {
+  const roles = head.data.roles.map((role) => {
+    const mean = head.data.scores[page.scores.findIndex(({ name }) => name === role.score)][0];
+    return mean === null ? role.name : `${role.name} ${mean.toFixed(2)}`;
+  });
+  return `head ${head.id}, ${roles.length ? roles.join(", ") : "no role"}`;
+}

@@ -1,0 +1,67 @@
+/**
+ * An element of the page's own markup.
+ * @param {string} id
+ * @returns {HTMLElement}
+ */
+export function byId(id) {
+  const found = document.getElementById(id);
+  if (!found) throw new Error(`the page has no #${id}`);
+  return found;
+}
+
+/**
+ * A new element; text goes in as text only.
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag
+ * @param {Record<string, string | number | boolean>} [attributes] `true` sets an empty attribute, `false` leaves it out
+ * @param {...(Node | string)} children
+ * @returns {HTMLElementTagNameMap[K]}
+ */
+export function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== false) element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(...children);
+  return element;
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {...(Node | string)} children
+ */
+export function fill(element, ...children) {
+  element.replaceChildren(...children);
+}
+
+/**
+ * A weight for people: two decimals, three below 0.1, four below 0.01.
+ * @param {number} value
+ */
+export function shown(value) {
+  if (value === 0) return "0";
+  if (Math.abs(value) < 0.0001) return value > 0 ? "<0.0001" : ">-0.0001";
+  const digits = Math.abs(value) < 0.00995 ? 4 : Math.abs(value) < 0.0995 ? 3 : 2;
+  return value.toFixed(digits);
+}
+
+/**
+ * @param {number} value
+ * @param {number} low
+ * @param {number} high
+ */
+export function clamp(value, low, high) {
+  return Math.min(Math.max(value, low), high);
+}
+
+/** @type {number | undefined} */
+let speaking;
+
+/**
+ * Tell a screen reader, once things have settled.
+ * @param {string} text
+ */
+export function say(text) {
+  clearTimeout(speaking);
+  speaking = setTimeout(() => { byId("spoken").textContent = text; }, 120);
+}

@@ -1,0 +1,133 @@
+import { byId, clamp, fill, make } from "./dom.js";
+import { headsOf, page } from "./data.js";
+import { get, MIXES, set, VIEWS } from "./store.js";
+import { nextMatch } from "./controls.js";
+import { hidePreview, toggle } from "./overview.js";
+import { hideTip } from "./tip.js";
+import { say } from "./dom.js";
+import { described } from "./data.js";
+
+/** @typedef {import("./types.js").View} View */
+
+/** @type {[string, string][]} */
+const HELP = [
+  ["← → ↑ ↓", "the head beside, the layer above or below"],
+  ["Shift + arrows", "the weight or token beside (map, lines, text)"],
+  ["Enter", "open the head of the overview"],
+  ["x", "turn this head on or off"],
+  ["o", "only this head"],
+  ["a", "all heads on"],
+  ["m", "blend, mean or maximum of the heads that are on"],
+  ["1 – 5", "overview, map, lines, text, head card"],
+  ["w", "words instead of tokens"],
+  ["s, f", "hide separators, hide the first token"],
+  ["r", "rescale what is left"],
+  ["d", "text: attends to, or is attended to by"],
+  ["+ − 0", "map: zoom in, out, all of it"],
+  ["/", "search a token; Enter and n: the next match"],
+  ["[ ]", "the text before, the text after"],
+  ["t", "light, dark, or as the system"],
+  ["Esc", "close, let go of the pinned token"],
+  ["?", "these keys"],
+];
+
+/** @param {number} dx @param {number} dy */
+function moveHead(dx, dy) {
+  const state = get();
+  const heads = headsOf(state);
+  const now = heads.find(({ id }) => id === state.head) || heads[0];
+  const layers = [...new Set(heads.map(({ site }) => site))];
+  const site = layers[clamp(layers.indexOf(now.site) + dy, 0, layers.length - 1)];
+  const line = heads.filter((head) => head.site === site);
+  const same = heads.filter((head) => head.site === now.site);
+  const next = line[clamp((dy ? same.indexOf(now) : line.indexOf(now)) + dx, 0, line.length - 1)];
+  const alone = state.on.length === 1 && state.on[0] === state.head;
+  set(alone ? { head: next.id, on: [next.id] } : { head: next.id });
+  say(described(next));
+}
+
+/** @param {string} name */
+function arrow(name) {
+  return { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[name];
+}
+
+/**
+ * @template T
+ * @param {T[]} list
+ * @param {T} now
+ */
+function after(list, now) {
+  return list[(list.indexOf(now) + 1) % list.length];
+}
+
+export function openHelp() {
+  /** @type {HTMLDialogElement} */ (byId("help")).showModal();
+}
+
+/**
+ * @param {KeyboardEvent} event
+ * @param {View} view
+ * @returns {boolean} whether the key means something here
+ */
+function pressed(event, view) {
+  const state = get();
+  const way = arrow(event.key);
+  if (way) {
+    if (event.shiftKey) view.step?.(way[0], way[1]);
+    else if (!/** @type {HTMLElement} */ (event.target).matches?.("select, input, [role=tab], #lines-frame")) moveHead(way[0], way[1]);
+    else return false;
+    return true;
+  }
+  switch (event.key) {
+    case "Enter":
+      if (state.view !== "overview" || /** @type {HTMLElement} */ (event.target).closest?.("button")) return false;
+      set({ view: "map", on: [state.head] });
+      return true;
+    case "x": toggle(state.head); return true;
+    case "o": set({ on: [state.head] }); return true;
+    case "a": set({ on: headsOf(state).map(({ id }) => id) }); return true;
+    case "m": set({ mix: after(MIXES, state.mix) }); return true;
+    case "w": set({ words: !state.words }); return true;
+    case "s": set({ separators: !state.separators }); return true;
+    case "f": set({ first: !state.first }); return true;
+    case "r": set({ rescale: !state.rescale }); return true;
+    case "d": set({ toward: !state.toward }); return true;
+    case "t": set({ theme: after(["system", "light", "dark"], state.theme) }); return true;
+    case "+": case "=": view.zoom?.(1.5); return true;
+    case "-": view.zoom?.(1 / 1.5); return true;
+    case "0": view.zoom?.(0); return true;
+    case "/": byId("panel").setAttribute("open", ""); byId("find").focus(); return true;
+    case "n": nextMatch(1); return true;
+    case "N": nextMatch(-1); return true;
+    case "[": set({ text: Math.max(0, state.text - 1) }); return true;
+    case "]": set({ text: Math.min(page.items.length - 1, state.text + 1) }); return true;
+    case "?": openHelp(); return true;
+    case "Escape": hideTip(); hidePreview(); set({ pin: "" }); return true;
+    default:
+      if (/^[1-5]$/.test(event.key)) {
+        set({ view: VIEWS[Number(event.key) - 1] });
+        return true;
+      }
+      return false;
+  }
+}
+
+/** @param {() => View} current the view that is open */
+export function startKeys(current) {
+  fill(byId("help-keys"), ...HELP.map(([key, what]) => make("tr", {}, make("th", { scope: "row" }, make("kbd", {}, key)), make("td", {}, what))));
+  document.addEventListener("keydown", (event) => {
+    const target = /** @type {HTMLElement} */ (event.target);
+    const typing = target.matches?.("input:not([type=checkbox]):not([type=range]), select");
+    if (event.ctrlKey || event.metaKey || event.altKey || typing || document.querySelector("dialog[open]")) return;
+    if (pressed(event, current())) event.preventDefault();
+  });
+  byId("tabs").addEventListener("keydown", (event) => {
+    const way = arrow(event.key);
+    if (!way || event.shiftKey) return;
+    const view = VIEWS[clamp(VIEWS.indexOf(get().view) + way[0] + way[1], 0, VIEWS.length - 1)];
+    set({ view });
+    /** @type {HTMLElement | null} */ (byId("tabs").querySelector(`[data-view=${view}]`))?.focus();
+    event.preventDefault();
+  });
+  byId("open-help").addEventListener("click", openHelp);
+}

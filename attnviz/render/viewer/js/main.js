@@ -1,0 +1,92 @@
+import { byId } from "./dom.js";
+import { headOf, isLoaded, load } from "./data.js";
+import { fromHash, get, subscribe, VIEWS } from "./store.js";
+import { hidePreview, overview, startOverview } from "./overview.js";
+import { map, startMap } from "./map.js";
+import { linesView, startLines } from "./lines.js";
+import { startText, textView } from "./text.js";
+import { card, counted } from "./card.js";
+import { drawControls, startControls } from "./controls.js";
+import { startKeys } from "./keys.js";
+import { startSave } from "./save.js";
+import { failed, track } from "./busy.js";
+import { hideTip } from "./tip.js";
+
+/** @typedef {import("./types.js").State} State */
+
+/** @type {Record<string, import("./types.js").View>} */
+const views = { overview, map, lines: linesView, text: textView, card };
+
+let turn = 0;
+
+/**
+ * Unpack the layers that the open view needs, then draw it.
+ * @param {State} state
+ * @param {Set<keyof State> | null} changed null: everything
+ */
+function draw(state, changed) {
+  turn++;
+  if (state.theme === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = state.theme;
+  drawControls(state);
+  hideTip();
+  if (state.view !== "overview") hidePreview();
+  for (const view of VIEWS) byId(`view-${view}`).hidden = view !== state.view;
+  byId("zoom").hidden = state.view !== "map";
+  byId("where").textContent = state.view === "overview" ? "" : state.view === "card" ? `head ${state.head}` : counted(state);
+  const needed = state.view === "overview" ? [] : state.view === "card" ? [state.head] : state.on;
+  const sites = new Set(needed.flatMap((id) => headOf(state, id)?.site || []));
+  const missing = [...sites].filter((site) => !isLoaded(site));
+  const now = turn;
+  if (!missing.length) views[state.view].draw(state, changed);
+  else {
+    track(Promise.all(missing.map(load)).then(() => {
+      if (turn === now) views[state.view].draw(state, changed);
+    }));
+  }
+}
+
+/** In a notebook's frame, take the height that the page needs. */
+function fitFrame() {
+  try {
+    const frame = /** @type {HTMLElement | null} */ (window.frameElement);
+    if (frame?.dataset.attnviz) {
+      frame.style.height = `${Math.min(Math.max(document.documentElement.scrollHeight, 480), 1100)}px`;
+    }
+  } catch {
+    // a frame of another origin keeps the height it was given
+  }
+}
+
+function start() {
+  if (typeof DecompressionStream === "undefined") {
+    failed("this browser cannot unpack its data (no DecompressionStream); use Chrome 103, Firefox 113, Safari 16.4 or newer");
+    return;
+  }
+  if (matchMedia("(max-width: 820px)").matches) byId("panel").removeAttribute("open");
+  const current = () => views[get().view];
+  startControls();
+  startOverview();
+  startMap();
+  startLines();
+  startText();
+  startKeys(current);
+  startSave(current);
+  byId("zoom-in").addEventListener("click", () => map.zoom?.(1.5));
+  byId("zoom-out").addEventListener("click", () => map.zoom?.(1 / 1.5));
+  byId("zoom-all").addEventListener("click", () => map.zoom?.(0));
+  fromHash();
+  subscribe(draw);
+  addEventListener("hashchange", fromHash);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(get(), null));
+  let resizing = 0;
+  addEventListener("resize", () => {
+    cancelAnimationFrame(resizing);
+    resizing = requestAnimationFrame(() => draw(get(), null));
+  });
+  setTimeout(fitFrame, 300);
+}
+
+addEventListener("error", (event) => failed(event.error || event.message));
+addEventListener("unhandledrejection", (event) => failed(event.reason));
+start();

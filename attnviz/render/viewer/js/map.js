@@ -1,0 +1,244 @@
+import { byId, clamp, say, shown } from "./dom.js";
+import { page } from "./data.js";
+import { get, set } from "./store.js";
+import { ink } from "./colors.js";
+import { pairsTable, panelOf, pinned } from "./panel.js";
+import { prepared } from "./painter.js";
+import { BELOW, drawMap, geometry, sums, SUMS } from "./cells.js";
+import { caption, heading } from "./captions.js";
+import { hideTip, showTip } from "./tip.js";
+
+/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./types.js").Panel} Panel */
+/** @typedef {import("./types.js").Painter} Painter */
+/** @typedef {ReturnType<typeof geometry>} Geometry */
+
+/** @type {Panel | null} */
+let panelNow = null;
+/** @type {Geometry | null} */
+let g = null;
+/** @type {[number, number] | null} */
+let cursor = null;
+
+/**
+ * The cell under a point of the drawing, or null.
+ * @param {number} x
+ * @param {number} y
+ * @returns {[number, number] | null}
+ */
+function cellAt(x, y) {
+  if (!g || !panelNow || x < g.left || y < g.top || x >= g.left + g.plotW || y >= g.top + g.plotH) return null;
+  const [r, c] = [Math.floor(g.r0 + (y - g.top) / g.ch), Math.floor(g.c0 + (x - g.left) / g.cw)];
+  return r < panelNow.R && c < panelNow.C ? [r, c] : null;
+}
+
+/** The crosshair, and the number under it. @param {boolean} [spoken] */
+function drawCursor(spoken = false) {
+  const overlay = /** @type {HTMLCanvasElement} */ (byId("map-over"));
+  if (!g || !panelNow) return;
+  const painter = prepared(overlay, g.width, g.height);
+  const state = get();
+  const pin = pinned(panelNow.queries, state.pin, "q");
+  const tones = ink();
+  const { left, top, plotW, plotH, cw, ch, r0, c0 } = g;
+  /** @param {number} r @param {number} opacity */
+  const row = (r, opacity) => {
+    const [from, to] = [Math.max(top, top + (r - r0) * ch), Math.min(top + plotH, top + (r + 1 - r0) * ch)];
+    if (to <= from) return;
+    painter.rect(0, from - 1, left + plotW + SUMS, 1, tones.mark, opacity);
+    painter.rect(0, to, left + plotW + SUMS, 1, tones.mark, opacity);
+  };
+  if (pin >= 0) row(pin, 0.9);
+  if (!cursor) {
+    hideTip();
+    return;
+  }
+  const [r, c] = cursor;
+  row(r, 0.7);
+  const [from, to] = [Math.max(left, left + (c - c0) * cw), Math.min(left + plotW, left + (c + 1 - c0) * cw)];
+  if (to > from) {
+    painter.rect(from - 1, 0, 1, top + plotH + SUMS, tones.mark, 0.7);
+    painter.rect(to, 0, 1, top + plotH + SUMS, tones.mark, 0.7);
+  }
+  const { queries, keys, layers, C } = panelNow;
+  const { rows, columns } = sums(panelNow);
+  const about = page.bits === 8 ? "≈" : "";
+  const lines = layers.map((layer, l) => ({
+    color: layers.length > 1 ? layer.color : "",
+    text: `${layers.length > 1 ? `${layer.name}: ` : ""}${shown(layer.data[r * C + c])}`,
+    more: `row ${layer.whole ? "" : about}${shown(rows[l][r])}, column ${about}${shown(columns[l][c])}`,
+  }));
+  const box = overlay.getBoundingClientRect();
+  showTip(`${queries.labels[r]} → ${keys.labels[c]}`, lines, box.left + left + (c + 1 - c0) * cw + 10, box.top + top + (r + 1 - r0) * ch + 10);
+  if (spoken) say(`${queries.labels[r]} to ${keys.labels[c]}: ${lines.map(({ text }) => text).join(", ")}`);
+}
+
+/** @param {number} dr @param {number} dc rows and columns to move by */
+function pan(dr, dc) {
+  if (!g || !panelNow) return;
+  const [factor] = (get().zoom || "1,0,0").split(",").map(Number);
+  setZoom(factor, g.r0 + dr, g.c0 + dc);
+}
+
+/** @param {number} factor @param {number} r @param {number} c */
+function setZoom(factor, r, c) {
+  if (!panelNow) return;
+  const wanted = clamp(factor, 1, 64);
+  const zoom = wanted <= 1.001 ? "" : [wanted, clamp(r, 0, panelNow.R), clamp(c, 0, panelNow.C)].map((value) => value.toFixed(3)).join(",");
+  set({ zoom });
+}
+
+/**
+ * Zoom so that what is under a point stays there.
+ * @param {number} by
+ * @param {number} x
+ * @param {number} y
+ */
+function zoomAt(by, x, y) {
+  if (!g) return;
+  const [factor] = (get().zoom || "1,0,0").split(",").map(Number);
+  const next = clamp(factor * by, 1, 64);
+  const real = next / factor;
+  const [inX, inY] = [clamp(x - g.left, 0, g.plotW), clamp(y - g.top, 0, g.plotH)];
+  setZoom(next, g.r0 + inY / g.ch - inY / (g.ch * real), g.c0 + inX / g.cw - inX / (g.cw * real));
+}
+
+export function startMap() {
+  const overlay = /** @type {HTMLCanvasElement} */ (byId("map-over"));
+  /** @type {Map<number, { x: number, y: number }>} */
+  const fingers = new Map();
+  let moved = 0;
+  /** @param {PointerEvent} event */
+  const at = (event) => {
+    const box = overlay.getBoundingClientRect();
+    return { x: event.clientX - box.left, y: event.clientY - box.top };
+  };
+  overlay.addEventListener("pointerdown", (event) => {
+    fingers.set(event.pointerId, at(event));
+    moved = 0;
+    if (get().zoom || fingers.size > 1) overlay.setPointerCapture(event.pointerId);
+  });
+  overlay.addEventListener("pointermove", (event) => {
+    const now = at(event);
+    const before = fingers.get(event.pointerId);
+    if (before && g && (get().zoom || fingers.size > 1)) {
+      moved += Math.abs(now.x - before.x) + Math.abs(now.y - before.y);
+      if (fingers.size === 2) {
+        const [other] = [...fingers].filter(([id]) => id !== event.pointerId).map(([, point]) => point);
+        const was = Math.hypot(before.x - other.x, before.y - other.y);
+        zoomAt(Math.hypot(now.x - other.x, now.y - other.y) / Math.max(was, 1), (now.x + other.x) / 2, (now.y + other.y) / 2);
+      } else pan((before.y - now.y) / g.ch, (before.x - now.x) / g.cw);
+      fingers.set(event.pointerId, now);
+      return;
+    }
+    cursor = cellAt(now.x, now.y);
+    drawCursor();
+  });
+  /** @param {PointerEvent} event */
+  const up = (event) => {
+    fingers.delete(event.pointerId);
+    const { x, y } = at(event);
+    const cell = cellAt(x, y);
+    if (event.type !== "pointerup" || moved > 6 || !panelNow) return;
+    cursor = cell;
+    if (cell) {
+      const pin = `q${panelNow.queries.from[cell[0]]}`;
+      set({ pin: get().pin === pin ? "" : pin });
+    }
+    drawCursor();
+  };
+  overlay.addEventListener("pointerup", up);
+  overlay.addEventListener("pointercancel", up);
+  overlay.addEventListener("pointerleave", () => {
+    cursor = null;
+    drawCursor();
+  });
+  overlay.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && !event.metaKey && !get().zoom) return;
+    event.preventDefault();
+    const box = overlay.getBoundingClientRect();
+    if (event.ctrlKey || event.metaKey) zoomAt(Math.exp(-event.deltaY / 200), event.clientX - box.left, event.clientY - box.top);
+    else if (g) pan(event.deltaY / g.ch, event.deltaX / g.cw);
+  }, { passive: false });
+  overlay.addEventListener("dblclick", (event) => {
+    const box = overlay.getBoundingClientRect();
+    if (get().zoom) set({ zoom: "" });
+    else zoomAt(4, event.clientX - box.left, event.clientY - box.top);
+  });
+}
+
+/** @param {Panel} panel */
+function describedMap(panel) {
+  let best = 0;
+  const { data } = panel.layers[0];
+  for (let i = 0; i < data.length; i++) if (data[i] > data[best]) best = i;
+  const [r, c] = [Math.trunc(best / panel.C), best % panel.C];
+  return `Attention map of ${panel.layers.map(({ name }) => name).join(", ")}: ${panel.R} queries by ${panel.C} keys. ` +
+    `Largest weight ${shown(data[best])}, ${panel.queries.labels[r]} to ${panel.keys.labels[c]}. Shift and arrows read single weights.`;
+}
+
+/** @type {import("./types.js").View} */
+export const map = {
+  draw(state) {
+    const frame = byId("map-frame");
+    const panel = panelOf(state, state.on);
+    const empty = !panel.R || !panel.C;
+    byId("map-empty").hidden = !empty;
+    frame.hidden = empty;
+    caption("map-caption", panel, state);
+    if (empty) {
+      panelNow = g = null;
+      return;
+    }
+    panelNow = panel;
+    if (cursor && (cursor[0] >= panel.R || cursor[1] >= panel.C)) cursor = null;
+    const canvas = /** @type {HTMLCanvasElement} */ (byId("map-cells"));
+    const room = Math.max(340, innerHeight - frame.getBoundingClientRect().top - scrollY - 24);
+    const first = prepared(canvas, 1, 1);
+    g = geometry(first, panel, state.zoom, Math.max(frame.clientWidth, 240), room);
+    frame.style.height = `${g.height}px`;
+    const painter = prepared(canvas, g.width, g.height);
+    painter.rect(0, 0, g.width, g.height, ink().paper);
+    drawMap(painter, panel, state, g, Math.ceil(Math.max(g.plotW, g.plotH) * (devicePixelRatio || 1)));
+    canvas.dataset.geometry = JSON.stringify(g);
+    canvas.dataset.shape = `${panel.R},${panel.C}`;
+    const overlay = byId("map-over");
+    overlay.setAttribute("aria-label", describedMap(panel));
+    overlay.style.touchAction = state.zoom ? "none" : "pan-y pinch-zoom";
+    drawCursor();
+  },
+  picture(painter, state) {
+    const panel = panelOf(state, state.on);
+    const most = Math.max(panel.R, panel.C);
+    const cell = most <= 12 ? 40 : most <= 24 ? 26 : most <= 64 ? 14 : most <= 128 ? 10 : 6;
+    /** @type {Painter} */
+    const shifted = { ...painter };
+    const above = 44;
+    shifted.rect = (x, y, w, h, fill, opacity) => painter.rect(x, y + above, w, h, fill, opacity);
+    shifted.text = (text, x, y, style) => painter.text(text, x, y + above, style);
+    shifted.image = (colors, rows, columns, x, y, w, h) => painter.image(colors, rows, columns, x, y + above, w, h);
+    const wide = geometry(shifted, panel, "", 1e5, 1e5);
+    const size = { ...wide, cw: cell, ch: cell, plotW: panel.C * cell, plotH: panel.R * cell, r0: 0, c0: 0 };
+    size.width = size.left + size.plotW + SUMS;
+    size.height = size.top + size.plotH + SUMS + BELOW;
+    drawMap(shifted, panel, state, size, most);
+    return heading(painter, panel, state, size.width, size.height + above);
+  },
+  numbers: pairsTable,
+  step(dx, dy) {
+    if (!panelNow || !g) return;
+    const pin = pinned(panelNow.queries, get().pin, "q");
+    const [r, c] = cursor || [Math.max(pin, 0) - dy, -dx];
+    cursor = [clamp(r + dy, 0, panelNow.R - 1), clamp(c + dx, 0, panelNow.C - 1)];
+    const [rowsIn, columnsIn] = [g.plotH / g.ch, g.plotW / g.cw];
+    if (cursor[0] < g.r0 || cursor[0] >= g.r0 + rowsIn - 1 || cursor[1] < g.c0 || cursor[1] >= g.c0 + columnsIn - 1) {
+      if (get().zoom) pan(cursor[0] - g.r0 - rowsIn / 2, cursor[1] - g.c0 - columnsIn / 2);
+    }
+    drawCursor(true);
+  },
+  zoom(factor) {
+    if (!g) return;
+    if (!factor) set({ zoom: "" });
+    else zoomAt(factor, g.left + g.plotW / 2, g.top + g.plotH / 2);
+  },
+};

@@ -1,0 +1,321 @@
+import { byId, clamp, fill, make } from "./dom.js";
+import { described, headsOf, isLoaded, itemOf, kindOf, load, page, roleOf } from "./data.js";
+import { get, set } from "./store.js";
+import { ink } from "./colors.js";
+import { axesOf } from "./panel.js";
+import { prepared } from "./painter.js";
+import { tile } from "./tiles.js";
+import { track } from "./busy.js";
+
+/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./types.js").Head} Head */
+/** @typedef {import("./types.js").Painter} Painter */
+/** @typedef {{ title: string, color: string, heads: (Head | null)[][] }} Group lines of tiles under one title */
+
+const SIDE = 30;
+const PREVIEW = 224;
+/** Saved overviews have about so many cells, so that an SVG stays small. */
+const SAVED_CELLS = 250000;
+
+/**
+ * The lines of tiles: layers as the model has them, or the heads of each role, strongest first.
+ * @param {State} state
+ * @param {number} across how many tiles fit beside each other, for roles
+ * @returns {Group[]}
+ */
+function groupsOf(state, across) {
+  const heads = headsOf(state);
+  if (state.sort === "model") {
+    const widest = Math.max(...heads.map(({ data }) => data.index)) + 1;
+    return kindOf(state).sites.map((site) => {
+      /** @type {(Head | null)[]} */
+      const line = Array(widest).fill(null);
+      for (const head of heads) if (head.site === site) line[head.data.index] = head;
+      return { title: String(site.layer), color: "", heads: [line] };
+    });
+  }
+  const names = [...page.roles.map(({ name }) => name), ""];
+  return names.flatMap((name) => {
+    const some = heads.filter(({ data }) => (data.roles[0]?.name || "") === name);
+    if (!some.length) return [];
+    some.sort((a, b) => strength(b) - strength(a));
+    const lines = [];
+    for (let i = 0; i < some.length; i += across) lines.push(some.slice(i, i + across));
+    return [{ title: `${name || "no role"} (${some.length})`, color: roleOf.get(name)?.color || "", heads: lines }];
+  });
+}
+
+/** @param {Head} head */
+function strength(head) {
+  const role = head.data.roles[0];
+  if (!role) return 0;
+  return head.data.scores[page.scores.findIndex(({ name }) => name === role.score)][0] || 0;
+}
+
+/**
+ * @param {State} state
+ * @param {number} width
+ */
+function sizes(state, width) {
+  const heads = headsOf(state);
+  const across = Math.max(...heads.map(({ data }) => data.index)) + 1;
+  const room = width - SIDE;
+  const gap = room / across > 40 ? 6 : room / across > 24 ? 3 : 2;
+  const least = state.sort === "role" ? 56 : 18;
+  const size = clamp(Math.floor(room / across) - gap, least, heads.length === 1 ? 360 : 150);
+  const strip = size >= 38 ? 15 : size >= 26 ? 6 : 4;
+  return { size, gap, strip, across: Math.max(1, Math.floor(room / (size + gap))) };
+}
+
+/**
+ * @param {Painter} painter
+ * @param {State} state
+ * @param {Head} head
+ * @param {number} x
+ * @param {number} y
+ * @param {{ size: number, strip: number }} sizes
+ * @param {number} cells at most, each way
+ */
+function drawTile(painter, state, head, x, y, { size, strip }, cells) {
+  const { colors, R, C } = tile(state, head, cells);
+  const tones = ink();
+  painter.rect(x - 0.5, y - 0.5, size + 1, size + strip + 1, tones.line);
+  painter.image(colors, R, C, x, y, size, size);
+  const role = roleOf.get(head.data.roles[0]?.name || "");
+  painter.rect(x, y + size, size, strip, role ? role.color : tones.paper);
+  if (strip > 10) {
+    const code = role ? role.code : "·";
+    const number = size >= 58 ? `${head.id} ` : "";
+    painter.text(number + code, x + size / 2, y + size + strip / 2 + 0.5, {
+      size: 10, align: "center", color: role ? role.ink : tones.soft,
+    });
+  }
+}
+
+/** @type {IntersectionObserver | null} */
+let watcher = null;
+/** @type {Map<Element, { canvas: HTMLCanvasElement, lines: (Head | null)[][] }>} */
+const strips = new Map();
+/** @type {ReturnType<typeof sizes>} */
+let measured = { size: 0, gap: 0, strip: 0, across: 1 };
+let built = "";
+let seen = false;
+let release = () => {};
+
+/** @param {State} state */
+function build(state) {
+  const place = byId("overview-tiles");
+  measured = sizes(state, place.clientWidth);
+  const { size, gap, strip } = measured;
+  const key = JSON.stringify([state.text, kindOf(state).kind, state.sort, measured]);
+  if (key === built) return;
+  built = key;
+  strips.clear();
+  const rows = groupsOf(state, measured.across).map((group) => {
+    const width = Math.max(...group.heads.map((line) => line.length)) * (size + gap);
+    const height = group.heads.length * (size + strip + gap);
+    const canvas = make("canvas", { "aria-hidden": "true" });
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${height}px`;
+    const tiles = make("div", { class: "tiles" }, canvas);
+    tiles.style.width = `${width}px`;
+    tiles.style.height = `${height}px`;
+    group.heads.forEach((line, down) => line.forEach((head, across) => {
+      if (!head) return;
+      const button = make("button", { type: "button", class: "tile", tabindex: "-1", "data-head": head.id, "aria-label": described(head) });
+      button.style.left = `${across * (size + gap)}px`;
+      button.style.top = `${down * (size + strip + gap)}px`;
+      button.style.width = `${size}px`;
+      button.style.height = `${size + strip}px`;
+      tiles.append(button);
+    }));
+    const title = make("div", { class: "row-title" }, state.sort === "model" ? make("span", { class: "hidden" }, "layer ") : "", group.title);
+    if (group.color) title.style.setProperty("--role", group.color);
+    const row = make("div", { class: `row ${state.sort}`, role: "group", "aria-label": state.sort === "model" ? `layer ${group.title}` : group.title }, title, tiles);
+    strips.set(row, { canvas, lines: group.heads });
+    return row;
+  });
+  const names = make("div", { class: "columns", "aria-hidden": "true" });
+  if (state.sort === "model") {
+    const widest = Math.max(...headsOf(state).map(({ data }) => data.index)) + 1;
+    const every = size + gap >= 22 ? 1 : 4;
+    for (let i = 0; i < widest; i += every) {
+      const name = make("span", {}, String(i));
+      name.style.left = `${SIDE + i * (size + gap) + size / 2}px`;
+      names.append(name);
+    }
+  }
+  fill(place, names, ...rows);
+}
+
+/** @param {Element} row */
+async function drawRow(row) {
+  const found = strips.get(row);
+  if (!found) return;
+  const heads = found.lines.flat().filter((head) => head !== null);
+  const sites = [...new Set(heads.map(({ site }) => site))].filter((site) => !isLoaded(site));
+  if (sites.length) await Promise.all(sites.map(load));
+  const state = get();
+  if (strips.get(row) !== found || state.view !== "overview") return;
+  const { size, gap, strip } = measured;
+  const wide = Math.max(...found.lines.map((line) => line.length));
+  const painter = prepared(found.canvas, wide * (size + gap), found.lines.length * (size + strip + gap));
+  const cells = Math.ceil(size * (devicePixelRatio || 1));
+  found.lines.forEach((line, down) => line.forEach((head, across) => {
+    if (head) drawTile(painter, state, head, across * (size + gap), down * (size + strip + gap), measured, cells);
+  }));
+}
+
+/** Draw the lines of tiles that are on the screen, and the others once they come. */
+function drawVisible() {
+  watcher?.disconnect();
+  release();
+  track(new Promise((done) => { release = () => done(null); }));
+  watcher = new IntersectionObserver((entries) => {
+    const rows = entries.filter(({ isIntersecting }) => isIntersecting).map(({ target }) => target);
+    for (const row of rows) watcher?.unobserve(row);
+    track(Promise.all(rows.map(drawRow)).then(() => {
+      if (!seen && rows.length) requestAnimationFrame(() => performance.mark("overview"));
+      seen = true;
+    }));
+    release();
+  }, { rootMargin: "200px" });
+  for (const row of strips.keys()) watcher.observe(row);
+}
+
+/** @param {State} state */
+function mark(state) {
+  const on = new Set(state.on);
+  for (const button of byId("overview-tiles").querySelectorAll("button")) {
+    const id = button.dataset.head || "";
+    button.setAttribute("aria-pressed", String(on.has(id)));
+    button.tabIndex = id === state.head ? 0 : -1;
+  }
+}
+
+/** @param {string} id */
+function buttonOf(id) {
+  return /** @type {HTMLElement | null} */ (byId("overview-tiles").querySelector(`[data-head="${id}"]`));
+}
+
+/**
+ * Show a head large, beside its tile.
+ * @param {string} id
+ */
+function preview(id) {
+  const state = get();
+  const button = buttonOf(id);
+  const head = headsOf(state).find((one) => one.id === id);
+  if (!button || !head || !isLoaded(head.site)) return;
+  const box = byId("preview");
+  const canvas = /** @type {HTMLCanvasElement} */ (byId("preview-map"));
+  const { colors, R, C } = tile(state, head, PREVIEW * (devicePixelRatio || 1));
+  prepared(canvas, PREVIEW, PREVIEW).image(colors, R, C, 0, 0, PREVIEW, PREVIEW);
+  fill(byId("preview-name"), make("strong", {}, `Head ${head.id}`));
+  const lines = described(head).split(", ").slice(1).map((text) => {
+    const role = roleOf.get(text.split(" ")[0]);
+    const chip = make("span", { class: "chip" });
+    chip.style.background = role ? role.color : "transparent";
+    return make("div", {}, chip, text);
+  });
+  fill(byId("preview-roles"), ...lines);
+  box.hidden = false;
+  const at = button.getBoundingClientRect();
+  const left = at.right + 12 + PREVIEW + 20 < innerWidth ? at.right + 12 : at.left - PREVIEW - 34;
+  box.style.left = `${clamp(left, 4, Math.max(4, innerWidth - PREVIEW - 26))}px`;
+  box.style.top = `${clamp(at.top - 40, 4, Math.max(4, innerHeight - box.offsetHeight - 4))}px`;
+}
+
+export function hidePreview() {
+  byId("preview").hidden = true;
+}
+
+export function startOverview() {
+  const place = byId("overview-tiles");
+  /** @param {Event} event */
+  const headAt = (event) => /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.head;
+  place.addEventListener("click", (event) => {
+    const id = headAt(event);
+    if (!id) return;
+    if (event.shiftKey || event.ctrlKey || event.metaKey) toggle(id);
+    else {
+      hidePreview();
+      set({ view: "map", head: id, on: [id] });
+    }
+  });
+  place.addEventListener("pointerover", (event) => {
+    const id = headAt(event);
+    if (id && event.pointerType === "mouse") preview(id);
+  });
+  place.addEventListener("pointerleave", hidePreview);
+  place.addEventListener("focusin", (event) => {
+    const id = headAt(event);
+    if (!id) return;
+    if (id !== get().head) set({ head: id });
+    if (/** @type {HTMLElement} */ (event.target).matches(":focus-visible")) preview(id);
+  });
+  place.addEventListener("focusout", hidePreview);
+  addEventListener("scroll", hidePreview, { passive: true });
+}
+
+/** @param {string} id */
+export function toggle(id) {
+  const { on } = get();
+  set({ head: id, on: on.includes(id) ? (on.length > 1 ? on.filter((one) => one !== id) : on) : [...on, id] });
+}
+
+/** @type {import("./types.js").View} */
+export const overview = {
+  draw(state, changed) {
+    build(state);
+    const { queries, keys } = axesOf(state);
+    const nothing = !queries.at.length || !keys.at.length;
+    byId("overview-tiles").hidden = nothing;
+    const words = state.scale === "one" ? "full colour is a weight of 1" : state.scale === "row" ? "each row by its largest weight" : "each map by its largest weight, colours by the square root so that small weights show";
+    const said = `Queries downwards, keys across; ${words}. `;
+    byId("overview-said").textContent = nothing ? "Nothing is left to show: everything is hidden." : said;
+    if (!changed || [...changed].some((name) => !["head", "on", "pin", "find", "mix", "top", "least", "toward", "zoom"].includes(name))) {
+      if (!nothing) drawVisible();
+    }
+    mark(state);
+    if (changed?.has("head") && !changed.has("view") && byId("overview-tiles").contains(document.activeElement)) {
+      buttonOf(state.head)?.focus();
+    }
+  },
+  picture(painter, state) {
+    const layout = sizes(state, 1200);
+    const { size, gap, strip } = layout;
+    const tones = ink();
+    const cells = clamp(Math.floor(Math.sqrt(SAVED_CELLS / headsOf(state).length)), 6, 96);
+    painter.text(`${itemOf(state).model}: ${kindOf(state).title}`, 12, 16, { size: 14, weight: 600, color: tones.text });
+    painter.text(itemOf(state).label, 12, 35, { size: 11, color: tones.soft });
+    let [y, widest] = [58, 400];
+    for (const group of groupsOf(state, layout.across)) {
+      const side = state.sort === "model" ? 12 + SIDE : 12;
+      if (state.sort === "model") {
+        painter.text(group.title, 12 + SIDE - 8, y + size / 2, { size: 11, align: "right", color: tones.soft });
+      } else {
+        painter.text(group.title, 12, y, { size: 12, weight: 600, color: tones.text });
+        y += 12;
+      }
+      for (const line of group.heads) {
+        line.forEach((head, i) => {
+          if (head) drawTile(painter, state, head, side + i * (size + gap), y, layout, cells);
+        });
+        widest = Math.max(widest, side + line.length * (size + gap));
+        y += size + strip + gap;
+      }
+      if (state.sort === "role") y += 12;
+    }
+    return { width: widest + 12, height: y + 8 };
+  },
+  numbers(state) {
+    const names = page.scores.flatMap(({ name }) => [name, `${name}_chance`, `${name}_lift`, `${name}_rows`]);
+    const lines = [["head", "roles", ...names]];
+    for (const head of headsOf(state)) {
+      const values = head.data.scores.flatMap((value) => value.map((one) => (one === null ? "" : String(one))));
+      lines.push([head.id, head.data.roles.map(({ name }) => name).join(" "), ...values]);
+    }
+    return lines;
+  },
+};

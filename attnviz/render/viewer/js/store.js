@@ -1,0 +1,170 @@
+import { headsOf, page } from "./data.js";
+
+/** @typedef {import("./types.js").State} State */
+
+export const VIEWS = ["overview", "map", "lines", "text", "card"];
+export const MIXES = ["blend", "mean", "max"];
+export const QUADRANTS = ["all", "AA", "AB", "BA", "BB"];
+/** Blended colours can be told apart up to so many heads; beyond, their mean is shown. */
+export const MOST_BLENDED = 8;
+
+/** @type {State} */
+const DEFAULTS = {
+  view: "overview", text: 0, kind: "", head: "", on: [], mix: "blend", sort: "model",
+  words: false, separators: false, first: false, rescale: false, quad: "all",
+  scale: "map", palette: "auto", theme: "system", top: 5, least: 0.05, toward: false,
+  pin: "", find: "", zoom: "",
+};
+
+/** What each entry of a link may be. @type {Record<string, (value: string) => boolean>} */
+const ALLOWED = {
+  view: (value) => VIEWS.includes(value),
+  kind: () => true,
+  head: (value) => /^\d+\.\d+$/.test(value),
+  mix: (value) => MIXES.includes(value),
+  sort: (value) => value === "model" || value === "role",
+  quad: (value) => QUADRANTS.includes(value),
+  scale: (value) => ["map", "row", "one"].includes(value),
+  palette: (value) => value === "auto" || Object.hasOwn(page.palettes, value),
+  theme: (value) => ["system", "light", "dark"].includes(value),
+  pin: (value) => /^[qk]\d+$/.test(value),
+  find: () => true,
+  zoom: (value) => /^\d+(\.\d+)?,\d+(\.\d+)?,\d+(\.\d+)?$/.test(value),
+};
+
+/** @type {State} */
+let state = { ...DEFAULTS };
+/** @type {((state: State, changed: Set<keyof State>) => void)[]} */
+const listeners = [];
+/** @type {Set<keyof State>} */
+let changed = new Set();
+let scheduled = 0;
+
+export function get() {
+  return state;
+}
+
+/** @param {(state: State, changed: Set<keyof State>) => void} listener */
+export function subscribe(listener) {
+  listeners.push(listener);
+}
+
+/**
+ * Change some of the state; everything that shows it is drawn in the next frame.
+ * @param {Partial<State>} patch
+ */
+export function set(patch) {
+  const next = settled({ ...state, ...patch });
+  for (const name of /** @type {(keyof State)[]} */ (Object.keys(next))) {
+    if (String(next[name]) !== String(state[name])) changed.add(name);
+  }
+  if (!changed.size) return;
+  state = next;
+  schedule();
+}
+
+function schedule() {
+  if (!scheduled) scheduled = requestAnimationFrame(tell);
+  document.documentElement.dataset.pending = "1";
+}
+
+function tell() {
+  scheduled = 0;
+  delete document.documentElement.dataset.pending;
+  const what = changed;
+  changed = new Set();
+  for (const listener of listeners) listener(state, what);
+  remember();
+}
+
+/**
+ * What cannot be is put right: a kind or head that this text does not have, no head at all.
+ * @param {State} next
+ * @returns {State}
+ */
+function settled(next) {
+  next.text = Math.min(Math.max(next.text, 0), page.items.length - 1);
+  const { kinds } = page.items[next.text];
+  if (!kinds.some(({ kind }) => kind === next.kind)) next.kind = kinds[0].kind;
+  if (next.text !== state.text || next.kind !== state.kind) Object.assign(next, { pin: "", zoom: "" });
+  if (next.words !== state.words || next.quad !== state.quad) next.zoom = "";
+  const heads = headsOf(next);
+  const known = new Set(heads.map(({ id }) => id));
+  const on = new Set(next.on.filter((id) => known.has(id)));
+  if (!known.has(next.head)) next.head = [...on][0] || heads[0].id;
+  if (!on.size) on.add(next.head);
+  next.on = heads.filter(({ id }) => on.has(id)).map(({ id }) => id);
+  return next;
+}
+
+/** The state as a link carries it: only what differs from the start. */
+export function asHash() {
+  const parts = new URLSearchParams();
+  for (const [name, value] of Object.entries(state)) {
+    if (name === "on") parts.set(name, shortened());
+    else if (name === "kind" && page.items[state.text].kinds.length === 1) continue;
+    else if (String(value) !== String(/** @type {any} */ (DEFAULTS)[name])) {
+      parts.set(name, value === true ? "1" : String(value));
+    }
+  }
+  return `#${parts}`;
+}
+
+/** The heads that are on; whole layers as `3.*`, all of them as `*`. */
+function shortened() {
+  const heads = headsOf(state);
+  if (state.on.length === heads.length && heads.length > 1) return "*";
+  /** @type {Map<number, string[]>} */
+  const layers = new Map();
+  for (const id of state.on) {
+    const layer = Number.parseInt(id, 10);
+    layers.set(layer, [...(layers.get(layer) || []), id]);
+  }
+  return [...layers].flatMap(([layer, ids]) => {
+    const whole = heads.filter(({ site }) => site.layer === layer).length;
+    return whole === ids.length && whole > 1 ? [`${layer}.*`] : ids;
+  }).join(",");
+}
+
+/** Take over what the address says; entries that make no sense are left out. */
+export function fromHash() {
+  const parts = new URLSearchParams(location.hash.slice(1));
+  /** @type {any} */
+  const next = { ...DEFAULTS };
+  for (const [name, value] of parts) {
+    if (!Object.hasOwn(DEFAULTS, name)) continue;
+    const usual = /** @type {any} */ (DEFAULTS)[name];
+    if (typeof usual === "boolean") next[name] = value === "1";
+    else if (typeof usual === "number") {
+      if (Number.isFinite(Number(value)) && Number(value) >= 0) next[name] = Number(value);
+    } else if (name !== "on" && ALLOWED[name](value)) next[name] = value;
+  }
+  next.text = Math.min(Math.trunc(next.text), page.items.length - 1);
+  next.top = Math.max(1, Math.trunc(next.top));
+  const kinds = page.items[next.text].kinds;
+  if (!kinds.some(({ kind }) => kind === next.kind)) next.kind = kinds[0].kind;
+  const wanted = (parts.get("on") || "").split(",");
+  next.on = headsOf(next)
+    .filter(({ id, site }) => wanted.includes("*") || wanted.includes(`${site.layer}.*`) || wanted.includes(id))
+    .map(({ id }) => id);
+  const { pin, zoom } = next;
+  state = { ...state, text: next.text, kind: next.kind, words: next.words, quad: next.quad };
+  state = settled({ ...next, pin, zoom });
+  changed = new Set(/** @type {(keyof State)[]} */ (Object.keys(state)));
+  schedule();
+}
+
+/** @type {number | undefined} */
+let remembering;
+
+/** Put the state into the address; browsers allow this only so often. */
+function remember() {
+  clearTimeout(remembering);
+  remembering = setTimeout(() => {
+    try {
+      history.replaceState(null, "", asHash());
+    } catch {
+      // a notebook's frame has no address of its own
+    }
+  }, 150);
+}

@@ -1,0 +1,242 @@
+import { byId, clamp, fill, make, say, shown } from "./dom.js";
+import { kindOf } from "./data.js";
+import { get, set } from "./store.js";
+import { ink, inkOn, rgb, unit } from "./colors.js";
+import { matches, pairsTable, panelOf, pinned } from "./panel.js";
+import { caption, heading } from "./captions.js";
+
+/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./types.js").Panel} Panel */
+/** @typedef {import("./types.js").Axis} Axis */
+
+/** So many tokens without a space between them stay on one line. */
+const MOST_JOINED = 6;
+
+/** @type {Panel | null} */
+let panelNow = null;
+/** @type {{ side: string, i: number } | null} */
+let over = null;
+let shape = "";
+
+/**
+ * The token whose weights tint the text: the one under the pointer or in focus, else the pinned one.
+ * @param {Panel} panel
+ * @param {State} state
+ * @returns {{ side: string, i: number } | null}
+ */
+function chosen(panel, state) {
+  const token = over || fromPin(panel, state);
+  if (!token || panel.queries !== panel.keys) return token;
+  return { side: state.toward ? "k" : "q", i: token.i };
+}
+
+/**
+ * @param {Panel} panel
+ * @param {State} state
+ */
+function fromPin(panel, state) {
+  const same = panel.queries === panel.keys;
+  const q = pinned(panel.queries, same ? state.pin.replace("k", "q") : state.pin, "q");
+  if (q >= 0) return { side: "q", i: q };
+  const k = pinned(panel.keys, state.pin, "k");
+  return k >= 0 ? { side: "k", i: k } : null;
+}
+
+/**
+ * The colour of a word, and what it stands for.
+ * @param {Panel} panel
+ * @param {State} state
+ * @param {{ side: string, i: number }} token
+ * @param {number} other
+ */
+function tint(panel, state, token, other) {
+  const [r, c] = token.side === "q" ? [token.i, other] : [other, token.i];
+  const paper = rgb(ink().paper);
+  const color = [...paper];
+  const parts = panel.layers.map((layer) => {
+    const weight = layer.data[r * panel.C + c];
+    const share = Math.min(1, weight * unit(layer, r, state.scale));
+    rgb(layer.color).forEach((part, i) => { color[i] += share * (part - paper[i]); });
+    return weight;
+  });
+  const [red, green, blue] = color.map((part) => Math.round(clamp(part, 0, 255)));
+  return { color: `rgb(${red}, ${green}, ${blue})`, ink: inkOn(red, green, blue), parts };
+}
+
+/**
+ * @param {Axis} axis
+ * @param {string} side
+ * @param {string} title
+ */
+function paragraph(axis, side, title) {
+  /** @type {(string | HTMLElement)[]} */
+  const words = [];
+  axis.inline.forEach((text, i) => {
+    const button = make("button", {
+      type: "button", class: axis.special[i] ? "word special" : "word", tabindex: "-1", "data-side": side, "data-at": i,
+    }, make("bdi", {}, text));
+    const last = words[words.length - 1];
+    if (i && !axis.gaps[i] && last instanceof HTMLElement && last.childElementCount < MOST_JOINED) last.append(button);
+    else words.push(...(axis.gaps[i] && i ? [" "] : []), make("span", { class: "joined" }, button));
+  });
+  return make("div", { class: "paragraph" }, title ? make("h3", {}, title) : "", make("p", { role: "group", "aria-label": title || "the text" }, ...words));
+}
+
+function paint() {
+  const panel = panelNow;
+  if (!panel) return;
+  const state = get();
+  const token = chosen(panel, state);
+  const same = panel.queries === panel.keys;
+  const found = { q: new Set(matches(panel.queries, state.find)), k: new Set(matches(panel.keys, state.find)) };
+  const focus = over || fromPin(panel, state) || { side: "q", i: 0 };
+  for (const button of /** @type {NodeListOf<HTMLElement>} */ (byId("text-body").querySelectorAll("button"))) {
+    const side = /** @type {"q" | "k"} */ (button.dataset.side);
+    const i = Number(button.dataset.at);
+    const label = (side === "q" ? panel.queries : panel.keys).labels[i];
+    const own = token !== null && i === token.i && (same || side === token.side);
+    const tinted = token !== null && (same || side !== token.side);
+    let name = label;
+    if (tinted && token) {
+      const { color, ink: letters, parts } = tint(panel, state, token, i);
+      button.style.background = color;
+      button.style.color = letters;
+      name += `, ${parts.map(shown).join(", ")}`;
+    } else {
+      button.style.background = "";
+      button.style.color = "";
+    }
+    button.setAttribute("aria-label", name);
+    button.setAttribute("aria-pressed", String(own));
+    button.classList.toggle("found", found[side].has(i));
+    button.tabIndex = focus.i === i && (same || focus.side === side) ? 0 : -1;
+  }
+  byId("text-said").textContent = sentence(panel, state, token);
+}
+
+/**
+ * @param {Panel} panel
+ * @param {State} state
+ * @param {{ side: string, i: number } | null} token
+ */
+function sentence(panel, state, token) {
+  if (!token) return "Point at a word, or go to it with Shift and the arrows; a click keeps it.";
+  const one = token.side === "q" ? panel.queries : panel.keys;
+  const others = token.side === "q" ? panel.keys : panel.queries;
+  const best = panel.layers.map((layer) => {
+    const weights = others.labels.map((label, i) => ({
+      label, weight: layer.data[token.side === "q" ? token.i * panel.C + i : i * panel.C + token.i],
+    }));
+    weights.sort((a, b) => b.weight - a.weight);
+    const top = weights.filter(({ weight }) => weight > 0).slice(0, 4).map(({ label, weight }) => `${label} ${shown(weight)}`);
+    return `${layer.name}: ${top.join(", ") || "nothing"}`;
+  });
+  const scale = { map: "full colour: its largest weight", row: "full colour: the row's largest weight", one: "full colour: a weight of 1" }[state.scale];
+  return `${one.labels[token.i]} ${token.side === "q" ? "attends to" : "is attended to by"} – ${best.join("; ")} (${scale})`;
+}
+
+export function startText() {
+  const body = byId("text-body");
+  /** @param {Event} event */
+  const wordAt = (event) => {
+    const button = /** @type {HTMLElement} */ (event.target).closest("button");
+    return button ? { side: button.dataset.side || "q", i: Number(button.dataset.at) } : null;
+  };
+  body.addEventListener("pointerover", (event) => {
+    const next = wordAt(event);
+    if (!next || event.pointerType !== "mouse") return;
+    over = next;
+    paint();
+  });
+  body.addEventListener("pointerleave", () => {
+    over = null;
+    paint();
+  });
+  body.addEventListener("focusin", (event) => {
+    if (!/** @type {HTMLElement} */ (event.target).matches(":focus-visible")) return;
+    over = wordAt(event);
+    paint();
+  });
+  body.addEventListener("focusout", () => {
+    over = null;
+    paint();
+  });
+  body.addEventListener("click", (event) => {
+    const word = wordAt(event);
+    if (!word || !panelNow) return;
+    const pin = word.side + (word.side === "q" ? panelNow.queries : panelNow.keys).from[word.i];
+    set({ pin: get().pin === pin ? "" : pin });
+  });
+}
+
+/** @type {import("./types.js").View} */
+export const textView = {
+  draw(state) {
+    const panel = panelOf(state, state.on);
+    const empty = !panel.R || !panel.C;
+    byId("text-empty").hidden = !empty;
+    byId("text-body").hidden = empty;
+    caption("text-caption", panel, state);
+    panelNow = empty ? null : panel;
+    over = null;
+    const key = JSON.stringify([state.text, state.kind, state.words, state.separators, state.first, state.quad]);
+    if (!empty && key !== shape) {
+      shape = key;
+      const body = byId("text-body");
+      const { queries, keys } = panel;
+      if (queries === keys) fill(body, paragraph(queries, "q", ""));
+      else {
+        const cross = kindOf(state).kind === "cross";
+        fill(body, paragraph(queries, "q", cross ? "Queries (attending)" : `Queries, sentence ${state.quad[0]}`),
+          paragraph(keys, "k", cross ? "Keys (attended to)" : `Keys, sentence ${state.quad[1]}`));
+      }
+    }
+    byId("text-direction").hidden = !empty && panel.queries !== panel.keys;
+    paint();
+  },
+  picture(painter, state) {
+    const panel = panelOf(state, state.on);
+    const token = chosen(panel, state);
+    const tones = ink();
+    const [WIDE, SIZE, LINE] = [760, 15, 27];
+    let y = 66;
+    /** @param {Axis} axis @param {string} side */
+    const flow = (axis, side) => {
+      let x = 12;
+      axis.inline.forEach((text, i) => {
+        const w = painter.measure(text, SIZE) + 4;
+        if (axis.gaps[i] && i) x += 5;
+        if (x + w > WIDE - 12) {
+          x = 12;
+          y += LINE;
+        }
+        const tinted = token && (panel.queries === panel.keys || side !== token.side);
+        const made = tinted ? tint(panel, state, token, i) : null;
+        if (made) painter.rect(x, y - 11, w, 22, made.color);
+        const own = token && i === token.i && (panel.queries === panel.keys || side === token.side);
+        if (own) painter.rect(x, y + 11, w, 2, tones.mark);
+        painter.text(text, x + 2, y, { size: SIZE, color: made ? made.ink : axis.special[i] ? tones.soft : tones.text });
+        x += w;
+      });
+      y += LINE + 10;
+    };
+    flow(panel.queries, "q");
+    if (panel.queries !== panel.keys) flow(panel.keys, "k");
+    for (const part of sentence(panel, state, token).split("; ")) {
+      painter.text(part, 12, y, { size: 11, color: tones.soft });
+      y += 16;
+    }
+    return heading(painter, panel, state, WIDE, y + 6);
+  },
+  numbers: pairsTable,
+  step(dx, dy) {
+    if (!panelNow) return;
+    const now = chosen(panelNow, get());
+    const same = panelNow.queries === panelNow.keys;
+    const side = !now ? "q" : same || !dy ? now.side : dy < 0 ? "q" : "k";
+    const axis = side === "q" ? panelNow.queries : panelNow.keys;
+    const i = clamp(now ? now.i + dx + (same ? dy : 0) : 0, 0, axis.at.length - 1);
+    set({ pin: (same ? "q" : side) + axis.from[i] });
+    requestAnimationFrame(() => say(byId("text-said").textContent || ""));
+  },
+};

@@ -1,0 +1,66 @@
+/** The shapes of the page's data and state; for the type checker and for readers only. */
+
+export interface Role { name: string; color: string; ink: string; code: string; reason: string; source: string }
+export interface ScoreDef { name: string; formula: string; source: string; unit: string }
+/** Mean, chance, lift, rows. */
+export type ScoreValue = [number | null, number | null, number | null, number];
+export interface HeadRole { name: string; score: string; few: boolean }
+export interface HeadData { index: number; top: number; whole: boolean; roles: HeadRole[]; scores: ScoreValue[] }
+export interface SiteData { layer: number; causal: boolean; chunk: number; heads: HeadData[] }
+export interface KindData { kind: string; title: string; queries: number; keys: number; sites: SiteData[] }
+export interface AxisData {
+  labels: string[]; inline: string[]; gaps: number[]; special: number[]; separators: number[];
+  segments: number[]; starts: number[]; words: string[];
+}
+export interface Item {
+  label: string; origin: string; model: string; notes: string[]; emptyRows: number;
+  axes: AxisData[]; kinds: KindData[];
+}
+export interface Page {
+  title: string; bits: number; error: number; items: Item[]; roles: Role[]; scores: ScoreDef[];
+  palettes: Record<string, string[]>; fewRows: number; minRows: number;
+}
+
+/** One head of the kind of attention that is shown. */
+export interface Head { id: string; place: number; site: SiteData; row: number; data: HeadData }
+
+/** Everything that a link carries. */
+export interface State {
+  view: string; text: number; kind: string; head: string; on: string[]; mix: string; sort: string;
+  words: boolean; separators: boolean; first: boolean; rescale: boolean; quad: string;
+  scale: string; palette: string; theme: string; top: number; least: number; toward: boolean;
+  pin: string; find: string; zoom: string;
+}
+
+/** One axis as shown: tokens or words, without what is hidden. */
+export interface Axis {
+  labels: string[]; inline: string[]; gaps: boolean[]; special: boolean[];
+  /** first and one past the last token of each entry */
+  from: number[]; to: number[];
+  /** its number on the whole axis */
+  at: number[];
+}
+export interface Layer { name: string; color: string; data: Float32Array; top: number; rowTops: Float32Array; whole: boolean }
+/** What the drawings show: one or several maps [R, C] over the same axes. */
+export interface Panel {
+  queries: Axis; keys: Axis; R: number; C: number; layers: Layer[]; mixed: string; cut: boolean; rescaled: boolean;
+}
+export interface TextStyle { size: number; color: string; align?: "left" | "center" | "right"; weight?: number; turn?: boolean }
+/** What can be drawn on: a canvas, or an SVG text. */
+export interface Painter {
+  rect(x: number, y: number, w: number, h: number, fill: string, opacity?: number): void;
+  line(x1: number, y1: number, x2: number, y2: number, color: string, width: number, opacity?: number): void;
+  curve(x1: number, y1: number, x2: number, y2: number, color: string, width: number, opacity: number): void;
+  text(text: string, x: number, y: number, style: TextStyle): void;
+  image(colors: Uint8ClampedArray, rows: number, columns: number, x: number, y: number, w: number, h: number): void;
+  measure(text: string, size: number, weight?: number): number;
+}
+export interface View {
+  draw(state: State, changed: Set<keyof State> | null): void;
+  /** Draw the whole of it, for saving; gives the size it needs. */
+  picture(painter: Painter, state: State): { width: number; height: number };
+  numbers(state: State): string[][];
+  /** Shift and an arrow. */
+  step?(dx: number, dy: number): void;
+  zoom?(factor: number): void;
+}

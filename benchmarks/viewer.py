@@ -1,0 +1,124 @@
+"""The viewer's page: its size, and how long a browser takes to show the first overview.
+
+``python -m benchmarks.viewer [LENGTH ...]``; random weights, which deflate less than real ones.
+BertViz' model view is measured beside it where ``bertviz`` is installed: its size only, since its
+page loads its scripts from the network.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import attnviz as av
+from attnviz.records import Capture, Inputs, Layout, Sides, Site, SourceInfo, Tokens
+from benchmarks.table import Row, show
+
+LAYERS = HEADS = 12
+RUNS = 3
+MOST_MB = {64: 1.5, 128: 5.0, 256: 16.0}
+MOST_SECONDS = {128: 1.0, 256: 1.5}
+
+
+def capture(length: int) -> Capture:
+    """Maps of 12 layers of 12 heads with random weights."""
+    rng = np.random.default_rng(0)
+    tokens = Tokens(tuple(f"token{i}" for i in range(length)))
+    maps = {}
+    for layer in range(LAYERS):
+        powers = np.exp(rng.normal(0, 2.5, (HEADS, length, length)))
+        weights = powers / powers.sum(-1, keepdims=True)
+        maps[Site("encoder", layer)] = weights.astype(np.float32)
+    layout = Layout({"encoder": (HEADS,) * LAYERS})
+    inputs = Inputs({"encoder": Sides(tokens, tokens)})
+    return Capture(SourceInfo("random weights", "recorded", ""), layout, inputs, maps)
+
+
+def overview_seconds(path: Path) -> float | None:
+    """From the start of loading to the first overview; the median, or None without a browser."""
+    from tests.viewing import FLAGS, chromium
+
+    executable = chromium()
+    if executable is None:
+        return None
+    from playwright.sync_api import sync_playwright
+
+    found = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
+        for _ in range(RUNS + 1):
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            page.goto(path.as_uri())
+            mark = """async () => {
+                for (;;) {
+                    const [found] = performance.getEntriesByName('overview');
+                    if (found) return found.startTime;
+                    await new Promise(done => setTimeout(done, 10));
+                }
+            }"""
+            found.append(page.evaluate(mark) / 1000)
+            page.close()
+        browser.close()
+    return statistics.median(found[1:])
+
+
+def bertviz_bytes(shown: Capture) -> int | None:
+    """How large BertViz' model view of the same maps is, where BertViz is installed."""
+    if find_spec("bertviz") is None:
+        return None
+    import torch
+    from bertviz import model_view
+
+    maps: list[Any] = [torch.from_numpy(weights)[None] for weights in shown.maps.values()]
+    tokens = list(shown.inputs.sides["encoder"].queries.texts)
+    page = model_view(maps, tokens, html_action="return")
+    return len(page.data.encode())
+
+
+def measure(lengths: tuple[int, ...] = (64, 128, 256)) -> list[Row]:
+    """Size and time of each length against its target."""
+    rows = []
+    for length in lengths:
+        shown = capture(length)
+        start = time.perf_counter()
+        page = av.view(shown)
+        took = time.perf_counter() - start
+        size = len(page.page) / 1e6
+        most = MOST_MB.get(length)
+        what = f"page, 12 × 12 heads, {length} tokens"
+        detail = f"{size:.2f} MB, made in {took:.1f} s"
+        if most is not None:
+            rows.append(Row(what, f"{most:g} MB", size / most, 1.0, detail))
+        theirs = bertviz_bytes(shown)
+        if theirs is not None:
+            detail = f"{theirs / 1e6:.1f} MB"
+            rows.append(
+                Row(f"the same, {length}", "BertViz' page", size * 1e6 / theirs, None, detail)
+            )
+        with tempfile.TemporaryDirectory() as folder:
+            seconds = overview_seconds(page.save(Path(folder) / "page.html"))
+        if seconds is not None:
+            target = MOST_SECONDS.get(length, 1.0)
+            goal = 1.0 if length in MOST_SECONDS else None
+            rows.append(
+                Row(
+                    f"first overview, {length}",
+                    f"{target:g} s",
+                    seconds / target,
+                    goal,
+                    f"{seconds:.2f} s",
+                )
+            )
+    return rows
+
+
+if __name__ == "__main__":
+    wanted = tuple(map(int, sys.argv[1:])) or (64, 128, 256)
+    sys.exit(0 if show("The viewer", measure(wanted)) else 1)

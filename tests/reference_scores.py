@@ -1,0 +1,148 @@
+"""The scores of docs/roles.md in float64 NumPy: each target key by its formula."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.records import Sides
+
+Array = NDArray[np.float64]
+Result = tuple[float | None, float | None, int]
+"""Mean, chance and number of rows."""
+
+
+class Pair:
+    """The facts about one map's tokens that the formulas speak of."""
+
+    def __init__(self, sides: Sides, cross: bool) -> None:
+        self.cross = cross
+        self.query_names, self.key_names = sides.queries.identity, sides.keys.identity
+        self.query_special, self.key_special = sides.queries.special, sides.keys.special
+        self.query_separator, self.separator = sides.queries.separators, sides.keys.separators
+        self.query_mark = [punctuation(text) for text in sides.queries.texts]
+        self.mark = [punctuation(text) for text in sides.keys.texts]
+
+    def sink(self, j: int) -> bool:
+        return j == 0 or self.key_special[j]
+
+    def targets(self, name: str, length: int, width: int) -> NDArray[np.bool_]:
+        """[T, S], the keys that a score asks for."""
+        wanted = TARGETS[name]
+        return np.array([[wanted(self, i, j) for j in range(width)] for i in range(length)])
+
+
+def punctuation(text: str) -> bool:
+    text = text.strip()
+    if text.startswith("##") and len(text) > 2:
+        text = text[2:]
+    return text != "" and {unicodedata.category(c)[0] for c in text} == {"P"}
+
+
+def _previous(p: Pair, i: int, j: int) -> bool:
+    return j == i - 1 and not p.sink(j)
+
+
+def _next(p: Pair, i: int, j: int) -> bool:
+    return j == i + 1 and not p.sink(j)
+
+
+def _self(p: Pair, i: int, j: int) -> bool:
+    return j == i and not p.sink(j)
+
+
+def _local(p: Pair, i: int, j: int) -> bool:
+    return abs(i - j) <= 2 and not p.sink(j)
+
+
+def _first(p: Pair, i: int, j: int) -> bool:
+    return j == 0
+
+
+def _separator(p: Pair, i: int, j: int) -> bool:
+    return p.separator[j] and j > 0
+
+
+def _punctuation(p: Pair, i: int, j: int) -> bool:
+    return p.mark[j] and not p.sink(j)
+
+
+def _duplicate(p: Pair, i: int, j: int) -> bool:
+    return j <= i - 2 and not p.sink(j) and p.key_names[j] == p.query_names[i]
+
+
+def _induction(p: Pair, i: int, j: int) -> bool:
+    return 1 <= j <= i - 2 and not p.sink(j) and p.key_names[j - 1] == p.query_names[i]
+
+
+TARGETS: dict[str, Callable[[Pair, int, int], bool]] = {
+    "previous": _previous,
+    "next": _next,
+    "self": _self,
+    "first": _first,
+    "separator": _separator,
+    "punctuation": _punctuation,
+    "local": _local,
+    "duplicate": _duplicate,
+    "induction": _induction,
+}
+ORDERED = {"previous", "next", "self", "local", "duplicate", "induction", "distance"}
+
+
+def values(name: str, w: Array, keys: Array, p: Pair) -> Array:
+    """One score of every row, [H, T, S] -> [H, T], NaN where it is not defined.
+
+    ``keys`` [H, T] is the number of allowed keys.
+    """
+    length, width = w.shape[1:]
+    undefined = np.full(w.shape[:2], np.nan)
+    if name.endswith("_no_sink"):
+        rest = 1 - w[..., [p.sink(j) for j in range(width)]].sum(-1)
+        share = values(name.removesuffix("_no_sink"), w, keys, p)
+        return np.where(rest < 0.1, np.nan, share / np.where(rest < 0.1, 1, rest))
+    if name in ORDERED and p.cross:
+        return undefined
+    if name in ("entropy", "entropy_share"):
+        bits = -(w * np.log2(np.where(w > 0, w, 1))).sum(-1)
+        return bits if name == "entropy" else bits / np.log2(np.maximum(keys, 2))
+    if name == "distance":
+        return (w * [[abs(i - j) for j in range(width)] for i in range(length)]).sum(-1)
+    if name == "top":
+        return w.max(-1)
+    found = (w * p.targets(name, length, width)).sum(-1)
+    for i in range(length):
+        near_start = name == "first" and i < 2 and not p.cross
+        own_separator = name == "separator" and p.query_separator[i]
+        own_mark = name == "punctuation" and p.query_mark[i]
+        if near_start or own_separator or own_mark:
+            found[:, i] = np.nan
+    return found
+
+
+def score(
+    name: str, maps: Sequence[Array], allowed: Sequence[NDArray[np.bool_]], sides: Sequence[Sides],
+    cross: bool = False,
+) -> list[Result]:  # fmt: skip
+    """Mean, chance and rows of every head, all items pooled: maps [H, T, S], allowed as well."""
+    means: list[list[float]] = [[] for _ in maps[0]]
+    chances: list[list[float]] = [[] for _ in maps[0]]
+    for weights, mask, side in zip(maps, allowed, sides, strict=True):
+        pair = Pair(side, cross)
+        keys = mask.sum(-1)
+        found = values(name, weights, keys, pair)
+        chance = values(name, mask / np.maximum(keys, 1)[..., None], keys, pair)
+        counts = (keys >= 2) & weights.any(-1) & ~np.array(pair.query_special)
+        counts &= ~np.isnan(found) & ~np.isnan(chance)
+        if name.removesuffix("_no_sink") in TARGETS:
+            counts &= (np.nan_to_num(chance) > 1e-9) & (np.nan_to_num(chance) < 1 - 1e-9)
+        for head, rows in enumerate(counts):
+            means[head] += list(found[head, rows])
+            chances[head] += list(chance[head, rows])
+    return [
+        (math.fsum(m) / len(m), math.fsum(c) / len(c), len(m)) if m else (None, None, 0)
+        for m, c in zip(means, chances, strict=True)
+    ]

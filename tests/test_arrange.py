@@ -1,0 +1,84 @@
+"""Which heads a table lists, and in which order."""
+
+from __future__ import annotations
+
+import pytest
+
+from attnviz.errors import UsageError
+from attnviz.records import Head, HeadScores, Score, Site
+from attnviz.scoring.arrange import arrange
+from attnviz.scoring.roles import ROLES, assign
+from attnviz.scoring.scores import SCORES
+
+
+def head(layer: int, index: int, **means: float | None) -> HeadScores:
+    """A head with these scores, ten times chance, and the roles that they give."""
+    scores = {
+        name: Score(None, None, None, 0) if mean is None else Score(mean, mean / 10, 10.0, 9)
+        for name, mean in means.items()
+    }
+    return HeadScores(Head(Site("decoder", layer), index), scores, assign(scores))
+
+
+HEADS = (
+    head(0, 0, self=0.6, top=0.6),
+    head(0, 1, top=0.9),
+    head(1, 0, previous=0.7, first=0.8, top=0.8),
+    head(1, 1, previous=0.9, top=0.95),
+    head(2, 0, induction=0.4, top=None),
+    head(2, 1, entropy_share=0.95),
+)
+
+
+def names(**options: object) -> str:
+    return " ".join(h.head.name for h in arrange(HEADS, **options))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({}, "0.0 1.0 1.1 2.0 2.1"),
+        ({"everything": True}, "0.0 0.1 1.0 1.1 2.0 2.1"),
+        ({"role": "previous"}, "1.0 1.1"),
+        ({"role": "first"}, "1.0"),
+        ({"role": "diffuse"}, "2.1"),
+        ({"role": "separator"}, ""),
+        ({"role": "previous", "everything": True}, "1.0 1.1"),
+        ({"sort": "layer"}, "0.0 1.0 1.1 2.0 2.1"),
+        # by the strongest role: previous, self, first (1.0), induction, diffuse
+        ({"sort": "role"}, "1.1 0.0 1.0 2.0 2.1"),
+        ({"sort": "role", "everything": True}, "1.1 0.0 1.0 2.0 2.1 0.1"),
+        ({"sort": "previous"}, "1.1 1.0 0.0 2.0 2.1"),
+        ({"sort": "top", "everything": True}, "1.1 0.1 1.0 0.0 2.0 2.1"),
+        ({"top": 2}, "0.0 1.0"),
+        ({"top": 99}, "0.0 1.0 1.1 2.0 2.1"),
+        ({"top": 0}, ""),
+        ({"sort": "previous", "top": 1}, "1.1"),
+        ({"role": "previous", "sort": "previous", "top": 1}, "1.1"),
+    ],
+    ids=str,
+)
+def test_filter_sort_and_cut(options: dict[str, object], wanted: str) -> None:
+    assert names(**options) == wanted
+
+
+def test_equal_heads_stay_in_the_order_of_the_layout() -> None:
+    twins = [head(layer, 0, previous=0.8, top=0.5) for layer in range(6)]
+    for sort in ("layer", "role", "top", "induction"):
+        assert list(arrange(twins, sort=sort)) == twins
+
+
+def test_every_role_and_every_score_is_an_order() -> None:
+    for role in ROLES:
+        assert all(role in [r.name for r in h.roles] for h in arrange(HEADS, role=role))
+    for sort in ("layer", "role", *SCORES):
+        found = arrange(HEADS, sort=sort, everything=True)
+        assert sorted(found, key=lambda h: h.head) == list(HEADS)
+
+
+def test_unknown_names_are_told_what_exists() -> None:
+    with pytest.raises(UsageError, match=f"no role 'prev'; roles are {', '.join(ROLES)}"):
+        arrange(HEADS, role="prev")
+    orders = f"cannot sort by 'mean'; use layer, role or {', '.join(SCORES)}"
+    with pytest.raises(UsageError, match=orders):
+        arrange(HEADS, sort="mean")

@@ -1,0 +1,260 @@
+"""Captures made by hand, and a browser that looks at their pages; for the tests of the viewer."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnviz.records import Capture, Inputs, Layout, Sides, Site, SourceInfo, Tokens
+from attnviz.render.palette import ramp, rgb
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+ROOT = Path(__file__).parent.parent
+
+
+def chromium() -> str | None:
+    """The browser: $ATTNVIZ_CHROMIUM, or the system's."""
+    given = os.environ.get("ATTNVIZ_CHROMIUM")
+    if given:
+        return given
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return next(filter(None, map(shutil.which, names)), None)
+
+
+def softmax(rng: np.random.Generator, heads: int, rows: int, columns: int, causal: bool = False):
+    scores = rng.normal(0, 2.5, (heads, rows, columns))
+    if causal:
+        scores[:, *np.triu_indices(rows, 1)] = -np.inf
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return (powers / powers.sum(-1, keepdims=True)).astype(np.float32)
+
+
+def words(count: int, *, name: str = "w") -> Tokens:
+    return Tokens(tuple(f"{name}{i}" for i in range(count)))
+
+
+def made(
+    heads: int = 3,
+    layers: int = 2,
+    tokens: Tokens | None = None,
+    *,
+    causal: bool = False,
+    seed: int = 0,
+    model: str = "made by hand",
+) -> Capture:
+    """An encoder's (or, if causal, decoder's) capture with random weights."""
+    tokens = tokens if tokens is not None else words(7)
+    kind = "decoder" if causal else "encoder"
+    rng = np.random.default_rng(seed)
+    maps = {
+        Site(kind, layer): softmax(rng, heads, len(tokens), len(tokens), causal)
+        for layer in range(layers)
+    }
+    layout = Layout({kind: (heads,) * layers})
+    inputs = Inputs({kind: Sides(tokens, tokens)})
+    return Capture(SourceInfo(model, "recorded", "as recorded"), layout, inputs, maps)
+
+
+def encoder_decoder(seed: int = 0) -> Capture:
+    """Encoder 5 tokens, decoder 4 tokens, cross 4 × 5; 2 layers of 3 heads, cross 2 heads."""
+    rng = np.random.default_rng(seed)
+    source, target = words(5, name="src"), words(4, name="tgt")
+    sides = {
+        "encoder": Sides(source, source),
+        "decoder": Sides(target, target),
+        "cross": Sides(target, source),
+    }
+    layout = Layout({"encoder": (3, 3), "decoder": (3, 3), "cross": (2, 2)})
+    maps = {
+        site: softmax(
+            rng,
+            layout.heads[site.kind][site.layer],
+            len(sides[site.kind].queries),
+            len(sides[site.kind].keys),
+            site.kind == "decoder",
+        )
+        for site in layout.sites
+    }
+    return Capture(SourceInfo("made by hand", "recorded", ""), layout, Inputs(sides), maps)
+
+
+def pair() -> Capture:
+    """A pair of sentences with subwords: [CLS] a key ##board . [SEP] it fell ##s [SEP]."""
+    tokens = Tokens(
+        texts=("[CLS]", "a", "key", "##board", ".", "[SEP]", "it", "fell", "##s", "[SEP]"),
+        special=(True, False, False, False, False, True, False, False, False, True),
+        separators=(False, False, False, False, False, True, False, False, False, True),
+        words=(-1, 0, 1, 1, 2, -1, 3, 4, 4, -1),
+        segments=(0, 0, 0, 0, 0, 0, 1, 1, 1, 1),
+    )
+    return made(3, 2, tokens, seed=5)
+
+
+def colors(share: np.ndarray, palette: str) -> np.ndarray:
+    """The colours [..., 3] of shares, from the palette that the figures use."""
+    table = np.array([rgb(color) for color in ramp(palette)])
+    return table[np.rint(np.clip(share, 0, 1) * 255).astype(int)]
+
+
+class Opened:
+    """A page in the browser, with everything it asked for and complained about."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.console: list[str] = []
+        self.requests: list[str] = []
+        self.documents: set[str] = set()
+        page.on("console", lambda message: self.console.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.console.append(f"error: {error}"))
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    def open(self, path: Path, state: str = "", *, again: bool = False) -> Opened:
+        """Show a page in a state; loaded anew only if it is another one, or ``again``."""
+        self.documents.add(path.as_uri())
+        if not again and self.page.url.split("#")[0] == path.as_uri():
+            self.page.mouse.move(2, 2)
+            self.page.evaluate("document.activeElement.blur()")
+            return self.go(state)
+        self.page.goto("about:blank")
+        self.page.goto(f"{path.as_uri()}#{state}")
+        return self.settle()
+
+    def go(self, state: str) -> Opened:
+        """Another state of the same page, by its address."""
+        self.page.evaluate(
+            "state => { history.replaceState(null, '', `#${state}`);"
+            " dispatchEvent(new Event('hashchange')); }",
+            state,
+        )
+        return self.settle()
+
+    def settle(self) -> Opened:
+        self.page.evaluate(
+            """async () => {
+                const { dataset } = document.documentElement;
+                let quiet = 0;
+                while (quiet < 2) {
+                    await new Promise(done => setTimeout(done, 4));
+                    quiet = dataset.pending || dataset.busy !== '0' ? 0 : quiet + 1;
+                }
+            }"""
+        )
+        return self
+
+    def press(self, *keys: str) -> Opened:
+        for key in keys:
+            self.page.keyboard.press(key)
+        return self.settle()
+
+    def click(self, selector: str, **options: Any) -> Opened:
+        self.page.click(selector, **options)
+        return self.settle()
+
+    def text(self, selector: str) -> str:
+        return self.page.inner_text(selector)
+
+    def hash(self) -> str:
+        self.page.wait_for_timeout(220)
+        return self.page.evaluate("location.hash")
+
+    def pressed(self, selector: str) -> list[str]:
+        """Which buttons of a group are on."""
+        return self.page.eval_on_selector_all(
+            f"{selector} button[aria-pressed=true]",
+            "all => all.map(one => one.dataset.head ?? one.textContent)",
+        )
+
+    def pixel(self, selector: str, x: float, y: float) -> tuple[int, int, int]:
+        """A canvas' colour at a place in CSS pixels."""
+        found = self.page.eval_on_selector(
+            selector,
+            """(canvas, [x, y]) => {
+                const one = new OffscreenCanvas(1, 1).getContext('2d');
+                const [left, top] = [x, y].map(v => -Math.floor(v * devicePixelRatio));
+                one.drawImage(canvas, left, top);
+                return [...one.getImageData(0, 0, 1, 1).data];
+            }""",
+            [x, y],
+        )
+        return tuple(found[:3])
+
+    def downloaded(self, kind: str) -> bytes:
+        """What a button saves, through the browser's downloads."""
+        with self.page.expect_download() as waiting:
+            self.page.click(f"#save-{kind}")
+        return Path(waiting.value.path()).read_bytes()
+
+    def saved(self, kind: str) -> bytes:
+        """What a button saves, as the page hands it to the browser."""
+        made = self.page.evaluate(
+            """async kind => {
+                const before = URL.createObjectURL;
+                const click = HTMLAnchorElement.prototype.click;
+                const found = new Promise(done => {
+                    URL.createObjectURL = blob => { done(blob); return 'about:blank'; };
+                });
+                HTMLAnchorElement.prototype.click = () => {};
+                document.getElementById(`save-${kind}`).click();
+                const bytes = new Uint8Array(await (await found).arrayBuffer());
+                URL.createObjectURL = before;
+                HTMLAnchorElement.prototype.click = click;
+                let text = '';
+                for (const byte of bytes) text += String.fromCharCode(byte);
+                return btoa(text);
+            }""",
+            kind,
+        )
+        return base64.b64decode(made)
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        lines = list(csv.reader(io.StringIO(self.saved("csv").decode("utf-8"))))
+        return lines[0], lines[1:]
+
+    def numbers(self, shape: tuple[int, int]) -> np.ndarray:
+        """The saved CSV of maps as [layers, R, C]."""
+        names, lines = self.table()
+        assert names[:4] == ["query_index", "query", "key_index", "key"]
+        values = np.array([[float(v) for v in line[4:]] for line in lines])
+        return values.T.reshape(-1, *shape)
+
+    def clean(self) -> None:
+        """Nothing was asked for but the page itself, and nothing complained."""
+        others = [url for url in self.requests if url.split("#")[0] not in self.documents]
+        asked = [url for url in others if not url.startswith(("about:", "blob:"))]
+        assert not asked, asked
+        assert not self.console, self.console
+
+
+@contextmanager
+def opened(browser: Any, **context: Any) -> Iterator[Opened]:
+    where = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **context})
+    found = Opened(where.new_page())
+    try:
+        yield found
+        found.clean()
+    finally:
+        where.close()
+
+
+def write_page(folder: Path, name: str, captures: Capture | Sequence[Capture], **options: Any):
+    import attnviz as av
+
+    return av.view(captures, **options).save(folder / f"{name}.html")
