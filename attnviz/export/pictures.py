@@ -167,5 +167,6 @@ def _weights(maps: Mapping[str, Map], sides: Sides, suffix: str) -> bytes:
         return out.getvalue()
     from safetensors.numpy import save
 
-    metadata = {name: json.dumps(values) for name, values in tokens.items()}
+    # one entry, for safetensors writes several in a random order
+    metadata = {"tokens": json.dumps(tokens)}
     return save({name: np.ascontiguousarray(array) for name, array in maps.items()}, metadata)

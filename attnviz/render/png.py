@@ -44,7 +44,7 @@ def encode(pixels: Pixels, palette: Pixels, dpi: float) -> bytes:
             _chunk(b"IHDR", head),
             _chunk(b"PLTE", palette.tobytes()),
             _chunk(b"pHYs", struct.pack(">IIB", density, density, 1)),
-            _chunk(b"IDAT", zlib.compress(rows, _LEVEL)),
+            _chunk(b"IDAT", zlib.compress(rows.data, _LEVEL)),
             _chunk(b"IEND", b""),
         )
     )
