@@ -1,8 +1,15 @@
-"""Draws the pictures of the README into docs/images: ``python docs/pictures.py``."""
+"""Draws the pictures of the README into docs/images: ``python docs/pictures.py``.
+
+The page is photographed in Chromium (``CHROMIUM`` names it, /usr/bin/chromium by default).
+"""
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
+
+from playwright.sync_api import sync_playwright
 
 import attnviz as av
 
@@ -24,6 +31,22 @@ def main() -> None:
     report.save(IMAGES / "heads.png")
     chosen = ",".join(best(report, score) for score in ("previous", "first", "induction"))
     av.heatmap(capture, chosen).save(IMAGES / "heatmaps.png")
+    photograph(capture)
+
+
+def photograph(capture: av.Capture) -> None:
+    """The viewer's page as it opens."""
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        page = av.view(capture).save(Path(folder) / "page.html")
+        browser = playwright.chromium.launch(
+            executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"),
+            args=["--headless", "--no-sandbox", "--disable-gpu"],
+        )
+        tab = browser.new_page(viewport={"width": 1280, "height": 900})
+        tab.goto(page.as_uri())
+        tab.wait_for_timeout(1500)
+        tab.screenshot(path=IMAGES / "view.png")
+        browser.close()
 
 
 if __name__ == "__main__":

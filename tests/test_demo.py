@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +71,7 @@ def test_gpt2_has_its_heads(score: str, bar: float) -> None:
 
 @pytest.mark.parametrize(("score", "bar"), [("previous", 0.5), ("next", 0.5), ("first", 0.6)])
 def test_bert_has_its_heads(score: str, bar: float) -> None:
-    pairs = [av.Prompt(a, pair=b) for a, b in zip(PARAGRAPHS, PARAGRAPHS[1:], strict=False)]
+    pairs = [av.Prompt(a, pair=b) for a, b in pairwise(PARAGRAPHS)]
     mean, rows = best("demo-bert", score, pairs)
     assert rows >= 300
     assert mean >= bar
