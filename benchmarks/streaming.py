@@ -1,0 +1,196 @@
+"""Scores on the fly against the forward pass alone: time, memory, growth and accuracy.
+
+Times are CPU seconds of one thread, in one fresh process a case, the two sides in turn (A B A B);
+the ratio is the median of the pairs' ratios, so that other work on the machine disturbs it little.
+Peak memory (VmHWM) is that of a fresh process for each side, less what it has with nothing but its
+imports: the weights, the input and what the forward pass adds at most, which is shown as well.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.table import Row, show
+
+MIB = 2**20
+LENGTHS = (1024, 2048, 4096, 8192)
+
+
+def measure() -> list[Row]:
+    """All rows; takes a few minutes."""
+    return [*_gpt2(), *_llama(), *_growth(), *_accuracy()]
+
+
+def _gpt2() -> list[Row]:
+    name = "T=512, GPT-2 shape, all scores"
+    rows = [
+        _timed(name, "plain SDPA forward", "gpt2", ("scores", "sdpa"), 1.6, pairs=5),
+        _memory(name, "plain SDPA forward", "gpt2", ("scores", "sdpa"), 1.15),
+    ]
+    eager = "T=512, eager, weights kept"
+    return [
+        *rows,
+        _timed(eager, "plain SDPA forward", "gpt2", ("eager", "sdpa"), None, pairs=3),
+        _memory(eager, "plain SDPA forward", "gpt2", ("eager", "sdpa"), None),
+    ]
+
+
+def _llama() -> list[Row]:
+    whole, alone = "T=4096, Llama-like layer, all scores", "T=4096, its attention alone"
+    return [
+        _timed(whole, "the layer with SDPA", "layer", ("scores", "sdpa"), 2.0, pairs=3),
+        _memory(whole, "the layer with SDPA", "layer", ("scores", "sdpa"), 1.1),
+        _timed(alone, "SDPA alone, d=128", "llama", ("scores", "sdpa"), 2.0, pairs=5),
+        _timed(alone, "SDPA alone, d=64", "llama 4096 64", ("scores", "sdpa"), None, pairs=5),
+        _timed(alone, "eager + scores", "llama", ("scores", "eager_scores"), 0.2, pairs=1),
+        _memory(alone, "eager + scores", "llama", ("scores", "eager_scores"), None),
+    ]
+
+
+def _growth() -> list[Row]:
+    """Twice the length, twice the memory: 8 times from 1k to 8k, where whole maps take 64 times."""
+    added = [_child("memory", f"llama {length} 64", "scores")["added"] for length in LENGTHS]
+    shown = ", ".join(
+        f"{length // 1024}k {a / MIB:.0f} MiB" for length, a in zip(LENGTHS, added, strict=True)
+    )
+    return [Row("memory of scores, T=8k", "8 × T=1k", added[-1] / (8 * added[0]), 1.1, shown)]
+
+
+def _accuracy() -> list[Row]:
+    worst = _child("accuracy", "llama 1024 64", "scores")
+    return [
+        Row("largest error of a score", "1e-5 of float64 on whole maps", worst["error"] / 1e-5, 1.0,
+            f"{worst['error']:.1e} ({worst['score']})")
+    ]  # fmt: skip
+
+
+def _timed(
+    what: str, against: str, case: str, sides: tuple[str, str], target: float | None, pairs: int
+) -> Row:
+    found = _child("time", case, *sides, str(pairs))
+    mine, theirs = (statistics.median(seconds) for seconds in (found["mine"], found["theirs"]))
+    ratio = statistics.median(a / b for a, b in zip(found["mine"], found["theirs"], strict=True))
+    return Row(what, against, ratio, target, f"{mine:.2f} s, {theirs:.2f} s")
+
+
+def _memory(
+    what: str, against: str, case: str, sides: tuple[str, str], target: float | None
+) -> Row:
+    mine, theirs = (_child("memory", case, side) for side in sides)
+    detail = f"{_mib(mine['peak'])}, {_mib(theirs['peak'])}; the pass alone "
+    detail += f"+{_mib(mine['added'])}, +{_mib(theirs['added'])}"
+    return Row(f"{what}: peak memory", against, mine["peak"] / theirs["peak"], target, detail)
+
+
+def _mib(size: int) -> str:
+    return f"{size / MIB:,.0f} MiB"
+
+
+def _child(*arguments: str) -> dict[str, Any]:
+    """Run one measurement in a fresh process."""
+    command = [sys.executable, "-m", "benchmarks.streaming", *arguments]
+    out = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+# -- in the fresh process --------------------------------------------------------------------
+
+
+def _workload(case: str, *smaller: int) -> Any:
+    from benchmarks import workloads
+
+    name, *rest = case.split()
+    numbers = smaller or tuple(map(int, rest))
+    kinds = {
+        "gpt2": workloads.Gpt2Shape,
+        "llama": workloads.LlamaLike,
+        "layer": workloads.LlamaLayer,
+    }
+    return kinds[name](*numbers)
+
+
+def _time(case: str, mine: str, theirs: str, pairs: str) -> dict[str, Any]:
+    workload = _workload(case)
+
+    def seconds(name: str) -> float:
+        start = time.process_time()
+        getattr(workload, name)()
+        return time.process_time() - start
+
+    if int(pairs) > 1:  # warm up
+        seconds(mine), seconds(theirs)
+    both = [(seconds(mine), seconds(theirs)) for _ in range(int(pairs))]
+    return {"mine": [a for a, _ in both], "theirs": [b for _, b in both]}
+
+
+def _size(case: str, side: str) -> dict[str, Any]:
+    import benchmarks.workloads  # noqa: F401  (torch and attnviz belong to the empty process)
+
+    empty = _status("VmRSS")
+    getattr(_workload(case, 16), side)()  # code that is loaded on first use is no growth
+    workload = _workload(case)
+    _reset_peak()
+    before = _status("VmRSS")
+    getattr(workload, side)()
+    peak = _status("VmHWM")
+    return {"peak": peak - empty, "added": peak - before}
+
+
+def _reset_peak() -> None:
+    """Let Linux forget the largest size so far, which building the workload may have reached."""
+    reset = Path("/proc/self/clear_refs")
+    if reset.exists():
+        reset.write_text("5")
+
+
+def _status(field: str) -> int:
+    """Bytes resident now (VmRSS) or at most (VmHWM); without /proc the latter for both."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    line = next(line for line in status.read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) * 1024
+
+
+def _error(case: str, _: str) -> dict[str, Any]:
+    """The largest relative difference between streamed means and float64 on whole maps."""
+    import torch
+
+    from benchmarks import workloads
+
+    workload = _workload(case)
+    exact = (x.double() for x in (workload.query, workload.key, workload.value))
+    weights, _ = workloads.eager(*exact)
+    expected = workloads.plain_scores(weights[0], workloads.tokens(workload.length))
+    found = workload.scores()
+    errors = {}
+    for name, means in expected.items():
+        mine = torch.tensor([head.scores[name].mean for head in found], dtype=torch.float64)
+        errors[name] = float(((mine - means) / means).abs().max())
+    worst = max(errors, key=lambda name: errors[name])
+    return {"error": errors[worst], "score": worst}
+
+
+def _main(arguments: list[str]) -> int:
+    if not arguments:
+        return 0 if show("Scores on the fly", measure()) else 1
+    import torch
+
+    torch.set_num_threads(1)
+    with torch.inference_mode():
+        jobs = {"time": _time, "memory": _size, "accuracy": _error}
+        print(json.dumps(jobs[arguments[0]](*arguments[1:])))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(_main(sys.argv[1:]))

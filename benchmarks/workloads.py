@@ -1,0 +1,200 @@
+"""What the streaming benchmarks run: a GPT-2-shaped stack, a Llama-like layer, and plain scores.
+
+Everything is random and offline; the tokens repeat as those of text do (Zipf), so that there is
+something to find.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attnviz.attention.attend import attend
+from attnviz.attention.layers import MultiHeadAttention
+from attnviz.records import Inputs, Layout, Observer, Sides, Site, Tokens
+from attnviz.scoring.observe import ScoreObserver
+
+Run = Callable[[], Any]
+
+
+def tokens(length: int) -> Tokens:
+    """Random words that occur as often as those of a text, every tenth or so a comma."""
+    draw = random.Random(0)
+    weights = [1 / (rank + 2.7) for rank in range(5000)]
+    ids = draw.choices(range(5000), weights, k=length)
+    return Tokens(tuple("," if i == 1 else f" w{i}" for i in ids), tuple(ids))
+
+
+def observer(length: int, layers: int, heads: int) -> ScoreObserver:
+    """All scores of a decoder's layers."""
+    side = tokens(length)
+    return ScoreObserver(
+        [Inputs({"decoder": Sides(side, side)})], Layout({"decoder": (heads,) * layers})
+    )
+
+
+class Block(nn.Module):
+    """A pre-norm transformer block of GPT-2's shape."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = MultiHeadAttention(width, heads, causal=True)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(
+        self, x: Tensor, attention: Callable[[MultiHeadAttention, Tensor], Tensor]
+    ) -> Tensor:
+        """[1, T, D] to the same, with attention done in the caller's way."""
+        x = x + attention(self.attention, self.norm_1(x))
+        return x + self.down(F.gelu(self.up(self.norm_2(x)), approximate="tanh"))
+
+
+class Gpt2Shape:
+    """12 layers of 12 heads, D = 768, T = 512."""
+
+    layers, heads, width = 12, 12, 768
+
+    def __init__(self, length: int = 512) -> None:
+        torch.manual_seed(0)
+        self.length = length
+        self.blocks = [Block(self.width, self.heads).eval() for _ in range(self.layers)]
+        self.x = torch.randn(1, self.length, self.width)
+
+    def sdpa(self) -> Tensor:
+        """The plain forward: no weights to be seen."""
+        return self._run(lambda layer, x, _: layer(x))
+
+    def scores(self) -> Any:
+        """Every score of every head."""
+        watch = observer(self.length, self.layers, self.heads)
+        self._run(lambda layer, x, i: layer(x, site=Site("decoder", i), observers=[watch]))
+        return watch.result()
+
+    def eager(self) -> list[Tensor]:
+        """The usual way to see weights: all of them, kept."""
+        kept: list[Tensor] = []
+
+        def run(layer: MultiHeadAttention, x: Tensor, _: int) -> Tensor:
+            weights, output = eager(*layer.project(x, x))
+            kept.append(weights)
+            mixed: Tensor = layer.w_o(output.transpose(1, 2).flatten(2))
+            return mixed
+
+        self._run(run)
+        return kept
+
+    def _run(self, attention: Callable[[MultiHeadAttention, Tensor, int], Tensor]) -> Tensor:
+        x = self.x
+        for number, block in enumerate(self.blocks):
+            x = block(x, lambda layer, h, n=number: attention(layer, h, n))
+        return x
+
+
+class LlamaLike:
+    """One layer's attention: 32 query heads on 8 key/value heads, d = 128 unless said otherwise."""
+
+    heads, groups = 32, 8
+
+    def __init__(self, length: int = 4096, head_dim: int = 128) -> None:
+        torch.manual_seed(0)
+        self.length = length
+        self.query = torch.randn(1, self.heads, length, head_dim)
+        self.key, self.value = (torch.randn(1, self.groups, length, head_dim) for _ in range(2))
+
+    def sdpa(self) -> Tensor:
+        """PyTorch's fused kernel."""
+        return F.scaled_dot_product_attention(
+            self.query, self.key, self.value, is_causal=True, enable_gqa=True
+        )
+
+    def scores(self) -> Any:
+        """Every score of every head."""
+        watch = observer(self.length, 1, self.heads)
+        self._attend([watch])
+        return watch.result()
+
+    def eager_scores(self) -> dict[str, Tensor]:
+        """The usual way: whole maps, then each score by its formula."""
+        weights, _ = eager(self.query, self.key, self.value)
+        return plain_scores(weights[0], tokens(self.length))
+
+    def _attend(self, observers: Sequence[Observer]) -> Tensor:
+        site = Site("decoder", 0)
+        return attend(
+            self.query, self.key, self.value, causal=True, site=site, observers=observers
+        ).output
+
+
+class LlamaLayer:
+    """The same with its projections: D = 4096, as in Llama 3 8B."""
+
+    def __init__(self, length: int = 4096) -> None:
+        sizes = {"kv_heads": LlamaLike.groups, "bias": False, "causal": True}
+        self.layer = MultiHeadAttention(4096, LlamaLike.heads, **sizes).eval()
+        self.x = torch.randn(1, length, 4096)
+
+    def sdpa(self) -> Tensor:
+        """The layer with PyTorch's fused kernel."""
+        output: Tensor = self.layer(self.x)
+        return output
+
+    def scores(self) -> Any:
+        """Every score of every head."""
+        watch = observer(self.x.shape[1], 1, LlamaLike.heads)
+        self.layer(self.x, site=Site("decoder", 0), observers=[watch])
+        return watch.result()
+
+
+def eager(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Causal attention with whole weights [1, H, T, T], as models without a fused kernel do it."""
+    share = query.shape[1] // key.shape[1]
+    key, value = (x.repeat_interleave(share, dim=1) for x in (key, value))
+    length = query.shape[2]
+    mask = torch.full((length, length), torch.finfo(query.dtype).min, dtype=query.dtype).triu(1)
+    scores = query @ key.mT / math.sqrt(query.shape[3]) + mask
+    weights = torch.softmax(scores, dim=-1)
+    return weights, weights @ value
+
+
+def plain_scores(weights: Tensor, side: Tokens) -> dict[str, Tensor]:
+    """Means [H] of every score of causal maps [H, T, T] without special tokens, by the formulas."""
+    length = weights.shape[1]
+    i, j = torch.arange(length)[:, None], torch.arange(length)
+    codes = torch.tensor(side.ids)
+    before = torch.cat([torch.tensor([-1]), codes[:-1]])
+    comma = torch.tensor([text == "," for text in side.texts])
+    earlier = (j <= i - 2) & (j > 0)
+    seen = j <= i
+    targets = {
+        "previous": (j == i - 1) & (j > 0),
+        "self": (j == i) & (j > 0),
+        "first": (j == 0) & (i >= 2),
+        "punctuation": comma & seen & (j > 0) & ~comma[:, None],
+        "local": ((i - j).abs() <= 2) & seen & (j > 0),
+        "duplicate": earlier & (codes == codes[:, None]),
+        "induction": earlier & (before == codes[:, None]),
+    }
+    means = {}
+    rest = 1 - weights[..., 0]
+    for name, target in targets.items():
+        counts = target.sum(-1)
+        rows = (counts > 0) & (counts < seen.sum(-1))
+        values = (weights * target).sum(-1)
+        means[name] = values[:, rows].mean(-1)
+        if name in ("duplicate", "induction"):
+            enough = rows & (rest >= 0.1) & (i[:, 0] > 0)
+            ratio = torch.where(enough, values / rest, 0)
+            means[f"{name}_no_sink"] = ratio.sum(-1) / enough.sum(-1)
+    bits = -(weights * torch.log2(weights.clamp(min=torch.finfo(weights.dtype).tiny))).sum(-1)
+    means["entropy"] = bits[:, 1:].mean(-1)
+    means["entropy_share"] = (bits / torch.log2(j + 1.0))[:, 1:].mean(-1)
+    means["distance"] = (weights * (i - j).abs()).sum(-1)[:, 1:].mean(-1)
+    means["top"] = weights.amax(-1)[:, 1:].mean(-1)
+    return means
