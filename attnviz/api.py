@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz import files
-from attnviz.errors import InputError, ModelError, SelectionError, UsageError
+from attnviz.errors import InputError, SelectionError, UsageError
 from attnviz.models import recorded
 from attnviz.models.demo import DEMOS
 from attnviz.models.device import resolve
@@ -20,7 +20,7 @@ from attnviz.notebook import Captured, Heatmap, Report, Viewer
 from attnviz.records import Capture, Head, HeadScores, HeadsReport, ModelEntry, Prompt, Source
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
-from attnviz.scoring.probe import probe_prompts
+from attnviz.scoring.probe import run_probe
 from attnviz.scoring.words import merge_words
 
 if TYPE_CHECKING:
@@ -32,11 +32,6 @@ Model = str | FreshConfig | Source
 
 DEFAULT_MODEL = "demo-gpt2"
 """A small GPT-2 that comes with attnviz; see its MODEL_CARD.md."""
-
-PROBE_LENGTHS = (16, 32, 48)
-PROBE_SCORES = ("duplicate", "duplicate_no_sink", "induction", "induction_no_sink")
-"""What ``probe`` measures, on random segments of these lengths, each repeated once."""
-
 
 MAX_PAGE_MB = 100.0
 """Larger pages are not made unless asked for."""
@@ -161,7 +156,7 @@ def heads(
         inputs = source.prepare(prompt)
         observer = ScoreObserver([inputs], source.layout)
         source.forward([inputs], [observer])
-        probed = _probe(source) if probe else ()
+        probed = run_probe(source) if probe else ()
         report = HeadsReport(
             source.info, source.layout, inputs, observer.result(), probed, observer.empty_rows
         )
@@ -396,35 +391,6 @@ def _source(model: Model, prompt: Prompt, device: str, dtype: str) -> Source:
     if prompt.context is not None and model in ("fresh", DEFAULT_MODEL):
         model = FreshConfig(kind="cross")
     return load(model, device=device, dtype=dtype)
-
-
-def _probe(source: Source) -> tuple[HeadScores, ...]:
-    if source.vocab_size is None:
-        raise UsageError("a probe needs a model with a vocabulary; see --model")
-    start, special = _special_ids(source)
-    prompts = probe_prompts(
-        source.vocab_size,
-        lengths=PROBE_LENGTHS,
-        seed=0,
-        max_tokens=source.max_tokens,
-        bos=start,
-        avoid=special,
-    )
-    batch = [source.prepare(Prompt(ids=ids, special_tokens=False)) for ids in prompts]
-    observer = ScoreObserver(batch, source.layout, PROBE_SCORES)
-    source.forward(batch, [observer])
-    return observer.result()
-
-
-def _special_ids(source: Source) -> tuple[int | None, frozenset[int]]:
-    """The id that the tokenizer puts before a text, if any, and all ids that it adds to one."""
-    try:
-        sides = source.prepare(Prompt("a")).sides
-    except ModelError:  # no tokenizer: nothing is added
-        return None, frozenset()
-    tokens = next(iter(sides.values())).keys
-    added = frozenset(i for i, special in zip(tokens.ids, tokens.special, strict=True) if special)
-    return (tokens.ids[0] if tokens.special[0] else None), added
 
 
 def _only(scores: Sequence[HeadScores], chosen: frozenset[Head] | None) -> tuple[HeadScores, ...]:

@@ -223,8 +223,11 @@ def test_version_and_help(capsys) -> None:
 
 
 def test_shell_completion() -> None:
-    result = process("--show-completion", env={**os.environ, "SHELL": "/bin/bash"})
-    assert "attnviz" in result.stdout + result.stderr
+    asked = {"_ATTNVIZ_COMPLETE": "complete_bash", "COMP_WORDS": "attnviz he", "COMP_CWORD": "1"}
+    result = process(env={**os.environ, **asked})
+    assert result.stdout.split() == ["heads", "heatmap"]
+    asked["COMP_WORDS"], asked["COMP_CWORD"] = "attnviz heads --sel", "2"
+    assert process(env={**os.environ, **asked}).stdout.split() == ["--select"]
 
 
 # ------------------------------------------------------------------ what cannot work
@@ -373,8 +376,11 @@ def test_a_read_only_folder_keeps_what_it_has(tmp_path: Path, capsys, monkeypatc
 def test_interrupt_is_130_and_one_line(tmp_path: Path) -> None:
     fifo = tmp_path / "text"
     os.mkfifo(fifo)
+    # a shell's background processes ignore the signal, and so would the child of such a process
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "from attnviz.__main__ import run\nrun()"
     child = subprocess.Popen(
-        [sys.executable, "-m", "attnviz", "heads", "-f", str(fifo), "-m", "fresh"],
+        [sys.executable, "-c", code, "heads", "-f", str(fifo), "-m", "fresh"],
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     with fifo.open("wb"):  # returns once the child reads, so it is in the middle of its work

@@ -9,7 +9,35 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Sequence
 
-from attnviz.errors import UsageError
+from attnviz.errors import ModelError, UsageError
+from attnviz.records import HeadScores, Prompt, Source
+from attnviz.scoring.observe import ScoreObserver
+
+LENGTHS = (16, 32, 48)
+"""Tokens in each random half that :func:`run_probe` repeats."""
+
+MEASURED = ("duplicate", "duplicate_no_sink", "induction", "induction_no_sink")
+"""The scores that repeated random tokens can tell from chance."""
+
+
+def run_probe(source: Source) -> tuple[HeadScores, ...]:
+    """Run a model on repeated random tokens and score its heads for what they do with repetition.
+
+    Every prompt starts as a text of the model would; ids that its tokenizer adds are never drawn.
+
+    Raises:
+        UsageError: the model has no vocabulary.
+    """
+    if source.vocab_size is None:
+        raise UsageError("a probe needs a model with a vocabulary; see --model")
+    start, added = _added_ids(source)
+    prompts = probe_prompts(
+        source.vocab_size, lengths=LENGTHS, max_tokens=source.max_tokens, bos=start, avoid=added
+    )
+    batch = [source.prepare(Prompt(ids=ids, special_tokens=False)) for ids in prompts]
+    observer = ScoreObserver(batch, source.layout, MEASURED)
+    source.forward(batch, [observer])
+    return observer.result()
 
 
 def probe_prompts(
@@ -59,3 +87,14 @@ def probe_prompts(
         half = draw.sample(pool, length) if length <= len(pool) else draw.choices(pool, k=length)
         prompts.append((*start, *half, *half))
     return tuple(prompts)
+
+
+def _added_ids(source: Source) -> tuple[int | None, frozenset[int]]:
+    """The id that the tokenizer puts before a text, if any, and all ids that it adds to one."""
+    try:
+        sides = source.prepare(Prompt("a")).sides
+    except ModelError:  # no tokenizer: nothing is added
+        return None, frozenset()
+    tokens = next(iter(sides.values())).keys
+    added = frozenset(i for i, special in zip(tokens.ids, tokens.special, strict=True) if special)
+    return (tokens.ids[0] if tokens.special[0] else None), added
