@@ -23,7 +23,7 @@ from attnviz.records import Observer, Rows, Site
 BLOCK_ELEMENTS = 1 << 19
 """Weights per block of query rows: 2 MiB in float32, small enough for a processor's cache."""
 
-BLOCK_ROWS = 32
+BLOCK_ROWS = 24
 """Rows that a block has at least, for fewer leave matrix products slow; memory is O(H * S)."""
 
 _UNNAMED = Site("encoder", 0)
@@ -120,9 +120,11 @@ def _streamed(
     finite = exact and bias is None and masks.additive is None
     row_elements = batch * heads * key_length
     blocks = _blocks(row_elements, length, block_rows)
-    scratch = _Scratch(blocks[0][1] * row_elements, reuse=not tracked)
+    scratch = _Scratch(reuse=not tracked)
+    largest = blocks[0][1] * row_elements
     all_keys, all_values = key.flatten(0, 1), value.flatten(0, 1)  # [B * G, S, d]
-    output = value.new_empty(batch, heads, length, value.shape[-1])
+    # [B, T, H, d_v] in memory, as the fused kernel has it: joining the heads then costs nothing
+    output = value.new_empty(batch, length, heads, value.shape[-1]).transpose(1, 2)
     empties = []
     for start, stop in blocks:
         allowed, keys, free = masks.block(start, stop)
@@ -130,9 +132,11 @@ def _streamed(
         shape = (batch, heads, stop - start, k.shape[1])
         # [B, H, r, d] -> [B * G, H/G * r, d]: the heads that share a key stand below each other
         stacked = (batch * groups, heads // groups * (stop - start))
-        q = query[:, :, start:stop].reshape(*stacked, width)
-        q = q * scale if exact else q
-        scores = torch.bmm(q, k.mT, out=scratch.take(0, (*stacked, shape[3]), q)).view(shape)
+        space = scratch.take("query", (*shape[:3], width), query)
+        q = torch.mul(query[:, :, start:stop], scale if exact else 1, out=space)
+        q = q.reshape(*stacked, width)
+        space = scratch.take("scores", (*stacked, shape[3]), q, largest)
+        scores = torch.bmm(q, k.mT, out=space).view(shape)
         scores = scores if exact else scores.to(torch.float32).mul_(scale)
         if softcap is not None:
             scores = scores.div_(softcap).tanh_().mul(softcap)
@@ -140,7 +144,8 @@ def _streamed(
             if extra is not None:
                 scores = scores.add_(cut(extra, start, stop, keys))
         scores, empty = _blocked(scores, allowed, free, scratch)
-        weights = torch.softmax(scores, dim=-1, out=scratch.take(1, shape, scores))
+        space = scratch.take("weights", shape, scores, largest)
+        weights = torch.softmax(scores, dim=-1, out=space)
         if empty is not None and empty.any():
             weights = weights.masked_fill(empty[..., None], 0.0)
         logits = scores.detach() if finite else None
@@ -148,7 +153,8 @@ def _streamed(
         for observer in observers:
             observer.observe(block)
         weights = F.dropout(weights, dropout) if dropout else weights
-        mixed = torch.bmm(weights.to(v.dtype).view(*stacked, shape[3]), v)
+        space = scratch.take("mixed", (*stacked, v.shape[-1]), v)
+        mixed = torch.bmm(weights.to(v.dtype).view(*stacked, shape[3]), v, out=space)
         output[:, :, start:stop] = mixed.view(*shape[:3], v.shape[-1])
         empties.append(empty)
     if not masks.may_be_empty:
@@ -159,21 +165,29 @@ def _streamed(
 class _Scratch:
     """Memory that blocks write into one after the other; fresh tensors where gradients need them.
 
-    Fresh memory for every block would cost as much as the arithmetic (page faults).
+    Fresh memory for every block would cost as much as the arithmetic (page faults), and leave
+    holes behind.
     """
 
-    def __init__(self, size: int, *, reuse: bool) -> None:
+    def __init__(self, *, reuse: bool) -> None:
         self.reuse = reuse
-        self._size = size
-        self._flat: dict[int, Tensor] = {}
+        self._flat: dict[str, Tensor] = {}
 
-    def take(self, slot: int, shape: tuple[int, ...], like: Tensor) -> Tensor | None:
-        """A tensor to use as ``out=``, or None for a fresh one; ``slot`` names the memory."""
+    def take(self, name: str, shape: tuple[int, ...], like: Tensor, room: int = 0) -> Tensor | None:
+        """A tensor to use as ``out=``, or None for a fresh one.
+
+        Args:
+            name: of the memory, which is the same for all blocks.
+            shape: what is needed now.
+            like: gives dtype and device.
+            room: elements needed at most, where that is more than now.
+        """
         if not self.reuse:
             return None
-        if slot not in self._flat:
-            self._flat[slot] = like.new_empty(self._size)
-        return self._flat[slot][: math.prod(shape)].view(shape)
+        size = math.prod(shape)
+        if name not in self._flat:
+            self._flat[name] = like.new_empty(max(size, room))
+        return self._flat[name][:size].view(shape)
 
 
 def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from attnviz.attention.amount import Amount, Dim, elements
 from attnviz.attention.spec import AttentionSpec, Axes
 
-BLOCK_ELEMENTS, BLOCK_ROWS = 1 << 19, 32
+BLOCK_ELEMENTS, BLOCK_ROWS = 1 << 19, 24
 """Weights that ``attend`` shows at a time, and rows at least (a test compares the two)."""
 
 FLOAT32_BYTES = 4
@@ -137,7 +137,7 @@ def weights_elements(axes: Axes) -> Amount:
 def streamed_elements(axes: Axes) -> int | None:
     """Weights held at once when they are handed out in blocks of rows; None while a size is unset.
 
-    At least 32 rows of all heads, 32·B·H·S, and otherwise at most 2¹⁹: linear in S, free of T.
+    At least 24 rows of all heads, 24·B·H·S, and otherwise at most 2¹⁹: linear in S, free of T.
     """
     row, length = elements(axes.b, axes.h, axes.s).value, axes.t.size
     if row is None or length is None:

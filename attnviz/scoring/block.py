@@ -40,21 +40,31 @@ class Place:
         start: position of the first query.
         key_start: position of the first key.
         allowed: bool [A, r, s], the keys each query may attend to.
-        like: a tensor of the dtype and on the device of the weights.
+        scratch: flat memory to work in, of the dtype and on the device of the weights.
+
+    Attributes:
+        choices: [A, r], how many keys each query may attend to.
     """
 
     def __init__(
-        self, axes: Axes, start: int, key_start: int, allowed: Tensor, like: Tensor
+        self, axes: Axes, start: int, key_start: int, allowed: Tensor, scratch: Tensor
     ) -> None:
         self.axes, self.start, self.key_start = axes, start, key_start
         self.allowed = allowed
         self.rows, self.keys = allowed.shape[-2:]
-        self._like = like
+        self.scratch = scratch
+        self.choices = self.ones().sum(-1)
 
-    @cached_property
-    def choices(self) -> Tensor:
-        """[A, r], how many keys each query may attend to."""
-        return self.allowed.sum(-1).to(self._like.dtype)
+    def memory(self, shape: torch.Size) -> Tensor:
+        """Memory of that shape, in ``scratch`` if it fits; what was there is lost."""
+        size = math.prod(shape)
+        if size > self.scratch.numel():
+            return self.scratch.new_empty(shape)
+        return self.scratch[:size].view(shape)
+
+    def ones(self) -> Tensor:
+        """[A, r, s], 1 where a query may attend to a key; in ``scratch`` if it fits there."""
+        return self.memory(self.allowed.shape).copy_(self.allowed)
 
     @cached_property
     def positions(self) -> Tensor:
@@ -67,11 +77,6 @@ class Place:
         return self._range(self.key_start, self.keys)
 
     @cached_property
-    def back(self) -> Tensor:
-        """Int32 [r, s], how far each key lies behind its query."""
-        return self.positions[:, None] - self.key_positions
-
-    @cached_property
     def tile(self) -> tuple[int, int]:
         """Which of the block's keys stand at the positions of its queries, as a range."""
         first = min(max(self.start - self.key_start, 0), self.keys)
@@ -82,12 +87,12 @@ class Place:
         """[s], how far each key lies outside the queries' range of positions, else 0."""
         before = self.start - self.key_positions
         after = -before - (self.rows - 1)
-        return torch.maximum(before, after).clamp(min=0).to(self._like.dtype)
+        return torch.maximum(before, after).clamp(min=0).to(self.scratch.dtype)
 
     @cached_property
     def near(self) -> tuple[Tensor, Tensor]:
         """Columns [r, 2w+1] of the keys i-w..i+w, and 1 where that key can be a target, else 0."""
-        offsets = torch.arange(-LOCAL_WINDOW, LOCAL_WINDOW + 1, device=self._like.device)
+        offsets = torch.arange(-LOCAL_WINDOW, LOCAL_WINDOW + 1, device=self.scratch.device)
         columns = self.positions[:, None] + offsets - self.key_start
         inside = (columns >= 0) & (columns < self.keys)
         columns = columns.clamp(0, self.keys - 1).long()
@@ -98,7 +103,7 @@ class Place:
         """The same place for some of the heads."""
         if self.allowed.shape[0] == 1:
             return self
-        return Place(self.axes, self.start, self.key_start, self.allowed[heads], self._like)
+        return Place(self.axes, self.start, self.key_start, self.allowed[heads], self.scratch)
 
     @property
     def repeats(self) -> bool:
@@ -129,7 +134,7 @@ class Place:
         return slice(self.key_start, self.key_start + self.keys)
 
     def _range(self, start: int, count: int) -> Tensor:
-        return torch.arange(start, start + count, device=self._like.device, dtype=torch.int32)
+        return torch.arange(start, start + count, device=self.scratch.device, dtype=torch.int32)
 
     def _targets(self, after: int) -> Pairs:
         """The keys so many positions after an earlier same token."""
@@ -160,9 +165,9 @@ class Block:
     def __init__(self, weights: Tensor, place: Place, logits: Tensor | None = None) -> None:
         self.weights, self.place, self.logits = weights, place, logits
 
-    def parts(self, elements: int) -> Iterator[Block]:
-        """The same block, a few heads at a time: about so many weights each."""
-        step = max(1, elements // max(1, self.weights[0].numel()))
+    def parts(self) -> Iterator[Block]:
+        """The same block, a few heads at a time: as many weights as fit into its memory."""
+        step = max(1, self.place.scratch.numel() // max(1, self.weights[0].numel()))
         for first in range(0, len(self.weights), step):
             heads = slice(first, first + step)
             logits = None if self.logits is None else self.logits[heads]
@@ -178,11 +183,14 @@ class Block:
         """[H, r], -Σ w log₂ w in bits."""
         if self.logits is None:
             tiny = torch.finfo(self.weights.dtype).tiny
-            logs = torch.add(self.weights, tiny).log2_()
+            logs = torch.add(self.weights, tiny, out=self.place.memory(self.weights.shape)).log2_()
             return -logs.mul_(self.weights).sum(-1).clamp(max=0)
         # with z the logits and their largest belonging to the largest weight t:
         # log w = z - max z + log t, hence -Σ w log w = Σ w (max z - z) - log t
-        below = torch.sub(self.logits.amax(-1, keepdim=True), self.logits).mul_(self.weights)
+        peaks = self.logits.amax(-1, keepdim=True)
+        below = torch.sub(peaks, self.logits, out=self.place.memory(self.weights.shape)).mul_(
+            self.weights
+        )
         return (below.sum(-1) - self.top.log()).clamp(min=0) / math.log(2)
 
     @cached_property
@@ -191,7 +199,8 @@ class Block:
         place = self.place
         first, last = place.tile
         behind = torch.arange(place.rows, device=self.weights.device, dtype=self.weights.dtype)
-        near = self.weights[..., first:last] * place.back[:, first:last].abs()
+        inside = (place.positions[:, None] - place.key_positions[first:last]).abs()
+        near = self.weights[..., first:last] * inside
         # no differences of large numbers: outside the tile, |i - j| is the way to its edge and on
         far = self.weights @ place.gap
         left = self.weights[..., :first].sum(-1) * behind
@@ -235,10 +244,13 @@ class Block:
 
 
 class Uniform(Block):
-    """Uniform attention over the allowed keys, [A, r, s]: what chance is."""
+    """Uniform attention over the allowed keys, [A, r, s]: what chance is.
 
-    def __init__(self, place: Place, like: Tensor) -> None:
+    Its weights live in the place's memory, until that is used for something else.
+    """
+
+    def __init__(self, place: Place) -> None:
         share = 1 / place.choices.clamp(min=1)
-        super().__init__(place.allowed.to(like.dtype).mul_(share[..., None]), place)
+        super().__init__(place.ones().mul_(share[..., None]), place)
         self.top = share
         self.entropy = -share.log2()

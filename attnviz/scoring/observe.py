@@ -6,6 +6,7 @@ memory is that of one block of rows, whatever the number of layers and the lengt
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from attnviz.records import (
     SITE_KINDS,
@@ -32,6 +34,11 @@ from attnviz.scoring.roles import assign
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.stored import blocks
 from attnviz.scoring.totals import Totals
+
+_PART_ELEMENTS = 1 << 19
+"""Weights to score at a time, 2 MiB in float32: what scores share stays in a near cache."""
+
+_NOTHING = Score(None, None, None, 0)
 
 
 class Recorder:
@@ -103,6 +110,7 @@ class ScoreObserver:
         self._names = tuple(SCORES if names is None else names)
         self._totals: dict[Site, Totals] = {}
         self._axes: dict[tuple[int, SiteKind], Axes] = {}
+        self._scratch: Tensor | None = None
 
     @property
     def empty_rows(self) -> int:
@@ -118,8 +126,9 @@ class ScoreObserver:
                 SCORES[name] for name in self._names if ordered or not SCORES[name].ordered
             )
             totals = self._totals[rows.site] = Totals(scores, rows.weights.shape[1])
+        scratch = self._memory(rows)
         for number in range(len(self._batch)):
-            block = self._block(rows, number)
+            block = self._block(rows, number, scratch)
             if block is not None:
                 totals.add(block)
 
@@ -133,7 +142,16 @@ class ScoreObserver:
                 found.append(HeadScores(head, scores, assign(scores)))
         return tuple(found)
 
-    def _block(self, rows: Rows, number: int) -> Block | None:
+    def _memory(self, rows: Rows) -> Tensor:
+        """Memory to score in, the same for every block: for one of all keys, or a part of it."""
+        keys = max(len(item.sides[rows.site.kind].keys) for item in self._batch)
+        size = min(_PART_ELEMENTS, math.prod(rows.weights.shape[1:3]) * keys)
+        kept = self._scratch
+        if kept is None or kept.numel() < size or kept.dtype != rows.weights.dtype:
+            kept = self._scratch = rows.weights.new_empty(size)
+        return kept
+
+    def _block(self, rows: Rows, number: int, scratch: Tensor) -> Block | None:
         """One item's part of the block, without padding; None if nothing is left."""
         sides = self._batch[number].sides[rows.site.kind]
         r = min(rows.weights.shape[2], len(sides.queries) - rows.start)
@@ -150,7 +168,7 @@ class ScoreObserver:
             allowed = rows.allowed[(None,) * (4 - rows.allowed.ndim)]
             allowed = allowed.expand(-1, -1, *rows.weights.shape[2:])
             allowed = allowed[number if allowed.shape[0] > 1 else 0, :, :r, :s]
-        place = Place(self._axes[key], rows.start, rows.key_start, allowed, weights)
+        place = Place(self._axes[key], rows.start, rows.key_start, allowed, scratch)
         logits = None if rows.logits is None else rows.logits[number, :, :r, :s]
         return Block(weights, place, logits)
 
@@ -167,6 +185,3 @@ def score_capture(capture: Capture, names: Sequence[str] | None = None) -> Score
     for rows in blocks(capture):
         observer.observe(rows)
     return observer
-
-
-_NOTHING = Score(None, None, None, 0)

@@ -8,9 +8,6 @@ from attnviz.records import Score
 from attnviz.scoring.block import Block, Uniform
 from attnviz.scoring.scores import ScoreDef
 
-PART_ELEMENTS = 1 << 19
-"""Weights to score at a time, 2 MiB in float32: what scores share stays in a near cache."""
-
 _ALL = 1 - 1e-6
 """Above it, uniform attention puts all of its weight on the targets, up to rounding."""
 
@@ -33,15 +30,15 @@ class Totals:
     def add(self, block: Block) -> None:
         """Take in one block of rows."""
         place = block.place
-        uniform = Uniform(place, block.weights)
-        parts = list(block.parts(PART_ELEMENTS))
+        uniform = Uniform(place)
+        chances = torch.stack([score.function(uniform) for score in self._scores])
+        parts = list(block.parts())
         values = torch.cat(
             [torch.stack([score.function(part) for score in self._scores]) for part in parts], dim=1
         )
         present = torch.cat([part.top for part in parts]) > 0
         self.empty_rows += int((~present).any(0).sum())
         counted = present & place.queries(place.axes.counts) & (place.choices >= 2)
-        chances = torch.stack([score.function(uniform) for score in self._scores])
         possible = self._any_chance.to(values.device) | ((chances > 0) & (chances < _ALL))
         defined = counted & possible & ~values.isnan() & ~chances.isnan()
         both = torch.stack([values, chances.expand_as(values)]).where(defined, 0)
