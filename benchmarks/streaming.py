@@ -2,8 +2,8 @@
 
 Times are CPU seconds of one thread, in one fresh process a case, the two sides in turn (A B A B);
 the ratio is the median of the pairs' ratios, so that other work on the machine disturbs it little.
-Peak memory (VmHWM) is that of a fresh process for each side, less what it has with nothing but its
-imports: the weights, the input and what the forward pass adds at most, which is shown as well.
+Peak memory is the weights and the input, and what the forward pass adds at most to a fresh process
+(VmHWM), which is shown as well.
 """
 
 from __future__ import annotations
@@ -132,16 +132,15 @@ def _time(case: str, mine: str, theirs: str, pairs: str) -> dict[str, Any]:
 
 
 def _size(case: str, side: str) -> dict[str, Any]:
-    import benchmarks.workloads  # noqa: F401  (torch and attnviz belong to the empty process)
+    from benchmarks.workloads import held_bytes
 
-    empty = _status("VmRSS")
     getattr(_workload(case, 16), side)()  # code that is loaded on first use is no growth
     workload = _workload(case)
     _reset_peak()
     before = _status("VmRSS")
     getattr(workload, side)()
-    peak = _status("VmHWM")
-    return {"peak": peak - empty, "added": peak - before}
+    added = _status("VmHWM") - before
+    return {"peak": held_bytes(workload) + added, "added": added}
 
 
 def _reset_peak() -> None:

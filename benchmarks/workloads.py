@@ -152,6 +152,18 @@ class LlamaLayer:
         return watch.result()
 
 
+def held_bytes(workload: object) -> int:
+    """Bytes of a workload's weights and inputs."""
+    tensors: list[Tensor] = []
+    for value in vars(workload).values():
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, nn.Module):
+                tensors.extend(part.parameters())
+            elif isinstance(part, Tensor):
+                tensors.append(part)
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
 def eager(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """Causal attention with whole weights [1, H, T, T], as models without a fused kernel do it."""
     share = query.shape[1] // key.shape[1]
