@@ -221,6 +221,20 @@ def test_damaged_files_give_one_line(tmp_path_factory, data) -> None:
     assert "\n" not in message
 
 
+@pytest.mark.parametrize(("place", "bit"), [(8, 1), (10, 99)])
+def test_encrypted_or_unknown_compression(tmp_path: Path, good, place: int, bit: int) -> None:
+    """The flags and the method stand in the archive's directory, after each PK\\1\\2."""
+    path = store(tmp_path / "x.npz", **good)
+    raw = bytearray(path.read_bytes())
+    start = raw.find(b"PK\x01\x02")
+    while start >= 0:
+        raw[start + place] = bit
+        start = raw.find(b"PK\x01\x02", start + 1)
+    path.write_bytes(raw)
+    with pytest.raises(InputError, match="cannot read"):
+        av.read_capture(path)
+
+
 def test_safetensors_tokens_are_json_metadata(tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 import zipfile
 import zlib
 from pathlib import Path
@@ -18,6 +19,19 @@ from numpy.typing import NDArray
 
 from attnviz.errors import InputError
 from attnviz.models.memory import human_bytes, physical_memory
+
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    ValueError,
+    KeyError,
+    OverflowError,
+    RuntimeError,  # an encrypted member, an unknown compression
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What the readers raise on damaged files."""
 
 
 def read_arrays(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
@@ -33,7 +47,7 @@ def read_arrays(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
     read = _read_npz if path.suffix == ".npz" else _read_safetensors
     try:
         return read(path, names)
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except _UNREADABLE as error:
         raise InputError(f"cannot read {path}: {one_line(error)}; record it again") from None
 
 
