@@ -115,9 +115,9 @@ class Manifest:
         data = _encoded(line)
         try:
             self._writer.seek(self._end)
-            written = self._writer.write(data)
-            if written != len(data):
-                raise OSError(f"only {written} of {len(data)} bytes fit")
+            rest = memoryview(data)
+            while rest:  # a full disk takes a part, and says why only when it is asked again
+                rest = rest[self._writer.write(rest) :]
         except OSError as error:
             raise OutputError(
                 f"cannot write the journal in {self._folder}: {error.strerror or error}"
