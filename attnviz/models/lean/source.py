@@ -146,8 +146,4 @@ class Lean:
                     "leave them out with --no-special"
                 )
             return tokens
-        kept = 0
-        while kept < limit and tokens.special[len(tokens) - 1 - kept]:
-            kept += 1
-        ids = tokens.ids[: limit - kept] + tokens.ids[len(tokens) - kept :]
-        return self._reader.tokens(ids)
+        return self._reader.tokens(limits.cut(tokens.ids, tokens.special, limit))
