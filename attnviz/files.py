@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -50,28 +49,24 @@ def place(path: Path, chunks: Iterable[bytes], *, sync: bool = False) -> None:
     Raises:
         OutputError: with the system's reason; nothing is left behind.
     """
-    temporary = None
+    # with a short name, for a long one may leave no room for the ending
+    temporary = path.with_name(f".{path.name[:40]}.{os.urandom(6).hex()}{UNFINISHED}")
     try:
-        with tempfile.NamedTemporaryFile(
-            dir=path.parent, prefix=f".{path.name[:40]}.", suffix=UNFINISHED, delete=False
-        ) as file:
-            temporary = file.name
+        with open(temporary, "xb") as file:
             for chunk in chunks:
                 file.write(chunk)
             file.flush()
             if sync:
                 os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
-        temporary = None
         if sync:
             _sync_folder(path.parent)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError):
+            raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
+        raise
 
 
 def sweep(folder: Path) -> None:
@@ -97,9 +92,3 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -25,14 +25,19 @@ class Row:
         return self.target is None or self.ratio <= self.target
 
 
+def times(ratio: float) -> str:
+    """A ratio as people say it: 1.25×, and a small one as 1/80."""
+    return f"{ratio:.3g}×" if ratio >= 0.1 else f"1/{1 / ratio:.3g}"
+
+
 def show(title: str, rows: Sequence[Row]) -> bool:
     """Print the rows; returns whether all targets are met."""
     table = Table(title=title, title_justify="left")
     for name in ("what", "against", "ratio", "at most", "", "measured"):
         table.add_column(name, justify="right" if name in ("ratio", "at most") else "left")
     for row in rows:
-        target = "" if row.target is None else f"{row.target:g}×"
+        target = "" if row.target is None else times(row.target)
         verdict = "" if row.target is None else ("ok" if row.good else "MISSED")
-        table.add_row(row.what, row.against, f"{row.ratio:.2f}×", target, verdict, row.detail)
+        table.add_row(row.what, row.against, times(row.ratio), target, verdict, row.detail)
     Console().print(table)
     return all(row.good for row in rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from attnviz.export import names
@@ -169,14 +168,19 @@ def _input(item: Item) -> dict[str, Any]:
 def _scores(scores: Mapping[str, Score]) -> dict[str, Any]:
     """The scores that mean something, to six digits."""
     return {
-        name: {key: _rounded(value) for key, value in asdict(score).items()}
+        name: {
+            "mean": _rounded(score.mean),
+            "chance": _rounded(score.chance),
+            "lift": _rounded(score.lift),
+            "rows": score.rows,
+        }
         for name, score in scores.items()
         if score.mean is not None
     }
 
 
-def _rounded(value: float | int | None) -> float | int | None:
-    return float(f"{value:.6g}") if isinstance(value, float) else value
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")
 
 
 def layout_document(layout: Layout) -> dict[str, list[int]]:

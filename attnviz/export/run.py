@@ -25,6 +25,7 @@ from attnviz.export.pool import Inline, Pool, cores
 from attnviz.export.settings import Settings
 from attnviz.export.stopping import Stopping
 from attnviz.records import Head, Layout, Source, SourceInfo
+from attnviz.render.png import DEFLATE
 from attnviz.scoring import select as selection
 
 SYNC = ("never", "end", "always")
@@ -290,7 +291,7 @@ class _Run:
                 "device": info.device,
                 "dtype": info.dtype,
                 "settings": self.settings.document(),
-                "versions": {"attnviz": version("attnviz"), **info.versions},
+                "versions": {"attnviz": version("attnviz"), **info.versions, "deflate": DEFLATE},
             }
         return self.common
 

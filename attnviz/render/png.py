@@ -1,15 +1,18 @@
 """PNG files straight from palette indices: eight bits a pixel, no image library.
 
 Each row is stored as its difference from the row above (PNG filter 2, "Up"): the rows of a cell are
-equal, so most differences are zero, which deflate packs fast and small; docs/export.md has the
-measurements. Deflate is zlib, whose bytes depend on nothing but the pixels, so that two runs of an
-export can be compared byte by byte.
+equal, so most differences are zero, which deflate packs fast and small. Deflate is Intel's ISA-L,
+six times faster here than zlib and no larger; zlib where it is not installed. docs/export.md has
+the measurements.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +24,19 @@ _PALETTE_TYPE = 3
 _UP = 2
 _LEVEL = 1
 _INCHES_A_METRE = 39.3700787
+
+
+def _fastest() -> tuple[str, Callable[[Any, int], bytes]]:
+    """The fastest deflate that is installed: its name, and what compresses data at a level."""
+    try:
+        from isal import isal_zlib
+    except ImportError:
+        return f"zlib {zlib.ZLIB_RUNTIME_VERSION}", zlib.compress
+    return f"isal {version('isal')}", isal_zlib.compress
+
+
+DEFLATE, compress = _fastest()
+"""What packs the pixels: its name and version, which fix the bytes, and its function."""
 
 
 def encode(pixels: Pixels, palette: Pixels, dpi: float) -> bytes:
@@ -44,7 +60,7 @@ def encode(pixels: Pixels, palette: Pixels, dpi: float) -> bytes:
             _chunk(b"IHDR", head),
             _chunk(b"PLTE", palette.tobytes()),
             _chunk(b"pHYs", struct.pack(">IIB", density, density, 1)),
-            _chunk(b"IDAT", zlib.compress(rows.data, _LEVEL)),
+            _chunk(b"IDAT", compress(rows.data, _LEVEL)),
             _chunk(b"IEND", b""),
         )
     )

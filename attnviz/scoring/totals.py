@@ -47,11 +47,15 @@ class Totals:
 
     def scores(self, head: int) -> dict[str, Score]:
         """The means of one head, by the name of the score."""
-        return {score.name: self._score(n, head) for n, score in enumerate(self._scores)}
+        values, chances = self._sums[:, :, head].tolist()
+        rows = self._rows[:, head].tolist()
+        names = (score.name for score in self._scores)
+        return dict(zip(names, map(_score, values, chances, rows), strict=True))
 
-    def _score(self, number: int, head: int) -> Score:
-        rows = int(self._rows[number, head])
-        if rows == 0:
-            return Score(None, None, None, 0)
-        mean, chance = (float(total) / rows for total in self._sums[:, number, head])
-        return Score(mean, chance, mean / chance if chance > 0 else None, rows)
+
+def _score(value: float, chance: float, rows: int) -> Score:
+    """A score from its sums over so many rows."""
+    if rows == 0:
+        return Score(None, None, None, 0)
+    mean, uniform = value / rows, chance / rows
+    return Score(mean, uniform, mean / uniform if uniform > 0 else None, rows)
