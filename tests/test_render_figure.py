@@ -7,6 +7,7 @@ import logging
 import time
 import warnings
 from itertools import pairwise
+from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -264,6 +265,20 @@ def test_candidates_leave_out_what_cannot_be_drawn() -> None:
     assert not any("last resort" in name.lower() for name in names)
     assert fonts._UNUSABLE.search("Noto Color Emoji")
     assert fonts._covered("no such family", frozenset("a")) == frozenset()
+
+
+def test_fonts_installed_after_matplotlib_made_its_list_are_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.ttf").write_bytes(b"no font")
+    names = [entry for entry in fonts.fontManager.ttflist if entry.name != "STIXGeneral"]
+    stix = str(Path(mpl.get_data_path(), "fonts", "ttf", "STIXGeneral.ttf"))
+    installed = [str(tmp_path / "broken.ttf"), stix]
+    monkeypatch.setattr(fonts.fontManager, "ttflist", names)
+    assert "STIXGeneral" not in fonts._candidates()
+    monkeypatch.setattr(fonts, "findSystemFonts", lambda: installed)
+    fonts._notice_new_fonts.cache_clear()
+    assert "STIXGeneral" in fonts._candidates()
 
 
 def test_wrong_use() -> None:

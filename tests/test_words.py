@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from attnviz.records import Sides, Tokens
-from attnviz.scoring.words import merge_words
+from attnviz.scoring.words import merge_words, word_starts
 
 Array = NDArray[Any]
 
@@ -113,6 +113,24 @@ def test_a_word_of_byte_pieces_keeps_its_leading_space() -> None:
     tokens = Tokens((" atten", "tion", " viz", "##"), words=(0, 0, 1, 2))
     _, words = merge_words(np.full((1, 4, 4), 0.25), Sides(tokens, tokens))
     assert words.keys.texts == (" attention", " viz", "##")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "word"),
+    [
+        ((" caf", "<C3>", "<A9>"), " café"),
+        (("<F0 9F>", "<9A>", "<80>", "!"), "🚀!"),
+        (("<E6 88>", "<91>们", "<E9>", "<92 A5>"), "我们钥"),
+        (("<E6>", "<88>", "x"), "<E6><88>x"),  # not a character
+        (("<C3><A9>",), "<C3><A9>"),  # one token that is spelled so
+        (("<4", "1>", "a"), "<41>a"),  # text, not bytes
+    ],
+)
+def test_bytes_that_make_a_character_together_are_shown_as_it(
+    pieces: tuple[str, ...], word: str
+) -> None:
+    tokens = Tokens(pieces, words=(0,) * len(pieces))
+    assert word_starts(tokens)[1].texts == (word,)
 
 
 def test_special_tokens_stay_alone() -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, cast
 
 from matplotlib.backends.backend_agg import RendererAgg
-from matplotlib.font_manager import FontEntry, FontProperties, findfont, fontManager, get_font
+from matplotlib.font_manager import (
+    FontEntry,
+    FontProperties,
+    findfont,
+    findSystemFonts,
+    fontManager,
+    get_font,
+)
 
 BASE_FAMILY = "DejaVu Sans"
 """Comes with matplotlib; has Latin, Greek, Cyrillic, Arabic, Hebrew and most symbols."""
@@ -28,7 +36,6 @@ _PREFERRED = (
     "Yu Gothic",
     "Malgun Gothic",
     "WenQuanYi Micro Hei",
-    "WenQuanYi Zen Hei",
     "Noto Emoji",
     "Segoe UI Symbol",
     "Segoe UI Emoji",
@@ -52,7 +59,18 @@ def _covered(family: str, chars: frozenset[str]) -> frozenset[str]:
     return frozenset(char for char in chars if font.get_char_index(ord(char)))
 
 
+@cache
+def _notice_new_fonts() -> None:
+    """Add fonts that were installed after matplotlib made its list, which it keeps for good."""
+    known = {entry.fname for entry in fontManager.ttflist}
+    for path in sorted(set(findSystemFonts()) - known):
+        with contextlib.suppress(Exception):  # a broken font may raise anything
+            fontManager.addfont(path)
+
+
 def _candidates() -> list[str]:
+    _notice_new_fonts()
+
     def upright(entry: FontEntry) -> bool:
         return entry.style == "normal" and entry.weight in {400, "normal", "regular"}
 

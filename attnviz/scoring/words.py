@@ -6,6 +6,7 @@ A word gets the weight of all its tokens, and gives the mean of what its tokens 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 from attnviz.records import Sides, Tokens
 
 Map = NDArray[np.floating[Any]]
+
+_BYTES = re.compile(r"(?:<[89A-F][0-9A-F](?: [89A-F][0-9A-F])*>)+")
+"""Parts of characters in UTF-8, as texts of tokens show them."""
 
 
 def merge_words(weights: Map, sides: Sides) -> tuple[Map, Sides]:
@@ -54,5 +58,14 @@ def word_starts(tokens: Tokens) -> tuple[list[int], Tokens]:
 
 
 def _joined(texts: tuple[str, ...]) -> str:
-    """The text of a word: its pieces without the mark of continuation."""
-    return texts[0] + "".join(text.removeprefix("##") for text in texts[1:])
+    """The text of a word: pieces without the mark of continuation, their bytes as characters."""
+    joined = texts[0] + "".join(text.removeprefix("##") for text in texts[1:])
+    return _BYTES.sub(_decoded, joined) if len(texts) > 1 else joined
+
+
+def _decoded(found: re.Match[str]) -> str:
+    """The characters that the bytes of several pieces make; unchanged if they make none."""
+    try:
+        return bytes.fromhex(found[0].replace("<", " ").replace(">", " ")).decode()
+    except UnicodeDecodeError:
+        return found[0]
