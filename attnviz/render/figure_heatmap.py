@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from attnviz.records import Sides
 from attnviz.render.fonts import Ruler, choose, spelled
-from attnviz.render.labels import shorten, token_labels, visible
+from attnviz.render.labels import shorten, title_lines, token_labels, visible
 from attnviz.render.palette import anchors, ink
 from attnviz.render.panels import Panel, axis, cells, maps_a_line
 from attnviz.render.scaling import binned, checked, scaled
@@ -79,8 +79,8 @@ def build(
         lines = (
             ruler.wrapped(spelled(title, missing), title_size, room, title=True) if title else []
         )
-        if len(maps) > 1 and len(lines) > 2:
-            lines = [lines[0], lines[1].rstrip(",") + "…"]
+        if len(maps) > 1:
+            lines = title_lines(lines)
         shares, _ = scaled(array, scale, top)
         pool = (rows.pool(dpi), cols.pool(dpi))
         panels.append(Panel(lines, shares, array, rows, cols, turned, pool))

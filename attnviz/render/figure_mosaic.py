@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from attnviz.render import mosaic
 from attnviz.render.fonts import Ruler, choose, spelled
-from attnviz.render.labels import visible
+from attnviz.render.labels import title_lines, visible
 from attnviz.render.paint import colors
 
 _GREY = "#555555"
@@ -23,7 +23,7 @@ def build(
     ruler = Ruler(families, bold=len(families) == 1)
     high, wide = (n / dpi for n in found.levels.shape)
     width = max(0.7 + wide, 2.4)
-    lines = ruler.wrapped(spelled(title, missing), 10, width - 0.24, title=True)[:2]
+    lines = title_lines(ruler.wrapped(spelled(title, missing), 10, width - 0.24, title=True))
     notes = ruler.wrapped(mosaic.note(found, scale), 7, width - 0.24)
     top, below = 0.5 + 0.18 * len(lines), 0.15 + 0.12 * len(notes)
     height = top + high + below

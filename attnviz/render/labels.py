@@ -17,6 +17,8 @@ from rich.cells import cell_len
 from attnviz.records import Capture, HeadsReport, Role, Score, SourceInfo, Tokens
 
 ELLIPSIS = "…"
+TITLE_LINES = 2
+"""A title above a small map takes no more."""
 _FIRST_STRONG_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
 _STAND_INS = {"\n": "↵", "\t": "⇥"}
 _ASCII_STAND_INS = {"↵": "\\n", "⇥": "\\t", "·": "_", "…": "~", "◌": "", "∅": "<>"}
@@ -117,6 +119,14 @@ def shorten(text: str, cells: int, *, ascii_only: bool = False) -> str:
             break
         out, used = out + piece, used + size
     return out + mark
+
+
+def title_lines(lines: Sequence[str]) -> list[str]:
+    """At most :data:`TITLE_LINES` lines of a wrapped title, with an ellipsis where it goes on."""
+    kept = list(lines[:TITLE_LINES])
+    if len(lines) > TITLE_LINES:
+        kept[-1] = kept[-1].rstrip(",") + ELLIPSIS
+    return kept
 
 
 def isolate(text: str) -> str:

@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 
 from attnviz.errors import InputError, UsageError
 from attnviz.render.glyphs import label, line, wrapped
-from attnviz.render.labels import visible
+from attnviz.render.labels import title_lines, visible
 from attnviz.render.paint import GREY_INK, LEVELS, WHITE, blend, colors, paste
 from attnviz.render.palette import DEFAULT_PALETTE
 from attnviz.render.png import Pixels, encode
 from attnviz.render.raster import DPI
 from attnviz.render.scaling import binned, scaled, tick_step
 
-TILE = 0.7
-"""The side of one map in inches, where the number of heads allows."""
-_PAGE = 16.0
+_LARGEST, _USUAL, _SMALLEST = 1.4, 0.7, 0.2
+"""The side of one map in inches: of a few heads, of twelve, of hundreds."""
+_PAGE, _WIDEST_PAGE = 8.4, 16.0
+"""How wide heads of those sides get together, before the next smaller one is taken."""
 _NUMBER_SIZE, _NAME_SIZE, _TITLE_SIZE, _NOTE_SIZE = 8.0, 8.0, 10.0, 7.0
 
 Maps = Mapping[tuple[int, int], NDArray[np.floating[Any]]]
@@ -69,7 +70,7 @@ def assemble(maps: Maps, scale: str, dpi: float, size: float | None) -> Mosaic:
             raise InputError(f"head {layer}.{head} holds NaN or infinite weights")
     layers = tuple(sorted({layer for layer, _ in maps}))
     heads = tuple(sorted({head for _, head in maps}))
-    side = round(dpi * (size or min(TILE, max(_PAGE / len(heads), 0.2))))
+    side = round(dpi * (size or _side(len(heads))))
     pool = max(math.ceil(max(shape) / side), 1)
     cell = max(side * pool // max(shape), 1)
     high, wide = (-(-n // pool) * cell for n in shape)
@@ -83,6 +84,12 @@ def assemble(maps: Maps, scale: str, dpi: float, size: float | None) -> Mosaic:
         y, x = layers.index(layer) * step[0], heads.index(head) * step[1]
         levels[y : y + high, x : x + wide] = found.repeat(cell, 0).repeat(cell, 1)
     return Mosaic(levels, layers, heads, step, (high, wide), pool)
+
+
+def _side(heads: int) -> float:
+    """Of a tile, in inches, for so many in a line."""
+    usual = min(max(_PAGE / heads, _USUAL), _LARGEST)
+    return min(usual, max(_WIDEST_PAGE / heads, _SMALLEST))
 
 
 def note(mosaic: Mosaic, scale: str) -> str:
@@ -129,11 +136,11 @@ def mosaic_png(
     left = margin + max([down.width, *(found.width for found in rows)]) + pad
     height, width = mosaic.levels.shape
     full = max(left + width + margin, round(2.4 * dpi))
-    lines = (
-        wrapped(visible(title), _TITLE_SIZE, dpi, full - 2 * margin, bold=True)[:2] if title else []
-    )
+    room = full - 2 * margin
+    lines = wrapped(visible(title), _TITLE_SIZE, dpi, room, bold=True) if title else []
+    lines = title_lines(lines)
     title_line = round(_TITLE_SIZE * 1.3 * dpi / 72)
-    notes = wrapped(note(mosaic, scale), _NOTE_SIZE, dpi, full - 2 * margin)
+    notes = wrapped(note(mosaic, scale), _NOTE_SIZE, dpi, room)
     note_line = round(_NOTE_SIZE * 1.2 * dpi / 72)
     top = margin + len(lines) * title_line + (pad if lines else 0) + number + pad
     picture = np.full((top + height + pad + len(notes) * note_line + margin, full), WHITE, np.uint8)

@@ -17,7 +17,7 @@ from attnviz.errors import UsageError
 from attnviz.records import Sides
 from attnviz.render import scaling
 from attnviz.render.glyphs import label, line, wrapped
-from attnviz.render.labels import visible
+from attnviz.render.labels import TITLE_LINES, title_lines, visible
 from attnviz.render.paint import (
     GREY,
     GREY_INK,
@@ -36,7 +36,6 @@ from attnviz.render.scaling import SCALES, binned, checked, scaled
 from attnviz.render.sheet import LEADING, NOTE_SIZE, TICK_SIZE, Sheet
 
 DPI = 120.0
-_MOST_TITLE_LINES = 2
 
 Map = NDArray[np.floating[Any]]
 
@@ -81,7 +80,7 @@ class Raster:
             sides, across, -(-maps // across), dpi=dpi, size=size, labels=labels, meaning=meaning
         )
         self._backgrounds: dict[int, Pixels] = {}
-        tallest = self.sheet.height(_MOST_TITLE_LINES)
+        tallest = self.sheet.height(TITLE_LINES)
         self._canvas = np.empty((tallest, self.sheet.width), np.uint8)
 
     def png(self, maps: Sequence[tuple[str, Map]]) -> bytes:
@@ -140,13 +139,9 @@ class Raster:
         sheet = self.sheet
         if not title:
             return []
-        lines = wrapped(visible(title), sheet.title_size, sheet.dpi, sheet.title_room, bold=True)
-        if len(lines) > _MOST_TITLE_LINES:
-            lines = [
-                *lines[: _MOST_TITLE_LINES - 1],
-                lines[_MOST_TITLE_LINES - 1].rstrip(",") + "…",
-            ]
-        return lines
+        return title_lines(
+            wrapped(visible(title), sheet.title_size, sheet.dpi, sheet.title_room, bold=True)
+        )
 
     def _background(self, lines: int) -> Pixels:
         """Everything but cells and titles, for titles of so many lines."""

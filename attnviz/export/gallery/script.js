@@ -2,7 +2,7 @@
 // Only the rows in sight are in the document, so 50,000 pictures scroll like 50.
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
-const TILE = 220, GAP = 12, HIGH = 224, NAME = 40;
+const TILE = 180, GAP = 12, HIGH = 224, NAME = 40;
 const [FILE, KIND, SITE, LAYER, HEAD, ROLES] = [0, 1, 2, 3, 4, 5];
 const list = $("list");
 let rows = [], shown = [], opened = -1;
@@ -74,6 +74,7 @@ function filter() {
 
 function lay() {
   const across = Math.max(1, Math.floor((list.clientWidth + GAP) / (TILE + GAP)));
+  list.style.setProperty("--across", across);
   rows = [];
   let y = 0;
   for (let at = 0; at < shown.length; ) {
