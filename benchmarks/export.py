@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.render.png import compress
+from attnviz.render.png import DEFLATE, compress
 from benchmarks.startup import minilm
 from benchmarks.table import Row
 
@@ -189,6 +189,31 @@ def processes() -> list[Row]:
     ]  # fmt: skip
 
 
+def packing() -> list[Row]:
+    """Ways to pack the pixels of a picture, against zlib on the pixels as they are."""
+    from attnviz.render.raster import Raster
+
+    sides, weights = example(1)
+    pixels = Raster(sides, scale="global").pixels([("head 4.11: previous 0.97", weights[0])])
+    rows = np.zeros((pixels.shape[0], pixels.shape[1] + 1), np.uint8)
+    rows[:, 1:] = pixels
+    above = np.full_like(rows, 2)
+    above[0, 1:] = pixels[0]
+    above[1:, 1:] = pixels[1:] - pixels[:-1]
+    ways: dict[str, Callable[[], bytes]] = {
+        "zlib": lambda: zlib.compress(rows, 1),
+        "zlib, rows minus the row above": lambda: zlib.compress(above, 1),
+        DEFLATE: lambda: compress(rows, 1),
+        f"{DEFLATE}, rows minus the row above": lambda: compress(above, 1),
+    }
+    took = side_by_side({name: (pack, 1) for name, pack in ways.items()})
+    return [
+        Row(name, "zlib", took[name] / took["zlib"], None,
+            f"{1000 * took[name]:.2f} ms, {len(pack()) / 1000:.1f} kB")
+        for name, pack in ways.items()
+    ]  # fmt: skip
+
+
 def overview() -> list[Row]:
     """A 12 × 12 mosaic."""
     from attnviz.render.mosaic import mosaic_png
@@ -256,7 +281,7 @@ def end_to_end() -> list[Row]:
 
 def measure() -> list[Row]:
     """All of it."""
-    return [*rendering(), *processes(), *overview(), *end_to_end()]
+    return [*rendering(), *processes(), *packing(), *overview(), *end_to_end()]
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 import zlib
 
 import numpy as np
@@ -113,6 +115,42 @@ def test_png_gives_back_every_pixel(height: int, width: int, seed: int) -> None:
     found, palette = decoded(png.encode(pixels, table, 120))
     assert (found == pixels).all()
     assert (palette == table).all()
+
+
+@pytest.mark.parametrize("deflate", [zlib.compress, png.compress])
+def test_every_deflate_gives_back_the_pixels(monkeypatch: pytest.MonkeyPatch, deflate) -> None:
+    monkeypatch.setattr(png, "compress", deflate)
+    weights = weights_of(23, 23)
+    raster = Raster(sides_of(23))
+    found, _ = decoded(raster.png([("head 4.11", weights)]))
+    assert (found == raster.pixels([("head 4.11", weights)])).all()
+
+
+def test_deflate_is_zlib_where_isal_is_missing() -> None:
+    code = (
+        "import sys; sys.modules['isal'] = None; from attnviz.render import png; print(png.DEFLATE)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.startswith("zlib ")
+    assert png.DEFLATE.startswith("isal "), "isal is among the dependencies"
+
+
+def test_bytes_depend_on_the_pixels_alone() -> None:
+    """Not on where they lie or on what was in that memory: exports are compared byte by byte."""
+    random = np.random.default_rng(0)
+    table = paint.colors("viridis")
+    for seed in range(20):
+        count = int(random.integers(2, 60))
+        raster = Raster(sides_of(count))
+        pixels = raster.pixels([("head 4.11", weights_of(count, count, seed))])
+        expected = png.encode(pixels, table, 120)
+        for shift in range(1, 12):
+            litter = random.bytes(300_000)
+            moved = np.frombuffer(random.bytes(pixels.size + 64), np.uint8).copy()
+            moved[shift : shift + pixels.size] = pixels.ravel()
+            del litter
+            moved = moved[shift : shift + pixels.size].reshape(pixels.shape)
+            assert png.encode(moved, table, 120) == expected
 
 
 def test_png_chunks_have_right_checksums() -> None:

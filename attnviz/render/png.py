@@ -1,9 +1,8 @@
 """PNG files straight from palette indices: eight bits a pixel, no image library.
 
-Each row is stored as its difference from the row above (PNG filter 2, "Up"): the rows of a cell are
-equal, so most differences are zero, which deflate packs fast and small. Deflate is Intel's ISA-L,
-six times faster here than zlib and no larger; zlib where it is not installed. docs/export.md has
-the measurements.
+Rows are stored as they are (PNG filter 0, "None"): cells repeat within a row and from row to row,
+and deflate finds both by itself. Deflate is Intel's ISA-L, several times faster than zlib and no
+larger; zlib where it is not installed. ``python -m benchmarks export`` measures the ways to pack.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Pixels = NDArray[np.uint8]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PALETTE_TYPE = 3
-_UP = 2
+_FILTER = 0
 _LEVEL = 1
 _INCHES_A_METRE = 39.3700787
 
@@ -49,9 +48,8 @@ def encode(pixels: Pixels, palette: Pixels, dpi: float) -> bytes:
     """
     height, width = pixels.shape
     rows = np.empty((height, width + 1), np.uint8)
-    rows[:, 0] = _UP
-    rows[0, 1:] = pixels[0]
-    np.subtract(pixels[1:], pixels[:-1], out=rows[1:, 1:])
+    rows[:, 0] = _FILTER
+    rows[:, 1:] = pixels
     head = struct.pack(">IIBBBBB", width, height, 8, _PALETTE_TYPE, 0, 0, 0)
     density = round(dpi * _INCHES_A_METRE)
     return b"".join(
