@@ -36,15 +36,8 @@ def capture(
     if out.suffix not in SUFFIXES:
         raise UsageError(f"cannot write attention to {out.name!r}; name it .npz or .safetensors")
     files.check_writable(out)
-    captured = prompt.recorded_capture(model)
     with console.waiting("running the model", output.quiet):
-        if captured is None:
-            captured = api.capture(
-                prompt.prompt(),
-                model=model.choose(context=prompt.context),
-                device=model.device,
-                dtype=model.dtype,
-            )
+        captured = prompt.capture(model)
         api.write_capture(captured, out)
     if not output.quiet:
         screen = console.stdout()

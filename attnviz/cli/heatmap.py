@@ -53,16 +53,8 @@ def heatmap(
     if out is not None:
         picture_format(out)
         files.check_writable(out)
-    captured = prompt.recorded_capture(model)
     with console.waiting("running the model", output.quiet):
-        if captured is None:
-            captured = api.capture(
-                prompt.prompt(),
-                model=model.choose(context=prompt.context),
-                select=select,
-                device=model.device,
-                dtype=model.dtype,
-            )
+        captured = prompt.capture(model, select=select)
         picture = api.heatmap(captured, select, words=words, scale=scale, palette=palette)
         if out is not None:
             picture.save(out)

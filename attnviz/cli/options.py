@@ -130,6 +130,22 @@ class InputOptions:
 
         return api.read_capture(self.recorded, item=self.item)
 
+    def capture(self, model: ModelOptions, *, select: str | None = None) -> Capture:
+        """The recorded attention, or else what the model does with the text.
+
+        Raises:
+            AttnvizError: as :meth:`recorded_capture`, :meth:`prompt` and ``api.capture``.
+        """
+        from attnviz import api
+
+        return self.recorded_capture(model) or api.capture(
+            self.prompt(),
+            model=model.choose(context=self.context),
+            select=select,
+            device=model.device,
+            dtype=model.dtype,
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class ModelOptions:

@@ -95,22 +95,27 @@ def drawn(picture: Picture, sides: Sides, look: Look) -> bytes:
     if picture.kind == "weights":
         suffix = picture.name.rpartition(".")[2]
         return _weights({title: weights for title, _, weights in picture.maps}, sides, suffix)
+    fast = look.format == "png"
     if picture.kind == "overview":
-        return _overview(picture, look)
+        maps = {place: weights for _, place, weights in picture.maps}
+        if fast:
+            from attnviz.render.mosaic import mosaic_png
+
+            return mosaic_png(maps, title=picture.title, **_style(look))
+        from attnviz.render.figure import mosaic_figure
+
+        return mosaic_figure(maps, title=picture.title, format=look.format, **_style(look))
     titled = [(title, weights) for title, _, weights in picture.maps]
-    if look.format == "png" and not look.values:
+    if fast and not look.values:
         return bytes(_raster(sides, len(titled), look).png(titled))
     from attnviz.render.figure import heatmap_figure
 
     return heatmap_figure(
         [(title, weights, sides) for title, weights in titled],
-        scale=look.scale,
-        palette=look.palette,
         format=look.format,
-        dpi=look.dpi,
-        size=look.size,
         labels=look.labels,
         numbers=look.values,
+        **_style(look),
     )
 
 
@@ -119,41 +124,12 @@ def _raster(sides: Sides, maps: int, look: Look) -> Any:
     """What the pictures of an input share."""
     from attnviz.render.raster import Raster
 
-    return Raster(
-        sides,
-        maps,
-        scale=look.scale,
-        palette=look.palette,
-        dpi=look.dpi,
-        size=look.size,
-        labels=look.labels,
-    )
+    return Raster(sides, maps, labels=look.labels, **_style(look))
 
 
-def _overview(picture: Picture, look: Look) -> bytes:
-    maps = {place: weights for _, place, weights in picture.maps}
-    if look.format == "png":
-        from attnviz.render.mosaic import mosaic_png
-
-        return mosaic_png(
-            maps,
-            title=picture.title,
-            scale=look.scale,
-            palette=look.palette,
-            dpi=look.dpi,
-            size=look.size,
-        )
-    from attnviz.render.figure import mosaic_figure
-
-    return mosaic_figure(
-        maps,
-        title=picture.title,
-        scale=look.scale,
-        palette=look.palette,
-        format=look.format,
-        dpi=look.dpi,
-        size=look.size,
-    )
+def _style(look: Look) -> dict[str, Any]:
+    """What every kind of picture is told."""
+    return {"scale": look.scale, "palette": look.palette, "dpi": look.dpi, "size": look.size}
 
 
 def _weights(maps: Mapping[str, Map], sides: Sides, suffix: str) -> bytes:

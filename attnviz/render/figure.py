@@ -109,20 +109,7 @@ def mosaic_figure(
     dpi: float = DPI,
     size: float | None = None,
 ) -> bytes:
-    """All heads as one mosaic of small maps, layers downwards and heads across.
-
-    Args:
-        maps: weights [T, S] by (layer, head), all of the same shape.
-        title: stands above it.
-        scale: ``row`` or ``global``.
-        palette: one of :data:`attnviz.render.palette.PALETTES`.
-        format: one of :data:`FORMATS`.
-        dpi: pixels an inch.
-        size: the longer side of one tile in inches.
-
-    Raises:
-        UsageError: no map, no such scale, palette or format; InputError: maps that do not fit.
-    """
+    """:func:`attnviz.render.mosaic.mosaic_png` through matplotlib, in one of :data:`FORMATS`."""
     check_format(format)
     anchors(palette)
     from attnviz.render import canvas, figure_mosaic
