@@ -312,7 +312,7 @@ def export_maps(
     inputs: str | Path | Sequence[str | Path],
     out: str | Path,
     *,
-    model: Model = "fresh",
+    model: Model = DEFAULT_MODEL,
     device: str = "auto",
     dtype: str = "auto",
     settings: Settings | None = None,
@@ -350,6 +350,7 @@ def export_maps(
 
     listed = [inputs] if isinstance(inputs, str | Path) else inputs
     names = reading.resolve([str(name) for name in listed])
+    reading.check(names, column=column, recorded=recorded)
     return run.export(
         lambda: reading.read_recorded(names) if recorded else reading.read(names, column),
         Path(out),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from attnviz.errors import OutputError
 
-UNFINISHED = ".part"
-"""How names of files end that are not whole yet; they start with a dot."""
+_UNFINISHED = re.compile(r"\..{1,40}\.[0-9a-f]{12}\.part")
+"""Names of files that are not whole yet."""
 
 
 def check_writable(path: Path) -> None:
@@ -50,7 +51,7 @@ def place(path: Path, chunks: Iterable[bytes], *, sync: bool = False) -> None:
         OutputError: with the system's reason; nothing is left behind.
     """
     # with a short name, for a long one may leave no room for the ending
-    temporary = path.with_name(f".{path.name[:40]}.{os.urandom(6).hex()}{UNFINISHED}")
+    temporary = path.with_name(f".{path.name[:40]}.{os.urandom(6).hex()}.part")
     try:
         with open(temporary, "xb") as file:
             for chunk in chunks:
@@ -60,7 +61,7 @@ def place(path: Path, chunks: Iterable[bytes], *, sync: bool = False) -> None:
                 os.fsync(file.fileno())
         os.replace(temporary, path)
         if sync:
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -73,7 +74,7 @@ def sweep(folder: Path) -> None:
     """Remove what a killed process left of unfinished files in a folder."""
     with contextlib.suppress(OSError):
         for found in list(os.scandir(folder)):
-            if found.name.startswith(".") and found.name.endswith(UNFINISHED):
+            if _UNFINISHED.fullmatch(found.name):
                 with contextlib.suppress(OSError):
                     os.unlink(found.path)
 
@@ -84,8 +85,8 @@ def remove_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make a rename last; only POSIX systems can open a folder for that."""
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk has a folder's names; only POSIX systems can open one for that."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:

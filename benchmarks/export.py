@@ -162,7 +162,8 @@ def processes() -> list[Row]:
     title, look = "head 4.11: previous 0.97", Look(scale="global")
     height, width = Raster(sides, scale="global").pixels([(title, weights[0])]).shape
     pictures = tuple(
-        Picture(f"{n}.png", "heads", "", ((title, (0, n), w),)) for n, w in enumerate(weights)
+        Picture(f"{n}.png", "heads", "", sides, ((title, (0, n), w),))
+        for n, w in enumerate(weights)
     )
     finished = threading.Semaphore(0)
     pool = Pool(2, lambda job, written: finished.release())
@@ -170,7 +171,7 @@ def processes() -> list[Row]:
 
     def ours() -> None:
         for number in range(SENTENCES):
-            pool.submit(Job(f"{folder}/{number}", sides, pictures, look, sync=False))
+            pool.submit(Job(f"{folder}/{number}", pictures, look, sync=False))
         for _ in range(SENTENCES):
             finished.acquire()
 

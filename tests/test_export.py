@@ -129,7 +129,7 @@ def test_tables(tmp_path: Path) -> None:
 
 def test_standard_input_limit_and_skip(tmp_path: Path, monkeypatch) -> None:
     class Stdin:
-        buffer = io.BytesIO(b"\n".join(b"word%d more" % n for n in range(50)))
+        buffer = io.BufferedReader(io.BytesIO(b"\n".join(b"word%d more" % n for n in range(50))))
 
     monkeypatch.setattr(sys, "stdin", Stdin)
     done = export("-", tmp_path / "maps", Way(jobs=1, skip=40, limit=4), select="0.0")
@@ -417,7 +417,7 @@ def test_the_policy_names_the_script_that_is_there(tmp_path: Path) -> None:
     import base64
     import hashlib
 
-    html = b"".join(page([], "t")).decode()
+    html = b"".join(page([])).decode()
     for tag in ("script", "style"):
         body = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.S)[-1]
         digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
@@ -425,13 +425,20 @@ def test_the_policy_names_the_script_that_is_there(tmp_path: Path) -> None:
 
 
 def test_a_gallery_of_many_pictures_is_light() -> None:
-    line = {"kind": "heads", "site": "encoder", "layer": 3, "roles": ["previous"], "id": None}
+    line = {
+        "kind": "heads",
+        "site": "encoder",
+        "layer": 3,
+        "roles": ["previous"],
+        "id": None,
+        "model": "many",
+    }
     lines = (
         json.dumps({**line, "number": n // 5 + 1, "head": n % 5, "text": f"sentence {n // 5}",
                     "file": f"{n // 5 + 1:04d}-sentence-{n // 5}/L03H{n % 5:02d}.png"}).encode()
         for n in range(50_000)
     )  # fmt: skip
-    assert sum(map(len, page(lines, "many"))) < 4_000_000
+    assert sum(map(len, page(lines))) < 4_000_000
 
 
 def test_the_closing_line(tmp_path: Path, capsys) -> None:

@@ -22,7 +22,7 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.errors import OutputError
+from attnviz.errors import OutputError, UsageError
 from attnviz.export.folder import Folder
 from attnviz.export.run import Way
 from attnviz.export.settings import Settings
@@ -308,12 +308,10 @@ def test_a_job_that_always_kills_its_worker_is_an_error(tmp_path: Path, monkeypa
     from attnviz.export import pool
     from attnviz.export.look import Look
     from attnviz.export.pictures import Job
-    from attnviz.records import Sides, Tokens
 
     monkeypatch.setattr(pool, "BOOT", "import sys; sys.exit(3)")
     workers = pool.Pool(2, lambda job, written: None)
-    sides = Sides(Tokens(("a",)), Tokens(("a",)))
-    workers.submit(Job(str(tmp_path / "x"), sides, (), Look(), False))
+    workers.submit(Job(str(tmp_path / "x"), (), Look(), False))
     with pytest.raises(OutputError, match="3 rendering processes died"):
         workers.close()
 
@@ -374,7 +372,7 @@ def test_other_inputs_need_force(sentences: str, tmp_path: Path) -> None:
     one.write_text("a b c\nd e f\n")
     other.write_text("a b c\nx y z\nnew one\n")
     av.export_maps(one, out, model=MODEL, way=Way(jobs=1))
-    with pytest.raises(OutputError, match="another input 2"):
+    with pytest.raises(UsageError, match='of "d e f" as input 2, which is now "x y z"'):
         av.export_maps(other, out, model=MODEL, way=Way(jobs=1))
     done = av.export_maps(other, out, model=MODEL, way=Way(jobs=1, force=True))
     assert (done.pictures, done.kept) == (16, 8)

@@ -245,7 +245,7 @@ def test_ticks_are_few_round_and_in_order(top: float) -> None:
 
 
 def test_ticks_of_one() -> None:
-    assert [text for _, text in paint.ticks(1.0)] == ["0", "0.2", "0.4", "0.6", "0.8", "1.0"]
+    assert [text for _, text in paint.ticks(1.0)] == ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
 
 
 def test_mosaic_puts_each_head_in_its_place() -> None:

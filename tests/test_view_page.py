@@ -24,10 +24,8 @@ from attnviz.render.palette import rgb
 from attnviz.scoring.words import merge_words
 from tests.test_view import HOSTILE, hostile
 from tests.viewing import (
-    FLAGS,
     ROOT,
     Opened,
-    chromium,
     colors,
     encoder_decoder,
     made,
@@ -40,21 +38,6 @@ from tests.viewing import (
 BLUE, ORANGE = (0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)
 """The first two colours of heads shown together, on a light page."""
 VIEWS = ("overview", "map", "lines", "text", "card")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = chromium()
-    if path is None:
-        pytest.skip(
-            "NO BROWSER, SO THE VIEWER IS NOT TESTED: install chromium, or set $ATTNVIZ_CHROMIUM"
-        )
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield running
-        running.close()
 
 
 @pytest.fixture(scope="module")

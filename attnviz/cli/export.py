@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import INTERRUPTED, console
 from attnviz.cli.options import SELECT_HELP, ModelOptions, OutputOptions, flatten
+from attnviz.errors import AttnvizError, UsageError
 
 INPUT, PICTURES, RUN = "Input", "Pictures", "Running"
+FRESH_KINDS = frozenset({"mha", "gqa", "mqa", "mla", "cross"})
 IN_PART = 3
 """The exit code when some inputs could not be used and the rest is done."""
 
@@ -34,6 +35,12 @@ class ExportModel(ModelOptions):
             show_default="mha",
         ),
     ] = None
+
+
+class _Interrupted(AttnvizError):
+    """Ctrl-C, with what is left to say."""
+
+    exit_code = INTERRUPTED
 
 
 @flatten
@@ -73,7 +80,7 @@ def export(
         str | None, _option(SELECT_HELP, PICTURES, "--select", "-s", metavar="HEADS")
     ] = None,
     role: Annotated[
-        str | None, _option("Only heads that have this role on the sentence.", PICTURES)
+        str | None, _option("Only heads that have this one role on the sentence.", PICTURES)
     ] = None,
     top: Annotated[
         int | None,
@@ -99,7 +106,9 @@ def export(
         _option("The longer side of a map in inches; follows from the tokens.", PICTURES),
     ] = None,
     dpi: Annotated[float, _option("Pixels an inch.", PICTURES)] = 120,
-    palette: Annotated[str, _option("viridis, cividis, magma, blues, ...", PICTURES)] = "viridis",
+    palette: Annotated[
+        str, _option("viridis, magma, cividis, blues, greys.", PICTURES)
+    ] = "viridis",
     scale: Annotated[
         str, _option("Colours by the largest weight shown (global) or of each row (row).", PICTURES)
     ] = "global",
@@ -108,7 +117,7 @@ def export(
         bool, _option("Tokens on the axes.", PICTURES, "--labels/--no-labels")
     ] = True,
     values: Annotated[
-        bool, _option("Numbers in the cells, where they fit.", PICTURES, "--values")
+        bool, _option("Numbers in the cells, where they fit (few tokens).", PICTURES, "--values")
     ] = False,
     weights: Annotated[
         str | None, _option("Keep the numbers beside the pictures: npz or safetensors.", PICTURES)
@@ -145,20 +154,26 @@ def export(
     """
     from attnviz import api
     from attnviz.cli.progress import Bar
-    from attnviz.errors import UsageError
     from attnviz.export.look import Look
     from attnviz.export.run import SYNC, Interrupted, Way
     from attnviz.export.settings import Settings
+    from attnviz.render import terminal
 
+    kinds = tuple(kind.strip() for kind in pictures.split(","))
+    if FRESH_KINDS.intersection(kinds):
+        raise UsageError(f"--kind is of pictures here; write --fresh-kind {pictures} for a layer")
     if fsync not in SYNC:
         raise UsageError(f"--fsync takes {', '.join(SYNC)}, not {fsync!r}")
     if recorded:
         model.for_recorded()
+        given = {"--column": column, "--no-special": no_special, "--truncate": truncate}
+        if extra := ", ".join(name for name, value in given.items() if value):
+            raise UsageError(f"--recorded brings its own tokens; leave out {extra}")
     settings = Settings(
         select=select,
         role=role,
         top=top,
-        kinds=tuple(kind.strip() for kind in pictures.split(",")),
+        kinds=kinds,
         look=Look(format, size, dpi, palette, scale, labels, values),
         words=words,
         weights=weights,
@@ -182,12 +197,13 @@ def export(
                 progress=bar.show,
             )
     except Interrupted as stopped:
-        sys.stderr.write(
-            f"attnviz: interrupted; {stopped.result.pictures} files are new in {out}, which is in "
-            "order; the same command goes on from here\n"
-        )
-        raise typer.Exit(130) from None
+        raise _Interrupted(
+            f"interrupted; {stopped.result.pictures} files are new in {out}, which is in order; "
+            "the same command goes on from here"
+        ) from None
     if not output.quiet:
-        console.stdout().print(bar.closing(result), soft_wrap=True)
+        console.stdout().print(terminal.Line(bar.closing(result)), soft_wrap=True)
+    if role is not None and result.inputs and not result.pictures + result.kept:
+        console.note([f"no head has the role {role!r} on these inputs"], output.quiet)
     if result.bad:
         raise typer.Exit(IN_PART)

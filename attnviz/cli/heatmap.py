@@ -34,7 +34,9 @@ def heatmap(
     scale: Annotated[
         str, typer.Option(help="Colours by the largest weight shown (global) or of each row (row).")
     ] = "global",
-    palette: Annotated[str, typer.Option(help="viridis, cividis, magma, blues, ...")] = "viridis",
+    palette: Annotated[
+        str, typer.Option(help="viridis, magma, cividis, blues, greys.")
+    ] = "viridis",
 ) -> None:
     """Draw the attention weights of some heads: queries downwards, keys across.
 

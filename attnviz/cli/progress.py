@@ -87,7 +87,7 @@ class Bar:
         if result.kept:
             parts.append(f"{result.kept:,} were there already")
         parts.append(f"{len(result.bad):,} skipped")
-        return " · ".join([*parts, result.model])
+        return " · ".join(filter(None, [*parts, result.model]))
 
     def _total(self) -> int | None:
         """About how many inputs will come."""

@@ -6,6 +6,7 @@ interrupted runs the same batches again and gets the same weights, bit by bit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +25,8 @@ from attnviz.scoring.scores import SCORES
 WINDOW = 64
 """Inputs that are put in order of length together."""
 LARGEST_BATCH = 16
+_FIELDS = re.compile(r"--(pair|context|target)\b")
+"""What is an option for one text is a field here."""
 _BATCH_BYTES = 64 << 20
 """How much the maps of a batch may take; a single input may take more."""
 
@@ -111,7 +114,8 @@ def _prepared(
     try:
         inputs = source.prepare(prompt)
     except (InputError, UsageError) as error:
-        return Bad(item.number, item.place, str(error))
+        reason = _FIELDS.sub(r"the field '\1'", str(error)).replace("--kind", "--fresh-kind")
+        return Bad(item.number, item.place, reason)
     needed = _bytes(inputs, source.layout, heads)
     if needed > physical_memory() // 4:
         return Bad(

@@ -10,8 +10,10 @@ from typing import Any
 
 from attnviz import files
 from attnviz.errors import OutputError
+from attnviz.export.gallery import INDEX
 from attnviz.export.lock import Lock
 from attnviz.export.manifest import MANIFEST, Manifest
+from attnviz.export.names import FOLDER
 from attnviz.export.settings import difference
 
 PRIVATE = ".attnviz"
@@ -20,6 +22,9 @@ PRIVATE = ".attnviz"
 
 class Folder:
     """Opens a folder for writing, and locks it.
+
+    Attributes:
+        path: of the folder; ``force`` as given.
 
     Args:
         path: created if it is not there.
@@ -31,16 +36,18 @@ class Folder:
     """
 
     def __init__(self, path: Path, *, force: bool) -> None:
-        self.path, self._force = path, force
+        self.path, self.force = path, force
         self._private = path / PRIVATE
         self._fresh = not path.exists()
         if path.exists() and not path.is_dir():
             raise OutputError(f"{path} is a file; name a folder")
         try:
             used = not self._fresh and any(path.iterdir())
-            if used and not self._private.is_dir() and not force:
+            if used and not force and not self._private.is_dir() and not self._has(MANIFEST):
+                lose = f"; its {INDEX} would be replaced" if self._has(INDEX) else ""
                 raise OutputError(
-                    f"{path} holds files that no export wrote; choose another folder, or --force"
+                    f"{path} holds files that no export wrote; choose another folder, or --force "
+                    f"to write beside them{lose}"
                 )
             self._private.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -48,63 +55,69 @@ class Folder:
         self._lock = Lock(self._private / "lock", path)
         self.manifest: Manifest | None = None
 
-    def begin(self, settings: Mapping[str, Any]) -> Manifest:
+    def begin(self, settings: Mapping[str, Any], *, sync: str) -> Manifest:
         """Check the settings against those of earlier runs, and prove what is there.
+
+        Args:
+            settings: of this run.
+            sync: when to wait for the disk; see :data:`attnviz.export.run.SYNC`.
 
         Raises:
             OutputError: other settings, without force; the message says what differs.
         """
         stored = self._private / "settings.json"
         before = _json(stored)
-        lost = before is None and (self.path / MANIFEST).exists()
-        changed = "they are lost" if lost else None
-        if before is not None:
-            changed = difference(before, settings)
-        if changed and not self._force:
+        changed = None if before is None else difference(before, settings)
+        if before is None and self._has(MANIFEST):
+            changed = f"{PRIVATE}/settings.json is lost"
+        if changed and not self.force:
             raise OutputError(
                 f"{self.path} holds pictures with other settings ({changed}); choose another "
-                "folder, or --force to replace them"
+                "folder, or --force to replace all of them"
             )
-        self._sweep()
-        self.manifest = Manifest(self.path, self._private / "journal.jsonl")
+        journal = self._private / "journal.jsonl"
+        if journal.exists():
+            self.sweep()
+        self.manifest = Manifest(self.path, journal, sync=sync == "always")
         if before is None or changed:
             self.manifest.wipe()
-            files.place(stored, (json.dumps(settings, indent=1).encode(),))
+            document = json.dumps(settings, indent=1).encode()
+            files.place(stored, (document,), sync=sync != "never")
+            if sync != "never":
+                files.sync_folder(self.path)
         else:
             self.manifest.verify()
         return self.manifest
 
-    @property
-    def force(self) -> bool:
-        """Whether what is there may be replaced."""
-        return self._force
+    def _has(self, name: str) -> bool:
+        return (self.path / name).exists()
 
     def close(self) -> None:
         """Let the folder go; one that was made for nothing is removed."""
         if self.manifest is not None:
             self.manifest.close()
-        if self._fresh and not (self._private / "settings.json").exists():
+        if not (self._private / "settings.json").exists():
             (self._private / "lock").unlink(missing_ok=True)
             files.remove_empty(self._private)
-            files.remove_empty(self.path)
+            if self._fresh:
+                files.remove_empty(self.path)
         self._lock.release()
 
-    def _sweep(self) -> None:
-        """Remove unfinished files that a killed run left."""
-        if not (self._private / "journal.jsonl").exists():
-            return
+    def sweep(self) -> None:
+        """Remove unfinished files that a killed process left."""
         for found in (self.path, self._private, *_numbered(self.path)):
             files.sweep(found)
 
 
 def _numbered(path: Path) -> list[Path]:
     with os.scandir(path) as entries:
-        return [Path(e.path) for e in entries if e.name[:4].isdigit() and e.is_dir()]
+        return [Path(e.path) for e in entries if FOLDER.fullmatch(e.name) and e.is_dir()]
 
 
 def _json(path: Path) -> Any:
-    """What a JSON file holds, or None where there is no such file or it is broken."""
+    """The object in a JSON file, or None where there is no such file or it is broken."""
     try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
         return None
+    return found if isinstance(found, dict) else None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.models.folder import locate
+from attnviz.models.fresh import FreshConfig
 
 _WHOLE = 1 << 20
 _PIECES = 64
@@ -26,7 +27,7 @@ def identity(model: object) -> Mapping[str, Any]:
         ModelError: no such model.
     """
     if model == "fresh":
-        return {"fresh": {}}
+        model = FreshConfig()
     if is_dataclass(model) and not isinstance(model, type):
         return {"fresh": asdict(model)}
     if isinstance(model, str):

@@ -6,19 +6,23 @@ caller's business. Files are read line by line, so their size does not matter.
 
 from __future__ import annotations
 
+import codecs
 import glob
 import hashlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import cast
 
-from attnviz.errors import AttnvizError, InputError, UsageError
+from attnviz.errors import InputError, UsageError
 from attnviz.export.tables import table_rows
 from attnviz.models import recorded
+from attnviz.models.recorded import SUFFIXES
 from attnviz.records import Capture, Prompt
 
 LONGEST_LINE = 1 << 20
@@ -93,16 +97,35 @@ def resolve(names: Sequence[str]) -> list[str]:
         raise UsageError("- (standard input) can be given only once")
     found = []
     for name in names:
-        if name == "-" or Path(name).is_file():
-            found.append(name)
-        elif Path(name).is_dir():
+        if not name:
+            raise UsageError("an empty file name; name a text file, JSONL, CSV or - for stdin")
+        if Path(name).is_dir():
             raise InputError(f"{name} is a folder; name the files in it, such as '{name}/*.txt'")
-        else:
-            matches = sorted(m for m in glob.glob(name, recursive=True) if Path(m).is_file())
-            if not matches:
-                raise InputError(f"there is no file {name}; check the path")
-            found += matches
+        if name == "-" or Path(name).exists():
+            found.append(name)
+            continue
+        matches = sorted(m for m in glob.glob(name, recursive=True) if Path(m).is_file())
+        if not matches:
+            missing = "no file matches" if glob.has_magic(name) else "there is no file"
+            raise InputError(f"{missing} {name}; check the path")
+        found += matches
     return found
+
+
+def check(names: Sequence[str], *, column: str | None, recorded: bool) -> None:
+    """Raise UsageError where options and files do not go together.
+
+    Args:
+        names: from :func:`resolve`.
+        column: the column with the text, for tables.
+        recorded: whether the files are to be recorded attention.
+    """
+    suffixes = {Path(name).suffix.lower(): name for name in names}
+    if column is not None and not suffixes.keys() & _TABLES.keys():
+        raise UsageError(f"--column {column} needs a .csv or .tsv file; leave it out")
+    found = next((suffixes[suffix] for suffix in SUFFIXES if suffix in suffixes), None)
+    if found is not None and not recorded:
+        raise UsageError(f"{found} looks like recorded attention; add --recorded")
 
 
 def read(names: Sequence[str], column: str | None = None) -> Iterator[Item | Bad]:
@@ -138,20 +161,19 @@ def read_recorded(names: Sequence[str]) -> Iterator[Item | Bad]:
     """
     number = 0
     for name in names:
-        try:
-            for index, capture in enumerate(recorded.load_all(Path(name))):
-                number += 1
-                yield Item(number, f"{name}:{index}", capture=capture)
-        except AttnvizError as error:
+        for index, found in enumerate(recorded.load_all(Path(name))):
             number += 1
-            yield Bad(number, name, str(error))
+            if isinstance(found, InputError):
+                yield Bad(number, name, str(found).removeprefix(f"cannot read {name}: "))
+            else:
+                yield Item(number, f"{name}:{index}", capture=found)
 
 
 def count(names: Sequence[str]) -> int | None:
     """About how many inputs there are, for showing progress; None where nobody knows."""
     total = 0
     for name in names:
-        if name == "-":
+        if not Path(name).is_file():  # standard input or a pipe, which can be read only once
             return None
         with _open(name) as file:
             while block := file.read(1 << 20):
@@ -159,27 +181,21 @@ def count(names: Sequence[str]) -> int | None:
     return max(total, len(names))
 
 
-def _open(name: str) -> BinaryIO:
+def _open(name: str) -> AbstractContextManager[BufferedReader]:
     if name == "-":
-        return sys.stdin.buffer
+        return nullcontext(cast("BufferedReader", sys.stdin.buffer))
     try:
         return open(name, "rb")
     except OSError as error:
         raise InputError(f"cannot read {name}: {error.strerror or error}") from None
 
 
-def _raw_lines(name: str) -> Iterator[tuple[int, bytes | None]]:
-    """Numbered lines without their ends; None for one that is too long."""
-    with _open(name) as file:
-        number = 0
-        while line := file.readline(LONGEST_LINE + 1):
-            number += 1
-            whole = len(line) <= LONGEST_LINE
-            while len(line) > LONGEST_LINE and not line.endswith(b"\n"):
-                line = file.readline(LONGEST_LINE + 1)
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            yield number, line.rstrip(b"\r\n") if whole else None
+def _no_text(file: BufferedReader) -> str | None:
+    """Why a file is none of lines of UTF-8, as far as its beginning tells."""
+    start = file.peek(1024)[:1024]
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "UTF-16; save the file as UTF-8"
+    return "no text: it holds zero bytes" if b"\0" in start else None
 
 
 class _Problem(str):
@@ -187,16 +203,29 @@ class _Problem(str):
 
 
 def _decoded(name: str) -> Iterator[tuple[int, str]]:
-    """Numbered lines as text, or as a :class:`_Problem`."""
-    for number, line in _raw_lines(name):
-        if line is None:
-            yield number, _Problem(f"longer than {LONGEST_LINE >> 20} MiB")
-            continue
-        try:
-            yield number, line.decode()
-        except UnicodeDecodeError as error:
-            byte = line[error.start]
-            yield number, _Problem(f"not UTF-8 (byte {error.start} is 0x{byte:02x})")
+    """Numbered lines without their ends as text, or as a :class:`_Problem`."""
+    with _open(name) as file:
+        if problem := _no_text(file):
+            yield 1, _Problem(problem)
+            return
+        number = 0
+        while line := file.readline(LONGEST_LINE + 1):
+            number += 1
+            whole = len(line) <= LONGEST_LINE
+            while len(line) > LONGEST_LINE and not line.endswith(b"\n"):
+                line = file.readline(LONGEST_LINE + 1)
+            if number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
+            text = _text(line.rstrip(b"\r\n"))
+            yield number, text if whole else _Problem(f"longer than {LONGEST_LINE >> 20} MiB")
+
+
+def _text(line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        byte = line[error.start]
+        return _Problem(f"not UTF-8 (byte {error.start} is 0x{byte:02x}); save the file as UTF-8")
 
 
 def _lines(name: str) -> Iterator[tuple[int, dict[str, object] | str]]:
@@ -214,7 +243,10 @@ def _json_lines(name: str) -> Iterator[tuple[int, dict[str, object] | str]]:
         elif line.strip():
             try:
                 value = json.loads(line)
-            except (ValueError, RecursionError) as error:
+            except json.JSONDecodeError as error:
+                yield number, f"not JSON ({error.msg} at character {error.pos + 1})"
+                continue
+            except (ValueError, RecursionError) as error:  # a number or a nesting beyond limits
                 yield number, f"not JSON ({str(error)[:80]})"
                 continue
             if not isinstance(value, dict):
@@ -227,7 +259,10 @@ def _table(
     name: str, delimiter: str, column: str | None
 ) -> Iterator[tuple[int, dict[str, object] | str]]:
     with _open(name) as file:
-        yield from table_rows(file, name, delimiter, column, FIELDS)
+        if problem := _no_text(file):
+            yield 1, problem
+        else:
+            yield from table_rows(file, name, delimiter, column, FIELDS)
 
 
 def _item(number: int, place: str, values: dict[str, object] | str) -> Item | Bad:
@@ -240,19 +275,20 @@ def _item(number: int, place: str, values: dict[str, object] | str) -> Item | Ba
     texts: dict[str, str | None] = {}
     for field in FIELDS:
         value = name if field == "id" else values.get(field)
+        shown = "the text" if field == "text" else repr(field)
         if value is None and field != "text":
             texts[field] = None
         elif not isinstance(value, str):
             kind = "missing" if value is None else f"no text ({json.dumps(value)[:40]})"
-            return Bad(number, place, f"{field!r} is {kind}")
+            return Bad(number, place, f"{shown} is {kind}")
         else:
             texts[field] = value
             try:
                 value.encode()
             except UnicodeEncodeError:
-                return Bad(number, place, f"{field!r} is not valid Unicode")
+                return Bad(number, place, f"{shown} is not valid Unicode")
             if not value.strip() and field != "id":
-                return Bad(number, place, f"{field!r} is empty")
+                return Bad(number, place, f"{shown} is empty")
     prompt = Prompt(
         texts["text"], pair=texts["pair"], context=texts["context"], target=texts["target"]
     )

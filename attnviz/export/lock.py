@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
 
 from attnviz.errors import OutputError
+
+_TAKEN = {errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK}
 
 
 class Lock:
@@ -23,14 +26,21 @@ class Lock:
             raise OutputError(f"cannot write into {folder}: {error.strerror or error}") from None
         try:
             _lock(self._file)
-        except OSError:
+            # an export that made the folder for nothing removes it, with the lock that we opened
+            held = path.exists() and os.path.samestat(path.stat(), os.fstat(self._file))
+        except OSError as error:
+            held = False
+            if error.errno not in _TAKEN:
+                os.close(self._file)
+                raise OutputError(f"cannot lock {path}: {error.strerror or error}") from None
+        if not held:
             os.close(self._file)
             raise OutputError(
                 f"another export is writing into {folder}; wait for it or choose another folder"
-            ) from None
+            )
 
     def release(self) -> None:
-        """Let go; the file stays, since removing it could take another process's lock away."""
+        """Let go; the file stays."""
         os.close(self._file)
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,6 +24,7 @@ from attnviz.records import SITE_KINDS
 
 SCHEMA = "attnviz.export/1"
 MANIFEST = "manifest.jsonl"
+_DAMAGE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 _ORDER = {kind: place for place, kind in enumerate((*KINDS, "weights"))}
 _SITES: dict[str | None, int] = {kind: place for place, kind in enumerate(SITE_KINDS)}
 
@@ -45,13 +47,14 @@ class Manifest:
     Args:
         folder: the export's folder.
         journal: where lines go until the end.
+        sync: wait for the disk after every line.
 
     Raises:
         OutputError: the journal cannot be opened.
     """
 
-    def __init__(self, folder: Path, journal: Path) -> None:
-        self._folder, self._journal = folder, journal
+    def __init__(self, folder: Path, journal: Path, *, sync: bool) -> None:
+        self._folder, self._journal, self._sync = folder, journal, sync
         self._entries: dict[str, Entry] = {}
         self._digests: dict[int, str] = {}
         self._numbers: dict[int, list[Entry]] | None = None
@@ -73,6 +76,12 @@ class Manifest:
     def digest(self, number: int) -> str | None:
         """What the input of this number was, if it is known."""
         return self._digests.get(number)
+
+    def text(self, number: int) -> str:
+        """The text of an input that is known."""
+        source, start, size = self._by_number()[number][0].place
+        self._readers[source].seek(start)
+        return str(json.loads(self._readers[source].read(size))["text"])
 
     def done(self, file: str, digest: str) -> bool:
         """Whether a file was made from an input."""
@@ -103,6 +112,7 @@ class Manifest:
                 lost.append(file)
         for file in lost:
             del self._entries[file]
+        self._digests = {entry.order[0]: entry.digest for entry in self._entries.values()}
         self._numbers = None
         return len(lost)
 
@@ -118,6 +128,8 @@ class Manifest:
             rest = memoryview(data)
             while rest:  # a full disk takes a part, and says why only when it is asked again
                 rest = rest[self._writer.write(rest) :]
+            if self._sync:
+                os.fsync(self._writer.fileno())
         except OSError as error:
             raise OutputError(
                 f"cannot write the journal in {self._folder}: {error.strerror or error}"
@@ -154,6 +166,17 @@ class Manifest:
             self._entries.pop(entry.file, None)
         self._digests.pop(number, None)
 
+    def forget(self, number: int, names: Container[str]) -> None:
+        """Remove the files of one input that are not among these names, and forget them."""
+        for entry in self._by_number().get(number, []):
+            if entry.file not in names and self._entries.pop(entry.file, None) is not None:
+                (self._folder / entry.file).unlink(missing_ok=True)
+
+    def keep(self, numbers: Container[int]) -> None:
+        """Drop all inputs but these."""
+        for number in [number for number in self._digests if number not in numbers]:
+            self.drop(number)
+
     def wipe(self) -> None:
         """Remove every file the lines name, and forget them."""
         for file in self._entries:
@@ -182,7 +205,7 @@ class Manifest:
             if not data.endswith(b"\n"):
                 break
             # what is not a line of ours proves nothing, and its file is made again
-            with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+            with contextlib.suppress(*_DAMAGE):
                 self._keep(json.loads(data), (source, start, len(data)))
             start += len(data)
         return start
@@ -191,6 +214,9 @@ class Manifest:
         file, number = line["file"], int(line["number"])
         if not SAFE.fullmatch(file):
             raise ValueError(f"unsafe name {file!r}")
+        roles = [*line.get("roles", ()), *(r for rs in line.get("heads", {}).values() for r in rs)]
+        if not all(isinstance(text, str) for text in (line["text"], line["model"], *roles)):
+            raise ValueError("no line of ours")
         order = (
             number,
             _ORDER[line["kind"]],

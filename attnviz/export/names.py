@@ -11,7 +11,10 @@ from attnviz.records import SITE_PREFIX, Head, Layout, SiteKind
 KINDS = ("heads", "layers", "grid", "overview")
 """What a picture can hold: a head, a layer's heads, the chosen heads, all as a mosaic."""
 
-SAFE = re.compile(r"[0-9]{4,}(-[a-z0-9-]+)?/[A-Za-z0-9-]+\.[a-z]+")
+FOLDER = re.compile(r"[0-9]{4,}(-[a-z0-9-]+)?")
+"""What an input's folder is called."""
+
+SAFE = re.compile(FOLDER.pattern + r"/[A-Za-z0-9-]+\.[a-z]+")
 """What every name that is written matches; anything else is never read, written or removed."""
 
 _WORDS, _LONGEST = 4, 32

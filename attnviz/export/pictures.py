@@ -30,12 +30,14 @@ class Picture:
         name: its file name, with the suffix.
         kind: of :data:`attnviz.export.names.KINDS`, or ``weights``.
         title: above an overview.
+        sides: the tokens on the axes of all its maps.
         maps: for each head its title, (layer, head) and weights [T, S].
     """
 
     name: str
     kind: str
     title: str
+    sides: Sides
     maps: tuple[tuple[str, tuple[int, int], Map], ...]
 
 
@@ -45,14 +47,12 @@ class Job:
 
     Attributes:
         folder: the input's folder, whose parent must be there.
-        sides: the tokens on the axes of all maps.
         pictures: what to make.
         look: how.
         sync: wait for the disk.
     """
 
     folder: str
-    sides: Sides
     pictures: tuple[Picture, ...]
     look: Look
     sync: bool
@@ -75,23 +75,27 @@ def make(job: Job) -> list[Written]:
     """
     folder = Path(job.folder)
     try:
-        folder.mkdir(exist_ok=True)
+        if not folder.is_dir():
+            folder.mkdir(exist_ok=True)
+            if job.sync:
+                files.sync_folder(folder.parent)
     except OSError as error:
         raise OutputError(f"cannot write into {folder}: {error.strerror or error}") from None
     out = []
     for picture in job.pictures:
         try:
-            data = drawn(picture, job.sides, job.look)
-        except OSError as error:  # a font that cannot be opened, no memory
-            reason = error.strerror or error
+            data = drawn(picture, job.look)
+        except (OSError, MemoryError) as error:  # a font that cannot be opened, no memory
+            reason = getattr(error, "strerror", None) or str(error) or "out of memory"
             raise OutputError(f"cannot draw {folder / picture.name}: {reason}") from None
         files.place(folder / picture.name, (data,), sync=job.sync)
         out.append(Written(picture.name, hashlib.sha256(data).hexdigest(), len(data)))
     return out
 
 
-def drawn(picture: Picture, sides: Sides, look: Look) -> bytes:
+def drawn(picture: Picture, look: Look) -> bytes:
     """The bytes of one file."""
+    sides = picture.sides
     if picture.kind == "weights":
         suffix = picture.name.rpartition(".")[2]
         return _weights({title: weights for title, _, weights in picture.maps}, sides, suffix)

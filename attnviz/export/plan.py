@@ -13,7 +13,7 @@ from attnviz.export.settings import Settings
 from attnviz.records import Head, HeadScores, Layout, Score, Sides, SiteKind
 from attnviz.render.labels import head_title
 from attnviz.scoring.roles import MIN_ROWS
-from attnviz.scoring.words import merge_words
+from attnviz.scoring.words import in_words, merge_words
 
 _JOB_BYTES = 4 << 20
 """Weights that one job holds, as long as it has at least one picture."""
@@ -57,7 +57,7 @@ class Plan:
         self.ran, self.settings = ran, settings
         self.heads = chosen(ran, heads, settings)
         self.folder = names.folder(ran.item.number, ran.item.name or ran.item.text)
-        self._merged: dict[SiteKind, Sides] = {}
+        self._words: dict[SiteKind, Sides] = {}
         self.files: dict[str, tuple[str, tuple[Head, ...]]] = {}
         for kind in settings.kinds:
             for group in self._groups(kind):
@@ -78,7 +78,7 @@ class Plan:
         return [tuple(group) for group in found.values()]
 
     def jobs(self, out: str, missing: Sequence[str], *, sync: bool) -> Iterable[Job]:
-        """The work for some of the files, in parts of a bounded size and of one kind of site.
+        """The work for some of the files, in parts of a bounded size.
 
         Args:
             out: the export's folder.
@@ -86,38 +86,49 @@ class Plan:
             sync: wait for the disk.
         """
         waiting: list[Picture] = []
-        kind: SiteKind | None
-        size, kind, before = 0, None, next(iter(self.ran.inputs.sides.values()))
+        size = 0
         for name in missing:
-            what, heads = self.files[name]
-            picture, sides = self._picture(name, what, heads)
+            picture = self._picture(name)
             bytes_ = sum(weights.nbytes for _, _, weights in picture.maps)
-            if waiting and (kind != heads[0].site.kind or size + bytes_ > _JOB_BYTES):
-                yield self._job(out, waiting, before, sync)
+            if waiting and size + bytes_ > _JOB_BYTES:
+                yield self._job(out, waiting, sync)
                 waiting, size = [], 0
             waiting.append(picture)
-            size, kind, before = size + bytes_, heads[0].site.kind, sides
+            size += bytes_
         if waiting:
-            yield self._job(out, waiting, before, sync)
+            yield self._job(out, waiting, sync)
 
-    def _job(self, out: str, pictures: list[Picture], sides: Sides, sync: bool) -> Job:
-        return Job(f"{out}/{self.folder}", sides, tuple(pictures), self.settings.look, sync)
+    def _job(self, out: str, pictures: list[Picture], sync: bool) -> Job:
+        return Job(f"{out}/{self.folder}", tuple(pictures), self.settings.look, sync)
 
-    def _picture(self, name: str, kind: str, heads: Sequence[Head]) -> tuple[Picture, Sides]:
-        ran = self.ran
-        sides = ran.inputs.sides[heads[0].site.kind]
+    def _picture(self, name: str) -> Picture:
+        ran, (kind, heads) = self.ran, self.files[name]
+        words = self._in_words(kind)
         maps = []
         for head in heads:
             weights = ran.maps[head.site][head.index]
-            if self.settings.words and kind != "weights":
-                merged, sides = merge_words(weights[None], ran.inputs.sides[head.site.kind])
+            if words:
+                merged, _ = merge_words(weights[None], ran.inputs.sides[head.site.kind])
                 weights = merged[0]
             title = head_title(ran.layout.name(head), ran.scores[head].roles)
             if kind == "weights":
                 title = names.stem("heads", [head], ran.layout)
             maps.append((title, (head.layer, head.index), weights))
         title = f"{len(heads)} heads: {ran.item.text[:200]}" if kind == "overview" else ""
-        return Picture(name, kind, title, tuple(maps)), sides
+        return Picture(name, kind, title, self._sides(heads[0].site.kind, words), tuple(maps))
+
+    def _in_words(self, kind: str) -> bool:
+        """Whether a file shows words; weights are kept by token."""
+        return self.settings.words and kind != "weights"
+
+    def _sides(self, site: SiteKind, words: bool) -> Sides:
+        """The tokens or words on the axes."""
+        sides = self.ran.inputs.sides[site]
+        if not words:
+            return sides
+        if site not in self._words:
+            self._words[site] = in_words(sides)
+        return self._words[site]
 
     def line(self, written: Written, common: Mapping[str, Any]) -> dict[str, Any]:
         """What the manifest says of a file.
@@ -128,7 +139,7 @@ class Plan:
         """
         kind, heads = self.files[written.name]
         ran, first = self.ran, heads[0]
-        sides = ran.inputs.sides[first.site.kind]
+        sides = self._sides(first.site.kind, self._in_words(kind))
         one = kind == "heads"
         tokens: dict[str, Any] = {"queries": sides.queries.texts}
         if sides.keys != sides.queries:

@@ -38,6 +38,8 @@ class Inline:
         done: called with every finished job.
     """
 
+    restarted = False
+
     def __init__(self, done: Done) -> None:
         self._done = done
 
@@ -58,6 +60,9 @@ class Pool:
     Args:
         jobs: how many processes.
         done: called with every finished job, one at a time, on any thread.
+
+    Attributes:
+        restarted: after :meth:`close`, whether a process died, maybe in the middle of a file.
     """
 
     def __init__(self, jobs: int, done: Done) -> None:
@@ -66,6 +71,7 @@ class Pool:
         self._mutex = threading.Lock()
         self._failure: BaseException | None = None
         self._dropping = False
+        self.restarted = False
         self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(jobs)]
         for thread in self._threads:
             thread.start()
@@ -99,28 +105,32 @@ class Pool:
             raise failure
 
     def _run(self) -> None:
-        """Feed one process."""
+        """Feed one process; whatever fails, the queue is emptied until its end."""
         worker = _Worker()
-        try:
-            while (job := self._queue.get()) is not None:
-                if self._dropping or self._failure is not None:
-                    continue
-                try:
-                    answer = worker.ask(job)
-                    with self._mutex:
-                        self._done(job, answer)
-                except BaseException as error:
-                    self._failure = self._failure or error
-        finally:
-            worker.stop()
+        while (job := self._queue.get()) is not None:
+            if self._dropping or self._failure is not None:
+                continue
+            try:
+                answer = worker.ask(job)
+                with self._mutex:
+                    self._done(job, answer)
+            except BaseException as error:
+                self._failure = self._failure or error
+        worker.stop()
+        self.restarted = self.restarted or worker.starts > 1
 
 
 class _Worker:
-    """One process, started at once and again whenever it died."""
+    """One process, started at once and again whenever it died.
+
+    Attributes:
+        starts: how often it was started.
+    """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._trouble: OSError | None = None
+        self._trouble: Exception | None = None
+        self.starts = 0
         self._start()
 
     def ask(self, job: Job) -> list[Written]:
@@ -132,7 +142,7 @@ class _Worker:
         for _ in range(_ATTEMPTS):
             try:
                 answer = self._exchange(job)
-            except (EOFError, OSError, pickle.UnpicklingError):
+            except (EOFError, OSError, pickle.UnpicklingError):  # it died
                 self.stop()
                 self._start()
                 continue
@@ -141,7 +151,7 @@ class _Worker:
                 raise OutputError(message) if kind == "refused" else RuntimeError(message)
             return list(answer)
         if self._trouble is not None:
-            why = self._trouble.strerror or self._trouble
+            why = getattr(self._trouble, "strerror", None) or self._trouble
             raise OutputError(f"cannot start a rendering process: {why}; use --jobs 1")
         raise OutputError(
             f"{_ATTEMPTS} rendering processes died over {job.folder}; was there too little "
@@ -163,15 +173,17 @@ class _Worker:
                 process.wait()
 
     def _start(self) -> None:
+        self.starts += 1
+        path = json.dumps([entry for entry in sys.path if isinstance(entry, str)])
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", BOOT, json.dumps(sys.path), str(os.getpid())],
+                [sys.executable, "-c", BOOT, path, str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 **_OWN_GROUP,
             )
             self._trouble = None
-        except OSError as error:
+        except (OSError, TypeError) as error:  # a Python inside of a program has no executable
             self._trouble = error
 
     def _exchange(self, job: Job) -> Any:

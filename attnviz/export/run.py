@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from attnviz import __version__ as VERSION
 from attnviz import files
-from attnviz.errors import InputError, OutputError
+from attnviz.errors import InputError, OutputError, SelectionError, UsageError
 from attnviz.export import batches, gallery
 from attnviz.export.folder import Folder
 from attnviz.export.inputs import Bad, Item
@@ -31,7 +32,7 @@ from attnviz.scoring import select as selection
 SYNC = ("never", "end", "always")
 """When to wait for the disk: not at all, for the manifest and the index, for every file."""
 
-
+_MOST_A_CORE = 4
 _STARVED = {errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EIO}
 
 
@@ -54,6 +55,15 @@ class Way:
     skip: int = 0
     limit: int | None = None
     sync: str = "end"
+
+    def check(self) -> None:
+        """Raise UsageError for more processes than make sense here."""
+        most = _MOST_A_CORE * cores()
+        if self.jobs is not None and self.jobs > most:
+            raise UsageError(
+                f"--jobs {self.jobs} is more than {most}, which is {_MOST_A_CORE} a core here; "
+                "leave it out for one a core"
+            )
 
 
 @dataclass(slots=True)
@@ -120,6 +130,7 @@ def export(
         AttnvizError: the model, the selection; with ``strict`` a bad input.
     """
     settings.check()
+    way.check()
     folder = Folder(out, force=way.force)
     result = Exported(out)
     start = time.perf_counter()
@@ -128,9 +139,11 @@ def export(
             run = _Run(folder, settings, way, result, progress, stop)
             try:
                 run.go(items, load, identity)
+            except KeyboardInterrupt:
+                raise Interrupted(result) from None
             finally:
                 result.seconds = time.perf_counter() - start
-        if stop.is_set():
+        if stop.asked():
             raise Interrupted(result)
         return result
     finally:
@@ -147,13 +160,15 @@ class _Run:
         way: Way,
         result: Exported,
         progress: Progress,
-        stop: threading.Event,
+        stop: Stopping,
     ) -> None:
         self.folder, self.settings, self.way = folder, settings, way
         self.result, self.progress, self.stop = result, progress, stop
-        self.common: dict[str, Any] = {}
+        self.telling = threading.Lock()
+        self.document = settings.document()
         self.plans: dict[str, Plan] = {}
         self.waiting: dict[str, int] = {}
+        self.seen: set[int] = set()
 
     @property
     def manifest(self) -> Manifest:
@@ -170,26 +185,31 @@ class _Run:
         jobs = self.way.jobs or cores()
         pool = Pool(jobs, self._written) if jobs > 1 else Inline(self._written)
         try:
-            source = load() if load is not None else None
+            with self.stop.at_once():
+                source = load() if load is not None else None
             heads: frozenset[Head] = frozenset()
-            document = {"schema": SCHEMA, **self.settings.document(), **identity}
+            document: dict[str, Any] = {"schema": SCHEMA}
             if source is not None:
                 heads = frozenset(self._selected(source.layout))
                 info, layout = source.info, layout_document(source.layout)
                 document |= {"model": info.model, "road": info.road, "layout": layout}
                 document |= {"dtype": info.dtype}
-                self.result.model = info.model
-            self.folder.begin(document)
-            taken = islice(items(), self.way.skip, None)
-            taken = islice(taken, self.way.limit)
+                self._name(info.model)
+            document |= {**identity, **self.document}
+            with self.stop.at_once():
+                self.folder.begin(document, sync=self.way.sync)
+            taken = self._read(items())
             if source is None:
                 ran = batches.run_recorded(taken, self._wanted, self._kept)
             else:
                 ran = batches.run(taken, source, self.settings, heads, self._wanted, self._kept)
             self._submit(ran, heads, pool)
-            pool.close(drop=self.stop.is_set())
+            pool.close(drop=self.stop.asked())
+            if not self.stop.asked():
+                self._check_end()
         except BaseException as error:
             pool.close(drop=True)
+            self._sweep(pool)
             if self.folder.manifest is not None:
                 with contextlib.suppress(OutputError, OSError):
                     self._finish()
@@ -197,12 +217,43 @@ class _Run:
             if explained is error:
                 raise
             raise explained from None
+        self._sweep(pool)
         self._finish()
+
+    def _read(self, items: Iterable[Item | Bad]) -> Iterator[Item | Bad]:
+        """The inputs to take, until Ctrl-C, which does not wait for the next one."""
+        last = None if self.way.limit is None else self.way.skip + self.way.limit
+        taken = islice(items, self.way.skip, last)
+        while True:
+            with self.stop.at_once():
+                item = next(taken, None)
+            if item is None or self.stop.asked():
+                return
+            yield item
+
+    def _check_end(self) -> None:
+        """After all inputs: there were some, and with force nothing else stays."""
+        if not (self.result.inputs or self.result.bad):
+            after = f" after --skip {self.way.skip}" if self.way.skip else ""
+            raise InputError(f"nothing to export: there is no text{after}")
+        if self.way.force and not (self.way.skip or self.way.limit):
+            self.manifest.keep(self.seen)
+
+    def _sweep(self, pool: Pool | Inline) -> None:
+        """Remove what processes that died left of their files."""
+        if pool.restarted:
+            self.folder.sweep()
+
+    def _name(self, model: str) -> None:
+        """What the pictures are of; recorded attention may be of several models."""
+        self.result.model = model if self.result.model in ("", model) else "several models"
 
     def _explained(self, error: BaseException) -> BaseException:
         """The error for the user: a system that ran out of something is no bug of ours."""
         if isinstance(error, OSError) and error.errno in _STARVED:
             error = OutputError(f"cannot go on: {error.strerror}")
+        elif isinstance(error, OSError) and str(error.filename).startswith(str(self.folder.path)):
+            error = OutputError(f"cannot change {error.filename}: {error.strerror}")
         done = 0 if self.folder.manifest is None else len(self.manifest)
         if isinstance(error, OutputError) and done:
             return OutputError(
@@ -214,21 +265,24 @@ class _Run:
         self, ran: Iterator[batches.Ran | Bad], heads: frozenset[Head], pool: Pool | Inline
     ) -> None:
         for found in ran:
-            if self.stop.is_set():
+            if self.stop.asked():
                 return
             if isinstance(found, Bad):
-                self.result.bad.append(found)
-                if self.way.strict:
-                    raise InputError(f"{found.place}: {found.reason}")
-                self.progress(self.result)
+                self._skip(found)
                 continue
-            mine = [h for h in found.layout if not heads or h in heads]
-            if not heads:
-                mine = [h for h in self._selected(found.layout) if h.site in found.maps]
-                self.result.model = found.source.model
+            mine = [h for h in found.layout if h in heads]
+            if not heads:  # recorded attention, where every file has a layout of its own
+                try:
+                    chosen = self._selected(found.layout)
+                except SelectionError as error:
+                    self._skip(Bad(found.item.number, found.item.place, str(error)))
+                    continue
+                mine = [head for head in chosen if head.site in found.maps]
+                self._name(found.source.model)
             plan = Plan(found, mine, self.settings)
             digest = found.item.digest
             names = [f"{plan.folder}/{name}" for name in plan.files]
+            self.manifest.forget(found.item.number, names)
             missing = [
                 name
                 for name, file in zip(plan.files, names, strict=True)
@@ -240,11 +294,23 @@ class _Run:
             self.waiting[path] = len(missing)
             for job in plan.jobs(str(self.folder.path), missing, sync=self.way.sync == "always"):
                 pool.submit(job)
-                if self.stop.is_set():
+                if self.stop.asked():
                     return
             if not missing:
                 del self.plans[path], self.waiting[path]
             self.result.inputs += 1
+            self._tell()
+
+    def _skip(self, bad: Bad) -> None:
+        """Leave out an input that cannot be used; InputError where that is not wanted."""
+        self.result.bad.append(bad)
+        if self.way.strict:
+            raise InputError(f"{bad.place}: {bad.reason}")
+        self._tell()
+
+    def _tell(self) -> None:
+        """Report progress, from one thread at a time."""
+        with self.telling:
             self.progress(self.result)
 
     def _written(self, job: Job, written: list[Written]) -> None:
@@ -257,16 +323,20 @@ class _Run:
         self.waiting[job.folder] -= len(written)
         if self.waiting[job.folder] == 0:
             del self.plans[job.folder], self.waiting[job.folder]
-        self.progress(self.result)
+        self._tell()
 
     def _wanted(self, item: Item) -> bool:
         """Whether something is to be done for an input; it must be the one we know."""
+        self.seen.add(item.number)
         known = self.manifest.digest(item.number)
         if known is not None and known != item.digest:
             if not self.folder.force:
-                raise OutputError(
-                    f"{self.folder.path} holds pictures of another input {item.number} than "
-                    f"{item.place}; choose another folder, or --force to replace its pictures"
+                before = json.dumps(self.manifest.text(item.number)[:40], ensure_ascii=False)
+                now = json.dumps(item.text[:40], ensure_ascii=False)
+                raise UsageError(
+                    f"{self.folder.path} holds pictures of {before} as input {item.number}, which "
+                    f"is now {now} ({item.place}); choose another folder, or --force to replace "
+                    "what has changed"
                 )
             self.manifest.drop(item.number)
         return not self.manifest.complete(item.digest, item.number)
@@ -274,7 +344,7 @@ class _Run:
     def _kept(self, item: Item) -> None:
         self.result.kept += self.manifest.files_of(item.number)
         self.result.inputs += 1
-        self.progress(self.result)
+        self._tell()
 
     def _selected(self, layout: Layout) -> tuple[Head, ...]:
         if self.settings.select is None:
@@ -283,22 +353,20 @@ class _Run:
 
     def _common(self, info: SourceInfo) -> dict[str, Any]:
         """What all lines of a model share."""
-        if self.common.get("model") != info.model:
-            self.common = {
-                "model": info.model,
-                "road": info.road,
-                "exactness": info.exactness,
-                "device": info.device,
-                "dtype": info.dtype,
-                "settings": self.settings.document(),
-                "versions": {"attnviz": version("attnviz"), **info.versions, "deflate": DEFLATE},
-            }
-        return self.common
+        return {
+            "model": info.model,
+            "road": info.road,
+            "exactness": info.exactness,
+            "device": info.device,
+            "dtype": info.dtype,
+            "settings": self.document,
+            "versions": {"attnviz": VERSION, **info.versions, "deflate": DEFLATE},
+        }
 
     def _finish(self) -> None:
         """The manifest in order, and the gallery; while there is a journal, this is not over."""
         sync = self.way.sync != "never"
         self.manifest.finish(sync=sync)
-        index = gallery.page(self.manifest.lines(), self.result.model)
+        index = gallery.page(self.manifest.lines())
         files.place(self.folder.path / gallery.INDEX, index, sync=sync)
         self.manifest.forget_journal()

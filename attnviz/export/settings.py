@@ -50,7 +50,7 @@ class Settings:
             if kind not in KINDS:
                 raise UsageError(f"no kind of picture {kind!r}; choose from {', '.join(KINDS)}")
         if self.role is not None and self.role not in ROLES:
-            raise UsageError(f"no role {self.role!r}; roles are {', '.join(ROLES)}")
+            raise UsageError(f"no role {self.role!r}: choose one of {', '.join(ROLES)}")
         if self.top is not None and self.top < 1:
             raise UsageError(f"--top must be at least 1, not {self.top}")
         if self.weights not in (None, *WEIGHTS):
@@ -59,6 +59,7 @@ class Settings:
     def document(self) -> dict[str, Any]:
         """The settings as JSON values."""
         found: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        found["kinds"] = [kind for kind in KINDS if kind in self.kinds]
         return found
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import BinaryIO
 
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import UsageError
 
 USUAL = ("text", "sentence")
 """The columns that hold the text where none is named."""
@@ -21,20 +22,27 @@ def table_rows(
     Args:
         file: UTF-8, with a header.
         name: of the file, for errors.
-        delimiter: between columns.
+        delimiter: between columns; where a header has none of it but semicolons, those.
         column: which column holds the text; ``text``, ``sentence`` or the only one by default.
         fields: the names to pick out; the first is the text.
 
     Raises:
         UsageError: no such column, or none that could hold the text.
-        InputError: no header.
     """
     text = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
-    rows = csv.reader(text, delimiter=delimiter, strict=True)
+    first = text.readline()
+    if delimiter not in first and ";" in first:
+        delimiter = ";"
+    rows = csv.reader(chain([first], text), delimiter=delimiter, strict=True)
     header = next(_safely(rows), None)
     if not isinstance(header, list) or not header:
-        raise InputError(f"{name} has no header; its first line must name the columns")
+        yield 1, "no header; the first line must name the columns"
+        return
     columns = [title.strip() for title in header]
+    twice = next((title for title in columns if columns.count(title) > 1), None)
+    if twice is not None:
+        yield 1, f"two columns {twice!r}; rename one"
+        return
     chosen = column or next((title for title in USUAL if title in columns), None)
     if chosen is None and len(columns) == 1:
         chosen = columns[0]
@@ -52,7 +60,7 @@ def table_rows(
         elif len(row) <= max(places.values()):
             yield line, f"{len(row)} columns instead of {len(columns)}"
         elif any("\udc80" <= char <= "\udcff" for value in row for char in value):
-            yield line, "not UTF-8"
+            yield line, "not UTF-8; save the file as UTF-8"
         else:
             values: dict[str, object] = {field: row[place] for field, place in places.items()}
             yield line, {k: v for k, v in values.items() if v != "" or k == fields[0]}

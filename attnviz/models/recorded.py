@@ -51,28 +51,36 @@ def load(path: Path, item: int | None = None) -> Capture:
         InputError: unreadable, hostile or inconsistent contents: the message says which.
         UsageError: an item that is not there, or none chosen.
     """
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"cannot read {path}: recorded attention is .npz or .safetensors")
-    fields = read_arrays(path, _names())
-    return _capture(path, fields, item)
+    return _capture(path, _fields(path), item)
 
 
-def load_all(path: Path) -> Iterator[Capture]:
+def load_all(path: Path) -> Iterator[Capture | InputError]:
     """Read every item of recorded attention, one at a time.
 
     Args:
         path: a .npz (without pickles) or .safetensors file.
 
-    Raises:
-        InputError: as :func:`load`.
+    Yields:
+        Items, and in place of one that cannot be read what is wrong with it, as :func:`load` says.
     """
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"cannot read {path}: recorded attention is .npz or .safetensors")
-    fields = read_arrays(path, _names())
+    try:
+        fields = _fields(path)
+    except InputError as error:
+        yield error
+        return
     batches = [fields[name] for name in (*_PLAIN, *_BY_KIND) if name in fields]
     items = batches[0].shape[1] if batches and batches[0].ndim == 5 else 1
     for item in range(items):
-        yield _capture(path, dict(fields), item)
+        try:
+            yield _capture(path, dict(fields), item)
+        except InputError as error:
+            yield error
+
+
+def _fields(path: Path) -> dict[str, Array]:
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"cannot read {path}: recorded attention is .npz or .safetensors")
+    return dict(read_arrays(path, _names()))
 
 
 def dump(capture: Capture, suffix: str) -> bytes:

@@ -12,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from attnviz.render.fonts import BASE_FAMILY
+from attnviz.render.scaling import check_pixels
 
 _METADATA: Mapping[str, Mapping[str, Any]] = {
     "png": {"Software": None},
@@ -41,6 +42,9 @@ def rendered(build: Callable[[], Figure], format: str, dpi: float) -> bytes:
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
         figure = build()
+        if format == "png":
+            width, height = figure.get_size_inches() * dpi
+            check_pixels(width, height)
         FigureCanvasAgg(figure)
         out = io.BytesIO()
         figure.savefig(

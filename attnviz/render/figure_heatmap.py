@@ -271,7 +271,7 @@ class _Sheet:
         pooled = max(max(panel.pool) for panel in self.panels)
         notes = []
         if every > 1 and self.labels:
-            notes.append(f"every {'second' if every == 2 else f'{every}th'} token is labelled")
+            notes.append(f"one token in {every} is labelled")
         if pooled > 1:
             notes.append(f"{pooled} tokens share a pixel, which shows the largest of their weights")
         return notes

@@ -6,7 +6,7 @@ where matplotlib shapes), so a label looks the same as in a figure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, cast
 
@@ -43,6 +43,10 @@ class Label:
     def width(self) -> int:
         """In pixels."""
         return int(self.ink.shape[1])
+
+    def clipped(self, width: int) -> Label:
+        """At most so many pixels of it."""
+        return self if self.width <= width else replace(self, ink=self.ink[:, :width])
 
 
 @lru_cache(maxsize=32768)

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from attnviz.errors import InputError, UsageError
 from attnviz.render.glyphs import label, line, wrapped
-from attnviz.render.labels import title_lines, visible
+from attnviz.render.labels import number, title_lines, visible
 from attnviz.render.paint import GREY_INK, LEVELS, WHITE, blend, colors, paste
 from attnviz.render.palette import DEFAULT_PALETTE
 from attnviz.render.png import Pixels, encode
 from attnviz.render.raster import DPI
-from attnviz.render.scaling import binned, scaled, tick_step
+from attnviz.render.scaling import binned, check_pixels, scaled, tick_step
 
 _LARGEST, _USUAL, _SMALLEST = 1.4, 0.7, 0.2
 """The side of one map in inches: of a few heads, of twelve, of hundreds."""
@@ -38,6 +38,7 @@ class Mosaic:
         step: from the start of a tile to the start of the next, in pixels, as (y, x).
         tile: the tile's own height and width.
         pool: tokens that share a pixel, along queries and keys.
+        top: the largest weight.
     """
 
     levels: Pixels
@@ -46,6 +47,7 @@ class Mosaic:
     step: tuple[int, int]
     tile: tuple[int, int]
     pool: int
+    top: float
 
 
 def assemble(maps: Maps, scale: str, dpi: float, size: float | None) -> Mosaic:
@@ -76,14 +78,16 @@ def assemble(maps: Maps, scale: str, dpi: float, size: float | None) -> Mosaic:
     high, wide = (-(-n // pool) * cell for n in shape)
     gap = max(round(0.03 * dpi), 2)
     step = (high + gap, wide + gap)
-    levels = np.full((step[0] * len(layers) - gap, step[1] * len(heads) - gap), WHITE, np.uint8)
+    height, width = step[0] * len(layers) - gap, step[1] * len(heads) - gap
+    check_pixels(width, height)
+    levels = np.full((height, width), WHITE, np.uint8)
     top = max(float(array.max()) for array in maps.values())
     for (layer, head), array in maps.items():
         shares, _ = scaled(array.astype(np.float64), scale, top)
         found = np.rint(binned(shares, pool, pool) * (LEVELS - 1)).astype(np.uint8)
         y, x = layers.index(layer) * step[0], heads.index(head) * step[1]
         levels[y : y + high, x : x + wide] = found.repeat(cell, 0).repeat(cell, 1)
-    return Mosaic(levels, layers, heads, step, (high, wide), pool)
+    return Mosaic(levels, layers, heads, step, (high, wide), pool, top)
 
 
 def _side(heads: int) -> float:
@@ -97,7 +101,7 @@ def note(mosaic: Mosaic, scale: str) -> str:
     said = (
         "each row by its largest weight"
         if scale == "row"
-        else "one scale, up to the largest weight"
+        else f"one scale, from 0 to {number(mosaic.top)}"
     )
     if mosaic.pool > 1:
         said += f"; {mosaic.pool} tokens share a pixel, which shows the largest of their weights"
@@ -130,7 +134,7 @@ def mosaic_png(
     table = colors(palette)
     mosaic = assemble(maps, scale, dpi, size)
     margin, pad = round(0.12 * dpi), round(0.08 * dpi)
-    number = round(_NUMBER_SIZE * 1.2 * dpi / 72)
+    digits = round(_NUMBER_SIZE * 1.2 * dpi / 72)
     across, down = label("head →", _NAME_SIZE, dpi), label("layer ↓", _NAME_SIZE, dpi)
     rows = [label(str(layer), _NUMBER_SIZE, dpi) for layer in mosaic.layers]
     left = margin + max([down.width, *(found.width for found in rows)]) + pad
@@ -142,7 +146,7 @@ def mosaic_png(
     title_line = round(_TITLE_SIZE * 1.3 * dpi / 72)
     notes = wrapped(note(mosaic, scale), _NOTE_SIZE, dpi, room)
     note_line = round(_NOTE_SIZE * 1.2 * dpi / 72)
-    top = margin + len(lines) * title_line + (pad if lines else 0) + number + pad
+    top = margin + len(lines) * title_line + (pad if lines else 0) + digits + pad
     picture = np.full((top + height + pad + len(notes) * note_line + margin, full), WHITE, np.uint8)
     picture[top : top + height, left : left + width] = mosaic.levels
     for place, text in enumerate(lines):
@@ -156,14 +160,14 @@ def mosaic_png(
             found = label(str(head), _NUMBER_SIZE, dpi)
             x = left + place * mosaic.step[1] + (mosaic.tile[1] - found.width) // 2
             paste(picture, found, top - pad // 2, x)
-    every = tick_step(math.ceil(number / mosaic.step[0]))
+    every = tick_step(math.ceil(digits / mosaic.step[0]))
     drop = round(0.36 * _NUMBER_SIZE * dpi / 72)
     for place, found in enumerate(rows):
         if place % every == 0:
             y = top + place * mosaic.step[0] + mosaic.tile[0] // 2
             paste(picture, found, y + drop, left - pad - found.width)
     if len(mosaic.heads) > 2:
-        blend(picture, across.ink, top - pad // 2 - number - across.baseline, left, GREY_INK)
+        blend(picture, across.ink, top - pad // 2 - digits - across.baseline, left, GREY_INK)
     for place, text in enumerate(notes):
         baseline = top + height + pad + place * note_line + round(0.8 * _NOTE_SIZE * dpi / 72)
         paste(picture, line(text, _NOTE_SIZE, dpi), baseline, margin, GREY_INK)

@@ -43,7 +43,7 @@ def ticks(top: float) -> list[tuple[float, str]]:
     step = next(m * decade for m in (1, 2, 2.5, 5, 10) if top / (m * decade) <= 5.001)
     digits = max(0, -math.floor(math.log10(step) + 1e-9) + (1 if step / decade == 2.5 else 0))
     count = math.floor(top / step + 1e-6)
-    return [(n * step, f"{n * step:.{digits}f}" if n else "0") for n in range(count + 1)]
+    return [(n * step, f"{n * step:.{digits}f}") for n in range(count + 1)]
 
 
 def paste(picture: Pixels, found: Label, baseline: int, x: int, ink: Pixels = BLACK_INK) -> None:

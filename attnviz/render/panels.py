@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from attnviz.render.scaling import Map, tick_step
+from attnviz.render.scaling import Map
 
 _LARGEST_TEXT, _SMALLEST_TEXT, _THINNED_TEXT = 9.0, 4.5, 6.0
 _LEADING = 1.2
@@ -63,7 +63,7 @@ def axis(labels: tuple[str, ...], cell: float) -> Axis:
     size = min(_LARGEST_TEXT, cell * 72 / _LEADING)
     if size >= _SMALLEST_TEXT:
         return Axis(cell, labels, 1, size)
-    every = tick_step(math.ceil(_THINNED_TEXT * _LEADING / 72 / cell))
+    every = math.ceil(_THINNED_TEXT * _LEADING / 72 / cell)
     return Axis(cell, labels, every, _THINNED_TEXT)
 
 

@@ -32,7 +32,7 @@ from attnviz.render.paint import (
 from attnviz.render.palette import DEFAULT_PALETTE
 from attnviz.render.panels import maps_a_line
 from attnviz.render.png import Pixels, encode
-from attnviz.render.scaling import SCALES, binned, checked, scaled
+from attnviz.render.scaling import SCALES, binned, check_pixels, checked, scaled
 from attnviz.render.sheet import LEADING, NOTE_SIZE, TICK_SIZE, Sheet
 
 DPI = 120.0
@@ -54,7 +54,7 @@ class Raster:
         labels: whether the tokens stand on the axes.
 
     Raises:
-        UsageError: no such scale or palette, or no map.
+        UsageError: no such scale or palette, no map, or too many pixels.
     """
 
     def __init__(
@@ -81,6 +81,7 @@ class Raster:
         )
         self._backgrounds: dict[int, Pixels] = {}
         tallest = self.sheet.height(TITLE_LINES)
+        check_pixels(self.sheet.width, tallest)
         self._canvas = np.empty((tallest, self.sheet.width), np.uint8)
 
     def png(self, maps: Sequence[tuple[str, Map]]) -> bytes:
@@ -111,7 +112,7 @@ class Raster:
             y, x = sheet.corner(place, lines)
             self._cells(picture, y, x, array, top)
             for number, text in enumerate(reversed(title)):
-                found = line(text, sheet.title_size, sheet.dpi, bold=True)
+                found = line(text, sheet.title_size, sheet.dpi, bold=True).clipped(sheet.title_room)
                 baseline = y - sheet.pad - number * sheet.title_line + sheet.px(0.015)
                 paste(picture, found, baseline, x)
         return picture

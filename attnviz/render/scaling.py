@@ -16,6 +16,19 @@ SCALES: tuple[Scale, ...] = ("row", "global")
 Map = NDArray[np.float64]
 
 
+LARGEST_PICTURE = 1 << 27
+"""Pixels; a picture of more takes gigabytes to draw and no program opens it with ease."""
+
+
+def check_pixels(width: float, height: float) -> None:
+    """Raise UsageError for a picture of too many pixels."""
+    if width * height > LARGEST_PICTURE:
+        raise UsageError(
+            f"a picture of {width:,.0f} × {height:,.0f} pixels is too large; choose fewer heads or "
+            "a smaller --dpi or --size"
+        )
+
+
 def checked(weights: NDArray[np.floating[Any]], sides: Sides) -> Map:
     """The map as float64 [T, S], after checking that it can be drawn.
 

@@ -171,7 +171,7 @@ class Sheet:
         pool = max(self.rows.pool, self.columns.pool)
         notes = []
         if every > 1 and self.labelled:
-            notes.append(f"every {'second' if every == 2 else f'{every}th'} token is labelled")
+            notes.append(f"one token in {every} is labelled")
         if pool > 1:
             notes.append(f"{pool} tokens share a pixel, which shows the largest of their weights")
         if not all(found.complete for found in (*self.rows.labels, *self.columns.labels)):

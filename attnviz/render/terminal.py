@@ -51,7 +51,7 @@ def heads_table(report: HeadsReport, heads: Sequence[HeadScores] | None = None) 
 
 def closing_line(result: HeadsReport | Capture) -> RenderableType:
     """Model, road, exactness, tokens and device, in one line."""
-    return _Line(origin(result))
+    return Line(origin(result), "dim")
 
 
 def heatmap(
@@ -85,16 +85,21 @@ def heatmap(
     return Heatmap(weights, sides, title=title, scale=scale, palette=palette, top=top)
 
 
-class _Line:
-    """A dim line of our own words and visible names."""
+class Line:
+    """A line of our own words and names.
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    Args:
+        text: what it says.
+        style: of rich.
+    """
+
+    def __init__(self, text: str, style: str = "") -> None:
+        self.text, self.style = text, style
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Print it with the signs this console can show."""
         text = signs(self.text, options.ascii_only)
-        yield Text(visible(text, ascii_only=True) if options.ascii_only else text, style="dim")
+        yield Text(visible(text, ascii_only=options.ascii_only), style=self.style)
 
 
 _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (

@@ -40,6 +40,12 @@ def merge_words(weights: Map, sides: Sides) -> tuple[Map, Sides]:
     return merged, Sides(queries, keys)
 
 
+def in_words(sides: Sides) -> Sides:
+    """The words on both axes, as :func:`merge_words` gives them."""
+    _, queries = word_starts(sides.queries)
+    return Sides(queries, queries if sides.keys is sides.queries else word_starts(sides.keys)[1])
+
+
 def word_starts(tokens: Tokens) -> tuple[list[int], Tokens]:
     """Where each word starts, and the words as tokens; special tokens are words of their own."""
     starts = [

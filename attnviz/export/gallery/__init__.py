@@ -24,12 +24,11 @@ _LONGEST_TEXT = 300
 _UNSAFE = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
-def page(lines: Iterable[bytes], title: str) -> Iterator[bytes]:
+def page(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The page, piece by piece.
 
     Args:
         lines: of the manifest, in order.
-        title: above the gallery.
     """
     here = files(__package__)
     html, style, script = (
@@ -41,7 +40,7 @@ def page(lines: Iterable[bytes], title: str) -> Iterator[bytes]:
     )
     start, end = html.split("@DATA@")
     yield start.replace("@CSP@", policy).replace("@STYLE@", style).encode()
-    yield from _data(lines, title)
+    yield from _data(lines)
     yield end.replace("@SCRIPT@", script).encode()
 
 
@@ -50,25 +49,27 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def _data(lines: Iterable[bytes], title: str) -> Iterator[bytes]:
+def _data(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The JSON: inputs, each with its pictures as short lists of numbers."""
     roles = list(ROLE_STYLES)
-    head = {"title": title, "kinds": KINDS, "sites": SITE_KINDS, "roles": roles}
+    head = {"kinds": KINDS, "sites": SITE_KINDS, "roles": roles}
+    models: dict[str, None] = {}
     yield _json(head)[:-1] + b',"items":['
     pictures = (line for line in map(json.loads, lines) if line["kind"] in KINDS)
     comma = b""
     for number, group in groupby(pictures, key=lambda line: line["number"]):
         mine = list(group)
+        models[mine[0]["model"]] = None
         text = str(mine[0]["text"])[:_LONGEST_TEXT]
         name = mine[0]["id"] or ""
         yield comma + _json([number, name, text, [_picture(line, roles) for line in mine]])
         comma = b","
-    yield b"]}"
+    yield b'],"title":' + _json(", ".join(models)[:_LONGEST_TEXT]) + b"}"
 
 
 def _picture(line: dict[str, Any], roles: list[str]) -> list[Any]:
     found = line.get("roles") or [r for names in line.get("heads", {}).values() for r in names]
-    played = sorted({roles.index(role) for role in found if role in roles})
+    played = list(dict.fromkeys(roles.index(role) for role in found if role in roles))
     kind, site = KINDS.index(line["kind"]), SITE_KINDS.index(line["site"])
     return [line["file"], kind, site, line["layer"], line["head"], played]
 

@@ -63,12 +63,13 @@ function filter() {
   }
   shown = [];
   for (const item of data.items) {
-    const text = String(item[0]) + " " + item[1] + " " + item[2];
-    if (words && !text.toLowerCase().includes(words)) continue;
+    const text = item[1] + " " + item[2];
+    if (words && String(item[0]) !== words && !text.toLowerCase().includes(words)) continue;
     for (const p of item[3]) if (matches(p, wanted)) shown.push([item, p]);
   }
   const total = data.items.reduce((sum, item) => sum + item[3].length, 0);
   $("count").textContent = shown.length.toLocaleString("en") + " of " + total.toLocaleString("en") + " pictures";
+  window.scrollTo(0, 0);
   lay();
 }
 
@@ -91,6 +92,7 @@ function lay() {
   }
   list.style.height = y + "px";
   list.replaceChildren();
+  if (!shown.length) list.append(make("p", "No picture matches; choose less."));
   drawn = new Map();
   draw();
 }
@@ -126,6 +128,7 @@ function row(found) {
     const tile = make("button", undefined, "tile");
     tile.type = "button";
     tile.append(thumbnail(p, true), make("span", caption(p)));
+    tile.dataset.at = at;
     tile.addEventListener("click", () => show(at));
     element.append(tile);
   }
@@ -155,6 +158,16 @@ function show(at) {
   if (!$("view").open) $("view").showModal();
 }
 
+// back in the gallery, the picture that was shown last is in sight and has the focus
+function back() {
+  const place = rows.find((found) => found.from <= opened && opened < found.to);
+  const top = place.y + list.offsetTop - window.scrollY;
+  const header = document.querySelector("header").offsetHeight;
+  if (top < header || top + HIGH > window.innerHeight) window.scrollBy(0, top - header - NAME);
+  draw();
+  list.querySelector('[data-at="' + opened + '"]').focus({ preventScroll: true });
+}
+
 let waiting = 0;
 document.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
 document.querySelector("form").addEventListener("input", () => {
@@ -166,6 +179,7 @@ window.addEventListener("resize", lay);
 $("before").addEventListener("click", () => show(opened - 1));
 $("after").addEventListener("click", () => show(opened + 1));
 $("close").addEventListener("click", () => $("view").close());
+$("view").addEventListener("close", back);
 $("view").addEventListener("click", (event) => { if (event.target === $("view")) $("view").close(); });
 document.addEventListener("keydown", (event) => {
   if (!$("view").open) return;
