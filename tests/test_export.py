@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -462,3 +464,138 @@ def test_errors_are_ours(tmp_path: Path) -> None:
         export(tmp_path / "none", tmp_path / "maps")
     with pytest.raises(OutputError, match="is a file"):
         export(written(tmp_path / "s.txt", "a b"), tmp_path / "s.txt")
+
+
+# ------------------------------------------------------------------ what does not go together
+
+
+def test_words_in_the_pictures_and_weights_by_token(tmp_path: Path, minilm: str) -> None:
+    source = written(tmp_path / "s.txt", "unbelievable embeddings")
+    options = {"model": minilm, "select": "0.0-1", "words": True}
+    export(source, tmp_path / "maps", kinds=("heads", "grid"), weights="safetensors", **options)
+    shown = {line["kind"]: line["tokens"]["queries"] for line in manifest(tmp_path / "maps")}
+    assert shown["heads"] == shown["grid"] == ["[CLS]", "unbelievable", "embeddings", "[SEP]"]
+    captured = av.capture("unbelievable embeddings", model=minilm)
+    assert shown["weights"] == list(captured.inputs.sides["encoder"].queries.texts)
+    assert len(shown["weights"]) > 4
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "says"),
+    [
+        ("a.txt", b"\x7fELF\x00\x01", "no text: it holds zero bytes"),
+        ("b.txt", "a b".encode("utf-16"), "UTF-16; save the file as UTF-8"),
+        ("c.txt", b"caf\xe9", "not UTF-8 (byte 3 is 0xe9); save the file as UTF-8"),
+        ("d.jsonl", b'{"text": }', "not JSON (Expecting value at character 10)"),
+        ("e.jsonl", b'{"text": " "}', "the text is empty"),
+        ("f.jsonl", b'{"text": "a", "pair": 3}', "'pair' is no text (3)"),
+        ("g.csv", b"text,text\na,b", "two columns 'text'; rename one"),
+        ("h.csv", b"", "no header; the first line must name the columns"),
+        ("i.jsonl", b'{"text": "a", "pair": "b"}', "take the field 'pair'"),
+    ],
+)
+def test_what_is_wrong_with_an_input_is_said_in_its_terms(
+    tmp_path: Path, name: str, data: bytes, says: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    model = "demo-gpt2" if name == "i.jsonl" else MODEL
+    (bad,) = export(tmp_path / name, tmp_path / "maps", model=model).bad
+    assert says in bad.reason
+
+
+def test_a_table_with_semicolons(tmp_path: Path) -> None:
+    source = written(tmp_path / "s.csv", "text;id", "one, two;a", '"three; four";b')
+    export(source, tmp_path / "maps", select="0.0")
+    assert texts(tmp_path / "maps") == ["one, two", "three; four"]
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("one two\nthree four\n",))
+    writer.start()
+    code = main(["export", str(pipe), "-o", str(tmp_path / "maps"), "--jobs", "1", "-s", "0.0"])
+    writer.join()
+    assert code == 0
+    assert texts(tmp_path / "maps") == ["one two", "three four"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["s.txt", "--column", "text"], 2, "--column text needs a .csv or .tsv file"),
+        (["c.npz"], 2, "c.npz looks like recorded attention; add --recorded"),
+        (["c.npz", "--recorded", "--truncate"], 2, "leave out --truncate"),
+        (["s.txt", "--kind", "gqa"], 2, "write --fresh-kind gqa"),
+        (["s.txt", "--jobs", "100000"], 2, "--jobs 100000 is more than"),
+        (["s.txt", "--size", "50", "--dpi", "1200"], 2, "a smaller --dpi or --size"),
+        (["s.txt", "--skip", "9"], 1, "there is no text after --skip 9"),
+        (["empty.txt"], 1, "nothing to export: there is no text"),
+        ([""], 2, "an empty file name"),
+        (["*.zip"], 1, "no file matches *.zip"),
+    ],
+)
+def test_what_makes_no_sense_is_said_in_one_line(
+    tmp_path: Path, monkeypatch, capsys, arguments: list[str], code: int, says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "s.txt", "one two")
+    (tmp_path / "empty.txt").write_text("\n \n")
+    written(tmp_path / "c.npz", "anything")
+    assert main(["export", *arguments, "-o", "maps"]) == code
+    found = capsys.readouterr().err
+    assert says in found
+    assert len(found.splitlines()) == 1
+
+
+def test_a_role_that_no_head_has_is_told(tmp_path: Path, capsys) -> None:
+    source = written(tmp_path / "s.txt", "one two")
+    arguments = ["export", str(source), "-o", str(tmp_path / "maps"), "--heads", "2"]
+    assert main([*arguments, "--jobs", "1", "--role", "induction"]) == 0
+    assert "no head has the role 'induction'" in capsys.readouterr().err
+
+
+def test_the_closing_line_on_a_console_without_unicode(tmp_path: Path) -> None:
+    source = written(tmp_path / "s.txt", "one two")
+    command = [sys.executable, "-m", "attnviz", "export", str(source), "--heads", "2"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    found = subprocess.run(
+        [*command, "-o", str(tmp_path / "äöü"), "--jobs", "1"],
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "2 files to" in found.stdout
+    assert found.stdout.isascii()
+
+
+def test_recorded_files_keep_their_own_provenance(tmp_path: Path) -> None:
+    files = []
+    for name, dtype in (("a", "float32"), ("b", "bfloat16")):
+        captured = av.capture("the keys to the cabinet", model=MODEL, dtype=dtype)
+        (tmp_path / name).mkdir()
+        files.append(av.write_capture(captured, tmp_path / name / "c.npz"))
+    av.export_maps(files, tmp_path / "maps", recorded=True, way=Way(jobs=2))
+    lines = manifest(tmp_path / "maps")
+    assert {(line["number"], line["dtype"]) for line in lines} == {(1, "float32"), (2, "bfloat16")}
+    index = (tmp_path / "maps" / "index.html").read_bytes()
+    again = av.export_maps(files, tmp_path / "maps", recorded=True, way=ONE)
+    assert (again.pictures, again.kept) == (0, len(lines))
+    assert (tmp_path / "maps" / "index.html").read_bytes() == index
+
+
+def test_one_recorded_file_or_item_does_not_stop_the_others(tmp_path: Path) -> None:
+    small = av.capture("the keys", model=FreshConfig(d_model=18, heads=3, layers=1))
+    large = av.capture("the keys", model=MODEL)
+    files = [
+        av.write_capture(found, tmp_path / f"{n}.npz") for n, found in enumerate((large, small))
+    ]
+    weights = np.stack(list(large.maps.values()))[:, None].repeat(3, 1)
+    weights[:, 0] = np.nan
+    tokens = np.array([large.inputs.sides["encoder"].queries.texts] * 3)
+    np.savez(tmp_path / "batch.npz", attentions=weights, tokens=tokens)
+    done = av.export_maps(
+        [*files, tmp_path / "batch.npz"], tmp_path / "maps", recorded=True, way=ONE,
+        settings=Settings(select="1.0"),
+    )  # fmt: skip
+    assert [bad.number for bad in done.bad] == [2, 3]
+    assert "no head" in done.bad[0].reason
+    assert done.inputs == 3

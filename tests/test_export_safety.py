@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -23,6 +24,7 @@ import pytest
 import attnviz as av
 from attnviz.cli import main
 from attnviz.errors import OutputError, UsageError
+from attnviz.export import lock
 from attnviz.export.folder import Folder
 from attnviz.export.run import Way
 from attnviz.export.settings import Settings
@@ -34,7 +36,6 @@ OPTIONS = [
     *("--kind", "heads,overview", "--weights", "npz", "--dpi", "60"),
 ]
 MODEL = FreshConfig(d_model=16, heads=4, layers=2, causal=True)
-SMALL = Settings()
 
 
 class Server:
@@ -394,3 +395,259 @@ def test_a_model_that_is_not_there_leaves_no_folder(sentences: str, tmp_path: Pa
     with pytest.raises(av.ModelError):
         av.export_maps(sentences, out, model=str(tmp_path / "none"), way=Way(jobs=1))
     assert not out.exists()
+
+
+# ------------------------------------------------------------------ found by reading
+
+
+def test_with_force_only_the_inputs_of_now_stay(tmp_path: Path) -> None:
+    source, out = tmp_path / "s.txt", tmp_path / "maps"
+    source.write_text("a b\nc d\ne f\ng h\n")
+    av.export_maps(source, out, model=MODEL, way=Way(jobs=1))
+    source.write_bytes(b"a b\n\xff\xff\ne f\n")
+    force = Way(jobs=1, force=True)
+    av.export_maps(source, out, model=MODEL, way=Way(jobs=1, force=True, limit=1))
+    assert {line["text"] for line in lines_of(out)} == {"a b", "c d", "e f", "g h"}
+    done = av.export_maps(source, out, model=MODEL, way=force)
+    assert (len(done.bad), done.pictures) == (1, 0)
+    assert {line["text"] for line in lines_of(out)} == {"a b", "e f"}
+    assert {path.parent.name for path in out.glob("*/*.png")} == {"0001-a-b", "0003-e-f"}
+
+
+def test_a_resume_does_not_run_the_model_again(sentences: str, tmp_path: Path) -> None:
+    source = av.load(MODEL)
+    calls = []
+    forward = source.forward
+    source.forward = lambda *given: calls.append(1) or forward(*given)
+    av.export_maps(sentences, tmp_path / "maps", model=source, way=Way(jobs=1))
+    assert calls
+    before = len(calls)
+    av.export_maps(sentences, tmp_path / "maps", model=source, way=Way(jobs=1))
+    assert len(calls) == before
+
+
+def test_pictures_that_are_not_chosen_any_more_go(tmp_path: Path, monkeypatch) -> None:
+    from attnviz.export import plan
+
+    (tmp_path / "s.txt").write_text("a b c\n")
+    settings = Settings(top=2)
+
+    def export() -> tuple[int, int]:
+        done = av.export_maps(
+            tmp_path / "s.txt", tmp_path / "maps", model=MODEL, settings=settings, way=Way(jobs=1)
+        )
+        return done.pictures, done.kept
+
+    monkeypatch.setattr(plan, "_rank", lambda scores, role: scores.head)
+    assert export() == (2, 0)
+    (tmp_path / "maps" / "0001-a-b-c" / "L00H01.png").unlink()
+    monkeypatch.setattr(plan, "_rank", lambda scores, role: -scores.head.index)
+    assert export() == (2, 0)
+    assert export() == (0, 2)
+    assert len(list((tmp_path / "maps").glob("*/*.png"))) == 2
+
+
+@pytest.mark.parametrize(("sync", "least"), [("never", 0), ("end", 3), ("always", 24)])
+def test_the_disk_is_waited_for_as_asked(
+    tmp_path: Path, monkeypatch, sync: str, least: int
+) -> None:
+    """always: every picture, its folder and its line; end: settings, manifest and gallery."""
+    synced = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}")) or fsync(file))  # fmt: skip  # noqa: E501
+    (tmp_path / "s.txt").write_text("a b c\n")
+    out = tmp_path / "maps"
+    av.export_maps(tmp_path / "s.txt", out, model=MODEL, way=Way(jobs=1, sync=sync))
+    names = [name.removeprefix(str(out)) for name in synced]
+    assert len(names) >= least
+    assert bool(names) == bool(least)
+    if sync != "never":
+        for part in (".settings.json.", ".manifest.jsonl.", ".index.html."):
+            assert any(part in name for name in names), part
+    if sync == "always":
+        assert sum(".png." in name for name in names) == 8
+        assert names.count("/.attnviz/journal.jsonl") == 8
+        assert "/0001-a-b-c" in names
+
+
+def test_files_of_others_are_never_swept(sentences: str, tmp_path: Path) -> None:
+    out = tmp_path / "maps"
+    av.export_maps(sentences, out, model=MODEL, way=Way(jobs=1, limit=2))
+    others = [out / ".download.part", out / "2024-photos" / ".film.mkv.part"]
+    ours = [out / ".index.html.0123456789ab.part", next(out.glob("0001*")) / ".x.png.ba9876543210.part"]  # fmt: skip  # noqa: E501
+    for path in (*others, *ours):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("unfinished")
+    (out / ".attnviz" / "journal.jsonl").touch()  # as a killed export leaves it
+    av.export_maps(sentences, out, model=MODEL, way=Way(jobs=1, limit=2))
+    assert all(path.exists() for path in others)
+    assert not any(path.exists() for path in ours)
+
+
+def test_a_worker_killed_in_the_middle_of_a_file_leaves_nothing(
+    sentences: str, undisturbed: Path, tmp_path: Path, monkeypatch
+) -> None:
+    from attnviz.export import pool
+
+    flag = tmp_path / "killed"
+    dying = (
+        "import os, signal\n"
+        "def replace(a, b, real=os.replace):\n"
+        f"    if not os.path.exists({str(flag)!r}):\n"
+        f"        open({str(flag)!r}, 'x').close(); os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    real(a, b)\n"
+        "os.replace = replace\n"
+    )
+    plain = tmp_path / "plain"
+    av.export_maps(sentences, plain, model=MODEL, way=Way(jobs=1))
+    monkeypatch.setattr(pool, "BOOT", dying + pool.BOOT)
+    av.export_maps(sentences, tmp_path / "maps", model=MODEL, way=Way(jobs=2))
+    assert flag.exists()
+    assert contents(tmp_path / "maps") == contents(plain)
+
+
+def test_a_process_that_cannot_be_started_is_an_error(
+    sentences: str, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", None)  # as in a program with Python inside
+    with pytest.raises(OutputError, match="cannot start a rendering process"):
+        av.export_maps(sentences, tmp_path / "maps", model=MODEL, way=Way(jobs=2))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the kernel")
+def test_workers_die_with_their_parent(tmp_path: Path) -> None:
+    code = (
+        "import time; from attnviz.export.pool import Pool\n"
+        "pool = Pool(2, print); time.sleep(0.5)\n"
+        "print(flush=True); time.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    parent.stdout.readline()
+    tasks = Path(f"/proc/{parent.pid}/task")
+    workers = [int(p) for t in tasks.iterdir() for p in (t / "children").read_text().split()]
+    assert len(workers) == 2
+    for worker in workers:
+        os.kill(worker, signal.SIGSTOP)  # it cannot end by itself
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 10
+    while any(running(worker) for worker in workers) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not any(running(worker) for worker in workers)
+
+
+def running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_ctrl_c_while_waiting_for_input(tmp_path: Path) -> None:
+    """Nothing is torn by ending at once; the pictures that are there stay."""
+    command = [sys.executable, "-m", "attnviz", "export", "-", "--heads", "2", "-o", "maps"]
+    code = "import signal, sys, runpy; signal.signal(signal.SIGINT, signal.default_int_handler); sys.argv[1:] = sys.argv[2:]; runpy.run_module('attnviz', run_name='__main__', alter_sys=True)"  # noqa: E501
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *command[2:]],
+        cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    process.stdin.write("one two\n")
+    process.stdin.flush()
+    settings = tmp_path / "maps" / ".attnviz" / "settings.json"
+    deadline = time.monotonic() + 60
+    while not settings.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    try:
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert said.startswith("attnviz: interrupted; 0 files are new in maps")
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"text": None},
+        {"roles": 5},
+        {"heads": {"0.0": [3]}},
+        {"number": float("inf")},
+        {"model": {}},
+        "[" * 100_000,
+    ],
+)
+def test_damaged_lines_are_made_again(sentences: str, tmp_path: Path, damage) -> None:
+    out, way = tmp_path / "maps", Way(jobs=1, limit=2)
+    av.export_maps(sentences, out, model=MODEL, way=way)
+    expected = contents(out)
+    lines = (out / "manifest.jsonl").read_text().splitlines()
+    lines[3] = damage if isinstance(damage, str) else json.dumps({**json.loads(lines[3]), **damage})
+    (out / "manifest.jsonl").write_text("\n".join(lines) + "\n")
+    assert av.export_maps(sentences, out, model=MODEL, way=way).pictures == 1
+    assert contents(out) == expected
+
+
+def test_lost_settings_are_named(sentences: str, tmp_path: Path) -> None:
+    out, way = tmp_path / "maps", Way(jobs=1, limit=1)
+    av.export_maps(sentences, out, model=MODEL, way=way)
+    (out / ".attnviz" / "settings.json").write_text("[]")
+    with pytest.raises(OutputError, match=r"settings.json is lost"):
+        av.export_maps(sentences, out, model=MODEL, way=way)
+    shutil.rmtree(out / ".attnviz")
+    with pytest.raises(OutputError, match=r"settings.json is lost"):
+        av.export_maps(sentences, out, model=MODEL, way=way)
+
+
+def test_another_model_is_named_first(sentences: str, tmp_path: Path) -> None:
+    out, way = tmp_path / "maps", Way(jobs=1, limit=1)
+    av.export_maps(sentences, out, model=MODEL, way=way)
+    with pytest.raises(OutputError, match=r'model was "fresh mha.*and is now "demo-gpt2"'):
+        av.export_maps(sentences, out, model="demo-gpt2", way=way)
+
+
+def test_a_page_of_ones_own_is_not_lost_unwarned(sentences: str, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("mine")
+    with pytest.raises(OutputError, match=r"its index.html would be replaced"):
+        av.export_maps(sentences, tmp_path, model=MODEL, way=Way(jobs=1))
+    assert not (tmp_path / ".attnviz").exists()
+
+
+def test_a_failed_start_leaves_an_empty_folder_empty(sentences: str, tmp_path: Path) -> None:
+    with pytest.raises(av.ModelError):
+        av.export_maps(sentences, tmp_path, model=str(tmp_path / "none"), way=Way(jobs=1))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_that_the_file_system_refuses(tmp_path: Path, monkeypatch) -> None:
+    def refuse(file: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(lock, "_lock", refuse)
+    with pytest.raises(OutputError, match=r"cannot lock .*No locks available"):
+        lock.Lock(tmp_path / "lock", tmp_path)
+
+
+def test_a_lock_that_was_removed_meanwhile_is_not_held(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "lock"
+    monkeypatch.setattr(lock, "_lock", lambda file: path.unlink())
+    with pytest.raises(OutputError, match="another export"):
+        lock.Lock(path, tmp_path)
+
+
+def test_a_folder_that_cannot_be_changed(sentences: str, tmp_path: Path, monkeypatch) -> None:
+    out, way = tmp_path / "maps", Way(jobs=1, limit=1)
+    av.export_maps(sentences, out, model=MODEL, way=way)
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(OutputError, match=r"cannot change .*Permission denied"):
+        av.export_maps(
+            sentences, out, model=MODEL, settings=Settings(select="0.0"),
+            way=Way(jobs=1, limit=1, force=True),
+        )  # fmt: skip

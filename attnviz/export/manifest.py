@@ -36,7 +36,7 @@ class Entry:
     order: tuple[int, int, int, int, int]
     file: str
     digest: str
-    sha256: str
+    sha256: bytes
     together: int
     place: tuple[int, int, int]
 
@@ -105,9 +105,9 @@ class Manifest:
         for file, entry in self._entries.items():
             try:
                 with open(self._folder / file, "rb") as stream:
-                    found = hashlib.file_digest(stream, "sha256").hexdigest()
+                    found = hashlib.file_digest(stream, "sha256").digest()
             except OSError:
-                found = ""
+                found = b""
             if found != entry.sha256:
                 lost.append(file)
         for file in lost:
@@ -225,7 +225,10 @@ class Manifest:
             -1 if line["head"] is None else int(line["head"]),
         )
         digest, together = str(line["digest"]), int(line["together"])
-        self._entries[file] = Entry(order, file, digest, str(line["sha256"]), together, place)
+        if self._digests.get(number) == digest:
+            digest = self._digests[number]  # one string for all files of an input
+        sha256 = bytes.fromhex(line["sha256"])
+        self._entries[file] = Entry(order, file, digest, sha256, together, place)
         self._digests[number] = digest
 
 

@@ -1,4 +1,4 @@
-"""Worker processes fed by a bounded queue: memory stays flat however many inputs there are."""
+"""Worker processes fed by a bounded queue, so that pictures never pile up in memory."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class _Worker:
         """Have a job done.
 
         Raises:
-            OutputError: a file cannot be written, or the process dies again and again.
+            AttnvizError: a file cannot be written or drawn, or the process dies again and again.
         """
         for _ in range(_ATTEMPTS):
             try:
@@ -146,9 +146,8 @@ class _Worker:
                 self.stop()
                 self._start()
                 continue
-            if isinstance(answer, tuple):
-                kind, message = answer
-                raise OutputError(message) if kind == "refused" else RuntimeError(message)
+            if isinstance(answer, Exception):
+                raise answer
             return list(answer)
         if self._trouble is not None:
             why = getattr(self._trouble, "strerror", None) or self._trouble

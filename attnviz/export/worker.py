@@ -39,7 +39,7 @@ def main(parent: int) -> None:
 
 
 def serve(jobs: BinaryIO, answers: BinaryIO, pictures: object) -> None:
-    """Answer every job with what was written, or with (kind of error, message)."""
+    """Answer every job with what was written, or with the error."""
     while True:
         try:
             job = pickle.load(jobs)
@@ -48,9 +48,9 @@ def serve(jobs: BinaryIO, answers: BinaryIO, pictures: object) -> None:
         try:
             answer = pictures.make(job)  # type: ignore[attr-defined]
         except AttnvizError as error:
-            answer = ("refused", str(error))
+            answer = error
         except Exception:
-            answer = ("failed", traceback.format_exc())
+            answer = RuntimeError(traceback.format_exc())
         try:
             pickle.dump(answer, answers, protocol=5)
             answers.flush()
