@@ -9,11 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from attnviz import __version__ as VERSION
 from attnviz import files
 from attnviz.errors import InputError, OutputError, SelectionError, UsageError
 from attnviz.export import batches, gallery
@@ -165,7 +165,7 @@ class _Run:
         self.folder, self.settings, self.way = folder, settings, way
         self.result, self.progress, self.stop = result, progress, stop
         self.telling = threading.Lock()
-        self.document = settings.document()
+        self.document, self.version = settings.document(), version("attnviz")
         self.plans: dict[str, Plan] = {}
         self.waiting: dict[str, int] = {}
         self.seen: set[int] = set()
@@ -360,7 +360,7 @@ class _Run:
             "device": info.device,
             "dtype": info.dtype,
             "settings": self.document,
-            "versions": {"attnviz": VERSION, **info.versions, "deflate": DEFLATE},
+            "versions": {"attnviz": self.version, **info.versions, "deflate": DEFLATE},
         }
 
     def _finish(self) -> None:
