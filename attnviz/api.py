@@ -24,8 +24,9 @@ from attnviz.scoring.probe import run_probe
 from attnviz.scoring.words import merge_words
 
 if TYPE_CHECKING:
-    from attnviz.export.run import Exported, Progress, Way
+    from attnviz.export.run import Exported, Progress
     from attnviz.export.settings import Settings
+    from attnviz.export.way import Way
 
 Model = str | FreshConfig | Source
 """A name, a folder or a hub id; the options of a fresh layer; or a loaded model."""
@@ -347,6 +348,7 @@ def export_maps(
     from attnviz.export import run
     from attnviz.export.identity import identity
     from attnviz.export.settings import Settings
+    from attnviz.export.way import Way
 
     listed = [inputs] if isinstance(inputs, str | Path) else inputs
     names = reading.resolve([str(name) for name in listed])
@@ -356,7 +358,7 @@ def export_maps(
         Path(out),
         None if recorded else lambda: load(model, device=device, dtype=dtype),
         settings or Settings(),
-        way or run.Way(),
+        way or Way(),
         {} if recorded else identity(model),
         progress or (lambda result: None),
     )

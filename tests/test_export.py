@@ -23,8 +23,8 @@ from attnviz.errors import InputError, OutputError, UsageError
 from attnviz.export import batches, inputs, names
 from attnviz.export.gallery import page
 from attnviz.export.look import Look
-from attnviz.export.run import Way
 from attnviz.export.settings import Settings
+from attnviz.export.way import Way
 from attnviz.models.fresh import FreshConfig
 
 MODEL = FreshConfig(d_model=18, heads=3, layers=2)

@@ -10,8 +10,8 @@ import pytest
 
 import attnviz as av
 from attnviz.export.look import Look
-from attnviz.export.run import Way
 from attnviz.export.settings import Settings
+from attnviz.export.way import Way
 from attnviz.models.fresh import FreshConfig
 from tests.viewing import Opened
 

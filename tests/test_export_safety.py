@@ -26,8 +26,8 @@ from attnviz.cli import main
 from attnviz.errors import OutputError, UsageError
 from attnviz.export import lock
 from attnviz.export.folder import Folder
-from attnviz.export.run import Way
 from attnviz.export.settings import Settings
+from attnviz.export.way import Way
 from attnviz.models.fresh import FreshConfig
 
 KILLS = int(os.environ.get("ATTNVIZ_KILLS", "32"))

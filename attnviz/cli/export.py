@@ -155,15 +155,14 @@ def export(
     from attnviz import api
     from attnviz.cli.progress import Bar
     from attnviz.export.look import Look
-    from attnviz.export.run import SYNC, Interrupted, Way
+    from attnviz.export.run import Interrupted
     from attnviz.export.settings import Settings
+    from attnviz.export.way import Way
     from attnviz.render import terminal
 
     kinds = tuple(kind.strip() for kind in pictures.split(","))
     if FRESH_KINDS.intersection(kinds):
         raise UsageError(f"--kind is of pictures here; write --fresh-kind {pictures} for a layer")
-    if fsync not in SYNC:
-        raise UsageError(f"--fsync takes {', '.join(SYNC)}, not {fsync!r}")
     if recorded:
         model.for_recorded()
         given = {"--column": column, "--no-special": no_special, "--truncate": truncate}

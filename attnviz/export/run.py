@@ -25,45 +25,12 @@ from attnviz.export.plan import Plan, layout_document
 from attnviz.export.pool import Inline, Pool, cores
 from attnviz.export.settings import Settings
 from attnviz.export.stopping import Stopping
+from attnviz.export.way import Way
 from attnviz.records import Head, Layout, Source, SourceInfo
 from attnviz.render.png import DEFLATE
 from attnviz.scoring import select as selection
 
-SYNC = ("never", "end", "always")
-"""When to wait for the disk: not at all, for the manifest and the index, for every file."""
-
-_MOST_A_CORE = 4
 _STARVED = {errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EIO}
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How an export runs; nothing here changes a picture.
-
-    Attributes:
-        jobs: processes that draw; 1 draws in this one, None means all cores.
-        force: take over a folder that holds something else.
-        strict: stop at the first bad input.
-        skip: leave out so many inputs at the start; ``limit`` takes so many of the rest.
-        limit: see ``skip``.
-        sync: one of :data:`SYNC`.
-    """
-
-    jobs: int | None = None
-    force: bool = False
-    strict: bool = False
-    skip: int = 0
-    limit: int | None = None
-    sync: str = "end"
-
-    def check(self) -> None:
-        """Raise UsageError for more processes than make sense here."""
-        most = _MOST_A_CORE * cores()
-        if self.jobs is not None and self.jobs > most:
-            raise UsageError(
-                f"--jobs {self.jobs} is more than {most}, which is {_MOST_A_CORE} a core here; "
-                "leave it out for one a core"
-            )
 
 
 @dataclass(slots=True)

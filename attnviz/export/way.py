@@ -1,0 +1,45 @@
+"""How an export runs, as against what it draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnviz.errors import UsageError
+from attnviz.export.pool import cores
+
+SYNC = ("never", "end", "always")
+"""When to wait for the disk: not at all, for the manifest and the index, for every file."""
+
+_MOST_A_CORE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How an export runs; nothing here changes a picture.
+
+    Attributes:
+        jobs: processes that draw; 1 draws in this one, None means all cores.
+        force: take over a folder that holds something else.
+        strict: stop at the first bad input.
+        skip: leave out so many inputs at the start; ``limit`` takes so many of the rest.
+        limit: see ``skip``.
+        sync: one of :data:`SYNC`.
+    """
+
+    jobs: int | None = None
+    force: bool = False
+    strict: bool = False
+    skip: int = 0
+    limit: int | None = None
+    sync: str = "end"
+
+    def check(self) -> None:
+        """Raise UsageError for what makes no sense here."""
+        if self.sync not in SYNC:
+            raise UsageError(f"--fsync takes {', '.join(SYNC)}, not {self.sync!r}")
+        most = _MOST_A_CORE * cores()
+        if self.jobs is not None and self.jobs > most:
+            raise UsageError(
+                f"--jobs {self.jobs} is more than {most}, which is {_MOST_A_CORE} a core here; "
+                "leave it out for one a core"
+            )
