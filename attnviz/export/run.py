@@ -132,7 +132,7 @@ class _Run:
         self.folder, self.settings, self.way = folder, settings, way
         self.result, self.progress, self.stop = result, progress, stop
         self.telling = threading.Lock()
-        self.document, self.version = settings.document(), version("attnviz")
+        self.document, self.version = settings.document(), ""
         self.plans: dict[str, Plan] = {}
         self.waiting: dict[str, int] = {}
         self.seen: set[int] = set()
@@ -152,6 +152,7 @@ class _Run:
         jobs = self.way.jobs or cores()
         pool = Pool(jobs, self._written) if jobs > 1 else Inline(self._written)
         try:
+            self.version = version("attnviz")
             with self.stop.at_once():
                 source = load() if load is not None else None
             heads: frozenset[Head] = frozenset()

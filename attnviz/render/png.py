@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -28,10 +27,10 @@ _INCHES_A_METRE = 39.3700787
 def _fastest() -> tuple[str, Callable[[Any, int], bytes]]:
     """The fastest deflate that is installed: its name, and what compresses data at a level."""
     try:
-        from isal import isal_zlib
+        from isal import __version__, isal_zlib
     except ImportError:
         return f"zlib {zlib.ZLIB_RUNTIME_VERSION}", zlib.compress
-    return f"isal {version('isal')}", isal_zlib.compress
+    return f"isal {__version__}", isal_zlib.compress
 
 
 DEFLATE, compress = _fastest()
