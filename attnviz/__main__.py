@@ -8,6 +8,9 @@ import sys
 
 def run() -> None:
     """Run the command line of this process and exit with its code."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started us
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the whole process
     try:
         from attnviz.cli import main
 

@@ -403,3 +403,14 @@ def test_broken_pipes_are_silent(tmp_path: Path) -> None:
     command = f"{sys.executable} -m attnviz heads 'a b c' -m fresh --json | true"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert result.stderr == ""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_standard_output_that_is_full_or_closed() -> None:
+    command = f"{sys.executable} -m attnviz shapes --d-model 8 --heads 2"
+    given = {"shell": True, "text": True, "stderr": subprocess.PIPE}
+    full = subprocess.run(f"{command} > /dev/full", check=False, **given)
+    assert full.returncode == 1
+    assert full.stderr == "attnviz: cannot write to standard output: No space left on device\n"
+    closed = subprocess.run(f"{command} >&-", check=False, **given)
+    assert (closed.returncode, closed.stderr) == (0, "")

@@ -491,6 +491,7 @@ def test_words_in_the_pictures_and_weights_by_token(tmp_path: Path, minilm: str)
         ("f.jsonl", b'{"text": "a", "pair": 3}', "'pair' is no text (3)"),
         ("g.csv", b"text,text\na,b", "two columns 'text'; rename one"),
         ("h.csv", b"", "no header; the first line must name the columns"),
+        ("j.csv", b"text,id\nHello, world,1", "3 columns instead of 2"),
         ("i.jsonl", b'{"text": "a", "pair": "b"}', "take the field 'pair'"),
     ],
 )

@@ -99,3 +99,24 @@ def test_a_large_picture_and_back(gallery: Opened, way: str) -> None:
     box = page.evaluate(f"{focused}.getBoundingClientRect().toJSON()")
     assert box["top"] > 0
     assert box["bottom"] <= 700
+
+
+def test_a_filter_typed_just_before_a_picture_opens_waits_for_its_end(gallery: Opened) -> None:
+    page = gallery.page
+    for words, caption in (("first", "head 0.1"), ("second", None)):
+        page.fill("#words", "")
+        count(gallery, "344 of")
+        page.evaluate(
+            "words => { const box = document.getElementById('words'); box.value = words;"
+            " box.dispatchEvent(new Event('input', { bubbles: true }));"
+            " document.querySelectorAll('.tile')[1].click(); }",
+            words,
+        )
+        page.wait_for_timeout(200)
+        assert page.inner_text("#count").startswith("344 of")
+        page.keyboard.press("Escape")
+        count(gallery, "8 of")
+        if caption is None:  # it is not among those that match
+            page.wait_for_function("document.activeElement.id === 'words'")
+        else:
+            page.wait_for_function(f"document.activeElement.textContent.startsWith('{caption}')")

@@ -410,8 +410,12 @@ def test_with_force_only_the_inputs_of_now_stay(tmp_path: Path) -> None:
     assert {line["text"] for line in lines_of(out)} == {"a b", "c d", "e f", "g h"}
     done = av.export_maps(source, out, model=MODEL, way=force)
     assert (len(done.bad), done.pictures) == (1, 0)
-    assert {line["text"] for line in lines_of(out)} == {"a b", "e f"}
-    assert {path.parent.name for path in out.glob("*/*.png")} == {"0001-a-b", "0003-e-f"}
+    texts = {line["text"] for line in lines_of(out)}
+    assert texts == {"a b", "c d", "e f"}  # what cannot be read may be mended
+    source.write_text("a b\nx y\n")
+    av.export_maps(source, out, model=MODEL, way=force)
+    assert {line["text"] for line in lines_of(out)} == {"a b", "x y"}
+    assert {path.parent.name for path in out.glob("*/*.png")} == {"0001-a-b", "0002-x-y"}
 
 
 def test_a_resume_does_not_run_the_model_again(sentences: str, tmp_path: Path) -> None:
@@ -651,3 +655,36 @@ def test_a_folder_that_cannot_be_changed(sentences: str, tmp_path: Path, monkeyp
             sentences, out, model=MODEL, settings=Settings(select="0.0"),
             way=Way(jobs=1, limit=1, force=True),
         )  # fmt: skip
+
+
+def test_a_killed_start_needs_no_force(sentences: str, tmp_path: Path) -> None:
+    (tmp_path / ".attnviz").mkdir()
+    (tmp_path / ".attnviz" / "lock").touch()
+    done = av.export_maps(sentences, tmp_path, model=MODEL, way=Way(jobs=1, limit=1))
+    assert done.pictures == 8
+
+
+def test_an_unreadable_file_takes_nothing_away(tmp_path: Path) -> None:
+    source, out = tmp_path / "s.txt", tmp_path / "maps"
+    source.write_text("a b\n")
+    av.export_maps(source, out, model=MODEL, way=Way(jobs=1))
+    source.write_text("a b\n", encoding="utf-16")
+    done = av.export_maps(source, out, model=MODEL, way=Way(jobs=1, force=True))
+    assert (len(done.bad), len(lines_of(out))) == (1, 8)
+
+
+def test_the_folder_is_moved_meanwhile(sentences: str, tmp_path: Path) -> None:
+    out = tmp_path / "maps"
+
+    def move(result: object) -> None:
+        if result.pictures > 10 and out.exists():
+            out.rename(tmp_path / "moved")
+
+    with pytest.raises(OutputError, match="No such file") as caught:
+        av.export_maps(sentences, out, model=MODEL, way=Way(jobs=1), progress=move)
+    assert "goes on" not in str(caught.value)
+    assert not out.exists()
+    av.export_maps(sentences, tmp_path / "moved", model=MODEL, way=Way(jobs=1))
+    plain = tmp_path / "plain"
+    av.export_maps(sentences, plain, model=MODEL, way=Way(jobs=1))
+    assert contents(tmp_path / "moved") == contents(plain)

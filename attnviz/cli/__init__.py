@@ -7,6 +7,7 @@ some inputs that could not be used (``export``), 130 interrupted.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from importlib import import_module
@@ -25,6 +26,7 @@ _RUN_BARE = ("models", "demo")
 """Commands that do something without any argument; the others show their help."""
 
 INTERRUPTED = 130
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 # typer carries its own copy of click in some versions and imports it in others
 _ClickError: type[Any] = next(
@@ -96,11 +98,21 @@ def main(arguments: list[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _mute()
         return 0
+    except OSError as error:
+        if error.filename is not None or error.errno not in _FULL:
+            raise
+        _mute()
+        return _fail(f"cannot write to standard output: {error.strerror}", 1)
     if code == INTERRUPTED:  # typer catches the interrupt itself
         return _fail("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+def _mute() -> None:
+    """Nothing more goes to standard output, not even what Python still holds of it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _explained(error: Any, arguments: list[str]) -> str:

@@ -38,12 +38,14 @@ class Folder:
     def __init__(self, path: Path, *, force: bool) -> None:
         self.path, self.force = path, force
         self._private = path / PRIVATE
+        self._stored = self._private / "settings.json"
         self._fresh = not path.exists()
         if path.exists() and not path.is_dir():
             raise OutputError(f"{path} is a file; name a folder")
         try:
-            used = not self._fresh and any(path.iterdir())
-            if used and not force and not self._private.is_dir() and not self._has(MANIFEST):
+            used = not self._fresh and any(found.name != PRIVATE for found in path.iterdir())
+            ours = self._stored.exists() or self._has(MANIFEST)
+            if used and not force and not ours:
                 lose = f"; its {INDEX} would be replaced" if self._has(INDEX) else ""
                 raise OutputError(
                     f"{path} holds files that no export wrote; choose another folder, or --force "
@@ -65,8 +67,7 @@ class Folder:
         Raises:
             OutputError: other settings, without force; the message says what differs.
         """
-        stored = self._private / "settings.json"
-        before = _json(stored)
+        before = _json(self._stored)
         changed = None if before is None else difference(before, settings)
         if before is None and self._has(MANIFEST):
             changed = f"{PRIVATE}/settings.json is lost"
@@ -82,12 +83,16 @@ class Folder:
         if before is None or changed:
             self.manifest.wipe()
             document = json.dumps(settings, indent=1).encode()
-            files.place(stored, (document,), sync=sync != "never")
+            files.place(self._stored, (document,), sync=sync != "never")
             if sync != "never":
                 files.sync_folder(self.path)
         else:
             self.manifest.verify()
         return self.manifest
+
+    def begun(self) -> bool:
+        """Whether there is a manifest, in a folder that nobody has moved away."""
+        return self.manifest is not None and self._stored.exists()
 
     def _has(self, name: str) -> bool:
         return (self.path / name).exists()
@@ -96,7 +101,7 @@ class Folder:
         """Let the folder go; one that was made for nothing is removed."""
         if self.manifest is not None:
             self.manifest.close()
-        if not (self._private / "settings.json").exists():
+        if not self._stored.exists():
             (self._private / "lock").unlink(missing_ok=True)
             files.remove_empty(self._private)
             if self._fresh:

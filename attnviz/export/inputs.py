@@ -183,6 +183,8 @@ def count(names: Sequence[str]) -> int | None:
 
 def _open(name: str) -> AbstractContextManager[BufferedReader]:
     if name == "-":
+        if sys.stdin is None:
+            raise InputError("standard input is closed; name a file")
         return nullcontext(cast("BufferedReader", sys.stdin.buffer))
     try:
         return open(name, "rb")

@@ -178,7 +178,7 @@ class _Run:
         except BaseException as error:
             pool.close(drop=True)
             self._sweep(pool)
-            if self.folder.manifest is not None:
+            if self.folder.begun():
                 with contextlib.suppress(OutputError, OSError):
                     self._finish()
             explained = self._explained(error)
@@ -205,7 +205,7 @@ class _Run:
             after = f" after --skip {self.way.skip}" if self.way.skip else ""
             raise InputError(f"nothing to export: there is no text{after}")
         if self.way.force and not (self.way.skip or self.way.limit):
-            self.manifest.keep(self.seen)
+            self.manifest.keep(self.seen | {bad.number for bad in self.result.bad})
 
     def _sweep(self, pool: Pool | Inline) -> None:
         """Remove what processes that died left of their files."""
@@ -222,7 +222,7 @@ class _Run:
             error = OutputError(f"cannot go on: {error.strerror}")
         elif isinstance(error, OSError) and str(error.filename).startswith(str(self.folder.path)):
             error = OutputError(f"cannot change {error.filename}: {error.strerror}")
-        done = 0 if self.folder.manifest is None else len(self.manifest)
+        done = len(self.manifest) if self.folder.begun() else 0
         if isinstance(error, OutputError) and done:
             return OutputError(
                 f"{error}; {done} files are done, and the same command goes on from there"

@@ -57,7 +57,7 @@ def table_rows(
             yield line, row
         elif not row:
             continue
-        elif len(row) <= max(places.values()):
+        elif len(row) <= max(places.values()) or any(row[len(columns) :]):
             yield line, f"{len(row)} columns instead of {len(columns)}"
         elif any("\udc80" <= char <= "\udcff" for value in row for char in value):
             yield line, "not UTF-8; save the file as UTF-8"

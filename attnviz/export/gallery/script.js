@@ -5,7 +5,7 @@ const $ = (id) => document.getElementById(id);
 const TILE = 180, GAP = 12, HIGH = 224, NAME = 40;
 const [FILE, KIND, SITE, LAYER, HEAD, ROLES] = [0, 1, 2, 3, 4, 5];
 const list = $("list");
-let rows = [], shown = [], opened = -1;
+let rows = [], shown = [], opened = -1, waiting = 0;
 
 document.querySelector("h1").textContent = data.title;
 document.title = "attention maps: " + data.title;
@@ -56,6 +56,7 @@ function matches(p, wanted) {
 }
 
 function filter() {
+  waiting = 0;
   const words = $("words").value.trim().toLowerCase();
   const wanted = [];
   for (const [id, place] of [["kind", KIND], ["site", SITE], ["layer", LAYER], ["head", HEAD], ["role", ROLES]]) {
@@ -146,6 +147,7 @@ function thumbnail(p, lazy) {
 }
 
 function show(at) {
+  clearTimeout(waiting); // the list must not change behind a large picture
   if (at < 0 || at >= shown.length) return;
   opened = at;
   const [item, p] = shown[at];
@@ -160,6 +162,10 @@ function show(at) {
 
 // back in the gallery, the picture that was shown last is in sight and has the focus
 function back() {
+  const last = shown[opened][1];
+  if (waiting) filter();
+  opened = shown.findIndex(([, p]) => p === last);
+  if (opened < 0) return $("words").focus();
   const place = rows.find((found) => found.from <= opened && opened < found.to);
   const top = place.y + list.offsetTop - window.scrollY;
   const header = document.querySelector("header").offsetHeight;
@@ -168,7 +174,6 @@ function back() {
   list.querySelector('[data-at="' + opened + '"]').focus({ preventScroll: true });
 }
 
-let waiting = 0;
 document.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
 document.querySelector("form").addEventListener("input", () => {
   clearTimeout(waiting);
