@@ -118,7 +118,8 @@ class Floor:
 
 def rendering() -> list[Row]:
     """One core, one process, 32 tokens."""
-    from attnviz.render.raster import DPI, Raster
+    from attnviz.render.raster import Raster
+    from attnviz.render.scaling import DPI
 
     sides, weights = example(60)
     raster = Raster(sides, scale="global")
@@ -156,7 +157,8 @@ def processes() -> list[Row]:
     from attnviz.export.look import Look
     from attnviz.export.pictures import Job, Picture
     from attnviz.export.pool import Pool
-    from attnviz.render.raster import DPI, Raster
+    from attnviz.render.raster import Raster
+    from attnviz.render.scaling import DPI
 
     sides, weights = example(HEADS)
     title, look = "head 4.11: previous 0.97", Look(scale="global")

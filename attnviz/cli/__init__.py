@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from attnviz import __version__
+from attnviz.cli import console
 from attnviz.errors import AttnvizError
 
 COMMANDS = ("heads", "heatmap", "view", "export", "capture", "shapes", "models", "demo")
@@ -127,7 +128,5 @@ def _explained(error: Any, arguments: list[str]) -> str:
 
 
 def _fail(message: str, code: int) -> int:
-    line = " ".join(message.split())
-    printable = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
-    sys.stderr.write(f"attnviz: {printable}\n")
+    sys.stderr.write(f"attnviz: {console.one_line(message)}\n")
     return code

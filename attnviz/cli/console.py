@@ -39,6 +39,12 @@ def note(lines: Iterable[str], quiet: bool) -> None:
             stderr().print(f"note: {line}", style="dim")
 
 
+def one_line(text: str) -> str:
+    """A message on one line, with nothing in it that acts on a terminal."""
+    line = " ".join(text.split())
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+
+
 def put(text: str) -> None:
     """Print machine-readable text to standard output, as it is."""
     sys.stdout.write(text)

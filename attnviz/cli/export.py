@@ -13,7 +13,6 @@ from attnviz.cli.options import SELECT_HELP, ModelOptions, OutputOptions, flatte
 from attnviz.errors import AttnvizError, UsageError
 
 INPUT, PICTURES, RUN = "Input", "Pictures", "Running"
-FRESH_KINDS = frozenset({"mha", "gqa", "mqa", "mla", "cross"})
 IN_PART = 3
 """The exit code when some inputs could not be used and the rest is done."""
 
@@ -153,6 +152,7 @@ def export(
       attnviz export table.csv --column question -o maps --kind layers,overview --format svg
     """
     from attnviz import api
+    from attnviz.attention.spec import KINDS as FRESH_KINDS
     from attnviz.cli.progress import Bar
     from attnviz.export.look import Look
     from attnviz.export.run import Interrupted
@@ -161,7 +161,7 @@ def export(
     from attnviz.render import terminal
 
     kinds = tuple(kind.strip() for kind in pictures.split(","))
-    if FRESH_KINDS.intersection(kinds):
+    if set(kinds).intersection(FRESH_KINDS):
         raise UsageError(f"--kind is of pictures here; write --fresh-kind {pictures} for a layer")
     if recorded:
         model.for_recorded()
@@ -186,7 +186,7 @@ def export(
             result = api.export_maps(
                 inputs,
                 out,
-                model="fresh" if recorded else model.choose(),
+                model=model.choose(),
                 device=model.device,
                 dtype=model.dtype,
                 settings=settings,

@@ -62,8 +62,7 @@ class Bar:
         """Draw what is done, and report inputs that could not be used."""
         for bad in result.bad[self._told :]:
             self._told += 1
-            line = " ".join(f"{bad.place}: {bad.reason}; skipped".split())
-            text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+            text = console.one_line(f"{bad.place}: {bad.reason}; skipped")
             if self._progress is not None:
                 self._progress.console.print(f"attnviz: {text}", soft_wrap=True)
             else:

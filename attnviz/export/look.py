@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from attnviz.errors import UsageError
 from attnviz.render.figure import check_format
 from attnviz.render.palette import DEFAULT_PALETTE, anchors
-from attnviz.render.scaling import SCALES
-
-DPI = 120.0
+from attnviz.render.scaling import DPI, check_scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +26,7 @@ class Look:
         """Raise UsageError for what cannot be drawn."""
         check_format(self.format)
         anchors(self.palette)
-        if self.scale not in SCALES:
-            raise UsageError(f"no scale {self.scale!r}: choose one of {', '.join(SCALES)}")
+        check_scale(self.scale)
         if not 20 <= self.dpi <= 1200:
             raise UsageError(f"--dpi must be from 20 to 1200, not {self.dpi:g}")
         if self.size is not None and not 0.2 <= self.size <= 50:

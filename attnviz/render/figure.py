@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from attnviz.errors import UsageError
 from attnviz.records import HeadsReport, Sides
 from attnviz.render.palette import DEFAULT_PALETTE, anchors
-from attnviz.render.scaling import SCALES
+from attnviz.render.scaling import check_scale
 
 FORMATS: tuple[str, ...] = ("png", "svg", "pdf")
 """What figures can be written as."""
@@ -69,8 +69,7 @@ def heatmap_figure(
     """
     check_format(format)
     anchors(palette)
-    if scale not in SCALES:
-        raise UsageError(f"no scale {scale!r}: choose one of {', '.join(SCALES)}")
+    check_scale(scale)
     if not maps:
         raise UsageError("no attention map to draw: select at least one head")
     from attnviz.render import canvas, figure_heatmap

@@ -16,8 +16,7 @@ from attnviz.render.labels import number, title_lines, visible
 from attnviz.render.paint import GREY_INK, LEVELS, WHITE, blend, colors, paste
 from attnviz.render.palette import DEFAULT_PALETTE
 from attnviz.render.png import Pixels, encode
-from attnviz.render.raster import DPI
-from attnviz.render.scaling import binned, check_pixels, scaled, tick_step
+from attnviz.render.scaling import DPI, binned, check_pixels, scaled, tick_step
 
 _LARGEST, _USUAL, _SMALLEST = 1.4, 0.7, 0.2
 """The side of one map in inches: of a few heads, of twelve, of hundreds."""

@@ -32,10 +32,8 @@ from attnviz.render.paint import (
 from attnviz.render.palette import DEFAULT_PALETTE
 from attnviz.render.panels import maps_a_line
 from attnviz.render.png import Pixels, encode
-from attnviz.render.scaling import SCALES, binned, check_pixels, checked, scaled
+from attnviz.render.scaling import DPI, binned, check_pixels, check_scale, checked, scaled
 from attnviz.render.sheet import LEADING, NOTE_SIZE, TICK_SIZE, Sheet
-
-DPI = 120.0
 
 Map = NDArray[np.floating[Any]]
 
@@ -68,8 +66,7 @@ class Raster:
         size: float | None = None,
         labels: bool = True,
     ) -> None:
-        if scale not in SCALES:
-            raise UsageError(f"no scale {scale!r}: choose one of {', '.join(SCALES)}")
+        check_scale(scale)
         if maps < 1:
             raise UsageError("no attention map to draw: select at least one head")
         self.sides, self.maps, self.scale = sides, maps, scale

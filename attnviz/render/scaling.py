@@ -16,8 +16,17 @@ SCALES: tuple[Scale, ...] = ("row", "global")
 Map = NDArray[np.float64]
 
 
+DPI = 120.0
+"""Pixels an inch of fast pictures."""
+
 LARGEST_PICTURE = 1 << 27
 """Pixels; a picture of more takes gigabytes to draw and no program opens it with ease."""
+
+
+def check_scale(scale: str) -> None:
+    """Raise UsageError where there is no such scale."""
+    if scale not in SCALES:
+        raise UsageError(f"no scale {scale!r}: choose one of {', '.join(SCALES)}")
 
 
 def check_pixels(width: float, height: float) -> None:
@@ -66,8 +75,7 @@ def scaled(weights: Map, scale: str, top: float | None = None) -> tuple[Map, flo
     Raises:
         UsageError: when there is no such scale.
     """
-    if scale not in SCALES:
-        raise UsageError(f"no scale {scale!r}: choose one of {', '.join(SCALES)}")
+    check_scale(scale)
     if scale == "row":
         largest = weights.max(axis=1, keepdims=True)
         shares = np.divide(weights, largest, out=np.zeros_like(weights), where=largest > 0)

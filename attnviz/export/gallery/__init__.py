@@ -7,8 +7,6 @@ policy lets nothing run but the script it was written with, and nothing load but
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from importlib.resources import files
@@ -17,11 +15,11 @@ from typing import Any
 
 from attnviz.export.names import KINDS
 from attnviz.records import SITE_KINDS
+from attnviz.render.page import policy, safe_json
 from attnviz.render.palette import ROLE_STYLES
 
 INDEX = "index.html"
 _LONGEST_TEXT = 300
-_UNSAFE = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
 def page(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -34,19 +32,11 @@ def page(lines: Iterable[bytes]) -> Iterator[bytes]:
     html, style, script = (
         (here / name).read_text("utf-8") for name in ("page.html", "style.css", "script.js")
     )
-    policy = (
-        f"default-src 'none'; img-src 'self' file:; style-src {_hash(style)}; "
-        f"script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
-    )
+    rules = policy("img-src 'self' file:", style=style, script=script)
     start, end = html.split("@DATA@")
-    yield start.replace("@CSP@", policy).replace("@STYLE@", style).encode()
+    yield start.replace("@CSP@", rules).replace("@STYLE@", style).encode()
     yield from _data(lines)
     yield end.replace("@SCRIPT@", script).encode()
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def _data(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -75,5 +65,4 @@ def _picture(line: dict[str, Any], roles: list[str]) -> list[Any]:
 
 
 def _json(value: Any) -> bytes:
-    """JSON that can stand in a script element: no ``<``, ``>`` or ``&`` in it."""
-    return json.dumps(value, separators=(",", ":")).translate(_UNSAFE).encode()
+    return safe_json(value).encode("ascii")

@@ -7,18 +7,15 @@ and nothing out. It is put together here from ``page.html``, ``style.css`` and t
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
-import json
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
 
 from attnviz.errors import UsageError
 from attnviz.records import Capture, Head, HeadScores
 from attnviz.render.labels import visible
+from attnviz.render.page import policy, safe_json
 from attnviz.render.viewer.assemble import assemble
 from attnviz.render.viewer.document import document
 from attnviz.render.viewer.quantize import packed_bytes
@@ -52,20 +49,16 @@ def page(
         raise UsageError("nothing to view: give at least one capture")
     data, chunks = document(captures, scores, heads, title=title, bits=bits)
     template, style, script = _parts()
-    policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
     maps = "\n".join(
         f'<script type="application/octet-stream" id="maps-{number}">{text}</script>'
         for number, text in enumerate(chunks)
     )
     filled = {
-        "policy": policy,
+        "policy": policy(script=script, style=style),
         "title": html.escape(visible(title)),
         "style": style,
         "script": script,
-        "data": _safe_json(data),
+        "data": safe_json(data),
         "maps": maps,
     }
     parts = template.split("{{")
@@ -100,14 +93,3 @@ def _parts() -> tuple[str, str, str]:
         (here / "style.css").read_text(encoding="utf-8"),
         assemble(modules, "main"),
     )
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8")).digest()
-    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
-
-
-def _safe_json(data: dict[str, Any]) -> str:
-    """JSON that cannot end the script element that holds it, in ASCII."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
