@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import html
-import json
 from importlib.resources import files
 from string import Template
 
 from attnviz.attention.numbers import NumericWalk
+from attnviz.render.page import safe_json
 from attnviz.render.shapes.stage import CAPTION_TOP, WIDTH, Frame
 from attnviz.render.shapes.storyboard import storyboard
 
@@ -62,5 +62,4 @@ def film_json(frames: tuple[Frame, ...]) -> str:
             }
         )
     film = {"names": list(names), "boxes": [list(box) for box in boxes], "frames": told}
-    text = json.dumps(film, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return safe_json(film)
