@@ -61,7 +61,7 @@ bench: .venv/tested
 	HF_HUB_OFFLINE=1 $(BIN)/python -m benchmarks
 
 torture: .venv/tested
-	HF_HUB_OFFLINE=1 ATTNVIZ_KILLS=120 ATTNVIZ_SEED=$$$$ $(BIN)/pytest tests/test_export_safety.py
+	HF_HUB_OFFLINE=1 ATTNVIZ_KILLS=120 ATTNVIZ_SEED=$$$$ $(BIN)/pytest tests/export/test_safety.py
 
 clean:
 	rm -rf .venv $(OUT) build dist

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         write_capture,
     )
     from attnviz.attention.attend import attend
-    from attnviz.models.fresh import FreshConfig
+    from attnviz.models.untrained import FreshConfig
     from attnviz.records import (
         Capture,
         Head,
@@ -67,7 +67,7 @@ _RECORDS = (
 )
 _LAZY = {
     **dict.fromkeys(_RECORDS, "attnviz.records"),
-    "FreshConfig": "attnviz.models.fresh",
+    "FreshConfig": "attnviz.models.untrained",
     "attend": "attnviz.attention.attend",
     "capture": "attnviz.api",
     "export_maps": "attnviz.api",

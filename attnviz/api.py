@@ -14,8 +14,8 @@ from attnviz.errors import InputError, SelectionError, UsageError
 from attnviz.models import recorded
 from attnviz.models.demo import DEMOS
 from attnviz.models.device import resolve
-from attnviz.models.fresh import Fresh, FreshConfig
 from attnviz.models.memory import human_bytes, physical_memory
+from attnviz.models.untrained import Fresh, FreshConfig
 from attnviz.notebook import Captured, Heatmap, Report, Viewer
 from attnviz.records import Capture, Head, HeadScores, HeadsReport, ModelEntry, Prompt, Source
 from attnviz.scoring import select as selection
@@ -288,7 +288,7 @@ def notes(result: Capture | HeadsReport) -> tuple[str, ...]:
         found.append(
             f"{result.empty_rows} query {rows} no key to attend to: their weights are all zero."
         )
-    if result.source.model in DEMOS and result.source.road != "recorded":
+    if result.source.model in DEMOS and result.source.backend != "recorded":
         found.append(
             f"{result.source.model} is a small model trained for teaching. For a well-known one: "
             "--model bert-base-uncased, or --model gpt2."

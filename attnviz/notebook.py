@@ -127,7 +127,12 @@ def page_path(path: Path) -> None:
 
 
 def _facts(source: SourceInfo, more: dict[str, str]) -> str:
-    facts = {"model": source.model, "road": source.road, "exactness": source.exactness, **more}
+    facts = {
+        "model": source.model,
+        "backend": source.backend,
+        "exactness": source.exactness,
+        **more,
+    }
     rows = "".join(
         f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
         f"<td style='text-align:left'>{html.escape(value)}</td></tr>"

@@ -22,7 +22,7 @@ SiteKind = Literal["encoder", "decoder", "cross"]
 SITE_KINDS: tuple[SiteKind, ...] = ("encoder", "decoder", "cross")
 SITE_PREFIX: Mapping[SiteKind, str] = {"encoder": "enc", "decoder": "dec", "cross": "cross"}
 
-Road = Literal["fresh", "lean", "tap", "eager", "recorded"]
+Backend = Literal["untrained", "native", "hooked", "eager", "recorded"]
 """How the weights were obtained; see docs/models.md."""
 
 
@@ -220,15 +220,15 @@ class SourceInfo:
 
     Attributes:
         model: the name the user gave, or what stands for it (``fresh mha, seed 0``).
-        road: how the weights were obtained.
+        backend: how the weights were obtained.
         exactness: one phrase on how far they can be trusted, with the measured difference if any.
         device: where it ran; ``dtype``: in which precision.
-        reason: why this road was taken, when another was tried or usual.
+        reason: why this backend was taken, when another was tried or usual.
         versions: package versions that took part.
     """
 
     model: str
-    road: Road
+    backend: Backend
     exactness: str
     device: str = "cpu"
     dtype: str = "float32"
@@ -377,4 +377,4 @@ def _described(source: SourceInfo, inputs: Inputs, layout: Layout) -> str:
         for side in inputs.sides.values()
     )
     layers = " + ".join(str(layout.layers(kind)) for kind in layout.kinds)
-    return f"{source.model}, {source.road} road, {lengths} tokens, {layers} layers"
+    return f"{source.model}, {source.backend} backend, {lengths} tokens, {layers} layers"

@@ -1,4 +1,4 @@
-"""Tiny random checkpoints of the lean road's families, written by transformers itself."""
+"""Tiny random checkpoints of the native backend's families, written by transformers itself."""
 
 from __future__ import annotations
 

@@ -81,14 +81,14 @@ def test_notebooks_show_pictures_and_facts(cap, tmp_path: Path) -> None:
     assert report.save(tmp_path / "grid.svg").read_bytes().startswith(b"<?xml")
     shown = cap._repr_html_()
     assert "<table>" in shown
-    assert "lean" in shown
+    assert "native" in shown
     with pytest.raises(av.UsageError, match=r"x\.gif"):
         picture.save(tmp_path / "x.gif")
 
 
 def test_reprs_inform(cap, minilm: str) -> None:
     assert "11 tokens" in repr(cap)
-    assert "lean road" in repr(cap)
+    assert "native backend" in repr(cap)
     assert "of 72 heads with a role" in repr(av.heads(cap))
     assert "Heatmap of 0.2" in repr(av.heatmap(cap, "0.2"))
     assert "a×b" not in repr(av.capture("a b c", context="x y"))

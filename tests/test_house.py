@@ -68,7 +68,7 @@ def test_modules_import_only_from_floors_below(path: Path) -> None:
 
 def test_the_floor_test_can_fail(tmp_path: Path) -> None:
     bad = tmp_path / "bad.py"
-    bad.write_text("def f():\n    from attnviz.cli import main\n    import attnviz.models.tap\n")
+    bad.write_text("def f():\n    from attnviz.cli import main\n    import attnviz.models.hooked\n")
     assert imports(bad) == {"cli", "models"}
 
 

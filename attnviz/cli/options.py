@@ -18,7 +18,7 @@ import typer
 from attnviz.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from attnviz.models.fresh import FreshConfig
+    from attnviz.models.untrained import FreshConfig
     from attnviz.records import Capture, Prompt
 
 INPUT, MODEL, FRESH = "Input", "Model", "Fresh layer (--model fresh)"
@@ -222,7 +222,7 @@ class ModelOptions:
             if context is not None:
                 raise UsageError("--context is for a fresh layer; models take --pair or --target")
             return str(self.model)
-        from attnviz.models.fresh import FreshConfig
+        from attnviz.models.untrained import FreshConfig
 
         if context is not None:
             given.setdefault("kind", "cross")

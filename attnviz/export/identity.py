@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.models.folder import locate
-from attnviz.models.fresh import FreshConfig
+from attnviz.models.untrained import FreshConfig
 
 _WHOLE = 1 << 20
 _PIECES = 64
@@ -20,8 +20,8 @@ def identity(model: object) -> Mapping[str, Any]:
     """The options of a fresh layer, or a hash of a checkpoint's files.
 
     Args:
-        model: a name or folder, a :class:`attnviz.models.fresh.FreshConfig`, or a loaded model, of
-            which only its own description is known.
+        model: a name or folder, a :class:`~attnviz.models.untrained.FreshConfig`, or a loaded
+            model, of which only its own description is known.
 
     Raises:
         ModelError: no such model.

@@ -160,7 +160,7 @@ class _Run:
             if source is not None:
                 heads = frozenset(self._selected(source.layout))
                 info, layout = source.info, layout_document(source.layout)
-                document |= {"model": info.model, "road": info.road, "layout": layout}
+                document |= {"model": info.model, "backend": info.backend, "layout": layout}
                 document |= {"dtype": info.dtype}
                 self._name(info.model)
             document |= {**identity, **self.document}
@@ -323,7 +323,7 @@ class _Run:
         """What all lines of a model share."""
         return {
             "model": info.model,
-            "road": info.road,
+            "backend": info.backend,
             "exactness": info.exactness,
             "device": info.device,
             "dtype": info.dtype,

@@ -1,4 +1,4 @@
-"""What every pretrained model checks in a prompt, with the same words on both roads."""
+"""What every pretrained model checks in a prompt, with the same words on both backends."""
 
 from __future__ import annotations
 

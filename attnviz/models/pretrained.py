@@ -1,4 +1,4 @@
-"""A trained model from its name: which road is taken, and why."""
+"""A trained model from its name: which backend is taken, and why."""
 
 from __future__ import annotations
 
@@ -6,48 +6,50 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from attnviz.errors import ModelError, UsageError
-from attnviz.models import lean
+from attnviz.models import native
 from attnviz.models.device import resolve
 from attnviz.models.folder import Located, locate
 from attnviz.records import Source
 
-Choice = Literal["auto", "lean", "tap"]
+Choice = Literal["auto", "native", "hooked"]
 
 
-def load(model: str, *, device: str = "auto", dtype: str = "auto", road: Choice = "auto") -> Source:
-    """Load a model: by the lean road if that knows it, else by the tap.
+def load(
+    model: str, *, device: str = "auto", dtype: str = "auto", backend: Choice = "auto"
+) -> Source:
+    """Load a model: by the native backend if that knows it, else by the hooks.
 
     Args:
         model: a bundled name, a folder, or an id on the hub.
         device: see :func:`attnviz.models.device.resolve`; ``dtype`` too.
         dtype: in which precision.
-        road: ``auto``, or the one road to take. The tap itself falls back on eager attention.
+        backend: ``auto``, or the one to take. The hooks themselves fall back on eager attention.
 
     Returns:
-        A source whose ``info`` names the road and, where it is not the usual one, the reason.
+        A source whose ``info`` names the backend and, where it is not the usual one, the reason.
 
     Raises:
-        ModelError: see :func:`attnviz.models.folder.locate`; or no road leads there.
-        UsageError: an unknown device, dtype or road; DeviceError: a device that is not here.
+        ModelError: see :func:`attnviz.models.folder.locate`; or no backend can run it.
+        UsageError: an unknown device, dtype or backend; DeviceError: a device that is not here.
     """
-    if road not in ("auto", "lean", "tap"):
-        raise UsageError(f"unknown road {road!r}; choose auto, lean or tap")
+    if backend not in ("auto", "native", "hooked"):
+        raise UsageError(f"unknown backend {backend!r}; choose auto, native or hooked")
     where, precision = resolve(device, dtype)
     located = locate(model)
     reason = ""
-    if road != "tap":
+    if backend != "hooked":
         try:
-            return lean.load(located, where, precision)
-        except lean.Unsupported as error:
-            reason = f"not the lean road: {error}"
-    if road == "lean":
-        raise ModelError(f"{model}: {reason}; leave the road to attnviz")
+            return native.load(located, where, precision)
+        except native.Unsupported as error:
+            reason = f"not the native backend: {error}"
+    if backend == "native":
+        raise ModelError(f"{model}: {reason}; leave the backend to attnviz")
     _refuse_foreign_code(located)
     _refuse_dropped_positions(located)
 
-    from attnviz.models import tap
+    from attnviz.models import hooked
 
-    return tap.load(located.folder, located.name, where, precision, reason)
+    return hooked.load(located.folder, located.name, where, precision, reason)
 
 
 def _refuse_foreign_code(located: Located) -> None:

@@ -180,10 +180,10 @@ def _meta(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _info(path: Path, meta: dict[str, Any]) -> SourceInfo:
     """Who made the weights, as the file says; never more than text."""
-    origin = SourceInfo(model=path.name, road="recorded", exactness="as recorded")
+    origin = SourceInfo(model=path.name, backend="recorded", exactness="as recorded")
     if not isinstance(meta.get("model"), str):
         return origin
-    how = f"{meta.get('road', '')}: {meta.get('exactness', '')}".strip(": ")
+    how = f"{meta.get('backend') or meta.get('road', '')}: {meta.get('exactness', '')}".strip(": ")
     versions = meta.get("versions")
     return replace(
         origin,

@@ -206,7 +206,7 @@ def model_name(info: SourceInfo) -> str:
 
 
 def origin(result: HeadsReport | Capture) -> str:
-    """Where weights come from, in one line: model, road, exactness, tokens, device."""
+    """Where weights come from, in one line: model, backend, exactness, tokens, device."""
     info = result.source
     lengths = {
         (len(sides.queries), len(sides.keys)): None for sides in result.inputs.sides.values()
@@ -214,7 +214,7 @@ def origin(result: HeadsReport | Capture) -> str:
     tokens = ", ".join(str(t) if t == s else f"{t}×{s}" for t, s in lengths)
     parts = [
         model_name(info),
-        f"{info.road} road" + (f" ({visible(info.reason)})" if info.reason else ""),
+        f"{info.backend} backend" + (f" ({visible(info.reason)})" if info.reason else ""),
         visible(info.exactness) if info.exactness else "",
         f"{tokens} token{'s' * (tokens != '1')}",
         f"{info.device} {info.dtype}",

@@ -22,7 +22,7 @@ def heads_json(report: HeadsReport, heads: Sequence[HeadScores]) -> str:
     document = {
         "schema": HEADS_SCHEMA,
         "model": info.model,
-        "road": info.road,
+        "backend": info.backend,
         "exactness": info.exactness,
         "reason": info.reason,
         "device": info.device,

@@ -50,7 +50,7 @@ def heads_table(report: HeadsReport, heads: Sequence[HeadScores] | None = None) 
 
 
 def closing_line(result: HeadsReport | Capture) -> RenderableType:
-    """Model, road, exactness, tokens and device, in one line."""
+    """Model, backend, exactness, tokens and device, in one line."""
     return Line(origin(result), "dim")
 
 

@@ -1,0 +1,108 @@
+"""How far apart two passes of the same model over the same tokens are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from attnviz.models.hooked.network import Item
+from attnviz.records import Site, SiteKind
+
+TOLERANCE = 1e-4
+"""Largest difference of a weight (and of a state, relative to the largest) that counts as exact."""
+
+TOLERANCE_LOW = 3e-2
+"""The same for float16 and bfloat16, in which eager attention rounds its scores and weights."""
+
+Maps = Mapping[Site, Tensor]
+"""[B, H, T, S] weights by site."""
+
+
+@dataclass
+class Passed:
+    """What one pass of the comparison left: weights, final states, or why there are none."""
+
+    maps: Maps = field(default_factory=dict)
+    states: Tensor | None = None
+    fault: str = ""
+    modules: tuple[int, ...] = ()
+
+
+def compare(
+    eager: Passed, hooked: Passed, items: Sequence[Item], dtype: torch.dtype
+) -> tuple[str, str]:
+    """Judge the hooks by what eager attention returned.
+
+    Returns:
+        Why the hooks are not exact (empty if they are), and the largest difference in a phrase
+        (empty if nothing could be compared).
+    """
+    tolerance = TOLERANCE_LOW if is_low(dtype) else TOLERANCE
+    change = _change(eager.states, hooked.states, items)
+    changed = f"its outputs change by {change:.1e} of the largest when hooked"
+    if not eager.maps:
+        if change > tolerance:
+            return changed, ""
+        return "", f"hooked, outputs within {change:.1e} of eager's, which returns no weights"
+    worst = 0.0
+    for kind in {site.kind for site in [*eager.maps, *hooked.maps]}:
+        theirs, ours = (
+            [maps[site] for site in sorted(maps) if site.kind == kind]
+            for maps in (eager.maps, hooked.maps)
+        )
+        if [w.shape for w in theirs] != [w.shape for w in ours]:
+            which = f"{kind} layers" if items[0].target else "layers"
+            return f"eager returns {len(theirs)} {which}, the hooks see {len(ours)}", ""
+        for a, b in zip(theirs, ours, strict=True):
+            pairs = zip(real(a, kind, items), real(b, kind, items), strict=True)
+            worst = max([worst, *(_largest(x.float() - y.float()) for x, y in pairs)])
+    difference = f"max |Δ| {worst:.1e}"
+    if worst > tolerance:
+        reason = f"hooked weights differ from eager by up to {worst:.1e}"
+    elif eager.states is not None and change > tolerance:
+        reason = changed
+    else:
+        return "", f"hooked, {difference} against eager"
+    return reason, f"eager, as transformers returns it (hooked: {difference})"
+
+
+def lengths(items: Sequence[Item]) -> dict[SiteKind, tuple[int, int]]:
+    """(queries, keys) of each kind of site in a batch; a single stack has an encoder's."""
+    source = max(len(item.ids) for item in items)
+    target = max(len(item.target) for item in items)
+    if not target:
+        return {"encoder": (source, source)}
+    return {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}
+
+
+def real(weights: Tensor, kind: SiteKind, items: Sequence[Item]) -> list[Tensor]:
+    """The [H, T, S] maps of a batch's items without their padding."""
+    sizes = [lengths([item])[kind] for item in items]
+    return [one[:, :queries, :keys] for one, (queries, keys) in zip(weights, sizes, strict=True)]
+
+
+def is_low(dtype: torch.dtype) -> bool:
+    """Whether eager attention rounds its weights to half precision."""
+    return dtype in (torch.float16, torch.bfloat16)
+
+
+def _change(a: Tensor | None, b: Tensor | None, items: Sequence[Item]) -> float:
+    """Largest |a - b| over real positions relative to the largest |a|; infinite if unknown."""
+    if a is None or b is None or a.shape != b.shape:
+        return math.inf
+    worst = 0.0
+    for one, two, item in zip(a, b, items, strict=True):
+        length = len(item.target or item.ids)
+        scale = one[:length].float().abs().max().clamp_min(1e-30)
+        worst = max(worst, _largest((one - two)[:length].float() / scale))
+    return worst
+
+
+def _largest(delta: Tensor) -> float:
+    """Largest magnitude; infinite where something is not a number."""
+    largest = delta.abs().max().item()
+    return math.inf if math.isnan(largest) else largest

@@ -1,0 +1,217 @@
+"""Our attention function inside transformers: where a hooked model calls :func:`attend`.
+
+Every attention layer of transformers that supports it asks ``AttentionInterface`` for a function by
+name, and ``AttentionMaskInterface`` for its mask. Both get one of ours under :data:`NAME`. A
+:class:`Run` says who watches; it exists only inside ``with hooking(run)``, so that nothing outlives
+a forward pass. Without one, the function attends and nobody looks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnviz.attention.attend import attend
+from attnviz.errors import ModelError
+from attnviz.records import Observer, Site
+
+NAME = "attnviz"
+"""The name under which transformers finds our attention and mask functions."""
+
+BLOCKED = -1e4
+"""An additive mask of this or less blocks: transformers' oldest masks are -10000."""
+
+_HARMLESS = frozenset(
+    {"position_ids", "cache_position", "position_embeddings", "hidden_states", "inputs_embeds"}
+    | {"token_type_ids", "mm_token_type_ids", "cu_seqlens", "cu_seq_lens_q", "cu_seq_lens_k"}
+)
+"""Tensors that layers pass along and that no attention function needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of the attention function: which module, its own number, and the sizes."""
+
+    module: int
+    layer: int | None
+    heads: int
+    queries: int
+    keys: int
+
+
+@dataclass
+class Run:
+    """One forward pass that is watched.
+
+    Attributes:
+        observers: who gets the blocks.
+        plan: the module (its ``id``) and site of every call, in order; without a plan the calls
+            are numbered as encoder sites and only recorded.
+        calls: what was called, in order.
+        strangers: names of tensors that layers passed and the hooks do not know.
+    """
+
+    observers: Sequence[Observer]
+    plan: Sequence[tuple[int, Site]] | None = None
+    calls: list[Call] = field(default_factory=list)
+    strangers: set[str] = field(default_factory=set)
+    _mask: tuple[Tensor, Tensor] | None = None
+
+    def next_site(self, call: Call) -> Site:
+        """The site of the next call.
+
+        Raises:
+            ModelError: the model does not call its layers in the order it was surveyed in.
+        """
+        number = len(self.calls)
+        self.calls.append(call)
+        if self.plan is None:
+            return Site("encoder", number)
+        if number >= len(self.plan) or self.plan[number][0] != call.module:
+            raise ModelError(
+                f"the model called its attention layers in another order than at first (call "
+                f"{number}); its attention depends on the text and cannot be hooked"
+            )
+        return self.plan[number][1]
+
+    def check_complete(self) -> None:
+        """Raise ModelError if planned calls are missing after a forward pass."""
+        if self.plan is not None and len(self.calls) != len(self.plan):
+            raise ModelError(
+                f"the model called {len(self.calls)} attention layers instead of {len(self.plan)}; "
+                "its attention depends on the text and cannot be hooked"
+            )
+
+    def plain(self, mask: Tensor) -> Tensor:
+        """The mask, as booleans if it only blocks; layers that share a mask share the work."""
+        if self._mask is None or self._mask[0] is not mask:
+            self._mask = (mask, as_boolean(mask))
+        return self._mask[1]
+
+
+_RUN: ContextVar[Run | None] = ContextVar("attnviz_run", default=None)
+
+
+@contextlib.contextmanager
+def hooking(run: Run) -> Iterator[Run]:
+    """Let ``run`` watch every forward pass of a hooked model inside the ``with`` block."""
+    token = _RUN.set(run)
+    try:
+        yield run
+    finally:
+        _RUN.reset(token)
+
+
+def register() -> None:
+    """Make :data:`NAME` known to transformers; doing it again changes nothing."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    AttentionInterface.register(NAME, attention)
+    AttentionMaskInterface.register(NAME, mask)
+
+
+def as_boolean(mask: Tensor) -> Tensor:
+    """An additive mask that is 0 or blocks, as booleans (True = may attend); others unchanged."""
+    if mask.dtype == torch.bool:
+        return mask
+    if not mask.is_floating_point():
+        return mask.bool()
+    free = mask == 0
+    return free if bool((free | (mask <= BLOCKED)).all()) else mask
+
+
+def mask(*args: Any, **kwargs: Any) -> Tensor | None:
+    """Transformers' boolean SDPA mask, [B, 1, T, S] or None where causality says it all.
+
+    Padding on the right of a causal model needs no mask: no real token sees it.
+    """
+    from transformers import AttentionMaskInterface
+
+    padding = kwargs.get("attention_mask")
+    if kwargs.get("allow_is_causal_skip", True) and padding is not None and padding.ndim == 2:
+        real = padding.bool()
+        if not bool((real[:, 1:] > real[:, :-1]).any()):
+            kwargs["attention_mask"] = None
+    masks: Any = AttentionMaskInterface
+    result: Tensor | None = masks()["sdpa"](*args, **kwargs)
+    return result
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None = None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    *,
+    is_causal: bool | None = None,
+    position_bias: Tensor | None = None,
+    softcap: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """What a hooked layer calls instead of its own attention.
+
+    Args:
+        module: the layer.
+        query: [B, H, T, d].
+        key: [B, G, S, d].
+        value: [B, G, S, d_v].
+        attention_mask: None, boolean or additive, broadcastable to [B, H, T, S]; it contains the
+            sliding window, if there is one, so ``sliding_window`` among ``others`` adds nothing.
+        scaling: factor on the scores.
+        dropout: probability; 0 in evaluation mode.
+        is_causal: what a missing mask means; the module's own ``is_causal`` by default.
+        position_bias: added to the scores.
+        softcap: c · tanh(scores / c).
+        others: whatever else the layer passes; tensors without a known meaning are noted in the
+            run, and the model is then not hooked.
+
+    Returns:
+        The output [B, T, H, d], and no weights: those went to the observers.
+    """
+    run = _RUN.get()
+    length, keys = query.shape[2], key.shape[2]
+    causal = False
+    if attention_mask is None:
+        flag = getattr(module, "is_causal", True) if is_causal is None else is_causal
+        causal = bool(flag) and length > 1
+        if causal and length != keys:  # the first query is the first token, not the last but T
+            attention_mask = torch.ones(length, keys, dtype=torch.bool, device=key.device).tril()
+            causal = False
+    else:
+        if attention_mask.shape[-1] > keys:
+            attention_mask = attention_mask[..., :keys]
+        attention_mask = as_boolean(attention_mask) if run is None else run.plain(attention_mask)
+    site, observers = Site("encoder", 0), tuple[Observer, ...]()
+    if run is not None:
+        run.strangers |= {
+            name
+            for name, other in others.items()
+            if isinstance(other, Tensor) and name not in _HARMLESS
+        }
+        layer = getattr(module, "layer_idx", None)
+        layer = layer if type(layer) is int else None
+        site = run.next_site(Call(id(module), layer, query.shape[1], length, keys))
+        observers = tuple(run.observers)
+    attended = attend(
+        query,
+        key,
+        value,
+        mask=attention_mask,
+        bias=position_bias,
+        causal=causal,
+        scale=scaling,
+        softcap=softcap,
+        dropout=dropout,
+        site=site,
+        observers=observers,
+    )
+    return attended.output.transpose(1, 2).contiguous(), None

@@ -1,0 +1,206 @@
+"""A transformers model, hooked or eager, as a source of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from attnviz.errors import ModelError, UsageError
+from attnviz.models import limits
+from attnviz.models.hooked.checkpoint import load_network
+from attnviz.models.hooked.compare import lengths
+from attnviz.models.hooked.eager import hand_out, returned
+from attnviz.models.hooked.interface import Run, hooking
+from attnviz.models.hooked.network import Item, Network
+from attnviz.models.hooked.survey import Survey, survey
+from attnviz.models.hooked.tokenizer import Texts, load_texts
+from attnviz.records import (
+    Inputs,
+    Layout,
+    Observer,
+    Prompt,
+    Sides,
+    SiteKind,
+    SourceInfo,
+    Tokens,
+)
+
+_WINDOWS = ("sliding_window", "window_size", "local_attention")
+"""Where configurations keep the size of a sliding window."""
+
+
+def load(
+    folder: Path | str,
+    name: str,
+    device: torch.device,
+    dtype: torch.dtype,
+    reason: str = "",
+) -> Hooked:
+    """Load a transformers model and find the best way to its attention.
+
+    Args:
+        folder: a local folder with config.json, safetensors weights and, for text, a tokenizer.
+        name: what the user calls the model.
+        device: where it runs.
+        dtype: in which precision.
+        reason: why the native backend was not taken, if it was tried.
+
+    Raises:
+        ModelError: the model cannot be loaded, or gives no attention weights.
+    """
+    network = load_network(Path(folder), name, device, dtype)
+    return Hooked(network, survey(network, name), load_texts(Path(folder), name), name, reason)
+
+
+class Hooked:
+    """A transformers model as a source of attention (:class:`attnviz.records.Source`)."""
+
+    def __init__(
+        self, network: Network, found: Survey, texts: Texts, name: str, reason: str = ""
+    ) -> None:
+        import transformers
+
+        self._network, self._survey, self._texts, self._name = network, found, texts, name
+        self.info = SourceInfo(
+            model=name,
+            backend=found.backend,
+            exactness=found.exactness,
+            device=str(network.device),
+            dtype=str(network.dtype).removeprefix("torch."),
+            reason="; ".join(part for part in (reason, found.reason) if part),
+            versions={"torch": torch.__version__, "transformers": transformers.__version__},
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """Which heads it has; layers without attention have none."""
+        return self._survey.layout
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The longest sequence that the model and its tokenizer take, or None."""
+        known = [n for n in (self._network.max_tokens, self._texts.max_tokens) if n is not None]
+        return min(known, default=None)
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of token ids."""
+        return self._network.vocab_size
+
+    def prepare(self, prompt: Prompt) -> Inputs:
+        """Tokenize a prompt; an encoder-decoder model without a target writes one greedily.
+
+        Ids are taken as they are: nothing is added to them.
+
+        Raises:
+            InputError: too long, or ids that are not in the vocabulary.
+            UsageError: options that this model does not take.
+            ModelError: a text, and no tokenizer in the model's folder.
+        """
+        limits.check_prompt(prompt, decoder=self._network.seq2seq)
+        notes: list[str] = []
+        tokens = self._read(prompt, notes)
+        if not self._network.seq2seq:
+            kind = self._survey.kind or "encoder"
+            return Inputs({kind: Sides(tokens, tokens)}, tuple(notes))
+        target = self._target(prompt, tokens, notes)
+        sides: dict[SiteKind, Sides] = {
+            "encoder": Sides(tokens, tokens),
+            "decoder": Sides(target, target),
+            "cross": Sides(target, tokens),
+        }
+        return Inputs({kind: sides[kind] for kind in self.layout.kinds}, tuple(notes))
+
+    def forward(self, batch: Sequence[Inputs], observers: Sequence[Observer]) -> None:
+        """Run a batch without gradients; every layer's rows go to every observer."""
+        items = [self._item(inputs) for inputs in batch]
+        segments = self._texts.segments
+        try:
+            if self.info.backend == "hooked":
+                with hooking(Run(observers, self._survey.plan)) as run:
+                    self._network.run(items, segments=segments)
+                run.check_complete()
+            else:
+                self._forward_eagerly(items, observers, segments=segments)
+        except torch.OutOfMemoryError as error:
+            raise ModelError(
+                f"{self._name}: {max(len(item.ids) for item in items):,} tokens do not fit in the "
+                f"memory of {self._network.device}; shorten the text or use --device cpu"
+            ) from error
+
+    def _forward_eagerly(
+        self, items: Sequence[Item], observers: Sequence[Observer], *, segments: bool
+    ) -> None:
+        network, single = self._network, self._survey.kind is not None
+        output = network.run(items, weights=bool(observers), segments=segments)
+        sources = network.padding([len(item.ids) for item in items])
+        targets = network.padding([len(item.target) for item in items])
+        found = returned(output, self._survey.kind)
+        del output
+        named = [getattr(network.config, name, None) for name in _WINDOWS]
+        sizes = [size for size in named if isinstance(size, int)]
+        windows = sizes + [size // 2 + 1 for size in sizes]  # to one side, or half to either
+        expected = lengths(items)
+        for site in list(found):
+            size = expected["encoder" if single else site.kind]
+            if found[site].shape[2:] != size:
+                raise ModelError(
+                    f"{self._name}: this {network.family} model gives no weights from token to "
+                    f"token for {size[0]} tokens; try a shorter text"
+                )
+            padding = targets if site.kind == "decoder" and network.seq2seq else sources
+            hand_out(
+                site,
+                found.pop(site),
+                observers,
+                padding=None if bool(padding.all()) else padding,
+                causal=site.kind == "decoder",
+                windows=() if site.kind == "cross" else windows,
+            )
+
+    def _read(self, prompt: Prompt, notes: list[str]) -> Tokens:
+        """The tokens of the encoder or of the only stack."""
+        limit = self.max_tokens
+        if prompt.ids is not None:
+            tokens = self._texts.tokens(prompt.ids)
+        else:
+            text, special = prompt.text or "", prompt.special_tokens
+            tokens = self._texts.encode(text, prompt.pair, special=special)
+        limits.check_ids(tokens.ids, self.vocab_size)
+        note = limits.check_length(len(tokens), limit, truncate=prompt.truncate)
+        if not note or limit is None:
+            return tokens
+        notes.append(note)
+        if prompt.ids is not None:
+            return self._texts.tokens(limits.cut(tokens.ids, tokens.special, limit))
+        return self._texts.encode(text, prompt.pair, special=special, limit=limit)
+
+    def _target(self, prompt: Prompt, source: Tokens, notes: list[str]) -> Tokens:
+        """The tokens of the decoder: the target, or what the model writes."""
+        if prompt.target is None:
+            if not self._network.can_write:
+                raise UsageError(
+                    f"{self._name} has no weights to generate text with; give the decoder's text "
+                    "with --target"
+                )
+            ids = self._network.write(source.ids, self.max_tokens)
+            notes.append(f"Decoder text generated greedily: {self._texts.plain(ids)}")
+            return self._texts.tokens(ids)
+        labels = self._texts.target(prompt.target, special=prompt.special_tokens)
+        ids = self._network.teach(labels)
+        limits.check_ids(ids, self._network.target_vocab_size)
+        limit = self.max_tokens
+        what = "the target text"
+        note = limits.check_length(len(ids), limit, truncate=prompt.truncate, what=what)
+        if note:
+            notes.append(note)
+        return self._texts.tokens(ids[:limit])
+
+    def _item(self, inputs: Inputs) -> Item:
+        if not self._network.seq2seq:
+            tokens = inputs.sides[self._survey.kind or "encoder"].queries
+            return Item(tokens.ids, tokens.segments)
+        source, target = inputs.sides["cross"].keys, inputs.sides["cross"].queries
+        return Item(source.ids, source.segments, target.ids)

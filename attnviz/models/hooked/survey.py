@@ -1,0 +1,220 @@
+"""The first use of a model: does hooking it show exactly what its own eager attention returns?
+
+A few tokens go through it twice, once with transformers' eager attention and once with ours. The
+hooks are used only if every weight and the final states agree; otherwise the weights that eager
+attention returns are. The same passes tell which layers there are and what they attend to: as many
+keys as the decoder has tokens are its own, as many as the encoder has come from the encoder.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from attnviz.errors import ModelError
+from attnviz.models.containers import one_line
+from attnviz.models.hooked.compare import Maps, Passed, compare, is_low, lengths, real
+from attnviz.models.hooked.eager import returned
+from attnviz.models.hooked.interface import NAME, Run, hooking, register
+from attnviz.models.hooked.network import Item, Network
+from attnviz.records import SITE_KINDS, Backend, Layout, Rows, Site, SiteKind
+
+_LENGTHS = ((11, 6), (7, 3))
+"""Tokens of the two items of the comparison: of the encoder or only stack, and of the decoder."""
+
+_STATES = ("last_hidden_state", "logits")
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the first use found.
+
+    Attributes:
+        backend: "hooked" or "eager".
+        exactness: how far the weights can be trusted, with the largest difference measured.
+        reason: why the hooks are not used; empty if it is.
+        layout: which heads there are.
+        kind: what the layers of a single stack are; None for an encoder-decoder model.
+        plan: module and site of every attention call of a forward pass, in order (hooked only).
+    """
+
+    backend: Backend
+    exactness: str
+    reason: str
+    layout: Layout
+    kind: SiteKind | None
+    plan: tuple[tuple[int, Site], ...] = ()
+
+
+def survey(network: Network, name: str) -> Survey:
+    """Compare hooked with eager attention on a few tokens and choose the backend.
+
+    Args:
+        network: with eager attention; the attention of the chosen backend is on afterwards.
+        name: what the user calls the model.
+
+    Raises:
+        ModelError: no backend gives weights from token to token, or they are not finite.
+    """
+    items = _items(network)
+    eager = _eager_pass(network, items)
+    hooked = _hooked_pass(network, items)
+    reason, exactness = hooked.fault, "eager, as transformers returns it"
+    if hooked.maps:
+        reason, difference = compare(eager, hooked, items, network.dtype)
+        exactness = difference or exactness
+    chosen = eager if reason else hooked
+    remedy = "try --dtype float32" if is_low(network.dtype) else "its weights may be damaged"
+    if not chosen.maps:
+        hint = f"; {remedy}" if is_low(network.dtype) else ""
+        raise ModelError(
+            f"{name}: this {network.family} model gives no attention weights: eager: "
+            f"{eager.fault}; hooked: {reason}{hint}"
+        )
+    if not all(
+        bool(one.isfinite().all())
+        for site, weights in chosen.maps.items()
+        for one in real(weights, site.kind, items)
+    ):
+        raise ModelError(f"{name}: attention weights are not finite in {network.dtype}; {remedy}")
+    kind = None if network.seq2seq else _kind(chosen.maps, items)
+    sites = [site if kind is None else Site(kind, site.layer) for site in chosen.maps]
+    heads = [weights.shape[1] for weights in chosen.maps.values()]
+    layout = _layout(dict(zip(sites, heads, strict=True)))
+    absent = [kind for kind in SITE_KINDS if network.seq2seq and kind not in layout.kinds]
+    if absent:
+        exactness += f"; {' and '.join(absent)} attention is not from token to token and left out"
+    if reason:
+        network.switch("eager")
+        return Survey("eager", exactness, reason, layout, kind)
+    plan = tuple(zip(hooked.modules, sites, strict=True))
+    return Survey("hooked", exactness, "", layout, kind, plan)
+
+
+def _items(network: Network) -> list[Item]:
+    """A batch of two, the second shorter, so that padding is compared as well."""
+    vocabulary = network.vocab_size
+    named = {
+        getattr(network.config, f"{name}_token_id", None)
+        for name in ("pad", "bos", "eos", "decoder_start", "image", "audio", "video")
+    }
+    pool = [n for n in range(min(vocabulary, 1000)) if n not in named] or [0]
+    limit = network.max_tokens or max(_LENGTHS[0])
+    items = []
+    for number, (most, least) in enumerate(_LENGTHS):
+        source = min(most, limit)
+        target = min(least, max(source - 1, 1)) if network.seq2seq else 0
+        ids = [pool[(3 + number + 7 * n) % len(pool)] for n in range(source + target)]
+        items.append(Item(tuple(ids[:source]), target=tuple(ids[source:])))
+    return items
+
+
+def _eager_pass(network: Network, items: Sequence[Item]) -> Passed:
+    try:
+        output = network.run(items, weights=True)
+    except Exception as error:  # whatever a model's own code raises
+        return Passed(fault=f"a forward pass failed: {one_line(error)}")
+    maps = returned(output, None if network.seq2seq else "encoder")
+    states = _states(output)
+    if not maps:
+        return Passed(states=states, fault="output_attentions returned nothing")
+    sizes = lengths(items)
+    for site, weights in maps.items():
+        queries, keys = sizes[site.kind]
+        if weights.shape[2:] != (queries, keys):
+            fault = f"{_shape(weights)} weights for {queries}×{keys} tokens"
+            return Passed(states=states, fault=fault)
+    return Passed(maps, states)
+
+
+def _hooked_pass(network: Network, items: Sequence[Item]) -> Passed:
+    register()
+    run = Run(observers=[])
+    whole: dict[int, Tensor] = {}
+    run.observers = [_Keeper(run, whole)]
+    try:
+        network.switch(NAME)
+        with hooking(run):
+            output = network.run(items)
+    except Exception as error:  # as above
+        return Passed(fault=f"the hooked pass failed: {one_line(error)}")
+    if not run.calls:
+        return Passed(fault=f"{network.family} layers do not ask for an attention function")
+    if run.strangers:
+        names = ", ".join(sorted(run.strangers))
+        return Passed(fault=f"{network.family} layers pass {names}, which the hooks do not know")
+    sizes = lengths(items)
+    kinds: list[SiteKind] = []
+    for call in run.calls:
+        fitting = [k for k, size in sizes.items() if size == (call.queries, call.keys)]
+        if not fitting:
+            asked = ", ".join(f"{q}×{k}" for q, k in sizes.values())
+            return Passed(fault=f"{call.queries}×{call.keys} weights for {asked} tokens")
+        kinds.append(fitting[0])
+    depth = getattr(network.config, "num_hidden_layers", None) or 0
+    numbers: dict[int, int] = {}
+    for kind in set(kinds):
+        calls = [n for n, other in enumerate(kinds) if other == kind]
+        layers = _numbers([run.calls[n].layer for n in calls], depth)
+        numbers |= dict(zip(calls, layers, strict=True))
+    maps = {Site(kind, numbers[n]): whole[n] for n, kind in enumerate(kinds)}
+    return Passed(maps, _states(output), modules=tuple(call.module for call in run.calls))
+
+
+@dataclass
+class _Keeper:
+    """An observer that puts the blocks of each call back together."""
+
+    run: Run
+    whole: dict[int, Tensor]
+
+    def observe(self, rows: Rows) -> None:
+        batch, heads, r, s = rows.weights.shape
+        number = rows.site.layer
+        if number not in self.whole:
+            call = self.run.calls[number]
+            self.whole[number] = rows.weights.new_zeros(batch, heads, call.queries, call.keys)
+        queries = slice(rows.start, rows.start + r)
+        self.whole[number][:, :, queries, rows.key_start : rows.key_start + s] = rows.weights
+
+
+def _states(output: Mapping[str, Any]) -> Tensor | None:
+    found = [output[name] for name in _STATES if isinstance(output.get(name), Tensor)]
+    return found[0] if found else None
+
+
+def _kind(maps: Maps, items: Sequence[Item]) -> SiteKind:
+    """A single stack in which no query sees a later key is a decoder."""
+    ones = [one for weights in maps.values() for one in real(weights, "encoder", items)]
+    seen = any(bool(one.triu(1).any()) for one in ones)
+    return "encoder" if seen or len(items[0].ids) == 1 else "decoder"
+
+
+def _numbers(layers: Sequence[int | None], depth: int) -> list[int]:
+    """The layers' own numbers if they are sound, otherwise 0, 1, 2, ... in order of the calls.
+
+    Shared layers (ALBERT) carry one number or none; layers without attention leave gaps.
+    """
+    own = [layer for layer in layers if layer is not None]
+    rising = all(a < b for a, b in itertools.pairwise(own))
+    if len(own) == len(layers) and rising and own[0] >= 0 and own[-1] < max(depth, len(own)):
+        return own
+    return list(range(len(layers)))
+
+
+def _layout(heads: Mapping[Site, int]) -> Layout:
+    """Layers without attention have no heads."""
+    kinds: dict[SiteKind, tuple[int, ...]] = {}
+    for kind in SITE_KINDS:
+        layers = max((site.layer + 1 for site in heads if site.kind == kind), default=0)
+        if layers:
+            kinds[kind] = tuple(heads.get(Site(kind, layer), 0) for layer in range(layers))
+    return Layout(kinds)
+
+
+def _shape(weights: Tensor) -> str:
+    return "×".join(str(size) for size in weights.shape[2:])

@@ -1,0 +1,123 @@
+"""A transformers tokenizer, if the model's folder has one: text in, :class:`Tokens` out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.models.containers import one_line
+from attnviz.models.hooked.network import quiet
+from attnviz.models.text import TokenReader, transformers_reader, unnamed_reader
+from attnviz.records import Tokens
+
+_UNLIMITED = 1_000_000
+"""A tokenizer's ``model_max_length`` from here on means that nobody set one."""
+
+
+class Texts:
+    """Turns text into tokens, and ids into tokens with readable texts.
+
+    Attributes:
+        max_tokens: the longest sequence the tokenizer was made for, or None.
+        segments: whether its model tells segments apart (``token_type_ids``).
+    """
+
+    def __init__(self, tokenizer: Any, name: str, fault: str = "") -> None:
+        self._tokenizer, self._name, self._fault = tokenizer, name, fault
+        self._reader: TokenReader = (
+            unnamed_reader() if tokenizer is None else transformers_reader(tokenizer)
+        )
+        limit = getattr(tokenizer, "model_max_length", None)
+        self.max_tokens = int(limit) if limit and limit < _UNLIMITED else None
+        self.segments = "token_type_ids" in getattr(tokenizer, "model_input_names", ())
+
+    def encode(
+        self, text: str, pair: str | None = None, *, special: bool = True, limit: int | None = None
+    ) -> Tokens:
+        """Tokenize a text.
+
+        Args:
+            text: the first sentence.
+            pair: the second one.
+            special: add the model's special tokens.
+            limit: cut to this many tokens, as the tokenizer cuts (special tokens stay).
+
+        Raises:
+            InputError: nothing is left of the text.
+            ModelError: there is no tokenizer.
+            UsageError: a pair, where the tokenizer does not set the sentences apart.
+        """
+        read = self._call(
+            text,
+            pair,
+            add_special_tokens=special,
+            truncation=limit is not None,
+            max_length=limit,
+            return_special_tokens_mask=True,
+        )
+        tokens = self._reader.tokens(
+            read["input_ids"],
+            segments=read.get("token_type_ids", ()),
+            added=read["special_tokens_mask"] if special else (),
+        )
+        if not len(tokens):
+            raise InputError("the tokenizer makes no tokens of this text; give at least one word")
+        inside = tokens.special[1:-1]
+        if pair is not None and not any(inside) and len(set(tokens.segments)) == 1:
+            raise UsageError("this model does not tell two sentences apart; leave --pair out")
+        return tokens
+
+    def target(self, text: str, *, special: bool = True) -> tuple[int, ...]:
+        """The ids of a text on the decoder's side, in the target language's vocabulary.
+
+        Raises:
+            ModelError: there is no tokenizer.
+        """
+        return tuple(self._call(text_target=text, add_special_tokens=special)["input_ids"])
+
+    def tokens(self, ids: Sequence[int]) -> Tokens:
+        """Tokens of ids; ``#id`` where there is no tokenizer to name them."""
+        return self._reader.tokens(ids)
+
+    def plain(self, ids: Sequence[int]) -> str:
+        """Ids as one line of text without special tokens, or the ids themselves."""
+        if self._tokenizer is None:
+            return " ".join(str(token_id) for token_id in ids)
+        with quiet():
+            text = self._tokenizer.decode(list(ids), skip_special_tokens=True)
+        return " ".join(str(text).split())
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        if self._tokenizer is None:
+            raise ModelError(
+                f"{self._name}: {self._fault}; add its tokenizer, or give token ids with --ids"
+            )
+        with quiet():
+            return self._tokenizer(*args, **kwargs)
+
+
+def load_texts(folder: Path, name: str) -> Texts:
+    """The tokenizer in a model's folder; without one, only ids can be used."""
+    from transformers import AutoTokenizer
+
+    try:
+        with quiet():
+            tokenizer = AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
+    except Exception as error:  # transformers raises whatever its parts raise
+        if not _vocabularies(folder):
+            return Texts(None, name, "its folder has no tokenizer")
+        return Texts(None, name, f"its tokenizer cannot be loaded: {one_line(error)}")
+    # transformers makes up an empty vocabulary where the files are missing
+    files = set(getattr(tokenizer, "vocab_files_names", {}).values()) | {"tokenizer.json"}
+    if files != {"tokenizer.json"} and not any((folder / file).exists() for file in files):
+        return Texts(None, name, "its folder has no tokenizer")
+    return Texts(tokenizer, name)
+
+
+def _vocabularies(folder: Path) -> list[Path]:
+    patterns = ("tokenizer*", "vocab*", "merges*", "*.spm", "*.model", "tekken.json", "*.tiktoken")
+    return [path for pattern in patterns for path in folder.glob(pattern)]

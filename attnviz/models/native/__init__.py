@@ -1,0 +1,40 @@
+"""The native backend: BERT, DistilBERT, RoBERTa and GPT-2 on our own :func:`attend`.
+
+Importing transformers and building a model takes longer than everything else that attnviz does for
+a sentence. So the families that most people try first need ``safetensors`` and ``tokenizers`` only:
+``families.py`` and ``config.py`` say what differs between them, ``weights.py`` reads a checkpoint,
+``network.py`` runs it, ``tokenizer.py`` reads text and ``source.py`` puts it together. What this
+backend does not know for certain raises :class:`Unsupported`, and the hooks are used.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from attnviz.models.folder import Located
+from attnviz.models.native import config, tokenizer
+from attnviz.models.native.network import build
+from attnviz.models.native.source import Native
+from attnviz.models.native.unsupported import Unsupported
+from attnviz.models.native.weights import Weights
+
+__all__ = ["Native", "Unsupported", "load"]
+
+
+def load(located: Located, device: torch.device, dtype: torch.dtype) -> Native:
+    """Load a model without transformers.
+
+    Args:
+        located: from :func:`attnviz.models.folder.locate`.
+        device: where it runs.
+        dtype: in which precision, whatever its weights are stored in.
+
+    Raises:
+        Unsupported: not a model of this backend; the message says what it does not know.
+        ModelError: damaged files, or files that do not fit together.
+    """
+    settings = config.read(located.config)
+    reader = tokenizer.load(located.folder, settings.family.tokenizer)
+    with Weights(located.weights, settings.family, device, dtype) as weights:
+        network = build(settings, weights)
+    return Native(located, network, reader)

@@ -1,0 +1,127 @@
+"""What ``config.json`` says about a model of the native backend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from attnviz.errors import ModelError
+from attnviz.models.native.families import FAMILIES, Family
+from attnviz.models.native.unsupported import Unsupported
+
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "vocab": ("vocab_size",),
+    "width": ("hidden_size", "n_embd", "dim"),
+    "layers": ("num_hidden_layers", "n_layer", "n_layers"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "inner": ("intermediate_size", "n_inner", "hidden_dim"),
+    "positions": ("max_position_embeddings", "n_positions"),
+    "segments": ("type_vocab_size",),
+    "eps": ("layer_norm_eps", "layer_norm_epsilon"),
+    "activation": ("hidden_act", "activation_function", "activation"),
+    "pad": ("pad_token_id",),
+}
+"""Field of :class:`Config` -> its names in ``config.json``, across the families."""
+
+_SIZES = ("vocab", "width", "layers", "heads", "inner", "positions", "segments")
+
+
+@dataclass(frozen=True)
+class Config:
+    """The sizes and settings of a model.
+
+    Attributes:
+        family: which tables it follows.
+        vocab: rows of the token embedding; ``positions``: of the position embedding;
+            ``segments``: of the segment embedding, 0 where there is none.
+        width: D; ``inner``: width of the feed-forward part.
+        layers: number of layers; ``heads``: in each of them.
+        eps: of the layer normalization.
+        activation: its name in transformers.
+        pad: the padding id.
+        scaled: scores are divided by √d; ``scaled_by_layer``: and by the layer's number from 1.
+    """
+
+    family: Family
+    vocab: int
+    width: int
+    layers: int
+    heads: int
+    inner: int
+    positions: int
+    segments: int
+    eps: float
+    activation: str
+    pad: int
+    scaled: bool
+    scaled_by_layer: bool
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest sequence; positions that RoBERTa never uses don't count."""
+        return self.positions - (self.pad + 1 if self.family.from_padding else 0)
+
+    def scale(self, layer: int) -> float:
+        """The factor on a layer's attention scores."""
+        scale = float((self.width // self.heads) ** -0.5) if self.scaled else 1.0
+        return scale / (layer + 1) if self.scaled_by_layer else scale
+
+
+def read(raw: Mapping[str, Any]) -> Config:
+    """Read a ``config.json``.
+
+    Args:
+        raw: its content; ``model_type`` is in it.
+
+    Raises:
+        Unsupported: a family or a setting that the native backend does not know.
+        ModelError: sizes that make no sense.
+    """
+    family = FAMILIES.get(raw["model_type"])
+    if family is None:
+        raise Unsupported(f"{raw['model_type']} is not one of {', '.join(FAMILIES)}")
+    for key in ("auto_map", "quantization_config"):
+        if raw.get(key):
+            raise Unsupported(f"its configuration has {key}")
+    for key, allowed in family.needs.items():
+        if raw.get(key) not in allowed:
+            raise Unsupported(f"its configuration has {key} {raw[key]!r}")
+    values = dict(family.defaults)
+    for name, keys in _KEYS.items():
+        given = [raw[key] for key in keys if raw.get(key) is not None]
+        values[name] = given[0] if given else values.get(name)
+    if "segments" not in family.tensors:
+        values["segments"] = 0
+    if values["inner"] is None and isinstance(values["width"], int):
+        values["inner"] = 4 * values["width"]
+    _check(values)
+    config = Config(
+        family,
+        **values,
+        scaled=raw.get("scale_attn_weights", True) is not False,
+        scaled_by_layer=raw.get("scale_attn_by_inverse_layer_idx") is True,
+    )
+    if config.max_tokens < 1:
+        raise ModelError(f"config.json leaves no position for a token: pad_token_id {config.pad}")
+    return config
+
+
+def _check(values: Mapping[str, Any]) -> None:
+    for name in (*_SIZES, "pad"):
+        value, least = values[name], 0 if name in ("segments", "pad") else 1
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ModelError(
+                f"config.json has {_KEYS[name][0]} {value!r}; it must be a number from {least}"
+            )
+    if values["width"] % values["heads"]:
+        raise ModelError(
+            f"config.json has {_KEYS['width'][0]} {values['width']}, which "
+            f"{values['heads']} heads do not divide"
+        )
+    if not isinstance(values["eps"], (int, float)):
+        raise ModelError(
+            f"config.json has {_KEYS['eps'][0]} {values['eps']!r}; it must be a number"
+        )
+    if not isinstance(values["activation"], str):
+        raise Unsupported(f"its activation is {values['activation']!r}")

@@ -1,0 +1,217 @@
+"""The forward pass of BERT and GPT-2 on :func:`attend`: plain tensors, no modules, no gradients.
+
+Shapes: B batch, T tokens, D width, H heads, d = D / H.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attnviz.attention.attend import attend
+from attnviz.models.native.config import Config
+from attnviz.models.native.unsupported import Unsupported
+from attnviz.models.native.weights import Weights
+from attnviz.records import Observer, Site
+
+Function = Callable[[Tensor], Tensor]
+
+ACTIVATIONS: Mapping[str, Function] = {
+    "gelu": F.gelu,
+    "gelu_new": partial(F.gelu, approximate="tanh"),
+    "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
+    "gelu_fast": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+}
+"""Activations under transformers' names; gelu_new is GELU's tanh form (arXiv:1606.08415)."""
+
+
+@dataclass(frozen=True)
+class Affine:
+    """x Wᵀ + b with W [out, in]."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[..., in] -> [..., out]."""
+        return F.linear(x, self.weight, self.bias)
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Layer normalization (arXiv:1607.06450)."""
+
+    weight: Tensor
+    bias: Tensor
+    eps: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., D]."""
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer: attention and a feed-forward part, a normalization for each.
+
+    ``project`` makes queries, keys and values of the input, in one matrix or in three.
+    """
+
+    project: tuple[Affine, ...]
+    out: Affine
+    norm_1: Norm
+    up: Affine
+    down: Affine
+    norm_2: Norm
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model's tensors in the order in which they are used; made by :func:`build`."""
+
+    config: Config
+    tokens: Tensor
+    positions: Tensor
+    segments: Tensor | None
+    norm: Norm
+    layers: tuple[Layer, ...]
+    activation: Function
+
+    def states(
+        self,
+        ids: Tensor,
+        segments: Tensor,
+        padding: Tensor | None,
+        observers: Sequence[Observer],
+        *,
+        whole: bool = True,
+    ) -> Iterator[Tensor]:
+        """Run the model, layer by layer.
+
+        Args:
+            ids: vocabulary ids, int64 [B, T].
+            segments: int64 [B, T]; not used by models without segments.
+            padding: bool [B, T], True for real tokens; None where all are.
+            observers: get every block of attention weights.
+            whole: go on to the end; otherwise stop once the last layer has attended.
+
+        Yields:
+            The hidden states after the embeddings and after each layer, [B, T, D]; the last ones
+            normalized, as transformers returns them.
+        """
+        family = self.config.family
+        x = self._embed(ids, segments)
+        for number, layer in enumerate(self.layers):
+            yield x
+            z = self._attend(layer, number, x, padding, observers)
+            last = number == len(self.layers) - 1
+            if last and not whole:
+                return
+            if family.pre_norm:
+                x = x + layer.out(z)
+                x = x + layer.down(self.activation(layer.up(layer.norm_2(x))))
+            else:
+                x = layer.norm_1(x + layer.out(z))
+                x = layer.norm_2(x + layer.down(self.activation(layer.up(x))))
+        yield self.norm(x) if family.pre_norm else x
+
+    def _embed(self, ids: Tensor, segments: Tensor) -> Tensor:
+        family = self.config.family
+        if family.from_padding:
+            # RoBERTa counts real tokens from padding id + 1; padding itself stays at the id
+            real = ids != self.config.pad
+            places = real.cumsum(1) * real + self.config.pad
+        else:
+            places = torch.arange(ids.shape[1], device=ids.device)
+        x = self.tokens[ids] + self.positions[places]  # [B, T, D]
+        if self.segments is not None:
+            x = x + self.segments[segments]
+        return x if family.pre_norm else self.norm(x)
+
+    def _attend(
+        self,
+        layer: Layer,
+        number: int,
+        x: Tensor,
+        padding: Tensor | None,
+        observers: Sequence[Observer],
+    ) -> Tensor:
+        """Attention up to the heads' outputs side by side, [B, T, D]."""
+        family, heads = self.config.family, self.config.heads
+        h = layer.norm_1(x) if family.pre_norm else x
+        split = (*x.shape[:2], -1, heads, x.shape[2] // heads)
+        made = [affine(h).view(split) for affine in layer.project]  # [B, T, 1 or 3, H, d] each
+        parts = [part.transpose(1, 2) for several in made for part in several.unbind(2)]
+        query, key, value = parts  # [B, H, T, d] each
+        attended = attend(
+            query,
+            key,
+            value,
+            padding=padding,
+            causal=family.kind == "decoder",
+            scale=self.config.scale(number),
+            site=Site(family.kind, number),
+            observers=observers,
+        )
+        return attended.output.transpose(1, 2).flatten(2)
+
+
+def build(config: Config, weights: Weights) -> Network:
+    """Take a model's tensors out of a checkpoint.
+
+    Raises:
+        Unsupported: an unknown activation, missing tensors, or tensors that nobody knows.
+        ModelError: tensors of another shape than the configuration says.
+    """
+    if config.activation not in ACTIVATIONS:
+        raise Unsupported(f"its activation is {config.activation}")
+    names, width = config.family.tensors, config.width
+
+    def affine(part: str, number: int, size_in: int, size_out: int) -> Affine:
+        name = names[part].format(number)
+        if config.family.transposed:
+            matrix = weights.take(f"{name}.weight", size_in, size_out).t()
+        else:
+            matrix = weights.take(f"{name}.weight", size_out, size_in)
+        return Affine(matrix, weights.take(f"{name}.bias", size_out))
+
+    def norm(part: str, number: int = 0) -> Norm:
+        name = names[part].format(number)
+        return Norm(
+            weights.take(f"{name}.weight", width), weights.take(f"{name}.bias", width), config.eps
+        )
+
+    def table(part: str, rows: int) -> Tensor:
+        return weights.take(f"{names[part]}.weight", rows, width)
+
+    def layer(number: int) -> Layer:
+        if "qkv" in names:
+            project: tuple[Affine, ...] = (affine("qkv", number, width, 3 * width),)
+        else:
+            project = tuple(affine(p, number, width, width) for p in ("query", "key", "value"))
+        return Layer(
+            project,
+            affine("out", number, width, width),
+            norm("norm_1", number),
+            affine("up", number, width, config.inner),
+            affine("down", number, config.inner, width),
+            norm("norm_2", number),
+        )
+
+    network = Network(
+        config,
+        table("tokens", config.vocab),
+        table("positions", config.positions),
+        table("segments", config.segments) if "segments" in names else None,
+        norm("norm"),
+        tuple(layer(number) for number in range(config.layers)),
+        ACTIVATIONS[config.activation],
+    )
+    weights.check_all_taken()
+    return network

@@ -1,0 +1,149 @@
+"""A checkpoint of the native backend as a source of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import safetensors
+import tokenizers
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.models import limits, text
+from attnviz.models.folder import Located
+from attnviz.models.native.network import Network
+from attnviz.records import Inputs, Layout, Observer, Prompt, Sides, SourceInfo, Tokens
+
+PAIRS = "BERT, DistilBERT and RoBERTa"
+"""The families that are trained on two sentences at once."""
+
+
+class Native:
+    """BERT, GPT-2 and their relatives, run by attnviz itself (:class:`attnviz.records.Source`)."""
+
+    def __init__(self, located: Located, network: Network, tokenizer: Tokenizer | None) -> None:
+        self._network, self._tokenizer, self._name = network, tokenizer, located.name
+        self._reader = text.unnamed_reader() if tokenizer is None else text.reader(tokenizer)
+        self._device = network.tokens.device
+        dtype = str(network.tokens.dtype).removeprefix("torch.")
+        exact = "checked against transformers to 1e-5" if dtype == "float32" else f"in {dtype}"
+        self.info = SourceInfo(
+            model=located.name,
+            backend="native",
+            exactness=f"attnviz's own forward pass, {exact}",
+            device=str(self._device),
+            dtype=dtype,
+            versions={
+                "torch": torch.__version__,
+                "tokenizers": tokenizers.__version__,
+                "safetensors": safetensors.__version__,
+            },
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """The same number of heads in every layer."""
+        config = self._network.config
+        return Layout({config.family.kind: (config.heads,) * config.layers})
+
+    @property
+    def max_tokens(self) -> int:
+        """The positions that the model was trained with."""
+        return self._network.config.max_tokens
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of token ids."""
+        return self._network.config.vocab
+
+    def prepare(self, prompt: Prompt) -> Inputs:
+        """Tokenize a prompt. Ids are taken as they are: nothing is added to them.
+
+        Raises:
+            InputError: too long, nothing at all, or ids that are not in the vocabulary.
+            UsageError: options that this model does not take.
+            ModelError: a text, and no tokenizer in the model's folder.
+        """
+        limits.check_prompt(prompt, decoder=False)
+        kind = self._network.config.family.kind
+        if prompt.pair is not None and kind == "decoder":
+            raise UsageError(f"{self._name} reads one text, not a pair; {PAIRS} models take --pair")
+        ids = prompt.ids
+        tokens = self._encode(prompt) if ids is None else self._reader.tokens(ids)
+        if not len(tokens):
+            raise InputError("the text has no tokens; give at least one word")
+        limits.check_ids(tokens.ids, self.vocab_size)
+        note = limits.check_length(len(tokens), self.max_tokens, truncate=prompt.truncate)
+        if note:
+            tokens = self._cut(prompt, tokens)
+        return Inputs({kind: Sides(tokens, tokens)}, (note,) if note else ())
+
+    def forward(self, batch: Sequence[Inputs], observers: Sequence[Observer]) -> None:
+        """Run a batch; see :class:`attnviz.records.Source`."""
+        ids, segments, padding = self._arrange(batch)
+        try:
+            with torch.inference_mode():
+                for _ in self._network.states(ids, segments, padding, observers, whole=False):
+                    pass
+        except torch.OutOfMemoryError as error:
+            raise ModelError(
+                f"{self._name}: {ids.shape[1]:,} tokens do not fit in the memory of "
+                f"{self._device}; shorten the text or use --device cpu"
+            ) from error
+
+    def hidden_states(self, batch: Sequence[Inputs]) -> tuple[Tensor, ...]:
+        """The hidden states after the embeddings and after each layer, [B, T, D] each.
+
+        The last ones are normalized where the model ends with a normalization (GPT-2). Shorter
+        items are padded on the right; their states there mean nothing.
+        """
+        with torch.inference_mode():
+            return tuple(self._network.states(*self._arrange(batch), ()))
+
+    def _arrange(self, batch: Sequence[Inputs]) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Ids and segments, int64 [B, T], and which tokens are real, bool [B, T] or None."""
+        kind = self._network.config.family.kind
+        items = [item.sides[kind].queries for item in batch]
+        lengths = torch.tensor([len(item) for item in items])
+        ids = self._stack([item.ids for item in items])
+        segments = self._stack([item.segments for item in items])
+        segments = segments.clamp(max=max(self._network.config.segments - 1, 0))
+        if kind == "decoder" or bool((lengths == ids.shape[1]).all()):
+            return ids, segments, None  # a decoder's tokens never see what comes after them
+        padding = torch.arange(ids.shape[1]) < lengths[:, None]
+        return ids, segments, padding.to(self._device)
+
+    def _stack(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        """Pad with zeros on the right, [B, T]."""
+        tensors = [torch.tensor(row, dtype=torch.int64) for row in rows]
+        return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True).to(self._device)
+
+    def _encode(self, prompt: Prompt) -> Tokens:
+        if self._tokenizer is None:
+            raise ModelError(
+                f"{self._name} has no tokenizer (tokenizer.json or vocabulary files) in its "
+                "folder; add it, or give token ids with --ids"
+            )
+        read = self._tokenizer.encode(
+            prompt.text or "", prompt.pair, add_special_tokens=prompt.special_tokens
+        )
+        return self._reader.tokens(read.ids, segments=read.type_ids, added=read.special_tokens_mask)
+
+    def _cut(self, prompt: Prompt, tokens: Tokens) -> Tokens:
+        """Cut to the model's length; special tokens at the end stay, of a pair the longer goes."""
+        limit = self.max_tokens
+        if prompt.ids is None and self._tokenizer is not None:
+            self._tokenizer.enable_truncation(limit, strategy="longest_first")
+            try:
+                tokens = self._encode(prompt)
+            finally:
+                self._tokenizer.no_truncation()
+            if len(tokens) > limit:  # its special tokens alone are too many
+                raise InputError(
+                    f"the model takes at most {limit:,} tokens, its special tokens among them; "
+                    "leave them out with --no-special"
+                )
+            return tokens
+        return self._reader.tokens(limits.cut(tokens.ids, tokens.special, limit))

@@ -1,0 +1,108 @@
+"""The tensors of a checkpoint, under the names that our tables use.
+
+Published checkpoints store one model in many ways: with or without a prefix (``bert.``,
+``transformer.``), with ``LayerNorm.gamma`` for ``LayerNorm.weight``, in one file or in several,
+with heads of some task beside it. All of that ends here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from attnviz.errors import ModelError
+from attnviz.models.native.families import Family
+from attnviz.models.native.unsupported import Unsupported
+
+_OLD_NAMES = {"gamma": "weight", "beta": "bias"}
+
+
+class Weights:
+    """Open safetensors files; a context manager.
+
+    Args:
+        files: the checkpoint, whole or in shards.
+        family: whose tensors are looked for.
+        device: where tensors go; ``dtype``: in which precision.
+
+    Raises:
+        Unsupported: no token embedding, or several.
+    """
+
+    def __init__(
+        self, files: Sequence[Path], family: Family, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        self._stack = ExitStack()
+        self._family, self._device, self._dtype = family, device, dtype
+        self._where: dict[str, tuple[Any, str]] = {}
+        self._taken: set[str] = set()
+        for path in files:
+            file = self._stack.enter_context(safe_open(path, framework="pt"))
+            for key in file.keys():  # noqa: SIM118 (not a dict)
+                stem, _, last = key.rpartition(".")
+                name = f"{stem}.{_OLD_NAMES.get(last, last)}"
+                self._where[name] = (file, key)
+        self._prefix = self._find_prefix(f"{family.tensors['tokens']}.weight")
+
+    def __enter__(self) -> Weights:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def take(self, name: str, *shape: int) -> Tensor:
+        """One tensor, in the device and dtype asked for.
+
+        Args:
+            name: without a prefix.
+            shape: what the configuration says it is.
+
+        Raises:
+            Unsupported: not there, or not made of floating-point numbers.
+            ModelError: another shape, or it cannot be read.
+        """
+        if self._prefix + name not in self._where:
+            raise Unsupported(f"its weights lack {name}")
+        file, key = self._where[self._prefix + name]
+        self._taken.add(name)
+        found = tuple(file.get_slice(key).get_shape())
+        if found != shape:
+            raise ModelError(
+                f"weight {key} has shape {list(found)}, config.json says {list(shape)}; the two "
+                "files belong to different models"
+            )
+        try:
+            tensor: Tensor = file.get_tensor(key)
+        except (SafetensorError, RuntimeError, OSError) as error:
+            raise ModelError(f"cannot read weight {key}: {error}; download it again") from None
+        if not tensor.is_floating_point() or tensor.element_size() < 2:
+            raise Unsupported(f"its weights are stored as {str(tensor.dtype).split('.')[-1]}")
+        return tensor.to(self._device, self._dtype)
+
+    def check_all_taken(self) -> None:
+        """Raise Unsupported if the model has tensors that nobody asked for."""
+        for name in sorted(self._where):
+            if not name.startswith(self._prefix):
+                continue
+            own = name.removeprefix(self._prefix)
+            known = own in self._taken or self._family.buffers.fullmatch(own)
+            if own.startswith(self._family.roots) and not known:
+                raise Unsupported(f"its weights have {own}, which the native backend does not know")
+
+    def _find_prefix(self, name: str) -> str:
+        found = [key for key in self._where if key == name or key.endswith(f".{name}")]
+        if len(found) != 1:
+            raise Unsupported(f"its weights have {len(found)} tensors called {name}")
+        return found[0].removesuffix(name)

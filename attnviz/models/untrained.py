@@ -1,0 +1,213 @@
+"""A fresh attention layer (or a few) on a sentence: nothing learned, everything reproducible.
+
+A token's embedding is a function of its text and the seed alone, so equal words are equal vectors
+and a result repeats on every machine. Sinusoidal positions are added (Vaswani et al. 2017, section
+3.5); several layers are stacked with residual connections and layer normalization after each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from tokenizers import normalizers, pre_tokenizers
+from torch import Tensor
+
+from attnviz.attention.layers import Kind, build_layer
+from attnviz.attention.sizes import Sizes, check_sizes
+from attnviz.errors import InputError, SizeError, UsageError
+from attnviz.models.memory import human_bytes, physical_memory
+from attnviz.records import (
+    Inputs,
+    Layout,
+    Observer,
+    Prompt,
+    Sides,
+    Site,
+    SiteKind,
+    SourceInfo,
+    Tokens,
+)
+
+KINDS: tuple[Kind, ...] = ("mha", "gqa", "mqa", "mla", "cross")
+
+
+@dataclass(frozen=True, slots=True)
+class FreshConfig:
+    """The options of a fresh model; see :func:`attnviz.attention.layers.build_layer`."""
+
+    d_model: int = 128
+    heads: int = 8
+    kv_heads: int | None = None
+    layers: int = 1
+    kind: Kind = "mha"
+    causal: bool = False
+    dropout: float = 0.0
+    bias: bool = True
+    seed: int = 0
+
+    def check(self) -> Sizes:
+        """The sizes of one layer; raises SizeError or UsageError on what cannot be built."""
+        if self.kind not in KINDS:
+            raise UsageError(f"unknown kind {self.kind!r}; choose one of {', '.join(KINDS)}")
+        if not 0.0 <= self.dropout < 1.0:
+            raise UsageError(f"dropout must be at least 0 and below 1, got {self.dropout}")
+        if self.layers < 1:
+            raise SizeError(f"layers must be at least 1, got {self.layers}")
+        if not 0 <= self.seed < 1 << 63:
+            raise UsageError(f"seed must be from 0 to 2^63 - 1, got {self.seed}")
+        sizes = check_sizes(self.d_model, self.heads, kind=self.kind, kv_heads=self.kv_heads)
+        inner = sizes.heads * sizes.head_dim
+        shared = 2 * sizes.kv_heads * sizes.head_dim if sizes.kind != "mla" else 6 * inner
+        needed = 4 * self.layers * self.d_model * (2 * inner + shared)
+        if needed > physical_memory() // 2:
+            raise SizeError(
+                f"{self.layers} layer(s) of d-model {self.d_model:,} need about "
+                f"{human_bytes(needed)} for the weights; this machine has "
+                f"{human_bytes(physical_memory())}: choose a smaller d-model or fewer layers"
+            )
+        return sizes
+
+
+class Fresh:
+    """A stack of fresh layers as a source of attention.
+
+    Raises:
+        SizeError, UsageError: options that do not fit together.
+    """
+
+    max_tokens: int | None = None
+    vocab_size: int | None = None
+
+    def __init__(self, config: FreshConfig, device: torch.device, dtype: torch.dtype) -> None:
+        sizes = config.check()
+        self.config, self._device, self._dtype = config, device, dtype
+        generator = torch.Generator().manual_seed(config.seed)
+        self._layers = [
+            build_layer(
+                config.kind,
+                config.d_model,
+                config.heads,
+                kv_heads=config.kv_heads,
+                bias=config.bias,
+                causal=config.causal,
+                dropout=config.dropout,
+                seed=generator,
+            )
+            .eval()
+            .to(device, dtype)
+            for _ in range(config.layers)
+        ]
+        shared = f", {sizes.kv_heads} kv-heads" if sizes.kv_heads != config.heads else ""
+        causal = ", causal" if config.causal else ""
+        plural = "s" if config.layers > 1 else ""
+        self.info = SourceInfo(
+            model=f"fresh {config.kind}, {config.layers} layer{plural} of {config.heads} heads"
+            f"{shared}, d-model {config.d_model}{causal}, seed {config.seed}",
+            backend="untrained",
+            exactness="random weights, nothing learned",
+            device=str(device),
+            dtype=str(dtype).removeprefix("torch."),
+            versions={"torch": torch.__version__},
+        )
+
+    @property
+    def kind(self) -> SiteKind:
+        """Cross-attention for kind cross, else a decoder's or an encoder's self-attention."""
+        if self.config.kind == "cross":
+            return "cross"
+        return "decoder" if self.config.causal else "encoder"
+
+    @property
+    def layout(self) -> Layout:
+        """The same number of heads in every layer."""
+        return Layout({self.kind: (self.config.heads,) * self.config.layers})
+
+    def prepare(self, prompt: Prompt) -> Inputs:
+        """Split the text into words; raises UsageError for options that need a trained model."""
+        if prompt.text is None:
+            raise UsageError("a fresh layer has no vocabulary; give text instead of ids")
+        for name, value in (("pair", prompt.pair), ("target", prompt.target)):
+            if value is not None:
+                raise UsageError(f"--{name} needs a trained model that takes one; see --model")
+        if (prompt.context is None) == (self.kind == "cross"):
+            raise UsageError(
+                "cross-attention needs the other sentence: add --context"
+                if prompt.context is None
+                else f"--context makes cross-attention; leave out --kind {self.config.kind}"
+            )
+        queries = split_words(prompt.text)
+        keys = queries if prompt.context is None else split_words(prompt.context)
+        return Inputs({self.kind: Sides(queries, keys)})
+
+    def embed(self, tokens: Tokens) -> Tensor:
+        """Embeddings plus positions, [T, D] in float32 on the CPU."""
+        vectors = [embedding(t, self.config.d_model, self.config.seed) for t in tokens.texts]
+        return torch.from_numpy(np.stack(vectors) + sinusoids(len(tokens), self.config.d_model))
+
+    def forward(self, batch: Sequence[Inputs], observers: Sequence[Observer]) -> None:
+        """Run the layers on [B, T, D]; see :class:`attnviz.records.Source`."""
+        sides = [item.sides[self.kind] for item in batch]
+        x, padding = self._stack([side.queries for side in sides])
+        context = x
+        if self.kind == "cross":
+            context, padding = self._stack([side.keys for side in sides])
+        with torch.inference_mode():
+            for number, layer in enumerate(self._layers):
+                attended = layer(
+                    x,
+                    context if self.kind == "cross" else None,
+                    padding=padding,
+                    site=Site(self.kind, number),
+                    observers=observers,
+                )
+                x = F.layer_norm(x + attended, (self.config.d_model,))
+
+    def _stack(self, sequences: list[Tokens]) -> tuple[Tensor, Tensor | None]:
+        """Pad on the right: [B, T, D] and its padding mask [B, T], None where nothing is padded."""
+        lengths = torch.tensor([len(tokens) for tokens in sequences])
+        x = torch.nn.utils.rnn.pad_sequence(
+            [self.embed(tokens) for tokens in sequences], batch_first=True
+        )
+        x = x.to(self._device, self._dtype)
+        if (lengths == lengths[0]).all():
+            return x, None
+        padding = torch.arange(x.shape[1]) < lengths[:, None]
+        return x, padding.to(self._device)
+
+
+def split_words(text: str) -> Tokens:
+    """Words and punctuation marks, Han characters one by one, as Unicode defines them.
+
+    Raises:
+        InputError: no word in the text.
+    """
+    normalizer = normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=False
+    )
+    pieces = pre_tokenizers.BertPreTokenizer().pre_tokenize_str(normalizer.normalize_str(text))
+    if not pieces:
+        raise InputError(f"no word in the text {text[:40]!r}; give at least one")
+    return Tokens(tuple(piece for piece, _ in pieces))
+
+
+def embedding(text: str, width: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """A token's embedding, [D]: SHAKE-256 of the seed and the text as uniform numbers, variance 1.
+
+    A hash rather than a random generator, because its stream is fixed by a standard (FIPS 202).
+    """
+    stream = hashlib.shake_256(f"{seed}\x00{text}".encode("utf-8", "surrogatepass"))
+    integers = np.frombuffer(stream.digest(4 * width), dtype="<u4")
+    uniform = (integers.astype(np.float64) + 0.5) / 2**32  # in (0, 1)
+    return ((2 * uniform - 1) * 3**0.5).astype(np.float32)
+
+
+def sinusoids(length: int, width: int) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+    """Sinusoidal positions, [T, D]: sin and cos of position / 10000^(2i / D), interleaved."""
+    angles = np.arange(length)[:, None] / 10_000 ** (np.arange(0, width, 2) / width)
+    both = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
+    return both.reshape(length, -1)[:, :width].astype(np.float32)

@@ -1,0 +1,186 @@
+"""Fresh layers against nn.MultiheadAttention and float64 NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from attnviz.attention.layers import build_layer, rotate, split_heads
+from attnviz.attention.sizes import check_sizes
+from attnviz.errors import SizeError
+from attnviz.records import Site
+from tests.attention.test_attend import Whole
+from tests.reference import attention, rope
+
+
+def numpy_linear(linear: torch.nn.Linear, x: np.ndarray) -> np.ndarray:
+    y = x @ linear.weight.detach().double().numpy().T
+    return y if linear.bias is None else y + linear.bias.detach().double().numpy()
+
+
+def heads_of(x: np.ndarray, heads: int) -> np.ndarray:
+    b, t, _ = x.shape
+    return np.moveaxis(x.reshape(b, t, heads, -1), 2, 1)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("mha", {}),
+        ("gqa", {"kv_heads": 3}),
+        ("mqa", {}),
+        ("mla", {"latent": 7, "rope_dim": 6}),
+        ("mla", {"latent": 5, "rope_dim": 0, "head_dim": 3}),
+        ("cross", {}),
+    ],
+)
+def test_layer_equals_float64_numpy(kind, options, causal, bias) -> None:
+    torch.manual_seed(1)
+    layer = build_layer(kind, 30, 6, bias=bias, causal=causal, seed=4, **options).double()
+    for parameter in layer.parameters():  # biases start at zero, which would hide a lost one
+        if parameter.ndim == 1:
+            parameter.data.normal_()
+    x = torch.randn(2, 11, 30, dtype=torch.float64)
+    y = torch.randn(2, 13, 30, dtype=torch.float64) if kind == "cross" else x
+    nx, ny = x.numpy(), y.numpy()
+    if kind == "mla":
+        r, d_r, d = layer.latent, layer.rope_dim, layer.head_dim
+        latent = numpy_linear(layer.w_latent, ny)
+        assert latent.shape[-1] == r
+        q = heads_of(numpy_linear(layer.w_q, nx), 6)
+        k = heads_of(numpy_linear(layer.w_k, latent), 6)
+        v = heads_of(numpy_linear(layer.w_v, latent), 6)
+        if d_r:
+            shared = rope(numpy_linear(layer.w_k_rope, ny))
+            q = np.concatenate([q[..., :d], rope(q[..., d:])], -1)
+            k = np.concatenate([k, np.repeat(shared[:, None], 6, axis=1)], -1)
+    else:
+        q = heads_of(numpy_linear(layer.w_q, nx), 6)
+        k = heads_of(numpy_linear(layer.w_k, ny), layer.kv_heads)
+        v = heads_of(numpy_linear(layer.w_v, ny), layer.kv_heads)
+    t, s = nx.shape[1], ny.shape[1]
+    allowed = np.tri(t, s, s - t, dtype=bool) if causal else None
+    weights, mixed = attention(q, k, v, allowed)
+    expected = numpy_linear(layer.w_o, np.moveaxis(mixed, 1, 2).reshape(2, t, -1))
+
+    whole = Whole(s)
+    output = layer(x, y, site=Site("encoder", 0), observers=[whole])
+    np.testing.assert_allclose(whole.weights, weights, atol=1e-12)
+    np.testing.assert_allclose(output.detach(), expected, atol=1e-7)
+    np.testing.assert_allclose(layer(x, y).detach(), expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("cross", [False, True])
+def test_layer_equals_nn_multihead_attention(cross: bool) -> None:
+    torch.manual_seed(2)
+    theirs = torch.nn.MultiheadAttention(24, 4, batch_first=True).eval()
+    mine = build_layer("cross" if cross else "mha", 24, 4).eval()
+    with torch.no_grad():
+        for linear, w, b in zip(
+            (mine.w_q, mine.w_k, mine.w_v),
+            theirs.in_proj_weight.chunk(3),
+            theirs.in_proj_bias.chunk(3),
+            strict=True,
+        ):
+            linear.weight.copy_(w)
+            linear.bias.copy_(b)
+        mine.w_o.load_state_dict(theirs.out_proj.state_dict())
+    x = torch.randn(2, 12, 24)
+    y = torch.randn(2, 20, 24) if cross else x
+    padding = torch.ones(2, y.shape[1], dtype=torch.bool)
+    padding[0, -3:] = False
+    expected, weights = theirs(
+        x, y, y, average_attn_weights=False, key_padding_mask=~padding
+    )  # fmt: skip
+    whole = Whole(y.shape[1])
+    output = mine(x, y, padding=padding, observers=[whole])
+    torch.testing.assert_close(whole.weights, weights, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(output, expected, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["mha", "gqa", "mqa", "mla", "cross"])
+def test_contributions_of_the_heads_add_up(kind: str) -> None:
+    layer = build_layer(kind, 40, 8, seed=5).double()
+    layer.w_o.bias.data.normal_()
+    x, y = (torch.randn(3, n, 40, dtype=torch.float64) for n in (5, 9))
+    context = y if kind == "cross" else None
+    parts = layer.contributions(layer.attend(x, context).output)
+    assert parts.shape == (3, 8, 5, 40)
+    torch.testing.assert_close(parts.sum(1) + layer.w_o.bias, layer(x, context))
+    one = layer.attend(x, context).output[:, 2] @ layer.output_slice(2)
+    torch.testing.assert_close(parts[:, 2], one)
+
+
+def test_shapes_of_the_background() -> None:
+    layer = build_layer("mha", 128, 8, causal=True)
+    whole = Whole(16)
+    assert layer(torch.randn(4, 16, 128), observers=[whole]).shape == (4, 16, 128)
+    assert whole.weights.shape == (4, 8, 16, 16)
+    cross = build_layer("cross", 256, 8)
+    whole = Whole(20)
+    cross(torch.randn(2, 12, 256), torch.randn(2, 20, 256), observers=[whole])
+    assert whole.weights.shape == (2, 8, 12, 20)
+    big = build_layer("mha", 512, 8, bias=False)
+    assert sum(p.numel() for p in big.parameters()) == 1_048_576
+    assert sum(p.numel() for p in build_layer("mha", 512, 8).parameters()) == 1_048_576 + 2_048
+
+
+def test_seed_decides_the_weights_and_leaves_the_global_state_alone() -> None:
+    state = torch.random.get_rng_state()
+    a, b, c = (build_layer("gqa", 16, 4, seed=s).state_dict() for s in (7, 7, 8))
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert all(torch.equal(a[k], b[k]) for k in a)
+    assert not torch.equal(a["w_q.weight"], c["w_q.weight"])
+
+
+def test_dropout_only_while_training() -> None:
+    layer = build_layer("mha", 16, 4, dropout=0.5)
+    x = torch.randn(1, 9, 16)
+    assert not torch.allclose(layer.train()(x), layer(x))
+    assert torch.allclose(layer.eval()(x), layer(x))
+
+
+def test_rotary_scores_depend_on_distance_only() -> None:
+    q, k = torch.randn(2, 8, dtype=torch.float64)
+    many_q, many_k = (rotate(z.expand(10, 8)) for z in (q, k))
+    scores = many_q @ many_k.T
+    for distance in range(10):
+        diagonal = scores.diagonal(-distance)
+        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal))
+    assert not torch.allclose(scores[0], scores[0, 0].expand(10))
+
+
+def test_split_heads_keeps_heads_together() -> None:
+    x = torch.arange(2 * 4 * 8).view(2, 4, 8)
+    assert split_heads(x, 2).shape == (2, 2, 4, 4)
+    assert split_heads(x, 2)[1, 1, 3].tolist() == x[1, 3, 4:].tolist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((512, 6, {}), r"85\.33 per head.*nearest: 4 or 8"),
+        ((7, 2, {}), "head counts that work: 1, 7"),
+        ((0, 2, {}), "d-model must be at least 1, got 0"),
+        ((8, -1, {}), "heads must be at least 1, got -1"),
+        ((8, 4, {"kv_heads": 3}), "kv-heads that work: 1, 2, 4"),
+        ((8, 4, {"kind": "mqa", "kv_heads": 4}), "one key/value head, not 4"),
+        ((8, 4, {"kind": "mha", "kv_heads": 2}), "use --kind gqa"),
+        ((8, 4, {"kind": "gqa", "latent": 2}), "latent 2 belongs to kind mla"),
+        ((8, 4, {"kind": "mla", "rope_dim": 3}), "rope-dim must be even"),
+        ((8, 4, {"kind": "mla", "kv_heads": 2}), "leave out kv-heads 2"),
+        ((10**9, 4, {}), "no model is that wide"),
+    ],
+)
+def test_sizes_explain_themselves(arguments: tuple, says: str) -> None:
+    d_model, heads, options = arguments
+    with pytest.raises(SizeError, match=says):
+        check_sizes(d_model, heads, **options)
+
+
+@pytest.mark.parametrize(("heads", "groups"), [(32, 8), (12, 3), (8, 2), (7, 1), (6, 1)])
+def test_gqa_default(heads: int, groups: int) -> None:
+    assert check_sizes(heads * 4, heads, kind="gqa").kv_heads == groups

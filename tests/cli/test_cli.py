@@ -1,0 +1,416 @@
+"""The command line as a user meets it: results, exit codes, one clear line for every mistake."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import attnviz as av
+from attnviz.cli import main
+
+SCHEMA = json.loads(
+    (Path(__file__).parent.parent.parent / "docs" / "heads.schema.json").read_text(encoding="utf-8")
+)
+SENTENCE = "The keys to the cabinet are on the table"
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "NO_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def call(capsys, *arguments: str) -> tuple[int, str, str]:
+    code = main(list(arguments))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def ok(capsys, *arguments: str) -> str:
+    code, out, err = call(capsys, *arguments)
+    assert code == 0, err
+    assert "\x1b" not in out, "colour codes in a pipe"
+    return out
+
+
+def process(*arguments: str, **options) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "attnviz", *arguments], capture_output=True, text=True,
+        check=False, **options,
+    )  # fmt: skip
+
+
+def heads_of(capsys, *arguments: str) -> dict:
+    document = json.loads(ok(capsys, "heads", *arguments, "--json"))
+    jsonschema.validate(document, SCHEMA)
+    return document
+
+
+# ------------------------------------------------------------------ what works
+
+
+def test_heads_of_a_real_bert(capsys, minilm: str) -> None:
+    out = ok(capsys, "heads", SENTENCE, "--model", minilm)
+    assert "native" in out
+    assert "11 tokens" in out
+    document = heads_of(capsys, SENTENCE, "--model", minilm)
+    assert document["backend"] == "native"
+    assert len(document["heads"]) == 72
+    head = next(h for h in document["heads"] if h["name"] == "0.2")
+    assert head["roles"][0]["name"] == "previous"
+    assert head["scores"]["previous"]["mean"] > 0.95
+    texts = [t["text"] for t in document["tokens"]["encoder"]["keys"]]
+    assert texts[0] == "[CLS]"
+    assert "keys" in texts
+
+
+def test_heads_filters_and_orders(capsys, minilm: str) -> None:
+    some = heads_of(capsys, SENTENCE, "-m", minilm, "--select", "0.*,3.5")
+    assert [h["name"] for h in some["heads"]] == [*(f"0.{i}" for i in range(12)), "3.5"]
+    entropy = heads_of(capsys, SENTENCE, "-m", minilm, "--sort", "entropy", "--top", "5")
+    means = [h["scores"]["entropy"]["mean"] for h in entropy["heads"]]
+    assert len(means) == 5
+    assert means == sorted(means, reverse=True)
+    previous = heads_of(capsys, SENTENCE, "-m", minilm, "--role", "previous")
+    assert previous["heads"]
+    assert all(any(r["name"] == "previous" for r in h["roles"]) for h in previous["heads"])
+
+
+def test_csv_says_the_same_as_json(capsys, minilm: str) -> None:
+    document = heads_of(capsys, SENTENCE, "-m", minilm)
+    rows = list(csv.DictReader(io.StringIO(ok(capsys, "heads", SENTENCE, "-m", minilm, "--csv"))))
+    assert len(rows) == 72
+    for row, head in zip(rows, document["heads"], strict=True):
+        assert (int(row["layer"]), int(row["head"])) == (head["layer"], head["head"])
+        assert row["roles"].split() == [r["name"] for r in head["roles"]]
+        for name, score in head["scores"].items():
+            for part, value in score.items():
+                assert row[f"{name}.{part}"] == ("" if value is None else str(value))
+
+
+def test_probe_runs_on_random_tokens_beside_the_sentence(capsys, minilm: str) -> None:
+    document = heads_of(capsys, SENTENCE, "-m", minilm, "--probe")
+    probe = document["heads"][0]["probe"]["scores"]
+    assert set(probe) == {"duplicate", "duplicate_no_sink", "induction", "induction_no_sink"}
+    assert probe["induction"]["rows"] > 50
+    assert document["heads"][0]["scores"]["previous"]["rows"] < 12
+
+
+@pytest.mark.parametrize(
+    ("options", "heads", "kind"),
+    [
+        (["--heads", "4"], 4, "encoder"),
+        (["--kind", "gqa", "--layers", "3", "--causal"], 24, "decoder"),
+        (["--kind", "mla", "--d-model", "64"], 8, "encoder"),
+        (["--context", "Die Schlüssel liegen"], 8, "cross"),
+    ],
+)
+def test_fresh_layers(capsys, options: list[str], heads: int, kind: str) -> None:
+    document = heads_of(capsys, SENTENCE, *options)
+    assert document["backend"] == "untrained"
+    assert len(document["heads"]) == heads
+    assert set(document["tokens"]) == {kind}
+    ok(capsys, "heatmap", SENTENCE, *options, "-s", "0.1")
+
+
+def test_heatmap_shows_weights_and_files(capsys, tmp_path: Path, minilm: str) -> None:
+    out = ok(capsys, "heatmap", SENTENCE, "-m", minilm, "--select", "0.2")
+    assert "0.2" in out
+    assert "cabinet" in out
+    starts = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+    for suffix, start in starts.items():
+        path = tmp_path / f"x.{suffix}"
+        ok(capsys, "heatmap", SENTENCE, "-m", minilm, "-s", "0.2,1.*", "-o", str(path))
+        assert path.read_bytes().startswith(start)
+    plot = tmp_path / "grid.png"
+    ok(capsys, "heads", SENTENCE, "-m", minilm, "--plot", str(plot))
+    assert plot.read_bytes().startswith(starts["png"])
+    assert len(list(tmp_path.iterdir())) == 4, "temporary files left behind"
+
+
+def test_capture_and_recorded(capsys, tmp_path: Path, minilm: str) -> None:
+    path = tmp_path / "c.npz"
+    ok(capsys, "capture", SENTENCE, "-m", minilm, "-o", str(path))
+    live = heads_of(capsys, SENTENCE, "-m", minilm)
+    stored = heads_of(capsys, "--recorded", str(path))
+    assert stored["backend"] == "recorded"
+    assert stored["tokens"] == live["tokens"]
+    for a, b in zip(stored["heads"], live["heads"], strict=True):
+        assert a["roles"] == b["roles"]
+        for name in a["scores"]:
+            assert a["scores"][name]["mean"] == pytest.approx(b["scores"][name]["mean"], abs=1e-6)
+    shown = ok(capsys, "heatmap", "--recorded", str(path), "-s", "0.2", "--words")
+    assert "cabinet" in shown
+
+
+def test_text_from_file_and_standard_input(capsys, tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    path.write_text("\ufeffgrün und blau\n", encoding="utf-8")
+    document = heads_of(capsys, "--file", str(path), "-m", "fresh")
+    texts = [t["text"] for t in document["tokens"]["encoder"]["keys"]]
+    assert texts == ["grün", "und", "blau"]
+    piped = process("heads", "-f", "-", "-m", "fresh", "--json", input="a b c")
+    assert piped.returncode == 0, piped.stderr
+    assert len(json.loads(piped.stdout)["tokens"]["encoder"]["keys"]) == 3
+
+
+def test_pair_ids_and_special_tokens(capsys, minilm: str) -> None:
+    pair = heads_of(capsys, "The cat sat.", "--pair", "It slept.", "-m", minilm)
+    texts = [t["text"] for t in pair["tokens"]["encoder"]["keys"]]
+    assert texts.count("[SEP]") == 2
+    bare = heads_of(capsys, "The cat sat.", "--no-special", "-m", minilm)
+    assert [t["text"] for t in bare["tokens"]["encoder"]["keys"]] == ["the", "cat", "sat", "."]
+    ids = ",".join(str(t["id"]) for t in pair["tokens"]["encoder"]["keys"])
+    again = heads_of(capsys, "--ids", ids, "-m", minilm)
+    assert [t["text"] for t in again["tokens"]["encoder"]["keys"]] == texts
+
+
+def test_truncate_says_what_it_cut(capsys, minilm: str) -> None:
+    text = "word " * 600
+    code, _, err = call(capsys, "heads", text, "-m", minilm)
+    assert code == 1
+    assert "602" in err
+    assert "512" in err
+    assert "--truncate" in err
+    code, out, err = call(capsys, "heads", text, "-m", minilm, "--truncate")
+    assert code == 0
+    assert "512 tokens" in out
+    assert "90" in err
+
+
+def test_hostile_tokens_never_reach_the_terminal_raw(capsys) -> None:
+    text = "safe \x1b[31mred\x1b[0m \x07 \u202eevil [bold]x[/] </b>"
+    for command in (["heads"], ["heatmap", "-s", "0.0"]):
+        out = ok(capsys, *command, text, "-m", "fresh")
+        assert not set("\x07\u202e") & set(out)
+
+
+def test_colours_only_where_a_terminal_wants_them(capsys, monkeypatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    code, out, _ = call(capsys, "heatmap", SENTENCE, "-m", "fresh", "-s", "0.1")
+    assert code == 0
+    assert "\x1b[" in out
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("FORCE_COLOR")
+    code, out, _ = call(capsys, "heatmap", SENTENCE, "-m", "fresh", "-s", "0.1")
+    assert "\x1b[" not in out
+
+
+def test_quiet_keeps_notes_to_itself(capsys, minilm: str) -> None:
+    code, _, err = call(capsys, "heads", "word " * 600, "-m", minilm, "--truncate", "-q")
+    assert (code, err) == (0, "")
+
+
+def test_version_and_help(capsys) -> None:
+    assert ok(capsys, "--version") == f"attnviz {av.__version__}\n"
+    for command in ("heads", "heatmap", "capture"):
+        assert command in ok(capsys, "--help")
+        text = ok(capsys, command, "--help")
+        assert "Examples" in text
+        assert "--model" in text
+
+
+def test_shell_completion() -> None:
+    asked = {"_ATTNVIZ_COMPLETE": "complete_bash", "COMP_WORDS": "attnviz he", "COMP_CWORD": "1"}
+    result = process(env={**os.environ, **asked})
+    assert result.stdout.split() == ["heads", "heatmap"]
+    asked["COMP_WORDS"], asked["COMP_CWORD"] = "attnviz heads --sel", "2"
+    assert process(env={**os.environ, **asked}).stdout.split() == ["--select"]
+
+
+# ------------------------------------------------------------------ what cannot work
+
+
+def folder(tmp_path: Path, name: str, **files: object) -> str:
+    place = tmp_path / name
+    place.mkdir()
+    for file, content in files.items():
+        path = place / file.replace("__", ".")
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.write_text(json.dumps(content))
+    return str(place)
+
+
+BERT = {
+    "model_type": "bert", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1,
+    "intermediate_size": 16, "vocab_size": 5, "max_position_embeddings": 16,
+    "type_vocab_size": 2, "hidden_act": "gelu", "layer_norm_eps": 1e-12,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory) -> dict[str, str]:
+    """Files and folders that are wrong in every way we know."""
+    tmp = tmp_path_factory.mktemp("bad")
+    (tmp / "latin1.txt").write_bytes("grün".encode("latin-1"))
+    (tmp / "blank.txt").write_text(" \n\t\n")
+    (tmp / "file").write_text("x")
+    save_file({"embeddings.word_embeddings.weight": np.zeros((3, 3), np.float32)}, tmp / "s.st")
+    shapes = (tmp / "s.st").read_bytes()
+    np.savez(tmp / "sums.npz", attentions=np.ones((1, 1, 2, 2), "f4"), tokens=np.array(["a", "b"]))
+    return {
+        "tmp": str(tmp),
+        "noconfig": folder(tmp, "noconfig"),
+        "junkconfig": folder(tmp, "junkconfig", config__json=b"{"),
+        "noweights": folder(tmp, "noweights", config__json=BERT),
+        "pickle": folder(tmp, "pickle", config__json=BERT, pytorch_model__bin=b"\x80\x04."),
+        "corrupt": folder(tmp, "corrupt", config__json=BERT, model__safetensors=b"\xff" * 64),
+        "truncated": folder(tmp, "truncated", config__json=BERT, model__safetensors=shapes[:-9]),
+        "shapes": folder(tmp, "shapes", config__json=BERT, model__safetensors=shapes),
+    }
+
+
+MISTAKES = [
+    # arguments, exit code, words of the one line
+    ([], 2, ["nothing to run"]),
+    (["a", "--file", "x"], 2, ["TEXT and --file"]),
+    (["", "-m", "fresh"], 1, ["empty"]),
+    ([" \t", "-m", "fresh"], 1, ["empty"]),
+    (["-f", "{tmp}/latin1.txt", "-m", "fresh"], 1, ["not UTF-8", "byte 2"]),
+    (["-f", "{tmp}/blank.txt", "-m", "fresh"], 1, ["empty"]),
+    (["-f", "{tmp}/none.txt", "-m", "fresh"], 1, ["No such file"]),
+    (["-f", "{tmp}", "-m", "fresh"], 1, ["directory"]),
+    (["a", "--d-model", "512", "--heads", "6"], 2, ["85.33", "nearest: 4 or 8"]),
+    (["a", "--heads", "8", "--kv-heads", "3"], 2, ["kv-heads that work: 1, 2, 4, 8"]),
+    (["a", "--heads", "0"], 2, ["at least 1, got 0"]),
+    (["a", "--d-model", "-8"], 2, ["at least 1, got -8"]),
+    (["a", "--d-model", "8000000"], 2, ["this machine has"]),
+    (["a", "--d-model", "wide"], 2, ["wide", "see attnviz heads --help"]),
+    (["a", "--kind", "moe"], 2, ["moe", "mha, gqa, mqa, mla, cross"]),
+    (["a", "--nonsense"], 2, ["--nonsense"]),
+    (["a", "-m", "fresh", "--select", "9.9"], 2, ["9.9", "layer 0 with heads 0-7"]),
+    (["a", "-m", "fresh", "--select", "banana"], 2, ["banana", "4.11"]),
+    (["a", "-m", "fresh", "--select", ""], 2, ["empty"]),
+    (["a", "-m", "fresh", "--role", "king"], 2, ["king", "induction"]),
+    (["a", "-m", "fresh", "--sort", "size"], 2, ["size", "entropy"]),
+    (["a", "-m", "fresh", "--json", "--csv"], 2, ["--json", "--csv"]),
+    (["a", "-m", "fresh", "--pair", "b"], 2, ["--pair"]),
+    (["a", "-m", "fresh", "--probe"], 2, ["vocabulary"]),
+    (["--ids", "1,2", "-m", "fresh"], 2, ["no vocabulary"]),
+    (["--ids", "1,x", "-m", "fresh"], 2, ["'x'"]),
+    (["--ids", "1,999999", "-m", "{minilm}"], 1, ["999999", "30521"]),
+    (["a", "-m", "{minilm}", "--heads", "4"], 2, ["--heads", "fresh layer"]),
+    (["a", "-m", "{minilm}", "--target", "b"], 2, ["--target"]),
+    (["a", "-m", "{minilm}", "--device", "cuda:7"], 1, ["cuda:7", "cpu"]),
+    (["a", "-m", "{minilm}", "--device", "toaster"], 2, ["toaster"]),
+    (["a", "-m", "{minilm}", "--dtype", "int3"], 2, ["int3", "bfloat16"]),
+    (["a", "-m", "{tmp}/file"], 1, ["file"]),
+    (["a", "-m", "{noconfig}"], 1, ["config.json"]),
+    (["a", "-m", "{junkconfig}"], 1, ["config.json"]),
+    (["a", "-m", "{noweights}"], 1, ["safetensors"]),
+    (["a", "-m", "{pickle}"], 1, ["pickle", "safe_serialization"]),
+    (["a", "-m", "{corrupt}"], 1, ["safetensors"]),
+    (["a", "-m", "{truncated}"], 1, ["safetensors"]),
+    (["a", "-m", "{shapes}"], 1, []),
+    (["a", "-m", "nobody/nothing-here"], 1, ["nobody/nothing-here"]),
+    (["--recorded", "{tmp}/none.npz"], 1, ["not there"]),
+    (["--recorded", "{tmp}/sums.npz"], 1, ["sums to 2"]),
+    (["a", "--recorded", "{tmp}/sums.npz"], 2, ["leave out TEXT"]),
+    (["--recorded", "{tmp}/sums.npz", "-m", "fresh"], 2, ["leave out --model"]),
+    (["a", "--item", "1", "-m", "fresh"], 2, ["--item 1"]),
+    (["a", "-m", "fresh", "--plot", "{tmp}/x.bmp"], 2, ["x.bmp", ".png"]),
+    (["a", "-m", "fresh", "--plot", "{tmp}/no/x.png"], 1, ["does not exist"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "words"), MISTAKES, ids=lambda v: str(v)[:60])
+def test_mistakes_get_one_clear_line(capsys, bad, minilm, arguments, code, words) -> None:
+    arguments = [a.format(minilm=minilm, **bad) for a in arguments]
+    before = sorted(Path(bad["tmp"]).rglob("*"))
+    got, out, err = call(capsys, "heads", *(arguments or ["--quiet"]))
+    assert got == code, err
+    assert out == ""
+    assert err.startswith("attnviz: ")
+    assert err.count("\n") == 1, err
+    for word in words:
+        assert word in err
+    assert sorted(Path(bad["tmp"]).rglob("*")) == before
+
+
+def test_other_commands_make_the_same_mistakes(capsys, tmp_path: Path) -> None:
+    for arguments, code, word in [
+        (["heatmap", "a b", "-m", "fresh", "-s", "0.99"], 2, "0.99"),
+        (["heatmap", "a b", "-m", "fresh", "--palette", "jet"], 2, "viridis"),
+        (["heatmap", "a b", "-m", "fresh", "--scale", "log"], 2, "row"),
+        (["heatmap", "a b", "-m", "fresh", "-o", str(tmp_path)], 2, "name the file"),
+        (["heatmap", "a b", "-m", "fresh", "-o", str(tmp_path / "q" / "x.svg")], 1, "not exist"),
+        (["capture", "a b", "-m", "fresh"], 2, "--out"),
+        (["capture", "a b", "-m", "fresh", "-o", str(tmp_path / "x.bin")], 2, ".npz"),
+        (["nonsense"], 2, "nonsense"),
+    ]:
+        got, _, err = call(capsys, *arguments)
+        assert (got, err.count("\n")) == (code, 1), err
+        assert word in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_read_only_folder_keeps_what_it_has(tmp_path: Path, capsys, monkeypatch) -> None:
+    path = tmp_path / "x.png"
+    path.write_bytes(b"precious")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("attnviz.files.os.replace", full)
+    code, _, err = call(capsys, "heatmap", "a b", "-m", "fresh", "-o", str(path))
+    assert code == 1
+    assert "No space left" in err
+    assert path.read_bytes() == b"precious"
+    assert [p.name for p in tmp_path.iterdir()] == ["x.png"]
+
+
+def test_interrupt_is_130_and_one_line(tmp_path: Path) -> None:
+    fifo = tmp_path / "text"
+    os.mkfifo(fifo)
+    # a shell's background processes ignore the signal, and so would the child of such a process
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "from attnviz.__main__ import run\nrun()"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, "heads", "-f", str(fifo), "-m", "fresh"],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with fifo.open("wb"):  # returns once the child reads, so it is in the middle of its work
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=120)
+    assert child.returncode == 130
+    assert err == "attnviz: interrupted\n"
+
+
+def test_interrupt_while_importing() -> None:
+    code = "import attnviz.cli as c\ndef main(): raise KeyboardInterrupt\nc.main = main\n"
+    code += "from attnviz.__main__ import run\nrun()"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (130, "attnviz: interrupted\n")
+
+
+def test_broken_pipes_are_silent(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m attnviz heads 'a b c' -m fresh --json | true"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert result.stderr == ""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_standard_output_that_is_full_or_closed() -> None:
+    command = f"{sys.executable} -m attnviz shapes --d-model 8 --heads 2"
+    given = {"shell": True, "text": True, "stderr": subprocess.PIPE}
+    full = subprocess.run(f"{command} > /dev/full", check=False, **given)
+    assert full.returncode == 1
+    assert full.stderr == "attnviz: cannot write to standard output: No space left on device\n"
+    closed = subprocess.run(f"{command} >&-", check=False, **given)
+    assert (closed.returncode, closed.stderr) == (0, "")

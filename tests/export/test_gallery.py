@@ -1,0 +1,122 @@
+"""The gallery of an export in a browser: filters, large pictures, keys, and nothing asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attnviz as av
+from attnviz.export.look import Look
+from attnviz.export.settings import Settings
+from attnviz.export.way import Way
+from attnviz.models.untrained import FreshConfig
+from tests.viewing import Opened
+
+TEXTS = ("the first text", "a second one", "<img src=x onerror=alert(1)>")
+PICTURES = 3 * (6 + 2)  # sentences * (heads + layers)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("gallery")
+    (base / "s.txt").write_text("\n".join([*TEXTS, *(f"more of it {n}" for n in range(40))]))
+    settings = Settings(kinds=("heads", "layers"), look=Look(dpi=40))
+    model = FreshConfig(d_model=18, heads=3, layers=2, causal=True)
+    av.export_maps(base / "s.txt", base / "maps", model=model, settings=settings, way=Way(jobs=1))
+    return base / "maps"
+
+
+@pytest.fixture
+def gallery(browser: Any, folder: Path) -> Iterator[Opened]:
+    page = browser.new_page(viewport={"width": 1000, "height": 700})
+    found = Opened(page)
+    page.goto((folder / "index.html").as_uri())
+    yield found
+    assert found.console == []
+    assert all(url.startswith(folder.as_uri()) for url in found.requests)
+    page.close()
+
+
+def count(gallery: Opened, text: str) -> None:
+    gallery.page.wait_for_function(
+        "text => document.getElementById('count').textContent.startsWith(text)", arg=text
+    )
+
+
+def test_only_what_is_in_sight_is_in_the_page(gallery: Opened) -> None:
+    count(gallery, "344 of 344")
+    assert gallery.page.locator(".tile").count() < 100
+    gallery.page.wait_for_function("[...document.images].slice(0, 6).every(i => i.naturalWidth)")
+    gallery.page.evaluate("window.scrollTo(0, 1e6)")
+    gallery.page.get_by_text("more of it 39").wait_for()
+    assert gallery.page.get_by_text(TEXTS[0]).count() == 0
+
+
+def test_filters(gallery: Opened) -> None:
+    page = gallery.page
+    page.evaluate("window.scrollTo(0, 1e6)")
+    page.fill("#words", "more of it 12")
+    count(gallery, "8 of")
+    assert page.evaluate("window.scrollY") == 0
+    page.select_option("#kind", "0")
+    page.select_option("#layer", "1")
+    count(gallery, "3 of")
+    assert page.locator(".tile span").first.inner_text().startswith("head 1.0")
+    page.fill("#words", "2")  # the number of an input, or a part of its text
+    page.select_option("#head", "2")
+    count(gallery, "14 of")
+    page.fill("#words", "nowhere")
+    count(gallery, "0 of")
+    assert "No picture matches" in page.inner_text("#list")
+
+
+def test_hostile_text_is_text(gallery: Opened) -> None:
+    gallery.page.fill("#words", "onerror")
+    count(gallery, "8 of")
+    assert TEXTS[2] in gallery.page.inner_text("#list")
+
+
+@pytest.mark.parametrize("way", ["click", "keys"])
+def test_a_large_picture_and_back(gallery: Opened, way: str) -> None:
+    page = gallery.page
+    tile = page.locator(".tile").nth(1)
+    if way == "click":
+        tile.locator("img").click()
+    else:
+        tile.focus()
+        page.keyboard.press("Enter")
+    assert page.inner_text("#caption").startswith("head 0.1")
+    for _ in range(30):
+        page.keyboard.press("ArrowRight")
+    assert page.inner_text("#caption").startswith("layer 1")
+    assert page.inner_text("#sentence") == "4: more of it 0"
+    page.keyboard.press("Escape")
+    focused = "document.activeElement"
+    page.wait_for_function(f"{focused}.textContent.startsWith('layer 1')")
+    box = page.evaluate(f"{focused}.getBoundingClientRect().toJSON()")
+    assert box["top"] > 0
+    assert box["bottom"] <= 700
+
+
+def test_a_filter_typed_just_before_a_picture_opens_waits_for_its_end(gallery: Opened) -> None:
+    page = gallery.page
+    for words, caption in (("first", "head 0.1"), ("second", None)):
+        page.fill("#words", "")
+        count(gallery, "344 of")
+        page.evaluate(
+            "words => { const box = document.getElementById('words'); box.value = words;"
+            " box.dispatchEvent(new Event('input', { bubbles: true }));"
+            " document.querySelectorAll('.tile')[1].click(); }",
+            words,
+        )
+        page.wait_for_timeout(200)
+        assert page.inner_text("#count").startswith("344 of")
+        page.keyboard.press("Escape")
+        count(gallery, "8 of")
+        if caption is None:  # it is not among those that match
+            page.wait_for_function("document.activeElement.id === 'words'")
+        else:
+            page.wait_for_function(f"document.activeElement.textContent.startsWith('{caption}')")

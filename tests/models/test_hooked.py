@@ -1,0 +1,676 @@
+"""The hooks against transformers' own eager attention, on tiny random models of every kind."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import attnviz.models.hooked.interface as interface
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.models import hooked
+from attnviz.records import Inputs, Prompt, Rows, Sides, Site, SiteKind, Tokens
+
+transformers = pytest.importorskip("transformers")
+
+VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
+newer = pytest.mark.skipif(VERSION < (5, 5), reason="transformers could not save or build these")
+CPU = torch.device("cpu")
+VOCABULARY, LONGEST, WINDOW = 41, 32, 4
+SHORT, LONG = (5, 9, 2, 31, 17, 12, 3), (7, 21, 30, 4, 18, 11, 5, 27, 33, 14, 8, 39, 26)
+SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": LONGEST,
+    **SPECIAL,
+}
+GROUPED = {**SIZES, "num_key_value_heads": 2}
+NARROW = {**GROUPED, "head_dim": 4}
+TWO_STACKS = {
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": LONGEST,
+    "forced_eos_token_id": None,
+    "decoder_start_token_id": 2,
+    **SPECIAL,
+}
+
+HOOKED: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("Bert", SIZES),
+    "roberta": ("Roberta", SIZES),
+    "distilbert": (
+        "DistilBert",
+        {
+            "dim": 16,
+            "n_layers": 2,
+            "n_heads": 4,
+            "hidden_dim": 24,
+            "vocab_size": VOCABULARY,
+            "max_position_embeddings": LONGEST,
+            "pad_token_id": 0,
+        },
+    ),
+    "electra": ("Electra", {**SIZES, "embedding_size": 8}),
+    "albert": ("Albert", {**SIZES, "num_hidden_layers": 3, "embedding_size": 8}),
+    "gpt2": (
+        "GPT2",
+        {
+            "n_embd": 16,
+            "n_layer": 2,
+            "n_head": 4,
+            "vocab_size": VOCABULARY,
+            "n_positions": LONGEST,
+            **SPECIAL,
+        },
+    ),
+    "llama": ("Llama", GROUPED),
+    "qwen2": ("Qwen2", GROUPED),
+    "qwen3": ("Qwen3", NARROW),
+    "mistral": ("Mistral", {**NARROW, "sliding_window": WINDOW}),
+    "gemma2": (
+        "Gemma2",
+        {
+            **NARROW,
+            "sliding_window": WINDOW,
+            "attn_logit_softcapping": 2.0,
+            "query_pre_attn_scalar": 4,
+        },
+    ),
+    "gpt_neox": ("GPTNeoX", SIZES),
+    "opt": ("OPT", {**SIZES, "ffn_dim": 24, "word_embed_proj_dim": 16}),
+    "deepseek_v3": (
+        "DeepseekV3",
+        {
+            **SIZES,
+            "num_key_value_heads": 4,
+            "q_lora_rank": 8,
+            "kv_lora_rank": 8,
+            "qk_rope_head_dim": 4,
+            "qk_nope_head_dim": 6,
+            "v_head_dim": 5,
+            "n_routed_experts": 4,
+            "num_experts_per_tok": 2,
+            "n_group": 2,
+            "topk_group": 1,
+            "moe_intermediate_size": 8,
+            "first_k_dense_replace": 1,
+        },
+    ),
+    "lfm2": ("Lfm2", {**GROUPED, "layer_types": ["conv", "full_attention"]}),
+    "modernbert": (
+        "ModernBert",
+        {
+            **SIZES,
+            "local_attention": WINDOW,
+            "global_attn_every_n_layers": 2,
+            "cls_token_id": 1,
+            "sep_token_id": 2,
+        },
+    ),
+    "t5": (
+        "T5",
+        {
+            "d_model": 16,
+            "d_kv": 4,
+            "d_ff": 24,
+            "num_layers": 2,
+            "num_decoder_layers": 3,
+            "num_heads": 4,
+            "vocab_size": VOCABULARY,
+            "pad_token_id": 0,
+            "eos_token_id": 1,
+            "decoder_start_token_id": 0,
+        },
+    ),
+    "bart": ("Bart", TWO_STACKS),
+    "marian": ("Marian", {**TWO_STACKS, "decoder_start_token_id": 0}),
+}
+EAGER: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt_neo": (
+        "GPTNeo",
+        {
+            "hidden_size": 16,
+            "num_layers": 2,
+            "num_heads": 4,
+            "attention_types": [[["global", "local"], 1]],
+            "window_size": WINDOW,
+            "vocab_size": VOCABULARY,
+            "max_position_embeddings": LONGEST,
+            **SPECIAL,
+        },
+    ),
+    "deberta_v2": (
+        "DebertaV2",
+        {**SIZES, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    ),
+    "bloom": (
+        "Bloom",
+        {"hidden_size": 16, "n_layer": 2, "n_head": 4, "vocab_size": VOCABULARY, **SPECIAL},
+    ),
+    "xlnet": (
+        "XLNet",
+        {"d_model": 16, "n_layer": 2, "n_head": 4, "d_inner": 24, "vocab_size": VOCABULARY},
+    ),
+    "falcon": ("Falcon", {**SIZES, "new_decoder_architecture": True, "num_kv_heads": 2}),
+    "gpt_oss": (
+        "GptOss",
+        {**NARROW, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": WINDOW},
+    ),
+}
+FAMILIES = {**HOOKED, **EAGER}
+SEQ2SEQ = ("t5", "bart", "marian")
+GAIN = {"t5": 1.0}  # weights large enough for attention to be uneven
+
+Folders = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny tensors gain nothing from more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    """Folders of tiny models, each built once."""
+    built: dict[str, Path] = {}
+
+    def folder(family: str) -> Path:
+        if family not in built:
+            built[family] = tmp_path_factory.mktemp(family)
+            build(family, built[family])
+        return built[family]
+
+    return folder
+
+
+def build(family: str, folder: Path, gain: float | None = None) -> None:
+    name, sizes = FAMILIES[family]
+    config = getattr(transformers, f"{name}Config")(**sizes)
+    torch.manual_seed(0)
+    kind = "AutoModelForSeq2SeqLM" if family in SEQ2SEQ else "AutoModel"
+    model = getattr(transformers, kind).from_config(config)
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            parameter.data *= gain or GAIN.get(family, 12.0)
+        elif family == "gpt_oss":  # its sinks
+            parameter.data.normal_()
+    model.save_pretrained(folder)
+
+
+def load(folder: Path, dtype: torch.dtype = torch.float32) -> hooked.Hooked:
+    return hooked.load(folder, folder.name, CPU, dtype)
+
+
+class Watcher:
+    """Puts the blocks of each site together: weights and allowed keys, [B, H, T, S]."""
+
+    def __init__(self, batch: Sequence[Any]) -> None:
+        self.batch = batch
+        self.weights: dict[Site, torch.Tensor] = {}
+        self.allowed: dict[Site, torch.Tensor] = {}
+        self.count = 0
+
+    def observe(self, rows: Rows) -> None:
+        self.count += 1
+        size = (*rows.weights.shape[:2], *self.longest(rows.site.kind))
+        weights = self.weights.setdefault(rows.site, torch.zeros(size))
+        allowed = self.allowed.setdefault(rows.site, torch.zeros(size, dtype=torch.bool))
+        queries = slice(rows.start, rows.start + rows.weights.shape[2])
+        keys = slice(rows.key_start, rows.key_start + rows.weights.shape[3])
+        weights[:, :, queries, keys] = rows.weights
+        allowed[:, :, queries, keys] = True if rows.allowed is None else rows.allowed
+
+    def longest(self, kind: SiteKind) -> tuple[int, int]:
+        sides = [inputs.sides[kind] for inputs in self.batch]
+        return max(len(s.queries) for s in sides), max(len(s.keys) for s in sides)
+
+
+def watch(source: hooked.Hooked, batch: Sequence[Any]) -> Watcher:
+    watcher = Watcher(batch)
+    source.forward(batch, [watcher])
+    return watcher
+
+
+def eager(folder: Path, family: str, **inputs: Any) -> dict[Site, torch.Tensor]:
+    """What transformers returns for one input: [H, T, S] by site; gaps are not numbered."""
+    kind = "AutoModelForSeq2SeqLM" if family in SEQ2SEQ else "AutoModel"
+    model = getattr(transformers, kind).from_pretrained(folder, attn_implementation="eager").eval()
+    tensors = {name: torch.tensor([value]) for name, value in inputs.items()}
+    cache = {"use_cache": False} if family in SEQ2SEQ else {}
+    with torch.no_grad():
+        output = model(**tensors, **cache, output_attentions=True)
+    if family in SEQ2SEQ:
+        kinds = ("encoder", "decoder", "cross")
+        return {
+            Site(kind, n): w[0]
+            for kind in kinds
+            for n, w in enumerate(output[f"{kind}_attentions"])
+        }
+    seen = torch.stack([w[0].triu(1).amax() for w in output.attentions])
+    kind = "encoder" if bool(seen.any()) else "decoder"
+    return {Site(kind, n): w[0] for n, w in enumerate(output.attentions)}
+
+
+def inputs_of(source: hooked.Hooked, ids: tuple[int, ...], target: tuple[int, ...]) -> Inputs:
+    one, other = (Tokens(tuple(map(str, row)), row) for row in (ids, target))
+    if len(source.layout.kinds) == 1:
+        return source.prepare(Prompt(ids=ids))
+    sides = {"encoder": Sides(one, one), "decoder": Sides(other, other), "cross": Sides(other, one)}
+    return Inputs(sides)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_equals_its_own_eager_attention(family: str, folders: Folders) -> None:
+    folder = folders(family)
+    source = load(folder)
+    hooked = source.info.backend == "hooked"
+    if VERSION >= (5, 23):  # the version this was written with; fewer families asked before
+        assert hooked == (family in HOOKED), source.info
+    assert source.info.exactness.startswith("hooked, max |Δ| " if hooked else "eager")
+    assert bool(source.info.reason) != hooked
+    batch = [inputs_of(source, *both) for both in ((SHORT, (0, *LONG[:8])), (LONG, SHORT))]
+    watcher = watch(source, batch)  # blocks of a padded batch
+    sites = [site for site in source.layout.sites if source.layout.heads[site.kind][site.layer]]
+    assert sorted(watcher.weights) == sorted(sites)
+    for item, ids in enumerate((SHORT, LONG)):
+        inputs = {"input_ids": ids}
+        if family in SEQ2SEQ:
+            inputs["decoder_input_ids"] = batch[item].sides["decoder"].queries.ids
+        alone = eager(folder, family, **inputs)
+        assert len(alone) == len(sites)
+        for site, native in zip(sites, (alone[s] for s in sorted(alone, key=by_kind)), strict=True):
+            heads, queries, keys = native.shape
+            assert heads == source.layout.heads[site.kind][site.layer]
+            ours = watcher.weights[site][item, :, :queries, :keys]
+            torch.testing.assert_close(ours, native, rtol=0, atol=1e-5)
+            seen = native > 0
+            uneven = (native - seen / seen.sum(-1, keepdim=True)).abs().max()
+            assert uneven > 0.02, "too even to prove anything"
+            allowed = watcher.allowed[site][item, :, :queries]
+            assert torch.equal(allowed[:, :, :keys], seen)
+            assert not allowed[:, :, keys:].any(), "padding is never allowed"
+
+
+def by_kind(site: Site) -> tuple[int, int]:
+    return ("encoder", "decoder", "cross").index(site.kind), site.layer
+
+
+@pytest.mark.parametrize("family", ["gpt2", "gpt_neo"])
+def test_the_blocks_do_not_matter(
+    family: str, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = load(folders(family))
+    batch = [source.prepare(Prompt(ids=ids)) for ids in (SHORT, LONG)]
+    whole = watch(source, batch)
+    monkeypatch.setattr("attnviz.models.hooked.eager.BLOCK_ELEMENTS", 512)
+    monkeypatch.setattr("attnviz.attention.attend.BLOCK_ROWS", 1)
+    monkeypatch.setattr("attnviz.attention.attend.BLOCK_ELEMENTS", 512)
+    blocks = watch(source, batch)
+    assert blocks.count > whole.count == 2
+    for site, weights in whole.weights.items():
+        torch.testing.assert_close(blocks.weights[site], weights)
+        assert torch.equal(blocks.allowed[site], whole.allowed[site])
+
+
+def test_layers_are_numbered_as_the_model_numbers_them(folders: Folders) -> None:
+    assert load(folders("albert")).layout.heads == {"encoder": (4, 4, 4)}  # shared weights
+    assert load(folders("lfm2")).layout.heads == {"decoder": (0, 4)}  # a convolution first
+    assert load(folders("bart")).layout.heads == {
+        "encoder": (4, 4),
+        "decoder": (2, 2, 2),
+        "cross": (2, 2, 2),
+    }
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_tapped_too(dtype: torch.dtype, folders: Folders) -> None:
+    source = load(folders("llama"), dtype)
+    assert (source.info.backend, source.info.dtype) == ("hooked", str(dtype).removeprefix("torch."))
+    weights = watch(source, [source.prepare(Prompt(ids=LONG))]).weights[Site("decoder", 1)]
+    assert weights.dtype == torch.float32
+    exact = eager(folders("llama"), "llama", input_ids=LONG)[Site("decoder", 1)]
+    torch.testing.assert_close(weights[0], exact, rtol=0, atol=0.1)
+
+
+def test_a_tap_that_shows_something_else_is_not_used(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers.models.llama import modeling_llama
+
+    native = modeling_llama.eager_attention_forward
+
+    def sharper(*args: Any, scaling: float, **kwargs: Any) -> Any:
+        return native(*args, scaling=1.5 * scaling, **kwargs)
+
+    monkeypatch.setattr(modeling_llama, "eager_attention_forward", sharper)
+    source = load(folders("llama"))
+    assert source.info.backend == "eager"
+    assert "differ from eager by up to" in source.info.reason
+    measured = float(source.info.exactness.split("|Δ| ")[1].rstrip(")"))
+    assert 1e-4 < measured < 1
+    weights = watch(source, [source.prepare(Prompt(ids=LONG))]).weights
+    for site, expected in eager(folders("llama"), "llama", input_ids=LONG).items():
+        torch.testing.assert_close(weights[site][0], expected, rtol=0, atol=1e-5)
+
+
+def test_reasons_say_why_the_tap_was_left(folders: Folders) -> None:
+    assert "gpt_neo layers do not ask" in load(folders("gpt_neo")).info.reason
+    assert "s_aux" in load(folders("gpt_oss")).info.reason
+    source = hooked.load(folders("gpt_neo"), "x", CPU, torch.float32, reason="no native backend")
+    assert source.info.reason.startswith("no native backend; ")
+
+
+def test_without_native_weights_the_outputs_decide(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers.models.llama import modeling_llama
+
+    monkeypatch.setattr("attnviz.models.hooked.survey.returned", lambda output, kind: {})
+    source = load(folders("llama"))
+    assert source.info.backend == "hooked"
+    assert "eager's, which returns no weights" in source.info.exactness
+    assert source.layout.heads == {"decoder": (4, 4)}
+    native = modeling_llama.eager_attention_forward
+
+    def sharper(*args: Any, scaling: float, **kwargs: Any) -> Any:
+        return native(*args, scaling=1.5 * scaling, **kwargs)
+
+    monkeypatch.setattr(modeling_llama, "eager_attention_forward", sharper)
+    with pytest.raises(ModelError, match=r"gives no attention weights: .*its outputs change by"):
+        load(folders("llama"))
+
+
+@newer
+def test_stacks_are_told_apart_by_what_they_attend_to(tmp_path: Path) -> None:
+    berts = [transformers.BertConfig(**SIZES) for _ in range(2)]
+    both = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(*berts)
+    both.decoder_start_token_id, both.pad_token_id = 1, 0
+    models = {
+        "two": transformers.EncoderDecoderModel(both),
+        "encoder": transformers.T5EncoderModel(transformers.T5Config(**HOOKED["t5"][1])),
+        "decoder": transformers.BertLMHeadModel(transformers.BertConfig(**SIZES, is_decoder=True)),
+    }
+    for name, model in models.items():
+        model.save_pretrained(tmp_path / name)
+    layouts = {name: load(tmp_path / name).layout.heads for name in models}
+    assert layouts["two"] == {"encoder": (4, 4), "decoder": (4, 4), "cross": (4, 4)}
+    assert layouts["encoder"] == {"encoder": (4, 4)}
+    assert layouts["decoder"] == {"decoder": (4, 4)}
+
+
+def test_the_attention_function_reads_masks_as_transformers_means_them() -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Module()  # without is_causal: causal where no mask says otherwise
+    query, key, value = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 7, 8), torch.randn(2, 2, 7, 6)
+    full = {"enable_gqa": True}
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    blocked = torch.rand(2, 1, 5, 7) < 0.3
+    for low in (torch.finfo(torch.float32).min, -torch.inf, -10000.0):
+        additive = torch.zeros(2, 1, 5, 7).masked_fill(blocked, low)
+        padded = torch.nn.functional.pad(additive, (0, 3))  # masks may be longer than the keys
+        run = interface.Run([watcher := Allowed()])
+        with interface.hooking(run):
+            output, nothing = interface.attention(module, query, key, value, padded)
+        assert nothing is None
+        expected = sdpa(query, key, value, attn_mask=~blocked, **full).transpose(1, 2)
+        torch.testing.assert_close(output, expected)
+        assert torch.equal(watcher.allowed, ~blocked)
+    bias = torch.randn(2, 1, 5, 7)
+    output, _ = interface.attention(module, query, key, value, bias)
+    expected = sdpa(query, key, value, attn_mask=bias, **full).transpose(1, 2)
+    torch.testing.assert_close(output, expected)
+    output, _ = interface.attention(module, query, key, value)
+    expected = sdpa(query, key, value, is_causal=True, **full).transpose(1, 2)
+    torch.testing.assert_close(output, expected)  # the first query is the first token
+    output, _ = interface.attention(module, query, key, value, is_causal=False)
+    torch.testing.assert_close(output, sdpa(query, key, value, **full).transpose(1, 2))
+
+
+class Allowed:
+    def observe(self, rows: Rows) -> None:
+        self.allowed = rows.allowed
+
+
+def test_layers_in_another_order_are_an_error(folders: Folders) -> None:
+    source = load(folders("gpt2"))
+    inputs = source.prepare(Prompt(ids=LONG))
+    plan = source._survey.plan
+    for wrong in (plan[::-1], plan[:1], (*plan, plan[0])):
+        object.__setattr__(source._survey, "plan", wrong)
+        with pytest.raises(ModelError, match="depends on the text and cannot be hooked"):
+            source.forward([inputs], [])
+
+
+def test_nothing_is_left_behind(folders: Folders, capfd: pytest.CaptureFixture[str]) -> None:
+    from transformers.utils import logging as hf_logging
+
+    source = load(folders("gpt2"))
+    batch = [source.prepare(Prompt(ids=LONG))]
+
+    class Stopped(Exception):
+        pass
+
+    class Stopper:
+        def observe(self, rows: Rows) -> None:
+            raise Stopped
+
+    bars = hf_logging.is_progress_bar_enabled()
+    hf_logging.set_verbosity(logging.INFO)
+    with pytest.raises(Stopped):
+        source.forward(batch, [Stopper()])
+    assert interface._RUN.get() is None
+    assert hf_logging.get_verbosity() == logging.INFO
+    assert hf_logging.is_progress_bar_enabled() == bars
+    hf_logging.set_verbosity_warning()
+    watcher = watch(source, batch)
+    assert len(watcher.weights) == 2
+    source.forward(batch, [])
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", "")
+
+
+# text
+
+
+def tokenizer(folder: Path, family: str) -> Any:
+    """A tiny tokenizer of words in BERT's or T5's manner, saved into the folder."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    names = ["[PAD]", "</s>", "[CLS]", "[SEP]", "[UNK]"]
+    names += ["the", "keys", "to", "cabinet", "are", "on", "table", "old", ".", "das", "haus"]
+    words = Tokenizer(models.WordLevel({w: n for n, w in enumerate(names)}, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    bert = family == "bert"
+    words.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]" if bert else "$A </s>",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1" if bert else "$A </s> $B </s>",
+        special_tokens=[(name, names.index(name)) for name in ("[CLS]", "[SEP]", "</s>")],
+    )
+    ends = {"cls_token": "[CLS]", "sep_token": "[SEP]"} if bert else {"eos_token": "</s>"}
+    inputs = ["input_ids", "attention_mask"] + ["token_type_ids"] * bert
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=words,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        model_max_length=12,
+        model_input_names=inputs,
+        **ends,
+    )
+    fast.save_pretrained(folder)
+    return fast
+
+
+def test_text_pairs_and_truncation(tmp_path: Path) -> None:
+    build("bert", tmp_path)
+    fast = tokenizer(tmp_path, "bert")
+    source = load(tmp_path)
+    inputs = source.prepare(Prompt("the keys to the cabinet", pair="are on the table"))
+    tokens = inputs.sides["encoder"].queries
+    words = "[CLS] the keys to the cabinet [SEP] are on the table [SEP]"
+    assert " ".join(tokens.texts) == words
+    assert tokens.segments == (0,) * 7 + (1,) * 5
+    assert [n for n, special in enumerate(tokens.special) if special] == [0, 6, 11]
+    call = fast("the keys to the cabinet", "are on the table")
+    native = eager(tmp_path, "bert", **call)
+    zeros = eager(tmp_path, "bert", input_ids=call["input_ids"])
+    site = Site("encoder", 1)
+    assert (native[site] - zeros[site]).abs().max() > 1e-3, "segments must matter here"
+    weights = watch(source, [inputs]).weights
+    torch.testing.assert_close(weights[site][0], native[site], rtol=0, atol=1e-5)
+
+    long = "the keys to the old cabinet are on the old table ."
+    assert source.max_tokens == 12
+    with pytest.raises(InputError, match=r"the text has 14 tokens, the model takes at most 12"):
+        source.prepare(Prompt(long))
+    cut = source.prepare(Prompt(long, truncate=True))
+    assert cut.sides["encoder"].queries.texts[-2:] == ("old", "[SEP]")
+    assert cut.notes == ("The text was cut to the model's 12 tokens; 2 were left out.",)
+    given = source.prepare(Prompt(ids=(2, *range(5, 17), 3), truncate=True))
+    assert given.sides["encoder"].queries.ids == (2, *range(5, 15), 3)  # the separator stays
+    bare = source.prepare(Prompt("the keys", special_tokens=False))
+    assert bare.sides["encoder"].queries.texts == ("the", "keys")
+
+
+def test_the_decoders_text_is_given_or_generated(tmp_path: Path) -> None:
+    build("t5", tmp_path, gain=3)
+    tokenizer(tmp_path, "t5")
+    source = load(tmp_path)
+    given = source.prepare(Prompt("the old keys", target="das haus"))
+    assert given.sides["decoder"].queries.texts == (
+        "[PAD]",
+        "das",
+        "haus",
+    )  # T5 starts with padding
+    assert given.sides["cross"].keys.texts == ("the", "old", "keys", "</s>")
+    assert not given.notes
+
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path).eval()
+    ids = given.sides["cross"].keys.ids
+    written = model.generate(
+        torch.tensor([ids]), do_sample=False, num_beams=1, max_new_tokens=11, use_cache=False
+    )[0].tolist()
+    made = source.prepare(Prompt("the old keys"))
+    assert made.sides["decoder"].queries.ids == tuple(written[:-1] if written[-1] == 1 else written)
+    assert len(made.notes) == 1
+    assert made.notes[0].startswith("Decoder text generated greedily: ")
+
+
+@newer
+def test_a_model_that_cannot_write_asks_for_the_decoders_text(tmp_path: Path) -> None:
+    sizes = {**TWO_STACKS, "eos_token_id": 1, "tie_word_embeddings": False}
+    config = transformers.BartConfig(**sizes)
+    transformers.BartModel(config).save_pretrained(tmp_path)  # without its output layer
+    tokenizer(tmp_path, "t5")
+    source = load(tmp_path)
+    with pytest.raises(UsageError, match="no weights to generate text with"):
+        source.prepare(Prompt("the old keys"))
+    assert len(source.prepare(Prompt("the old keys", target="das")).sides["decoder"].queries) == 2
+
+
+# what cannot work
+
+
+def damaged(folders: Folders, tmp_path: Path, family: str, change: Callable[[Any], None]) -> Path:
+    """A copy of a model's folder with other weights."""
+    source = folders(family)
+    weights = load_file(source / "model.safetensors")
+    change(weights)
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    (tmp_path / "config.json").write_bytes((source / "config.json").read_bytes())
+    return tmp_path
+
+
+def test_weights_are_never_made_up(folders: Folders, tmp_path: Path) -> None:
+    key = "encoder.layer.1.attention.self.query.weight"
+    with pytest.raises(ModelError, match=rf"its weights lack {key}; the checkpoint is incomplete"):
+        load(damaged(folders, tmp_path, "bert", lambda weights: weights.pop(key)))
+    with pytest.raises(ModelError, match=rf"{key} has (shape \(7, 16\)|another shape)"):
+        load(damaged(folders, tmp_path, "bert", lambda w: w.update({key: torch.zeros(7, 16)})))
+    with pytest.raises(ModelError, match="not finite"):
+        load(damaged(folders, tmp_path, "bert", lambda w: w[key].fill_(torch.nan)))
+    (tmp_path / "model.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0{garbage")
+    with pytest.raises(ModelError, match="cannot load this bert model"):
+        load(tmp_path)
+
+
+def test_a_head_is_not_needed_nor_a_pooler(
+    folders: Folders, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = transformers.AutoConfig.from_pretrained(folders("bert"))
+    transformers.AutoModelForMaskedLM.from_config(config).save_pretrained(tmp_path)
+    assert not any("pooler" in key for key in load_file(tmp_path / "model.safetensors"))
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append  # type: ignore[method-assign]
+    logger = logging.getLogger("transformers")
+    logger.addHandler(handler)
+    capfd.readouterr()
+    try:
+        assert len(load(tmp_path).layout) == 8
+        assert not records
+        assert capfd.readouterr() == ("", "")
+        transformers.AutoModel.from_pretrained(tmp_path)
+        assert records, "transformers itself has a long warning about this"
+    finally:
+        logger.removeHandler(handler)
+
+
+def test_a_model_without_weights_from_token_to_token_is_refused(tmp_path: Path) -> None:
+    config = transformers.LongformerConfig(**SIZES, attention_window=4)
+    transformers.AutoModel.from_config(config).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match=r"gives no attention weights: eager: 11×5 weights"):
+        load(tmp_path)
+
+
+def test_an_unknown_architecture_is_refused(folders: Folders, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "never_heard_of"}')
+    with pytest.raises(ModelError, match="transformers does not know this model") as caught:
+        load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "error", "message"),
+    [
+        (Prompt("a text"), ModelError, "its folder has no tokenizer"),
+        (Prompt(ids=(3, VOCABULARY)), InputError, f"id {VOCABULARY} is not in .* 0 to 40"),
+        (Prompt(ids=(3, -1)), InputError, "token id -1 is not in"),
+        (Prompt(ids=(3,) * 33), InputError, "33 tokens, the model takes at most 32"),
+        (Prompt(ids=(3,), pair="x"), UsageError, "--pair goes with a text"),
+        (Prompt(ids=(3,), target="x"), UsageError, "--target needs an encoder-decoder model"),
+        (Prompt(ids=(3,), context="x"), UsageError, "--context is for a fresh"),
+    ],
+)
+def test_bad_prompts(
+    prompt: Prompt, error: type[Exception], message: str, folders: Folders
+) -> None:
+    with pytest.raises(error, match=message):
+        load(folders("bert")).prepare(prompt)
+
+
+def test_limits_come_from_the_model(folders: Folders) -> None:
+    assert load(folders("bert")).max_tokens == LONGEST
+    assert load(folders("roberta")).max_tokens == LONGEST - 1  # positions start after padding's
+    assert load(folders("bloom")).max_tokens is None
+    cut = load(folders("gpt2")).prepare(Prompt(ids=(3,) * 40, truncate=True))
+    assert len(cut.sides["decoder"].queries) == LONGEST

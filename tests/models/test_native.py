@@ -1,0 +1,313 @@
+"""The native backend against transformers: weights, hidden states, tokens, and odd checkpoints."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from attnviz.errors import ModelError
+from attnviz.models import native
+from attnviz.models.folder import locate
+from attnviz.records import Prompt, Rows, Site
+from tests import checkpoints
+
+TOLERANCE = 1e-5
+FAMILIES = ("bert", "distilbert", "gpt2", "roberta")
+CPU = torch.device("cpu")
+
+
+def load(folder, dtype=torch.float32):
+    return native.load(locate(str(folder)), CPU, dtype)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """One bare model of each family."""
+    folders = {family: tmp_path_factory.mktemp(family) for family in FAMILIES}
+    return {name: checkpoints.write(folder, name) for name, folder in folders.items()}
+
+
+@pytest.fixture
+def bert(tmp_path):
+    return checkpoints.write(tmp_path / "model", "bert")
+
+
+class Keeper:
+    """Whole maps [B, H, T, T] by site, put together from blocks."""
+
+    def __init__(self, batch, length, heads):
+        self.shape, self.maps = (batch, heads, length, length), {}
+
+    def observe(self, rows: Rows) -> None:
+        whole = self.maps.setdefault(rows.site, torch.zeros(self.shape, dtype=rows.weights.dtype))
+        r, s = rows.weights.shape[2:]
+        start, first = rows.start, rows.key_start
+        whole[:, :, start : start + r, first : first + s] = rows.weights
+
+
+def watch(source, batch):
+    heads = next(iter(source.layout.heads.values()))[0]
+    keeper = Keeper(len(batch), max(item.length for item in batch), heads)
+    source.forward(batch, [keeper])
+    assert list(keeper.maps) == list(source.layout.sites)
+    return [keeper.maps[site] for site in source.layout.sites]
+
+
+def reference(folder, ids, segments=None):
+    """Attentions and hidden states of transformers' eager attention, one item."""
+    import transformers
+
+    model = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    given = {"input_ids": torch.tensor([ids])}
+    if segments is not None and model.config.model_type == "bert":
+        given["token_type_ids"] = torch.tensor([segments])
+    with torch.no_grad():
+        out = model(**given, output_attentions=True, output_hidden_states=True)
+    return out.attentions, out.hidden_states
+
+
+def check(folder, source=None, prompt=None, tolerance=TOLERANCE):
+    """Weights and hidden states of one prompt agree with transformers."""
+    source = source or load(folder)
+    ids = tuple((11 * n) % 280 + 9 for n in range(17))
+    inputs = source.prepare(prompt or Prompt(ids=ids))
+    tokens = next(iter(inputs.sides.values())).queries
+    attentions, states = reference(folder, tokens.ids, tokens.segments)
+    for ours, theirs in zip(watch(source, [inputs]), attentions, strict=True):
+        assert (ours - theirs).abs().max() <= tolerance
+        assert ours.std() > 0.01  # not uniform: a difference would show
+    for ours, theirs in zip(source.hidden_states([inputs]), states, strict=True):
+        assert (ours - theirs).abs().max() <= tolerance
+
+
+@pytest.mark.parametrize(
+    ("family", "wrapper", "settings"),
+    [
+        ("bert", "", {}),
+        ("bert", "BertForMaskedLM", {"hidden_act": "gelu_new"}),
+        ("bert", "BertForSequenceClassification", {"hidden_act": "relu", "num_labels": 5}),
+        ("distilbert", "", {"activation": "relu"}),
+        ("distilbert", "DistilBertForMaskedLM", {"sinusoidal_pos_embds": True}),
+        ("gpt2", "", {}),
+        ("gpt2", "GPT2LMHeadModel", {"n_inner": None, "activation_function": "relu"}),
+        ("gpt2", "GPT2LMHeadModel", {"scale_attn_by_inverse_layer_idx": True}),
+        ("gpt2", "", {"scale_attn_weights": False, "reorder_and_upcast_attn": True}),
+        ("gpt2", "", {"activation_function": "gelu_pytorch_tanh", "layer_norm_epsilon": 0.1}),
+        ("roberta", "", {"layer_norm_eps": 0.1}),
+        ("roberta", "RobertaForMaskedLM", {"type_vocab_size": 2}),
+    ],
+)
+def test_parity_with_eager(tmp_path, family, wrapper, settings):
+    check(checkpoints.write(tmp_path, family, wrapper, **settings))
+
+
+def test_parity_on_a_real_model_and_its_previous_token_head(minilm):
+    source = load(minilm)
+    text = "The keys to the cabinet are on the table because nobody put them away."
+    check(minilm, source, Prompt(text, pair="Who has seen them?"))
+    weights = watch(source, [source.prepare(Prompt(text))])[0][0, 2]
+    assert weights.diagonal(-1)[1:].mean() > 0.95
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_padded_batch_equals_one_by_one(tiny, family):
+    source = load(tiny[family])
+    batch = [source.prepare(Prompt(ids=tuple(range(9, 9 + n)))) for n in (13, 1, 7)]
+    together = watch(source, batch)
+    for number, item in enumerate(batch):
+        n = item.length
+        for whole, alone in zip(together, watch(source, [item]), strict=True):
+            assert (whole[number, :, :n, :n] - alone[0]).abs().max() <= TOLERANCE
+            assert torch.allclose(alone.sum(-1), torch.ones(()))
+
+
+def test_roberta_counts_positions_from_its_padding(tiny):
+    source = load(tiny["roberta"])
+    assert source.max_tokens == checkpoints.SIZES["positions"] - 5
+    check(tiny["roberta"], source, Prompt(ids=(9, 4, 10, 4, 4, 11)))  # 4 is <pad>
+    check(tiny["roberta"], source, Prompt(ids=tuple(range(9, 9 + source.max_tokens))))
+
+
+def test_old_names_buffers_and_unused_heads_are_accepted(bert, tmp_path):
+    old = {"weight": "gamma", "bias": "beta"}
+
+    def age(state):
+        renamed = {}
+        for key, value in state.items():
+            stem, _, last = key.rpartition(".")
+            name = f"{stem}.{old[last]}" if stem.endswith("LayerNorm") else key
+            renamed["bert." + name] = value
+        extra = {"bert.embeddings.position_ids": torch.arange(47)[None]}
+        return renamed | extra | {"cls.seq_relationship.weight": torch.ones(2, 21)}
+
+    inputs = load(bert).prepare(Prompt("The keys are on the table"))
+    before = load(bert).hidden_states([inputs])
+    checkpoints.edit_weights(bert, age)
+    assert (load(bert).hidden_states([inputs])[-1] == before[-1]).all()
+
+    gpt2 = checkpoints.write(tmp_path / "gpt2", "gpt2")
+    masks = {f"h.{n}.attn.bias": torch.ones(1, 1, 47, 47).tril().to(torch.uint8) for n in (0, 1)}
+    masks |= {"h.0.attn.masked_bias": torch.tensor(-1e4)}
+    checkpoints.edit_weights(gpt2, lambda state: state | masks)
+    check(gpt2)
+
+
+def test_shards_and_half_precision(bert):
+    before = load(bert)
+    inputs = before.prepare(Prompt("The keys are on the table"))
+    state = {k: v.to(torch.bfloat16) for k, v in load_file(bert / "model.safetensors").items()}
+    names = sorted(state)
+    parts = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
+    for file, keys in parts.items():
+        save_file({key: state[key] for key in keys}, bert / file)
+    (bert / "model.safetensors").unlink()
+    index = {"weight_map": {key: file for file, keys in parts.items() for key in keys}}
+    (bert / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    source = load(bert)
+    assert source.info.dtype == "float32"
+    rounded = source.hidden_states([inputs])[-1]
+    assert 0 < (rounded - before.hidden_states([inputs])[-1]).abs().max() < 0.3
+    low = load(bert, torch.bfloat16)
+    assert low.info.dtype == "bfloat16"
+    assert low.hidden_states([inputs])[-1].dtype == torch.bfloat16
+    assert watch(low, [inputs])[0].dtype == torch.float32
+
+    (bert / "b.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"lacks b\.safetensors"):
+        locate(str(bert))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"model_type": "electra"}, "electra"),
+        ({"hidden_act": "silu"}, "silu"),
+        ({"position_embedding_type": "relative_key"}, "relative_key"),
+        ({"is_decoder": True}, "is_decoder"),
+        ({"add_cross_attention": True}, "add_cross_attention"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config"),
+        ({"auto_map": {"AutoModel": "code.Model"}}, "auto_map"),
+        ({"num_hidden_layers": 3}, "lack encoder.layer.2"),
+        ({"num_hidden_layers": 1}, "have encoder.layer.1"),
+    ],
+)
+def test_unknown_configurations_are_left_to_the_tap(bert, changes, says):
+    checkpoints.edit_config(bert, **changes)
+    with pytest.raises(native.Unsupported, match=says):
+        load(bert)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda s: {k: v for k, v in s.items() if "1.output.dense.bias" not in k}, "lack"),
+        (lambda s: s | {"encoder.layer.0.adapter.weight": torch.ones(1)}, "adapter"),
+        (lambda s: s | {"x.embeddings.word_embeddings.weight": torch.ones(1)}, "2 tensors"),
+        (lambda s: {k: v.to(torch.int8) for k, v in s.items()}, "int8"),
+    ],
+)
+def test_unknown_weights_are_left_to_the_tap(bert, change, says):
+    checkpoints.edit_weights(bert, change)
+    with pytest.raises(native.Unsupported, match=says):
+        load(bert)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"hidden_size": 24}, r"shape \[293, 21\], config.json says \[293, 24\]"),
+        ({"num_attention_heads": 4}, "4 heads do not divide"),
+        ({"vocab_size": -3}, "vocab_size -3"),
+        ({"intermediate_size": "29"}, "intermediate_size '29'"),
+        ({"layer_norm_eps": "x"}, "layer_norm_eps 'x'"),
+    ],
+)
+def test_configurations_that_do_not_fit_are_errors(bert, changes, says):
+    checkpoints.edit_config(bert, **changes)
+    with pytest.raises(ModelError, match=says) as caught:
+        load(bert)
+    assert not isinstance(caught.value, native.Unsupported)
+
+
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [
+        ("bert", {}),
+        ("bert", {"do_lower_case": False}),
+        ("bert", {"do_lower_case": False, "tokenize_chinese_chars": False}),
+        ("bert", {"do_lower_case": True, "strip_accents": False}),
+        ("distilbert", {"do_lower_case": False}),
+        ("gpt2", {}),
+        ("gpt2", {"add_prefix_space": True}),
+        ("gpt2", {"add_bos_token": True}),
+        ("roberta", {}),
+        ("roberta", {"add_prefix_space": True}),
+    ],
+)
+@pytest.mark.parametrize("fast", [False, True])
+def test_tokens_equal_transformers(tiny, tmp_path, family, settings, fast):
+    """From vocabulary files, and from tokenizer.json with the settings changed afterwards."""
+    from transformers import AutoTokenizer
+
+    build = checkpoints.byte_pairs if family in ("gpt2", "roberta") else checkpoints.wordpiece
+    for file in ("config.json", "model.safetensors"):
+        (tmp_path / file).symlink_to(tiny[family] / file)
+    build(tmp_path, family, **settings)
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    if fast:
+        written = tmp_path / "plain"
+        written.mkdir()
+        (written / "config.json").symlink_to(tiny[family] / "config.json")
+        build(written, family)
+        AutoTokenizer.from_pretrained(written).save_pretrained(written)
+        (tmp_path / "tokenizer.json").write_bytes((written / "tokenizer.json").read_bytes())
+        (tmp_path / "vocab.txt").unlink(missing_ok=True)
+        (tmp_path / "vocab.json").unlink(missing_ok=True)
+        theirs = AutoTokenizer.from_pretrained(tmp_path)
+    source = load(tmp_path)
+    for text in checkpoints.TEXTS:
+        for special in (True, False):
+            expected = theirs(text, add_special_tokens=special)["input_ids"]
+            if not expected:
+                continue
+            inputs = source.prepare(Prompt(text, special_tokens=special))
+            tokens = next(iter(inputs.sides.values())).queries
+            assert list(tokens.ids) == expected
+            if not special:
+                assert not any(tokens.special)
+    if family != "gpt2":
+        expected = theirs("the keys", "on the table")
+        tokens = source.prepare(Prompt("the keys", pair="on the table")).sides["encoder"].queries
+        assert list(tokens.ids) == expected["input_ids"]
+        assert list(tokens.segments) == expected.get("token_type_ids", list(tokens.segments))
+
+
+def test_importing_and_running_needs_no_transformers(tiny):
+    code = """
+import sys
+from attnviz.models import pretrained
+from attnviz.records import Prompt
+source = pretrained.load(sys.argv[1])
+source.forward([source.prepare(Prompt("the keys"))], [])
+heavy = ("transformers", "huggingface_hub", "torch._dynamo", "sympy", "matplotlib")
+assert source.info.backend == "native", source.info
+assert not set(heavy) & set(sys.modules), set(heavy) & set(sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tiny["gpt2"])], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_sites_and_sizes(tiny):
+    encoder, decoder = load(tiny["bert"]), load(tiny["gpt2"])
+    assert dict(encoder.layout.heads) == {"encoder": (3, 3)}
+    assert dict(decoder.layout.heads) == {"decoder": (3, 3)}
+    assert Site("decoder", 1) in decoder.layout.sites
+    assert (encoder.max_tokens, encoder.vocab_size) == (47, 293)

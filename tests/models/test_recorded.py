@@ -1,0 +1,268 @@
+"""Recorded attention: the way out and back in, and every way a file can be wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import attnviz as av
+from attnviz.errors import AttnvizError, InputError, UsageError
+from attnviz.models import recorded
+from attnviz.records import (
+    Capture,
+    Head,
+    Inputs,
+    Layout,
+    Sides,
+    Site,
+    SourceInfo,
+    Tokens,
+)
+
+
+def weights(*shape: int, seed: int = 0) -> np.ndarray:
+    w = np.random.default_rng(seed).random(shape)
+    return (w / w.sum(-1, keepdims=True)).astype(np.float32)
+
+
+def store(path: Path, **arrays: object) -> Path:
+    np.savez(path, **arrays)
+    return path
+
+
+@pytest.fixture
+def good() -> dict[str, np.ndarray]:
+    return {"attentions": weights(3, 2, 4, 4), "tokens": np.array(["a", " b", "[SEP]", "é"])}
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+@pytest.mark.parametrize(
+    "kinds", [("encoder",), ("decoder",), ("cross",), ("encoder", "decoder", "cross")]
+)
+def test_round_trip(tmp_path: Path, suffix: str, kinds: tuple[str, ...]) -> None:
+    queries = Tokens((" x", "\n", "日", "</script>"), (5, 6, 7, 8), (True, False, False, False))
+    keys = Tokens(("p", "q", "</s>"), (1, 2, 3), (False, False, True), (False, False, True))
+    sides = {
+        "encoder": Sides(keys, keys) if len(kinds) > 1 else Sides(queries, queries),
+        "decoder": Sides(queries, queries),
+        "cross": Sides(queries, keys),
+    }
+    layout = Layout(dict.fromkeys(kinds, (2, 2, 2)))
+    maps = {
+        s: weights(2, len(sides[s.kind].queries), len(sides[s.kind].keys), seed=s.layer)
+        for s in layout.sites
+    }
+    info = SourceInfo("my model", "hooked", "max 1e-7", "cpu", "float32", "", {"torch": "2"})
+    capture = Capture(info, layout, Inputs({k: sides[k] for k in kinds}), maps)
+    path = av.write_capture(capture, tmp_path / f"c{suffix}")
+    back = av.read_capture(path)
+    assert back.layout == layout
+    assert back.inputs.sides == capture.inputs.sides
+    assert all(np.array_equal(back.maps[s], maps[s]) for s in layout.sites)
+    assert back.source.backend == "recorded"
+    assert back.source.model.startswith("my model")
+    assert "hooked: max 1e-7" in back.source.exactness
+    assert back.source.versions == {"torch": "2"}
+
+
+def test_layer_and_head_axes_are_not_swapped(tmp_path: Path, good) -> None:
+    capture = av.read_capture(store(tmp_path / "x.npz", **good))
+    head = Head(Site("encoder", 2), 1)
+    assert np.array_equal(capture[head], good["attentions"][2, 1])
+    assert len(capture.layout) == 6
+    assert capture.inputs.sides["encoder"].keys.special == (False, False, True, False)
+
+
+def test_kind_of_the_maps(tmp_path: Path) -> None:
+    causal = np.tril(weights(1, 1, 3, 3))
+    causal /= causal.sum(-1, keepdims=True)
+    tokens = np.array(["a", "b", "c"])
+    decoder = av.read_capture(store(tmp_path / "d.npz", attentions=causal, tokens=tokens))
+    assert decoder.layout.kinds == ("decoder",)
+    cross = av.read_capture(
+        store(tmp_path / "c.npz", attentions=weights(1, 1, 3, 2), tokens=tokens,
+              source_tokens=np.array(["p", "q"]))
+    )  # fmt: skip
+    assert cross.layout.kinds == ("cross",)
+    assert cross.inputs.sides["cross"].keys.texts == ("p", "q")
+
+
+def test_items_of_a_batch_are_cut_to_their_tokens(tmp_path: Path) -> None:
+    batch = np.zeros((2, 2, 3, 4, 4), np.float32)
+    batch[:, 0] = weights(2, 3, 4, 4)
+    batch[:, 1, :, :, :2] = weights(2, 3, 4, 2)
+    tokens = np.array([["a", "b", "c", "d"], ["e", "f", "", ""]])
+    path = store(tmp_path / "b.npz", attentions=batch, tokens=tokens)
+    assert av.read_capture(path, item=0).maps[Site("encoder", 1)].shape == (3, 4, 4)
+    second = av.read_capture(path, item=1)
+    assert second.inputs.sides["encoder"].queries.texts == ("e", "f")
+    assert np.array_equal(second.maps[Site("encoder", 1)], batch[1, 1, :, :2, :2])
+    with pytest.raises(UsageError, match="choose one with --item 0 to 1"):
+        av.read_capture(path)
+    with pytest.raises(UsageError, match="no item 2"):
+        av.read_capture(path, item=2)
+
+
+def test_masked_rows_may_be_zero(tmp_path: Path, good) -> None:
+    good["attentions"][1, :, 2] = 0
+    assert av.read_capture(store(tmp_path / "x.npz", **good)).empty_rows == 1
+
+
+def _with(**changes: object):
+    def change(good: dict) -> dict:
+        return {k: v for k, v in (good | changes).items() if v is not None}
+
+    return change
+
+
+def _edit(index: tuple, value: float):
+    def change(good: dict) -> dict:
+        good["attentions"][index] = value
+        return good
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (_edit((0, 0, 0, 0), np.nan), "NaN or infinite"),
+        (_edit((0, 0, 0, 0), np.inf), "NaN or infinite"),
+        (_edit((1, 1, 2, 0), -0.2), "negative"),
+        (_edit((2, 1, 3, 0), 0.9), r"row 3 of head 2\.1 .* sums to"),
+        (_with(attentions=weights(2, 4, 4)), r"shape \(2, 4, 4\)"),
+        (_with(attentions=np.ones((1, 1, 4, 4), int)), "holds int64"),
+        (_with(attentions=weights(3, 2, 5, 5)), "5 query positions but there are 4"),
+        (_with(attentions=weights(3, 2, 4, 3)), "3 key positions but there are 4"),
+        (_with(attentions=weights(0, 2, 4, 4)), "holds no weights"),
+        (_with(tokens=None), "no 'tokens'"),
+        (_with(tokens=np.array([1, 2, 3, 4])), "not text"),
+        (_with(tokens=np.array(["a", "b"], object)), "holds a pickle"),
+        (_with(attentions=None), "no array 'attentions'"),
+        (_with(special=np.array([True, False])), "special has 2 entries, not 4"),
+    ],
+)
+def test_contents_that_are_wrong(tmp_path: Path, good, change, says: str) -> None:
+    with pytest.raises(InputError, match=says) as caught:
+        av.read_capture(store(tmp_path / "x.npz", **change(good)))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_pickle_is_never_run(tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "ran",))
+
+    path = tmp_path / "evil.npz"
+    np.savez(path, attentions=weights(1, 1, 1, 1), tokens=np.array([Evil()], object))
+    with pytest.raises(InputError, match="pickle"):
+        av.read_capture(path)
+    bare = tmp_path / "bare.npz"
+    bare.write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(InputError, match="cannot read"):
+        av.read_capture(bare)
+    assert not (tmp_path / "ran").exists()
+
+
+def _npy(shape: tuple[int, ...], data: bytes) -> bytes:
+    out = io.BytesIO()
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(out, header)
+    return out.getvalue() + data
+
+
+def test_sizes_are_checked_before_reading(tmp_path: Path, monkeypatch) -> None:
+    """A header that lies, and a small file that inflates to a huge one."""
+    path = tmp_path / "lie.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("attentions.npy", _npy((12, 12, 100_000, 100_000), b"\0" * 64))
+    with pytest.raises(InputError, match="another size"):
+        av.read_capture(path)
+    bomb = tmp_path / "bomb.npz"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("attentions.npy", _npy((1, 1, 2000, 2000), b"\0" * 16_000_000))
+    assert bomb.stat().st_size < 100_000
+    monkeypatch.setattr("attnviz.models.containers.physical_memory", lambda: 40_000_000)
+    with pytest.raises(InputError, match=r"16\.0 MB, too much"):
+        av.read_capture(bomb)
+
+
+@given(data=st.data())
+def test_damaged_files_give_one_line(tmp_path_factory, data) -> None:
+    folder = tmp_path_factory.mktemp("damaged")
+    suffix = data.draw(st.sampled_from([".npz", ".safetensors"]))
+    layout = Layout({"encoder": (2,)})
+    tokens = Tokens(("a", "b"))
+    capture = Capture(
+        SourceInfo("m", "fresh", "e"), layout, Inputs({"encoder": Sides(tokens, tokens)}),
+        {Site("encoder", 0): weights(2, 2, 2)},
+    )  # fmt: skip
+    raw = bytearray(recorded.dump(capture, suffix))
+    if data.draw(st.booleans()):
+        del raw[data.draw(st.integers(0, len(raw) - 1)) :]
+    else:
+        for _ in range(data.draw(st.integers(1, 4))):
+            raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    path = folder / f"x{suffix}"
+    path.write_bytes(raw)
+    message = ""
+    try:
+        av.read_capture(path)
+    except AttnvizError as error:
+        message = str(error)
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(("place", "bit"), [(8, 1), (10, 99)])
+def test_encrypted_or_unknown_compression(tmp_path: Path, good, place: int, bit: int) -> None:
+    """The flags and the method stand in the archive's directory, after each PK\\1\\2."""
+    path = store(tmp_path / "x.npz", **good)
+    raw = bytearray(path.read_bytes())
+    start = raw.find(b"PK\x01\x02")
+    while start >= 0:
+        raw[start + place] = bit
+        start = raw.find(b"PK\x01\x02", start + 1)
+    path.write_bytes(raw)
+    with pytest.raises(InputError, match="cannot read"):
+        av.read_capture(path)
+
+
+def test_safetensors_tokens_are_json_metadata(tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    path = tmp_path / "x.safetensors"
+    save_file(
+        {"attentions": weights(1, 1, 2, 2).astype(np.float16)}, path,
+        metadata={"tokens": json.dumps(["a", "b"])},
+    )  # fmt: skip
+    assert av.read_capture(path).inputs.sides["encoder"].queries.texts == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("missing.npz", "not there"), ("folder.npz", "a folder"), ("x.pt", "npz or .safetensors")],
+)
+def test_paths_that_cannot_be_read(tmp_path: Path, name: str, says: str) -> None:
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(InputError, match=says):
+        av.read_capture(tmp_path / name)
+
+
+def test_what_cannot_be_written(tmp_path: Path, good) -> None:
+    capture = av.read_capture(store(tmp_path / "x.npz", **good))
+    with pytest.raises(UsageError, match=r"npz or \.safetensors"):
+        av.write_capture(capture, tmp_path / "x.pt")
+    with pytest.raises(av.OutputError, match="does not exist"):
+        av.write_capture(capture, tmp_path / "no" / "x.npz")
+    partial = Capture(capture.source, capture.layout, capture.inputs, {})
+    with pytest.raises(UsageError, match="every layer"):
+        av.write_capture(partial, tmp_path / "y.npz")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["x.npz"]

@@ -1,0 +1,129 @@
+"""Fresh layers on text: reproducible embeddings, cross-attention, batches."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+
+from attnviz.errors import InputError, SizeError, UsageError
+from attnviz.models.untrained import Fresh, FreshConfig, embedding, sinusoids, split_words
+from attnviz.records import Prompt, Site
+from attnviz.scoring.observe import Recorder
+
+CPU = torch.device("cpu")
+
+
+def run(config: FreshConfig, *prompts: Prompt, dtype: torch.dtype = torch.float32) -> Recorder:
+    source = Fresh(config, CPU, dtype)
+    batch = [source.prepare(prompt) for prompt in prompts]
+    recorder = Recorder(batch)
+    source.forward(batch, [recorder])
+    return recorder
+
+
+def test_embedding_is_a_function_of_text_and_seed() -> None:
+    """Worked out from the hash's first bytes, so that it cannot drift between machines."""
+    first = int.from_bytes(hashlib.shake_256(b"7\x00cat").digest(4), "little")
+    expected = (2 * (first + 0.5) / 2**32 - 1) * 3**0.5
+    vector = embedding("cat", 4096, 7)
+    assert vector[0] == pytest.approx(expected, rel=1e-6)
+    assert vector.std() == pytest.approx(1, abs=0.02)
+    assert abs(vector.mean()) < 0.05
+    assert not np.allclose(vector, embedding("cat", 4096, 8))
+    assert not np.allclose(vector, embedding("Cat", 4096, 7))
+
+
+def test_sinusoids_by_hand() -> None:
+    table = sinusoids(3, 5)
+    assert table.shape == (3, 5)
+    assert table[0].tolist() == [0, 1, 0, 1, 0]
+    expected = [np.sin(2), np.cos(2), np.sin(2 / 10_000**0.4), np.cos(2 / 10_000**0.4)]
+    assert table[2, :4] == pytest.approx(expected, abs=1e-6)
+
+
+def test_equal_words_are_equal_vectors_apart_from_position() -> None:
+    source = Fresh(FreshConfig(d_model=16, heads=4), CPU, torch.float32)
+    x = source.embed(split_words("the cat the dog")).numpy() - sinusoids(4, 16)
+    assert np.allclose(x[0], x[2], atol=1e-6)
+    assert not np.allclose(x[0], x[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Don't panic!", ["Don", "'", "t", "panic", "!"]),
+        ("你好 world", ["你", "好", "world"]),
+        ("हिन्दी में", ["हिन्दी", "में"]),
+        ("f(x)=2\n\treturn", ["f", "(", "x", ")", "=", "2", "return"]),
+        ("مرحبا 🙂", ["مرحبا", "🙂"]),
+    ],
+)
+def test_words_of_many_scripts(text: str, words: list[str]) -> None:
+    assert list(split_words(text).texts) == words
+
+
+@pytest.mark.parametrize("kind", ["mha", "gqa", "mqa", "mla"])
+def test_same_seed_same_maps(kind: str) -> None:
+    config = FreshConfig(d_model=32, heads=8, layers=2, kind=kind, causal=True, seed=3)
+    a, b = (run(config, Prompt("the cat sat on the mat")).maps() for _ in range(2))
+    assert list(a) == [Site("decoder", 0), Site("decoder", 1)]
+    for site in a:
+        assert a[site].shape == (8, 6, 6)
+        assert np.array_equal(a[site], b[site])
+        assert np.triu(a[site], 1).max() == 0
+        assert a[site].sum(-1) == pytest.approx(1, abs=1e-5)
+    other = run(FreshConfig(d_model=32, heads=8, layers=2, kind=kind, causal=True, seed=4),
+                Prompt("the cat sat on the mat")).maps()  # fmt: skip
+    assert not np.allclose(a[Site("decoder", 0)], other[Site("decoder", 0)])
+
+
+def test_cross_attention_has_two_sides() -> None:
+    recorder = run(FreshConfig(d_model=16, heads=2, kind="cross"), Prompt("a b c", context="d e"))
+    assert recorder.maps()[Site("cross", 0)].shape == (2, 3, 2)
+
+
+@pytest.mark.parametrize("kind", ["mha", "cross"])
+def test_padding_changes_nothing(kind: str) -> None:
+    config = FreshConfig(d_model=16, heads=2, layers=2, kind=kind)
+    texts = [("one two three four", "x"), ("one", "p q r s"), ("five six", "y z")]
+    prompts = [Prompt(t, context=c if kind == "cross" else None) for t, c in texts]
+    together = run(config, *prompts, dtype=torch.float64)
+    for number, prompt in enumerate(prompts):
+        alone = run(config, prompt, dtype=torch.float64).maps()
+        for site, weights in together.maps(number).items():
+            np.testing.assert_allclose(weights, alone[site], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "says"),
+    [
+        (FreshConfig(d_model=512, heads=6), SizeError, "nearest: 4 or 8"),
+        (FreshConfig(heads=8, kv_heads=3), SizeError, "kv-heads that work"),
+        (FreshConfig(layers=0), SizeError, "layers must be at least 1, got 0"),
+        (FreshConfig(d_model=1 << 23, heads=8), SizeError, "this machine has"),
+        (FreshConfig(kind="moe"), UsageError, "unknown kind 'moe'"),
+        (FreshConfig(dropout=1.5), UsageError, r"below 1, got 1\.5"),
+        (FreshConfig(seed=-1), UsageError, "seed must be"),
+    ],
+)
+def test_bad_options(config: FreshConfig, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        Fresh(config, CPU, torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("kind", "prompt", "error", "says"),
+    [
+        ("mha", Prompt(ids=(1, 2)), UsageError, "no vocabulary"),
+        ("mha", Prompt("a", pair="b"), UsageError, "--pair needs a trained model"),
+        ("mha", Prompt("a", context="b"), UsageError, "leave out --kind mha"),
+        ("cross", Prompt("a"), UsageError, "add --context"),
+        ("mha", Prompt("\u200b"), InputError, "no word"),
+    ],
+)
+def test_bad_prompts(kind: str, prompt: Prompt, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        Fresh(FreshConfig(kind=kind), CPU, torch.float32).prepare(prompt)

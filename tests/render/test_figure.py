@@ -1,0 +1,379 @@
+"""Figures: the right colours in the right places, labels that never overlap, the same bytes."""
+
+from __future__ import annotations
+
+import io
+import logging
+import time
+import warnings
+from itertools import pairwise
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+
+from attnviz.errors import InputError, UsageError
+from attnviz.records import (
+    HeadScores,
+    HeadsReport,
+    Inputs,
+    Layout,
+    Role,
+    Score,
+    Sides,
+    SiteKind,
+    SourceInfo,
+    Tokens,
+)
+from attnviz.render import canvas, figure, figure_heads, figure_heatmap, fonts
+from attnviz.render.palette import ROLE_STYLES, ramp, rgb
+
+WORDS = ("The", " keys", " to", " the", "cab", "inet", ",", " internationalization", " 1997", ".")
+SCRIPTS = (
+    "你好",
+    "שלום",
+    "مرحبا",
+    "हिन्दी",
+    "👩\u200d🚀",
+    "$x^2$",
+    "$\\frac{",
+    "\\alpha",
+    "\x1b[2J",
+    "\n",
+)
+
+
+def tokens(count: int, words: tuple[str, ...] = WORDS) -> Tokens:
+    return Tokens(tuple(words[i % len(words)] for i in range(count)))
+
+
+def sides(queries: int, keys: int | None = None) -> Sides:
+    shared = tokens(queries)
+    return Sides(shared, shared if keys is None else tokens(keys))
+
+
+def weights(queries: int, keys: int | None = None, seed: int = 0) -> np.ndarray:
+    rows = np.random.default_rng(seed).gamma(0.3, size=(queries, keys or queries)) + 1e-6
+    return rows / rows.sum(axis=1, keepdims=True)
+
+
+def built(*maps: tuple[str, np.ndarray, Sides], scale: str = "row", dpi: float = 100) -> Figure:
+    """The figure itself, drawn once, so that texts can be measured."""
+    kept: list[Figure] = []
+
+    def build() -> Figure:
+        kept.append(figure_heatmap.build(maps, scale, "viridis", dpi, None))
+        return kept[0]
+
+    canvas.rendered(build, "png", dpi)
+    return kept[0]
+
+
+def boxes(texts: list) -> list:
+    return [text.get_window_extent() for text in texts if text.get_text()]
+
+
+def panels(fig: Figure) -> list[Axes]:
+    return fig.axes[:-1]
+
+
+@pytest.mark.parametrize(
+    "size", [(2, 2), (10, 10), (32, 32), (128, 128), (200, 200), (10, 60), (150, 4), (1, 1)]
+)
+def test_labels_neither_overlap_nor_leave_the_page(size: tuple[int, int]) -> None:
+    fig = built(("head 4.11: previous 0.97, local 0.99", weights(*size), sides(*size)))
+    (axes,) = panels(fig)
+    page = fig.bbox
+    across, down = boxes(axes.get_xticklabels()), boxes(axes.get_yticklabels())
+    assert len(across) >= min(size[1], 40)
+    assert len(down) >= min(size[0], 40)
+    for left, right in pairwise(across):
+        assert left.x1 <= right.x0 + 0.5
+    for upper, lower in pairwise(down):
+        # The boxes leave room for descenders; what must not overlap is the letters' body.
+        assert upper.y0 + 0.3 * upper.height >= lower.y1 - 0.3 * lower.height
+    everything = [
+        *across,
+        *down,
+        *boxes([axes.xaxis.label, axes.yaxis.label, axes.title, axes._left_title]),
+        *boxes(list(fig.axes[-1].get_yticklabels())),
+        *boxes([fig.axes[-1].yaxis.label, *fig.texts]),
+    ]
+    for box in everything:
+        assert box.x0 >= 0
+        assert box.y0 >= 0
+        assert box.x1 <= page.x1 + 1
+        assert box.y1 <= page.y1 + 1
+    for note in boxes(fig.texts):
+        assert not note.overlaps(axes.xaxis.label.get_window_extent())
+
+
+@pytest.mark.parametrize(("count", "step"), [(128, 1), (150, 2), (220, 3), (500, 5)])
+def test_labels_are_thinned_aloud(count: int, step: int) -> None:
+    fig = built(("", weights(count), sides(count)))
+    (axes,) = panels(fig)
+    places = list(range(0, count, step))
+    shown = [label.get_text() for label in axes.get_yticklabels()]
+    texts = tokens(count).texts
+    assert list(axes.get_yticks()) == places
+    assert shown == [texts[i].replace(" ", "·") for i in places]
+    notes = [note.get_text() for note in fig.texts]
+    assert notes == ([f"one token in {step} is labelled"] if step > 1 else [])
+
+
+@pytest.mark.parametrize(
+    ("size", "scale", "palette"),
+    [
+        ((6, 6), "row", "viridis"),
+        ((6, 6), "global", "magma"),
+        ((3, 17), "global", "blues"),
+        ((60, 60), "row", "cividis"),
+    ],
+)
+def test_pixels_have_the_colours_of_the_weights(
+    size: tuple[int, int], scale: str, palette: str
+) -> None:
+    values = weights(*size)
+    item = ("head 0.0", values, sides(*size))
+    picture = figure.heatmap_figure([item], scale=scale, palette=palette, dpi=120)
+    image = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")).astype(int)
+    fig = built(item, scale=scale, dpi=120)
+    box = panels(fig)[0].get_window_extent()
+    shares = values / (values.max(axis=1, keepdims=True) if scale == "row" else values.max())
+    height, width = box.height / size[0], box.width / size[1]
+    for row in range(size[0]):
+        for column in range(size[1]):
+            # A quarter into the cell, where no number is written and no line is drawn.
+            y = image.shape[0] - box.y1 + (row + 0.25) * height
+            x = box.x0 + (column + 0.25) * width
+            color = image[int(y), int(x)]
+            expected = rgb(ramp(palette)[round(shares[row, column] * 255)])
+            assert np.abs(color - expected).max() <= 6, (row, column)
+
+
+def test_a_peak_finer_than_a_pixel_is_seen() -> None:
+    values = np.full((700, 700), 1e-4)
+    values[333, 467] = 0.9
+    picture = figure.heatmap_figure([("", values, sides(700))], scale="global", dpi=30)
+    image = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")).astype(int)
+    bright = rgb(ramp("viridis")[-1])
+    fig = built(("", values, sides(700)), scale="global", dpi=30)
+    box = panels(fig)[0].get_window_extent()
+    found = np.argwhere(np.abs(image[:, : int(box.x1)] - bright).max(axis=2) < 10)
+    y, x = found.mean(axis=0)
+    assert y == pytest.approx(image.shape[0] - box.y1 + 333 / 700 * box.height, abs=2)
+    assert x == pytest.approx(box.x0 + 467 / 700 * box.width, abs=2)
+    assert any("share a pixel" in note.get_text() for note in fig.texts)
+
+
+def test_numbers_in_small_maps() -> None:
+    values = np.array([[1.0, 0.0], [0.972, 0.028]])
+    (axes,) = panels(built(("", values, sides(2))))
+    assert {t.get_position(): t.get_text() for t in axes.texts} == {
+        (0, 0): "1.0",
+        (0, 1): ".97",
+        (1, 1): ".03",
+    }
+
+
+@pytest.mark.parametrize("count", [2, 5, 12])
+def test_a_grid_shares_labels_and_scale(count: int) -> None:
+    same = sides(6)
+    fig = built(
+        *((f"head 0.{i}", weights(6, seed=i) / (i + 1), same) for i in range(count)), scale="global"
+    )
+    drawn = panels(fig)
+    assert [axes.get_title("left") for axes in drawn] == [f"head 0.{i}" for i in range(count)]
+    lefts = {round(axes.get_position().x0, 3) for axes in drawn}
+    labelled = [axes for axes in drawn if len(axes.get_yticks())]
+    assert {round(axes.get_position().x0, 3) for axes in labelled} == {min(lefts)}
+    below = [axes for axes in drawn if len(axes.get_xticks())]
+    assert len(below) == len(lefts)
+    for one, other in pairwise(drawn):
+        assert not one.get_window_extent().overlaps(other.get_window_extent())
+    top = max(float((weights(6, seed=i) / (i + 1)).max()) for i in range(count))
+    assert fig.axes[-1].get_ylim() == (0, pytest.approx(top))
+    for axes in drawn:
+        for box in boxes([axes._left_title]):
+            assert not any(box.overlaps(other.get_window_extent()) for other in drawn)
+
+
+def test_maps_with_different_tokens_are_labelled_each() -> None:
+    fig = built(("a", weights(4), sides(4)), ("b", weights(3, 7), sides(3, 7)))
+    one, other = panels(fig)
+    assert [len(axes.get_xticks()) for axes in (one, other)] == [4, 7]
+    assert [len(axes.get_yticks()) for axes in (one, other)] == [4, 3]
+    assert max(b.x1 for b in boxes(one.get_xticklabels())) < min(
+        b.x0 for b in boxes([other.yaxis.label])
+    )
+
+
+@pytest.mark.parametrize(
+    ("format", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
+)
+def test_same_input_same_bytes_whatever_the_user_has_set(format: str, magic: bytes) -> None:
+    item = ("head 0.0", weights(5), sides(5))
+    first = figure.heatmap_figure([item], format=format)
+    assert first.startswith(magic)
+    time.sleep(1.1)  # dates in metadata have a resolution of one second
+    with mpl.rc_context({"axes.facecolor": "red", "font.size": 30, "savefig.bbox": "tight"}):
+        assert figure.heatmap_figure([item], format=format) == first
+        assert mpl.rcParams["font.size"] == 30
+    assert (
+        figure.heatmap_figure([("head 0.0", weights(5, seed=1), sides(5))], format=format) != first
+    )
+
+
+@pytest.mark.parametrize("format", figure.FORMATS)
+def test_any_script_without_a_warning(format: str, caplog: pytest.LogCaptureFixture) -> None:
+    odd = tokens(10, SCRIPTS)
+    with warnings.catch_warnings(), caplog.at_level(logging.WARNING):
+        warnings.simplefilter("error")
+        figure.heatmap_figure([("head $x$ 你", weights(10), Sides(odd, odd))], format=format)
+    assert not caplog.records
+
+
+def test_labels_are_shown_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fonts, "_candidates", lambda: [])
+    odd = tokens(10, SCRIPTS)
+    fig = built(("$head$", weights(10), Sides(odd, odd)))
+    (axes,) = panels(fig)
+    shown = [label.get_text() for label in axes.get_yticklabels()]
+    assert shown[:4] == ["<U+4F60 597D>", "שלום", "مرحبا", "<U+0939 093F 0928 094D 0926 0940>"]
+    assert shown[5:] == ["$x^2$", "$\\frac{", "\\alpha", "<U+001B>[2J", "↵"]
+    assert not any(label.get_parse_math() for label in axes.get_yticklabels())
+    assert axes.get_title("left") == "$head$"
+    assert "code points" in fig.texts[0].get_text()
+
+
+def test_fallback_fonts_are_used_where_they_have_the_glyph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fonts, "BASE_FAMILY", "cmr10")  # a font with Latin letters only
+    monkeypatch.setattr(fonts, "_candidates", lambda: ["cmss10", "DejaVu Sans", "STIXGeneral"])
+    families, missing = fonts.choose(["keys שלום", "你"])
+    assert families == ["cmr10", "DejaVu Sans"]
+    assert missing == {"你"}
+    assert fonts.choose(["keys"]) == (["cmr10"], frozenset())
+
+
+def test_candidates_leave_out_what_cannot_be_drawn() -> None:
+    names = fonts._candidates()
+    assert "DejaVu Sans Mono" in names
+    assert not any("last resort" in name.lower() for name in names)
+    assert fonts._UNUSABLE.search("Noto Color Emoji")
+    assert fonts._covered("no such family", frozenset("a")) == frozenset()
+
+
+def test_fonts_installed_after_matplotlib_made_its_list_are_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.ttf").write_bytes(b"no font")
+    names = [entry for entry in fonts.fontManager.ttflist if entry.name != "STIXGeneral"]
+    stix = str(Path(mpl.get_data_path(), "fonts", "ttf", "STIXGeneral.ttf"))
+    installed = [str(tmp_path / "broken.ttf"), stix]
+    monkeypatch.setattr(fonts.fontManager, "ttflist", names)
+    assert "STIXGeneral" not in fonts._candidates()
+    monkeypatch.setattr(fonts, "findSystemFonts", lambda: installed)
+    fonts._notice_new_fonts.cache_clear()
+    assert "STIXGeneral" in fonts._candidates()
+
+
+def test_wrong_use() -> None:
+    item = ("", weights(2), sides(2))
+    with pytest.raises(UsageError, match="no figure format 'gif': choose one of png, svg, pdf"):
+        figure.heatmap_figure([item], format="gif")
+    with pytest.raises(UsageError, match="no palette 'jet'"):
+        figure.heatmap_figure([item], palette="jet")
+    with pytest.raises(UsageError, match="no scale 'log'"):
+        figure.heatmap_figure([item], scale="log")
+    with pytest.raises(UsageError, match="select at least one head"):
+        figure.heatmap_figure([])
+    with pytest.raises(InputError, match="does not fit"):
+        figure.heatmap_figure([("", weights(3), sides(2))])
+    blank = figure.heatmap_figure([("", np.zeros((2, 2)), sides(2))], scale="global")
+    assert blank.startswith(b"\x89PNG")
+
+
+# --- the grid of heads
+
+
+def report(heads: dict[SiteKind, tuple[int, ...]], share: float = 0.6) -> HeadsReport:
+    layout = Layout(heads)
+    rng = np.random.default_rng(0)
+    names = list(ROLE_STYLES)
+    scored = []
+    for head in layout:
+        evidence = Score(float(rng.uniform(0.3, 1)), 0.1, 5.0, 12)
+        name = names[int(rng.integers(10))]
+        roles = (Role(name, name, evidence, False),) if rng.random() < share else ()
+        scored.append(HeadScores(head, {}, roles))
+    return HeadsReport(
+        source=SourceInfo("gpt2 $x$", "native", "exact"),
+        layout=layout,
+        inputs=Inputs(dict.fromkeys(layout.kinds, sides(9))),
+        heads=tuple(scored),
+    )
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [
+        {"encoder": (8,)},
+        {"decoder": (12,) * 12},
+        {"decoder": (40,) * 3},
+        {"encoder": (8,) * 6, "decoder": (8,) * 6, "cross": (8,) * 6},
+        {"encoder": (16,) * 3, "decoder": (16,) * 3, "cross": (16,) * 3},
+    ],
+)
+def test_heads_figure_shows_every_head(heads: dict[SiteKind, tuple[int, ...]]) -> None:
+    kept: list[Figure] = []
+    full = report(heads)
+
+    def build() -> Figure:
+        kept.append(figure_heads.build(full))
+        return kept[0]
+
+    canvas.rendered(build, "png", 100)
+    fig = kept[0]
+    *drawn, legend = fig.axes
+    assert len(drawn) == len(heads)
+    for kind, axes in zip(heads, drawn, strict=True):
+        expected = {}
+        for scores in full.heads:
+            if scores.head.site.kind == kind and scores.roles:
+                style = ROLE_STYLES[scores.roles[0].name]
+                code = style.short if max(heads[kind]) > 24 else style.code
+                expected[scores.head.index, scores.head.layer] = code
+        assert {t.get_position(): t.get_text() for t in axes.texts} == expected
+        assert len(axes.collections[0].get_paths()) == sum(heads[kind])
+        for text in axes.texts:
+            box = text.get_window_extent()
+            assert box.width < axes.get_window_extent().width / max(heads[kind])
+    counts = [int(text.get_text()) for text in legend.texts if text.get_ha() == "right"]
+    assert sum(counts) == len(full.heads)
+    extents = [axes.get_window_extent() for axes in fig.axes]
+    for place, one in enumerate(extents):
+        assert one.x1 <= fig.bbox.x1 + 1
+        assert one.y0 >= -1
+        assert not any(one.overlaps(other) for other in extents[place + 1 :])
+    for box in boxes([*legend.texts, *fig.texts]):
+        assert box.x1 <= fig.bbox.x1
+
+
+def test_heads_figure_colours_follow_the_score() -> None:
+    strong = figure_heads.tint(ROLE_STYLES["previous"].color, 1.0)
+    weak = figure_heads.tint(ROLE_STYLES["previous"].color, 0.3)
+    assert strong == ROLE_STYLES["previous"].color
+    assert sum(rgb(weak)) > sum(rgb(strong))
+    assert weak != "#ffffff"
+
+
+@pytest.mark.parametrize("format", figure.FORMATS)
+def test_heads_figure_formats(format: str) -> None:
+    full = report({"encoder": (4,)}, share=0.0)
+    assert figure.heads_figure(full, format) == figure.heads_figure(full, format)
+    with pytest.raises(UsageError, match="no figure format"):
+        figure.heads_figure(full, "jpeg")

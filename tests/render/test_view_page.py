@@ -1,0 +1,689 @@
+"""The viewer's page in a real browser: what it shows, against the arrays; what it does, and asks.
+
+Needs Chromium (the system's, or the one that $ATTNVIZ_CHROMIUM names).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import attnviz as av
+from attnviz.records import Capture, Head, Site
+from attnviz.render.palette import rgb
+from attnviz.scoring.words import merge_words
+from tests.render.test_view import HOSTILE, hostile
+from tests.viewing import (
+    ROOT,
+    Opened,
+    colors,
+    encoder_decoder,
+    made,
+    opened,
+    pair,
+    words,
+    write_page,
+)
+
+BLUE, ORANGE = (0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)
+"""The first two colours of heads shown together, on a light page."""
+VIEWS = ("overview", "map", "lines", "text", "card")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    fresh = av.capture("a b a b a c", model=av.FreshConfig(layers=2, heads=4, causal=True))
+    several = [made(2, 2, words(4), seed=1), made(3, 2, words(6, name="v"), seed=2)]
+    captures: dict[str, Any] = {
+        "pair": pair(),
+        "three": encoder_decoder(),
+        "fresh": fresh,
+        "several": several,
+        "hostile": made(2, 2, hostile()),
+    }
+    return {name: write_page(folder, name, found, exact=True) for name, found in captures.items()}
+
+
+@pytest.fixture(scope="module")
+def shared(browser: Any) -> Iterator[Opened]:
+    """One page for all tests that need nothing special; at the end it must be clean."""
+    with opened(browser, color_scheme="light") as found:
+        yield found
+
+
+def of(capture: Capture, name: str, kind: str = "encoder") -> np.ndarray:
+    layer, head = name.split(".")
+    return capture[Head(Site(kind, int(layer)), int(head))].astype(np.float64)
+
+
+def geometry(page: Opened, selector: str = "#map-cells") -> dict[str, float]:
+    return json.loads(page.page.get_attribute(selector, "data-geometry"))
+
+
+def cell(page: Opened, r: int, c: int, off: float = 0.18) -> tuple[float, float]:
+    """A place in a cell of the map, near its corner, where no number is written."""
+    g = geometry(page)
+    return g["left"] + (c + off - g["c0"]) * g["cw"], g["top"] + (r + off - g["r0"]) * g["ch"]
+
+
+def hover(page: Opened, r: int, c: int) -> str:
+    box = page.page.locator("#map-over").bounding_box()
+    x, y = cell(page, r, c, 0.5)
+    page.page.mouse.move(box["x"] + x, box["y"] + y)
+    return page.settle().text("#tip")
+
+
+def near(got: Any, want: np.ndarray, most: float = 2) -> bool:
+    """Whether two colours are the same, but for rounding."""
+    return bool(np.abs(np.array(got) - want).max() <= most)
+
+
+def shown(value: float) -> str:
+    """A weight as the page writes it."""
+    if value == 0:
+        return "0"
+    if value < 0.0001:
+        return "<0.0001"
+    return f"{value:.{4 if value < 0.00995 else 3 if value < 0.0995 else 2}f}"
+
+
+def blended(weights: list[np.ndarray], paper: int = 255) -> np.ndarray:
+    """Each head pulls the paper towards its colour by its share of its largest weight."""
+    out = np.full((*weights[0].shape, 3), float(paper))
+    for one, color in zip(weights, (BLUE, ORANGE), strict=True):
+        out += (one / one.max())[..., None] * (np.array(color) - float(paper))
+    return np.clip(out, 0, 255)
+
+
+def test_overview_draws_every_head_from_its_weights(shared: Opened, pages) -> None:
+    capture = pair()
+    shared.open(pages["pair"], "scale=one")
+    tiles = shared.page.locator("#overview-tiles .tiles")
+    assert tiles.count() == 2
+    for layer in range(2):
+        row = tiles.nth(layer)
+        for index in range(3):
+            button = row.locator("button").nth(index)
+            assert button.get_attribute("data-head") == f"{layer}.{index}"
+            place = button.evaluate("b => [b.offsetLeft, b.offsetTop, b.offsetWidth]")
+            want = colors(of(capture, f"{layer}.{index}"), "blues")
+            for r, c in ((0, 0), (3, 7), (9, 1), (5, 5)):
+                x, y = (place[i] + (p + 0.5) * place[2] / 10 for i, p in ((0, c), (1, r)))
+                row.locator("canvas").evaluate("canvas => { canvas.id = 'probe'; }")
+                got = shared.pixel("#probe", x, y)
+                row.locator("canvas").evaluate("canvas => { canvas.id = ''; }")
+                assert np.abs(np.array(got) - want[r, c]).max() <= 2
+    shared.go("view=overview")
+    weights = of(capture, "0.1")
+    side, row = 10, tiles.nth(0)
+    row.locator("canvas").evaluate("canvas => { canvas.id = 'probe'; }")
+    x, y, size = (
+        row.locator("button").nth(1).evaluate("b => [b.offsetLeft, b.offsetTop, b.offsetWidth]")
+    )
+    got = shared.pixel("#probe", x + 2.5 * size / side, y + 4.5 * size / side)
+    row.locator("canvas").evaluate("canvas => { canvas.id = ''; }")
+    assert near(got, colors(np.sqrt(weights[4, 2] / weights.max()), "blues"))
+    shared.page.hover("#overview-tiles [data-head='1.2']")
+    assert "Head 1.2" in shared.text("#preview")
+    shared.click("#overview-tiles [data-head='1.2']")
+    assert shared.text("#map-caption").startswith("head 1.2")
+
+
+def test_overview_sorts_by_role(shared: Opened, pages) -> None:
+    report = av.heads(pair())
+    best = {h.head.name: h.roles[0].name if h.roles else "no role" for h in report.heads}
+    shared.open(pages["pair"], "sort=role")
+    found = {}
+    for row in shared.page.locator("#overview-tiles .row").all():
+        title = row.locator(".row-title").inner_text()
+        for button in row.locator("button").all():
+            found[button.get_attribute("data-head")] = title.rpartition(" (")[0]
+            assert title.endswith(f"({row.locator('button').count()})")
+    assert found == best
+
+
+def test_map_shows_weights_sums_and_colours(shared: Opened, pages) -> None:
+    weights = of(pair(), "1.1")
+    shared.open(pages["pair"], "view=map&on=1.1")
+    want = colors(weights / weights.max(), "blues")
+    for r, c in ((0, 0), (2, 8), (9, 9), (4, 1)):
+        tip = hover(shared, r, c)
+        sums = f"row 1.00, column {shown(weights[:, c].sum())}"
+        assert tip.split("\n")[1] == f"{shown(weights[r, c])} {sums}"
+        assert near(shared.pixel("#map-cells", *cell(shared, r, c)), want[r, c])
+    assert tip.split("\n")[0] == ". → a"
+
+
+def test_row_scale_and_palette(shared: Opened, pages) -> None:
+    weights = of(pair(), "0.0")
+    shared.open(pages["pair"], "view=map&on=0.0&scale=row&palette=viridis")
+    want = colors(weights / weights.max(1, keepdims=True), "viridis")
+    for r, c in ((1, 3), (6, 2), (8, 8)):
+        assert near(shared.pixel("#map-cells", *cell(shared, r, c)), want[r, c])
+
+
+def test_blended_heads_add_their_colours(shared: Opened, pages) -> None:
+    capture = pair()
+    shared.open(pages["pair"], "view=map&on=0.1,1.2")
+    want = blended([of(capture, "0.1"), of(capture, "1.2")])
+    for r, c in ((0, 3), (7, 2), (9, 9), (5, 6)):
+        assert near(shared.pixel("#map-cells", *cell(shared, r, c)), want[r, c])
+    tip = hover(shared, 7, 2)
+    for name in ("0.1", "1.2"):
+        assert f"head {name}: {shown(of(capture, name)[7, 2])} row 1.00" in tip
+
+
+SEPARATORS = [5, 9]
+A, B = list(range(6)), list(range(6, 10))
+KEPT = [0, 1, 2, 3, 4, 6, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("state", "reference"),
+    [
+        ("on=0.2", lambda w, _: w["0.2"][None]),
+        ("on=0.1,1.0", lambda w, _: np.stack([w["0.1"], w["1.0"]])),
+        ("on=0.1,1.0,1.2&mix=mean", lambda w, _: (w["0.1"] + w["1.0"] + w["1.2"])[None] / 3),
+        ("on=0.*&mix=max", lambda w, _: np.maximum(np.maximum(w["0.0"], w["0.1"]), w["0.2"])[None]),
+        ("on=0.2&words=1", lambda w, sides: merge_words(w["0.2"][None], sides)[0]),
+        ("on=0.2&separators=1", lambda w, _: w["0.2"][None][:, KEPT][:, :, KEPT]),
+        ("on=0.2&first=1", lambda w, _: w["0.2"][None, 1:, 1:]),
+        ("on=0.2&quad=AB", lambda w, _: w["0.2"][None][:, A][:, :, B]),
+        ("on=0.2&quad=BA", lambda w, _: w["0.2"][None][:, B][:, :, A]),
+        ("on=0.2&quad=AA", lambda w, _: w["0.2"][None][:, A][:, :, A]),
+        ("on=0.2&quad=BB", lambda w, _: w["0.2"][None][:, B][:, :, B]),
+        (
+            "on=0.2&first=1&rescale=1",
+            lambda w, _: w["0.2"][None, 1:, 1:] / w["0.2"][1:, 1:].sum(1)[:, None],
+        ),
+        (
+            "on=0.2&words=1&separators=1&quad=BA",
+            lambda w, sides: merge_words(w["0.2"][None], sides)[0][:, 5:7, :4],
+        ),
+    ],
+)
+def test_what_is_shown_is_what_numpy_says(shared: Opened, pages, state: str, reference) -> None:
+    capture = pair()
+    weights = {h.name: of(capture, h.name) for h in capture.layout}
+    want = reference(weights, capture.inputs.sides["encoder"])
+    if "pair" not in shared.page.url:
+        shared.open(pages["pair"])
+    shared.go(f"view=map&{state}")
+    assert (
+        shared.page.get_attribute("#map-cells", "data-shape") == f"{want.shape[1]},{want.shape[2]}"
+    )
+    np.testing.assert_allclose(shared.numbers(want.shape[1:]), want, atol=4e-5)
+    said = shared.text("#map-caption")
+    assert ("rescaled" in said) == ("rescale" in state)
+    assert ("hidden" in said) == any(part in state for part in ("separators", "first", "quad"))
+
+
+def test_lines_carry_the_weights(shared: Opened, pages) -> None:
+    weights = of(pair(), "0.1")
+    shared.open(pages["pair"], "view=lines&on=0.1&top=3&least=0.1")
+    svg = ElementTree.fromstring(shared.saved("svg"))
+    drawn = [p.attrib for p in svg.iter("{http://www.w3.org/2000/svg}path") if p.get("class")]
+    want = sorted(w for row in weights for w in sorted(row)[-3:] if w >= 0.1)
+    assert [float(line["stroke-opacity"]) for line in drawn] == pytest.approx(want, abs=1e-4)
+    assert [float(line["stroke-width"]) for line in drawn] == pytest.approx(
+        [0.6 + 5 * w for w in want], abs=0.006
+    )
+    assert shared.page.get_attribute("#lines-canvas", "data-lines") == str(len(want))
+    g = geometry(shared, "#lines-canvas")
+    strongest = np.unravel_index(weights.argmax(), weights.shape)
+    x, y = g["labelW"] + 10, g["above"] + (strongest[0] + 0.5) * g["step"]
+    share = weights.max()
+    want_pixel = 255 + share * (np.array(BLUE) - 255)
+    assert np.abs(np.array(shared.pixel("#lines-canvas", x, y)) - want_pixel).max() <= 30
+    box = shared.page.locator("#lines-canvas").bounding_box()
+    shared.page.mouse.move(box["x"] + 20, box["y"] + g["above"] + 2.5 * g["step"])
+    shared.settle()
+    assert shared.page.get_attribute("#lines-canvas", "data-lines") == str(
+        (weights[2] > 0.001).sum()
+    )
+    assert shared.text("#tip").startswith("key attends to")
+    assert shown(weights[2].max()) in shared.text("#tip").split("\n")[1]
+    shared.page.mouse.move(box["x"] + g["width"] - 20, box["y"] + g["above"] + 6.5 * g["step"])
+    shared.settle()
+    assert shared.page.get_attribute("#lines-canvas", "data-lines") == str(
+        (weights[:, 6] > 0.001).sum()
+    )
+
+
+def word_colors(page: Opened) -> list[tuple[int, ...]]:
+    found = page.page.eval_on_selector_all(
+        "#text-body button", "all => all.map(one => getComputedStyle(one).backgroundColor)"
+    )
+    return [tuple(map(int, re.findall(r"\d+", color)[:3])) for color in found]
+
+
+def test_text_tints_words_by_their_weight(shared: Opened, pages) -> None:
+    capture = pair()
+    weights = [of(capture, "0.1"), of(capture, "1.2")]
+    shared.open(pages["pair"], "view=text&on=0.1,1.2")
+    shared.page.hover("#text-body [data-at='7']")
+    shared.page.wait_for_timeout(200)
+    want = blended(weights)[7]
+    got = np.array(word_colors(shared))
+    others = [i for i in range(10) if i != 7]
+    assert np.abs(got[others] - want[others]).max() <= 1.1
+    label = shared.page.get_attribute("#text-body [data-at='3']", "aria-label")
+    assert label == f"##board, {shown(weights[0][7, 3])}, {shown(weights[1][7, 3])}"
+    shared.go("view=text&on=0.1,1.2&toward=1&pin=q7")
+    shared.page.mouse.move(5, 5)
+    shared.page.wait_for_timeout(200)
+    got = np.array(word_colors(shared))
+    assert np.abs(got[others] - blended(weights)[others, 7]).max() <= 1.1
+    assert shared.text("#text-body p") == "[CLS] a keyboard. [SEP] it fells [SEP]"
+
+
+def test_cross_attention_has_a_text_for_each_side(shared: Opened, pages) -> None:
+    weights = of(encoder_decoder(), "1.1", "cross")
+    shared.open(pages["three"], "view=text&kind=cross&on=1.1&pin=k3")
+    shared.page.wait_for_timeout(200)
+    assert shared.page.locator("#text-body .paragraph").count() == 2
+    labels = shared.page.eval_on_selector_all(
+        "#text-body [data-side=q]", "all => all.map(one => one.getAttribute('aria-label'))"
+    )
+    assert labels == [f"tgt{i}, {shown(weights[i, 3])}" for i in range(4)]
+
+
+def test_card_gives_evidence_and_pairs(shared: Opened, pages) -> None:
+    capture = av.capture("a b a b a c", model=av.FreshConfig(layers=2, heads=4, causal=True))
+    report = av.heads(capture)
+    scored = next((h for h in report.heads if h.roles), report.heads[0])
+    shared.open(pages["fresh"], f"view=card&head={scored.head.name}")
+    body = shared.text("#card-body")
+    for role in scored.roles:
+        mean = role.evidence.mean
+        assert re.search(rf"{role.name}\s+{role.score}\s+{re.escape(shown(mean))}\s", body)
+    for name, score in scored.scores.items():
+        if score.mean is not None:
+            line = rf"{name.replace('_', ' ')}\s+{re.escape(shown(score.mean))}\s.*\s{score.rows}"
+            assert re.search(line, body)
+    weights = of(capture, scored.head.name, "decoder")
+    best = np.sort(weights, axis=None)[::-1][:12]
+    cells = shared.page.eval_on_selector_all(
+        "#card-body section:nth-child(2) tbody tr", "all => all.map(r => r.lastChild.textContent)"
+    )
+    assert cells == [shown(w) for w in best if w > 0]
+    assert "Jain & Wallace 2019" in body
+    names, (line,) = shared.table()
+    assert line[0] == scored.head.name
+    values = dict(zip(names, line, strict=True))
+    assert float(values["entropy"]) == pytest.approx(scored.scores["entropy"].mean, rel=1e-4)
+
+
+def test_toggles_by_head_layer_role_and_all(shared: Opened, pages) -> None:
+    report = av.heads(pair())
+    shared.open(pages["pair"], "view=map&on=0.0")
+    shared.click("#heads [data-head='1.1']")
+    assert shared.pressed("#heads") == ["0.0", "1.1"]
+    shared.click("#heads [data-head='0.0']")
+    assert shared.pressed("#heads") == ["1.1"]
+    shared.click("#heads [data-head='1.1']")
+    assert shared.pressed("#heads") == ["1.1"], "one head always stays on"
+    shared.click("#heads [data-layer='0']")
+    assert shared.pressed("#heads") == ["0", "0.0", "0.1", "0.2", "1.1"]
+    shared.click("#all-on")
+    assert len(shared.pressed("#heads")) == 8
+    assert shared.text("#on-count") == "6 of 6 on"
+    for name in {role.name for head in report.heads for role in head.roles}:
+        shared.click(f"#roles [data-role={name}]")
+        want = [h.head.name for h in report.heads if name in {r.name for r in h.roles}]
+        on = [one for one in shared.pressed("#heads") if "." in one]
+        assert on == want
+    shared.click("#mix [data-mix=max]")
+    assert shared.pressed("#mix") == ["max"]
+
+
+STATES = (
+    "view=map&kind=cross&on=0.1%2C1.0&head=1.0&mix=max&words=1&scale=row&palette=magma&theme=dark",
+    "view=lines&kind=decoder&on=1.*&head=1.2&top=2&least=0.2&pin=k2&find=tgt",
+    "view=text&kind=encoder&on=*&head=0.1&toward=1&first=1&separators=1&rescale=1&pin=q3",
+    "view=overview&on=0.0&head=0.0&sort=role&theme=light",
+    "view=map&on=0.2&head=0.2&zoom=2.000%2C1.000%2C0.500",
+)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_link_shows_the_same_again(shared: Opened, pages, state: str) -> None:
+    shared.open(pages["three"], state)
+    link = shared.hash()
+    wanted = {part for part in state.split("&") if part not in ("kind=encoder", "view=overview")}
+    assert wanted <= set(link.removeprefix("#").split("&"))
+    picture = shared.page.screenshot()
+    shared.open(pages["three"], link.removeprefix("#"), again=True)
+    assert shared.hash() == link
+    assert shared.page.screenshot() == picture
+
+
+def test_junk_in_a_link_is_left_out(shared: Opened, pages) -> None:
+    shared.open(
+        pages["pair"],
+        "view=evil&on=99.99,%00&head=__proto__&top=-3&zoom=x&text=77&pin=q&constructor=1"
+        "&palette=toString",
+    )
+    assert shared.page.is_visible("#view-overview")
+    assert shared.pressed("#heads") == ["0.0"]
+    assert shared.hash() == "#head=0.0&on=0.0"
+
+
+def test_keyboard_alone_goes_everywhere(shared: Opened, pages) -> None:
+    capture = pair()
+    shared.open(pages["pair"])
+    shared.press("ArrowRight", "ArrowDown", "ArrowRight")
+    assert shared.pressed("#overview-tiles") == ["1.2"]
+    shared.press("ArrowUp", "ArrowLeft", "Enter")
+    assert shared.page.is_visible("#view-map")
+    assert shared.text("#map-caption").startswith("head 0.1")
+    shared.press("Shift+ArrowRight", "Shift+ArrowRight", "Shift+ArrowDown")
+    weight = of(capture, "0.1")[1, 1]
+    assert shared.text("#tip").split("\n")[0] == "a → a"
+    assert shown(weight) in shared.text("#tip")
+    shared.page.wait_for_timeout(200)
+    assert shared.text("#spoken") == f"a to a: {shown(weight)}"
+    shared.press("ArrowDown", "x")
+    assert shared.pressed("#heads") == ["1.1"]
+    shared.press("a", "m", "w", "s", "f", "r", "3")
+    link = shared.hash()
+    for part in ("on=*", "mix=mean", "words=1", "separators=1", "first=1", "rescale=1"):
+        assert part in link.replace("%2A", "*")
+    assert shared.page.is_visible("#view-lines")
+    shared.press("w", "s", "f", "o", "4", "/")
+    shared.page.keyboard.type("EL")
+    assert shared.settle().text("#find-said") == "1 match"
+    shared.press("Enter", "Escape")
+    assert "pin=q7" in shared.hash()
+    shared.press("Shift+ArrowLeft", "d")
+    assert shared.text("#text-said").startswith("it is attended to by")
+    shared.press("?")
+    assert shared.page.is_visible("#help")
+    assert "Shift + arrows" in shared.text("#help")
+    shared.press("Escape")
+    assert not shared.page.is_visible("#help")
+    shared.press("2", "+", "+")
+    assert "zoom=2.250" in shared.hash()
+    shared.press("0", "t", "t")
+    assert "zoom" not in shared.hash()
+    assert shared.page.get_attribute("html", "data-theme") == "dark"
+    reached = set()
+    for _ in range(60):
+        shared.page.keyboard.press("Tab")
+        reached.add(
+            shared.page.evaluate(
+                "document.activeElement.id || document.activeElement.parentElement.id"
+            )
+        )
+    assert {"save-png", "open-help", "find", "words", "palette", "tab-map", "map-over"} <= reached
+
+
+def test_search_marks_and_walks_the_matches(shared: Opened, pages) -> None:
+    shared.open(pages["pair"], "view=text&on=0.0")
+    shared.page.fill("#find", "sep]")
+    shared.settle()
+    found = shared.page.eval_on_selector_all(
+        "#text-body .found", "all => all.map(o => o.dataset.at)"
+    )
+    assert found == ["5", "9"]
+    pins = []
+    for _ in range(3):
+        shared.page.press("#find", "Enter")
+        pins.append(re.search(r"pin=(\w+)", shared.settle().hash())[1])
+    assert pins == ["q5", "q9", "q5"]
+
+
+def svg_map(svg: ElementTree.Element) -> np.ndarray:
+    """The colours of the cells of a saved map, read from its paths."""
+    (group,) = [
+        g
+        for g in svg.iter("{http://www.w3.org/2000/svg}g")
+        if g.get("class") == "map" and int(g.get("data-rows")) > 1
+    ]
+    out = np.full((int(group.get("data-rows")), int(group.get("data-columns")), 3), -1)
+    for path in group:
+        for c, r, n in re.findall(r"M(\d+) (\d+)h(\d+)v1h-\d+z", path.get("d")):
+            out[int(r), int(c) : int(c) + int(n)] = rgb(path.get("fill"))
+    assert (out >= 0).all()
+    return out
+
+
+def test_saved_pictures_hold_the_map(shared: Opened, pages) -> None:
+    weights = of(pair(), "1.0")
+    want = colors(weights / weights.max(), "blues")
+    shared.open(pages["pair"], "view=map&on=1.0")
+    svg = ElementTree.fromstring(shared.saved("svg"))
+    assert np.abs(svg_map(svg) - want).max() <= 2
+    texts = [t.text for t in svg.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts.count("##board") == 2
+    place = next(g for g in svg.iter("{http://www.w3.org/2000/svg}g") if g.get("data-rows") == "10")
+    x, y, w, h = map(float, re.findall(r"[\d.]+", place.get("transform")))
+    image = np.asarray(Image.open(io.BytesIO(shared.saved("png"))).convert("RGB")).astype(int)
+    for r in range(10):
+        for c in range(10):
+            got = image[int(2 * (y + (r + 0.15) * h)), int(2 * (x + (c + 0.15) * w))]
+            assert np.abs(got - want[r, c]).max() <= 2
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_saves_in_every_format(shared: Opened, pages, view: str) -> None:
+    shared.open(pages["three"], f"view={view}&kind=cross&on=0.*&pin=q1")
+    root = ElementTree.fromstring(shared.downloaded("svg"))
+    width, height = int(root.get("width")), int(root.get("height"))
+    image = Image.open(io.BytesIO(shared.downloaded("png")))
+    assert image.size == (2 * width, 2 * height)
+    assert len(image.convert("RGB").resize((64, 64)).getcolors(4096)) > 20
+    assert {"image", "script", "foreignObject"}.isdisjoint(e.tag.split("}")[1] for e in root.iter())
+    names, lines = shared.table()
+    assert all(len(line) == len(names) for line in lines)
+    assert len(lines) == {"overview": 4, "card": 1}.get(view, 4 * 5)
+
+
+def test_several_texts_have_a_picker(shared: Opened, pages) -> None:
+    shared.open(pages["several"], "view=map&on=0.1")
+    texts = shared.page.eval_on_selector_all("#texts option", "all => all.map(o => o.textContent)")
+    assert texts == ["1. w0 w1 w2 w3", "2. v0 v1 v2 v3 v4 v5"]
+    shared.page.select_option("#texts", "1")
+    shared.settle()
+    want = of(made(3, 2, words(6, name="v"), seed=2), "0.1")
+    np.testing.assert_allclose(shared.numbers((6, 6))[0], want, atol=4e-5)
+    shared.press("[")
+    assert shared.page.get_attribute("#map-cells", "data-shape") == "4,4"
+
+
+def test_kinds_of_attention_are_apart(shared: Opened, pages) -> None:
+    capture = encoder_decoder()
+    shared.open(pages["three"], "view=map&on=1.1")
+    for kind, shape in (("decoder", (4, 4)), ("cross", (4, 5)), ("encoder", (5, 5))):
+        shared.click(f"#kinds [data-kind={kind}]")
+        shared.click("#heads [data-head='1.1']", modifiers=["Shift"])
+        np.testing.assert_allclose(shared.numbers(shape)[0], of(capture, "1.1", kind), atol=4e-5)
+
+
+def test_hostile_tokens_do_nothing(shared: Opened, pages) -> None:
+    for view in VIEWS:
+        shared.open(pages["hostile"], f"view={view}&on=0.1&pin=q0&find=%3Cscript%3E")
+        found = "[window.pwned, document.images.length, document.querySelectorAll('b').length]"
+        assert shared.page.evaluate(found) == [None, 0, 0]
+        ElementTree.fromstring(shared.saved("svg"))
+        shared.saved("csv")
+    shared.go("view=text&on=0.1")
+    text = shared.text("#text-body")
+    assert HOSTILE[0] in text
+    assert "<U+202E>evil<U+202C>" in text
+    assert not re.search("[\x00-\x08\u202a-\u202e\ud800-\udfff]", text)
+
+
+@pytest.fixture(scope="module")
+def sizes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Capture]]:
+    folder = tmp_path_factory.mktemp("sizes")
+    captures = {
+        "one": made(1, 1, words(1)),
+        "two": made(1, 1, words(2)),
+        "long": made(2, 2, words(500), causal=True),
+        "many": made(32, 32, words(3)),
+    }
+    return {name: (write_page(folder, name, found), found) for name, found in captures.items()}
+
+
+@pytest.mark.parametrize("name", ["one", "two", "long", "many"])
+def test_every_size_works_in_every_view(shared: Opened, sizes, name: str) -> None:
+    path, capture = sizes[name]
+    last = list(capture.layout)[-1]
+    (kind,) = capture.layout.kinds
+    shape = capture[last].shape
+    for view in VIEWS:
+        shared.open(path, f"view={view}&on={last.name}&head={last.name}")
+        assert shared.page.is_visible(f"#view-{view}")
+        assert not shared.page.is_visible("#failure")
+        if view == "text":
+            assert shared.page.locator("#text-body button").count() == shape[0]
+    shared.go(f"view=map&on={last.name}")
+    np.testing.assert_allclose(shared.numbers(shape)[0], of(capture, last.name, kind), atol=4.1e-3)
+    if name == "long":
+        g = geometry(shared)
+        assert g["ch"] * 500 == pytest.approx(g["plotH"])
+        tip = hover(shared, 400, 123)
+        assert tip.startswith("w400 → w123")
+        shared.page.mouse.move(0, 0)
+        shared.press("+", "+", "+", "+", "+", "+", "+", "+")
+        assert geometry(shared)["ch"] > 10
+    if name == "many":
+        shared.go("view=overview")
+        assert shared.page.locator("#overview-tiles button").count() == 1024
+        shared.click("#all-on")
+        assert shared.text("#on-count") == "1024 of 1024 on"
+        assert "on=*" in shared.hash().replace("%2A", "*")
+
+
+def test_light_dark_and_the_systems_theme(browser: Any, pages) -> None:
+    with opened(browser, color_scheme="dark") as page:
+        ground = "getComputedStyle(document.querySelector('main')).backgroundColor"
+        page.open(pages["pair"], "view=map&on=0.0&scale=one")
+        assert page.page.evaluate(ground) == "rgb(20, 23, 28)"
+        want = colors(of(pair(), "0.0"), "magma")
+        assert near(page.pixel("#map-cells", *cell(page, 2, 3)), want[2, 3])
+        page.page.select_option("#theme", "light")
+        page.settle()
+        assert page.page.evaluate(ground) == "rgb(255, 255, 255)"
+        want = colors(of(pair(), "0.0"), "blues")
+        assert near(page.pixel("#map-cells", *cell(page, 2, 3)), want[2, 3])
+
+
+def test_a_phone_shows_it_all_by_touch(browser: Any, pages, sizes) -> None:
+    phone = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "device_scale_factor": 2}
+    with opened(browser, **phone) as page:
+        views = {pages["pair"]: VIEWS, sizes["long"][0]: VIEWS, sizes["many"][0]: VIEWS[:1]}
+        for path, some in views.items():
+            for view in some:
+                page.open(path, f"view={view}&on=0.0,0.1")
+                assert page.page.evaluate("document.documentElement.scrollWidth") <= 360, view
+        page.open(pages["pair"])
+        page.page.tap("#overview-tiles [data-head='0.2']")
+        page.settle()
+        assert page.text("#map-caption").startswith("head 0.2")
+        x, y = cell(page, 3, 4, 0.5)
+        page.page.tap("#map-over", position={"x": x, "y": y})
+        assert page.settle().text("#tip").startswith("##board → .")
+        page.page.tap("summary")
+        page.page.tap("#heads [data-head='1.0']")
+        assert page.settle().pressed("#heads") == ["0.2", "1.0"]
+        page.page.tap("#tab-text")
+        page.page.tap("#text-body [data-at='2']")
+        assert page.settle().text("#text-said").startswith("key attends to")
+
+
+def test_no_room_at_all_breaks_nothing(browser: Any, pages) -> None:
+    """As in a frame that is not shown yet."""
+    with opened(browser, viewport={"width": 30, "height": 40}) as page:
+        for view in VIEWS:
+            page.open(pages["pair"], f"view={view}&on=0.0,0.1", again=True)
+        page.page.set_viewport_size({"width": 900, "height": 700})
+        page.settle().go("view=map&on=0.2")
+        assert hover(page, 3, 4).startswith("##board → .")
+
+
+def axe() -> str:
+    given = os.environ.get("ATTNVIZ_AXE")
+    path = Path(given) if given else ROOT / ".venv/node/node_modules/axe-core/axe.min.js"
+    if not path.exists():
+        pytest.skip(f"NO AXE, SO ACCESSIBILITY IS NOT TESTED: {path} is missing; see make test")
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing(browser: Any, pages, theme: str) -> None:
+    source = axe()
+    with opened(browser) as page:
+        for view in VIEWS:
+            page.open(pages["pair"], f"view={view}&on=0.0,1.1&theme={theme}&pin=q2&find=key&top=2")
+            if not page.page.evaluate("'axe' in window"):
+                page.page.evaluate(source)
+            options = {} if theme == "light" else {"runOnly": ["color-contrast"]}
+            found = page.page.evaluate("options => axe.run(options)", options)["violations"]
+            told = [(v["id"], [n["html"][:120] for n in v["nodes"]][:3]) for v in found]
+            assert told == [], view
+
+
+def test_the_policy_holds_in_the_browser(browser: Any, pages) -> None:
+    where = browser.new_context()
+    page = where.new_page()
+    sent: list[str] = []
+    stopped: list[str] = []
+    page.on("requestfinished", lambda request: sent.append(request.url))
+    page.on("requestfailed", lambda request: stopped.append(request.failure))
+    page.goto(pages["pair"].as_uri())
+    sent.clear()
+    page.evaluate("""async () => {
+        const script = document.createElement('script');
+        script.textContent = 'window.pwned = 1';
+        document.body.append(script);
+        const image = document.createElement('img');
+        image.setAttribute('onerror', 'window.pwned = 2');
+        image.src = 'https://example.invalid/x.png';
+        document.body.append(image);
+        await fetch('https://example.invalid/').catch(() => 0);
+        await new Promise(done => setTimeout(done, 100));
+    }""")
+    assert page.evaluate("window.pwned") is None
+    assert sent == []
+    assert set(stopped) <= {"csp"}
+    where.close()
+
+
+def test_a_browser_that_cannot_unpack_says_so(browser: Any, pages) -> None:
+    where = browser.new_context()
+    page = where.new_page()
+    page.add_init_script("delete window.DecompressionStream")
+    page.goto(pages["pair"].as_uri())
+    assert "DecompressionStream" in page.inner_text("#failure")
+    where.close()
+
+
+def test_a_notebook_shows_it_in_a_frame(browser: Any, tmp_path: Path) -> None:
+    host = tmp_path / "notebook.html"
+    inside = av.view(made(12, 12, words(9)))._repr_html_()
+    host.write_text(f"<!doctype html><meta charset=utf-8><title>n</title><body>{inside}", "utf-8")
+    where = browser.new_context(viewport={"width": 1100, "height": 900})
+    page = where.new_page()
+    told: list[str] = []
+    page.on("console", lambda message: told.append(message.text))
+    page.goto(host.as_uri())
+    frame = page.frame_locator("iframe")
+    frame.locator("[data-head='0.2'].tile").click()
+    assert frame.locator("#map-caption").inner_text().startswith("head 0.2")
+    page.wait_for_timeout(700)
+    assert 480 <= page.locator("iframe").bounding_box()["height"] <= 1110
+    assert told == []
+    where.close()

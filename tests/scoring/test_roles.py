@@ -1,0 +1,304 @@
+"""Roles: thresholds, order, nothing without evidence, and heads that do one thing only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import attnviz as av
+from attnviz.records import Inputs, Layout, Rows, Score, Sides, Site, SiteKind, Tokens
+from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.roles import FEW_ROWS, MIN_ROWS, ROLES, Evidence, assign
+from attnviz.scoring.scores import LOCAL_WINDOW, SCORES, SINK_REST
+
+Array = NDArray[np.float64]
+PAGE = Path(__file__).parent.parent.parent / "docs" / "roles.md"
+
+EVIDENCE = [(role, item) for role in ROLES.values() for item in role.evidence]
+
+
+def score(mean: float, lift: float | None, rows: int = 20) -> Score:
+    return Score(mean, mean / lift if lift else None, lift, rows)
+
+
+# -- the table --------------------------------------------------------------------------------
+
+
+def test_the_table() -> None:
+    """The thresholds that docs/roles.md promises."""
+    table = {
+        name: [(e.score, e.mean, e.lift) for e in role.evidence] for name, role in ROLES.items()
+    }
+    assert table == {
+        "previous": [("previous", 0.5, 2)],
+        "next": [("next", 0.5, 2)],
+        "self": [("self", 0.5, 2)],
+        "first": [("first", 0.5, 2)],
+        "separator": [("separator", 0.5, 2)],
+        "punctuation": [("punctuation", 0.5, 2)],
+        "local": [("local", 0.6, 2)],
+        "duplicate": [("duplicate", 0.3, 3), ("duplicate_no_sink", 0.5, 3)],
+        "induction": [("induction", 0.3, 3), ("induction_no_sink", 0.5, 3)],
+        "diffuse": [("entropy_share", 0.9, 0)],
+    }
+    for role in ROLES.values():
+        assert role.reason
+        assert "arXiv:" in role.source
+        assert {e.score for e in role.evidence} <= set(SCORES)
+        assert set(role.unless) < set(ROLES)
+    assert set(ROLES["diffuse"].unless) == set(ROLES) - {"diffuse"}
+
+
+@pytest.mark.parametrize(("role", "evidence"), EVIDENCE, ids=[e.score for _, e in EVIDENCE])
+def test_thresholds(role: object, evidence: Evidence) -> None:
+    """At the threshold yes; below it in mean, lift or rows no."""
+    name = role.name  # type: ignore[attr-defined]
+    mean, lift = evidence.mean, evidence.lift or 1.0
+
+    def roles(s: Score) -> list[str]:
+        return [r.name for r in assign({evidence.score: s})]
+
+    assert roles(score(mean, lift)) == [name]
+    assert roles(score(mean - 1e-9, 10.0)) == []
+    if evidence.lift:
+        assert roles(score(mean, lift - 1e-9)) == []
+        assert roles(score(mean, None)) == []
+    assert roles(score(mean, lift, MIN_ROWS)) == [name]
+    assert roles(score(mean, lift, MIN_ROWS - 1)) == []
+
+
+def test_no_evidence_no_role() -> None:
+    assert assign({}) == ()
+    assert assign({name: Score(None, None, None, 0) for name in SCORES}) == ()
+    assert assign({name: score(0.1, 9.0) for name in SCORES}) == ()
+    assert assign({name: score(0.99, 1.0) for name in set(SCORES) - {"entropy_share"}}) == ()
+
+
+def test_few_rows_are_marked() -> None:
+    for rows in range(MIN_ROWS, 12):
+        (role,) = assign({"previous": score(0.9, 5.0, rows)})
+        assert role.few_rows is (rows < 8)
+        assert role.evidence.rows == rows
+    assert FEW_ROWS == 8
+
+
+def test_the_strongest_first_with_its_evidence() -> None:
+    found = {"first": score(0.55, 4.0), "self": score(0.5, 9.0), "induction": score(0.8, 6.0)}
+    roles = assign(found)
+    assert [r.name for r in roles] == ["induction", "first", "self"]
+    assert all(r.evidence is found[r.score] for r in roles)
+
+
+def test_the_first_evidence_that_holds_is_shown() -> None:
+    """Induction by its plain share, else by its share without the sink."""
+    both = {"induction": score(0.4, 5.0), "induction_no_sink": score(0.9, 5.0)}
+    (role,) = assign(both)
+    assert role.score == "induction"
+    (role,) = assign({**both, "induction": score(0.2, 5.0)})
+    assert (role.name, role.score, role.evidence) == (
+        "induction",
+        "induction_no_sink",
+        both["induction_no_sink"],
+    )
+
+
+@pytest.mark.parametrize("name", sorted(set(ROLES) - {"diffuse"}))
+def test_diffuse_only_by_entropy_and_alone(name: str) -> None:
+    evidence = ROLES[name].evidence[0]
+    wide = {"entropy_share": score(0.95, 0.95)}
+    assert [r.name for r in assign(wide)] == ["diffuse"]
+    assert [r.name for r in assign({"entropy_share": score(0.89, 0.89)})] == []
+    both = {**wide, evidence.score: score(evidence.mean, evidence.lift)}
+    assert [r.name for r in assign(both)] == [name]
+
+
+def test_local_is_for_heads_without_a_single_place() -> None:
+    near = {"local": score(0.9, 4.0)}
+    assert [r.name for r in assign(near)] == ["local"]
+    for name in ("previous", "next", "self"):
+        assert [r.name for r in assign({**near, name: score(0.7, 4.0)})] == [name]
+    found = assign({**near, "punctuation": score(0.5, 4.0)})
+    assert [r.name for r in found] == ["local", "punctuation"]
+
+
+# -- attention made to be one role ------------------------------------------------------------
+
+HALF = "q w e r t y u i o p a s"
+BERT = "[CLS] the keys , to the old cabinet are on the big table . they fit . [SEP]"
+REPEATED = f"[BOS] {HALF} {HALF}"
+
+
+def tokens(text: str) -> Tokens:
+    texts = tuple(text.split())
+    return Tokens(
+        texts,
+        special=tuple(t.startswith("[") for t in texts),
+        separators=tuple(t == "[SEP]" for t in texts),
+    )
+
+
+Target = Callable[[int, list[str]], list[int]]
+
+
+def same(i: int, texts: list[str], after: int = 0) -> list[int]:
+    return [j + after for j in range(i - 1) if texts[j] == texts[i]]
+
+
+MADE: dict[str, tuple[str, Target]] = {
+    "previous": (BERT, lambda i, t: [i - 1]),
+    "next": (BERT, lambda i, t: [i + 1]),
+    "self": (BERT, lambda i, t: [i]),
+    "first": (BERT, lambda i, t: [0]),
+    "separator": (BERT, lambda i, t: [len(t) - 1]),
+    "punctuation": (BERT, lambda i, t: [j for j, x in enumerate(t) if x in ",."]),
+    "local": (BERT, lambda i, t: [i - 2, i - 1, i, i + 1, i + 2]),
+    "duplicate": (REPEATED, same),
+    "induction": (REPEATED, lambda i, t: same(i, t, 1)),
+    "diffuse": (BERT, lambda i, t: list(range(len(t)))),
+}
+
+
+def made(text: str, targets: Target, strength: float, causal: bool) -> tuple[Array, Array]:
+    """So much of each row's weight on its targets, the rest spread over all keys it may see."""
+    texts = text.split()
+    n = len(texts)
+    allowed = np.tril(np.ones((n, n))) if causal else np.ones((n, n))
+    weights = allowed / allowed.sum(1, keepdims=True)
+    for i in range(n):
+        wanted = [j for j in targets(i, texts) if 0 <= j < n and allowed[i, j]]
+        if wanted:
+            weights[i] *= 1 - strength
+            weights[i, wanted] += strength / len(wanted)
+    return weights, allowed
+
+
+def roles_of(weights: Array, allowed: Array, text: str, kind: SiteKind) -> list[str]:
+    side = tokens(text)
+    observer = ScoreObserver([Inputs({kind: Sides(side, side)})], Layout({kind: (1,)}))
+    w, a = torch.tensor(weights)[None, None], torch.tensor(allowed > 0)[None, None]
+    observer.observe(Rows(Site(kind, 0), 0, 0, w, a))
+    return [role.name for role in observer.result()[0].roles]
+
+
+def test_one_made_head_for_every_role() -> None:
+    assert list(MADE) == list(ROLES)
+
+
+BOTH_WAYS = [
+    pytest.param(name, causal, id=f"{name}-{'causal' if causal else 'bidirectional'}")
+    for name in MADE
+    for causal in (False, True)
+    if not (causal and name in ("next", "separator"))  # those come after the row
+]
+
+
+@pytest.mark.parametrize("strength", [0.75, 1.0])
+@pytest.mark.parametrize(("name", "causal"), BOTH_WAYS)
+def test_a_head_made_for_a_role_has_it_and_no_other(
+    name: str, causal: bool, strength: float
+) -> None:
+    text, targets = MADE[name]
+    if causal and name == "punctuation":  # marks that every row can look back at
+        text = "[BOS] so , " + text.removeprefix("[CLS] ")
+    weights, allowed = made(text, targets, strength, causal)
+    found = roles_of(weights, allowed, text, "decoder" if causal else "encoder")
+    assert found == [name]
+
+
+def test_an_induction_head_that_rests_on_the_sink_is_both() -> None:
+    weights, allowed = made(REPEATED, lambda i, t: [0], 1.0, True)
+    texts = REPEATED.split()
+    for i in range(13, 25):
+        weights[i, same(i, texts, 1)] = 0.2
+        weights[i, 0] = 0.8
+    found = roles_of(weights, allowed, REPEATED, "decoder")
+    assert found == ["induction", "first"]
+
+
+def test_a_short_sentence_gives_no_role_where_three_rows_are_missing() -> None:
+    weights, allowed = made("a b c d", lambda i, t: [i - 1], 1.0, False)
+    assert roles_of(weights, allowed, "a b c d", "encoder") == []  # rows 2 and 3
+    weights, allowed = made("a b c d e", lambda i, t: [i - 1], 1.0, False)
+    assert roles_of(weights, allowed, "a b c d e", "encoder") == ["previous"]
+
+
+# -- models -----------------------------------------------------------------------------------
+
+TEXT = "The keys to the cabinet are on the table , and the cabinet is locked ."
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_random_weights_give_nearly_no_roles(causal: bool) -> None:
+    """Over 192 random heads; near-uniform ones are called diffuse, which is what they are."""
+    specific = heads = 0
+    for seed in range(3):
+        model = av.load(av.FreshConfig(d_model=64, heads=16, layers=4, causal=causal, seed=seed))
+        for head in av.heads(TEXT, model=model).heads:
+            heads += 1
+            names = [role.name for role in head.roles]
+            specific += names not in ([], ["diffuse"])
+            share = head.scores["entropy_share"].mean
+            assert share is not None
+            assert ("diffuse" in names) <= (share >= 0.9)
+    assert heads == 192
+    assert specific <= 4
+
+
+def test_minilm_has_a_previous_token_head(minilm: str) -> None:
+    report = av.heads("The keys to the cabinet are on the table.", model=minilm)
+    (head,) = [h for h in report.heads if h.head.name == "0.2"]
+    assert [r.name for r in head.roles] == ["previous"]
+    evidence = head.roles[0].evidence
+    assert evidence.mean is not None
+    assert evidence.mean > 0.95
+    assert evidence == head.scores["previous"]
+
+
+# -- the page ---------------------------------------------------------------------------------
+
+
+def test_the_page_names_every_score_with_its_unit_and_source() -> None:
+    page = PAGE.read_text("utf-8")
+    rows = {
+        line.split("|")[1].strip(): line for line in page.splitlines() if line.startswith("| `")
+    }
+    for entry in SCORES.values():
+        row = rows[f"`{entry.name}`"]
+        assert entry.unit in row, entry.name
+        for number in entry.source.split("arXiv:")[1:]:
+            assert number in page
+        assert entry.source.split(" et al")[0] in row, entry.name
+    scores = page.partition("## Scores")[2].partition("\n## ")[0]
+    named = {line.split("|")[1].strip() for line in scores.splitlines() if line.startswith("| `")}
+    assert named == {f"`{name}`" for name in SCORES}
+    assert f"within {LOCAL_WINDOW} tokens" in page
+    assert f"{SINK_REST:g} of its weight" in page
+
+
+def test_the_page_has_the_table_of_roles() -> None:
+    page = PAGE.read_text("utf-8")
+    table = page.partition("## Roles")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| **")]
+    assert [row.split("**")[1] for row in rows] == list(ROLES)
+    for row, role in zip(rows, ROLES.values(), strict=True):
+        conditions = [
+            f"`{e.score}` ≥ {e.mean:g}" + (f" and lift ≥ {e.lift:g}" if e.lift else "")
+            for e in role.evidence
+        ]
+        assert " or ".join(conditions) in row
+        for source in role.source.split("; "):
+            assert source.split(",")[0] in row, role.name
+            assert source.rpartition("arXiv:")[2] in page
+        for name in role.unless if role.name != "diffuse" else ():
+            assert name in row
+    assert f"fewer than {MIN_ROWS} rows" in page
+    assert f"fewer than {FEW_ROWS} rows" in page
+    for citation in (
+        "1902.10186", "2004.10102", "2005.00928", "1905.10650", "1905.09418", "2209.11895"
+    ):  # fmt: skip
+        assert f"arXiv:{citation}" in page
