@@ -19,17 +19,18 @@ FLOORS = {
     "records": 1,
     "attention": 2,
     "scoring": 2,
-    "models": 3,
-    "render": 3,
-    "files": 4,
-    "shapes": 5,
-    "export": 5,
-    "notebook": 5,
-    "api": 6,
-    "tour": 7,
-    "": 6,  # attnviz/__init__.py
-    "cli": 8,
-    "__main__": 9,
+    "shapes": 3,
+    "models": 4,
+    "render": 4,
+    "files": 5,
+    "answers": 6,
+    "export": 6,
+    "notebook": 6,
+    "api": 7,
+    "tour": 8,
+    "": 7,  # attnviz/__init__.py
+    "cli": 9,
+    "__main__": 10,
 }
 
 

@@ -152,13 +152,13 @@ def export(
       attnviz export table.csv --column question -o maps --kind layers,overview --format svg
     """
     from attnviz import api
-    from attnviz.attention.spec import KINDS as FRESH_KINDS
     from attnviz.cli.progress import Bar
     from attnviz.export.look import Look
     from attnviz.export.run import Interrupted
     from attnviz.export.settings import Settings
     from attnviz.export.way import Way
     from attnviz.render import terminal
+    from attnviz.shapes.spec import KINDS as FRESH_KINDS
 
     kinds = tuple(kind.strip() for kind in pictures.split(","))
     if set(kinds).intersection(FRESH_KINDS):

@@ -155,11 +155,11 @@ def shapes(
     """
     asked = dict(locals())
     formats = [name for name in ("json", "csv", "markdown") if asked.pop(name)]
+    from attnviz.answers import Request
+    from attnviz.answers import shapes as answer
     from attnviz.errors import UsageError
-    from attnviz.render.shapes.report import as_csv, as_json, as_markdown, as_text
+    from attnviz.render.shapes.answer import as_csv, as_json, as_markdown, as_text
     from attnviz.render.shapes.table import Paint
-    from attnviz.shapes import Request
-    from attnviz.shapes import shapes as answer
 
     if len(formats) > 1:
         raise UsageError(f"--{formats[0]} and --{formats[1]} are two formats; choose one")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from attnviz.attention.configs import read_config as read_attention
 from attnviz.errors import AttnvizError
 from attnviz.models.demo import DEMOS
 from attnviz.models.folder import find_weights, read_config
 from attnviz.records import ModelEntry
+from attnviz.shapes.configs.model import read_config as read_attention
 
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.spm")
 

@@ -10,24 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.attention import costs
-from attnviz.attention.amount import Amount, Dim
-from attnviz.attention.compare import (
+from attnviz.attention.sizes import check_sizes
+from attnviz.errors import ModelError, SizeError, UsageError
+from attnviz.models.counted import count_checkpoint, count_config
+from attnviz.shapes.configs.model import read_config
+from attnviz.shapes.configs.presets import preset, presets
+from attnviz.shapes.costs import formulas as costs
+from attnviz.shapes.costs.compare import (
     cache_bytes,
     compare,
     longest,
     parse_memory,
     stack_of,
 )
-from attnviz.attention.configs import read_config
-from attnviz.attention.presets import preset, presets
-from attnviz.attention.sizes import check_sizes
-from attnviz.attention.spec import AttentionSpec, Axes, Run, spec_of
-from attnviz.attention.sweep import parse_sweep, sweep
-from attnviz.attention.trace import walk
-from attnviz.attention.verify import verify_model
-from attnviz.errors import ModelError, SizeError, UsageError
-from attnviz.models.counted import count_checkpoint, count_config
+from attnviz.shapes.costs.sweep import parse_sweep, sweep
+from attnviz.shapes.spec import AttentionSpec, LayerAxes, RunSizes, spec_of
+from attnviz.shapes.symbolic import Amount, Dim
+from attnviz.shapes.walk.steps import walk
+from attnviz.shapes.walk.verify import verify_model
 
 
 def layer(
@@ -68,7 +68,7 @@ def test_parameters_by_hand(spec: AttentionSpec, weights: int, biases: int) -> N
 
 def test_flops_and_memory_by_hand() -> None:
     # B=4, T=16, D=128, H=8: projections 4 · 2·B·T·D², attention 2 · 2·B·H·T²·d
-    axes = Axes(layer(128, 8), Run(4, 16))
+    axes = LayerAxes(layer(128, 8), RunSizes(4, 16))
     found = costs.flops(layer(128, 8), axes)
     assert found.projections.value == 4 * 2 * 4 * 16 * 128 * 128
     assert found.attention.value == 2 * 2 * 4 * 8 * 16 * 16 * 16
@@ -92,7 +92,7 @@ def test_projections_and_attention_cost_the_same_at_the_crossing() -> None:
     for spec in (layer(512, 8), layer(512, 8, kind="gqa"), layer(512, 8, kind="mla")):
         length = costs.crossing(spec)
         assert length == int(length)
-        found = costs.flops(spec, Axes(spec, Run(3, int(length))))
+        found = costs.flops(spec, LayerAxes(spec, RunSizes(3, int(length))))
         assert found.projections == found.attention
     assert costs.crossing(layer(512, 8)) == 2 * 512
 
@@ -112,7 +112,7 @@ def test_streamed_memory_is_that_of_attend(batch: int, length: int) -> None:
 
     query = torch.zeros(batch, 8, length, 1)
     attend(query, query, query, observers=[Watcher()])
-    axes = Axes(layer(512, 8), Run(batch, length))
+    axes = LayerAxes(layer(512, 8), RunSizes(batch, length))
     assert costs.streamed_elements(axes) == max(sizes)
 
 
@@ -232,7 +232,7 @@ def test_configs_that_say_too_little(config: dict[str, object], said: str) -> No
 
 def test_llama_3_70b_keeps_an_eighth_of_what_mha_keeps() -> None:
     model = preset("llama3-70b").model
-    found = compare(model.main.spec, Run(2, 8192, dtype="bfloat16"), model=model)
+    found = compare(model.main.spec, RunSizes(2, 8192, dtype="bfloat16"), model=model)
     mha, own = found.variants[0], next(v for v in found.variants if v.own)
     assert own.name == "GQA, G = 8"
     assert mha.token_bytes == 8 * own.token_bytes
@@ -243,7 +243,7 @@ def test_llama_3_70b_keeps_an_eighth_of_what_mha_keeps() -> None:
 
 def test_deepseek_v2_keeps_576_where_mha_keeps_32768() -> None:
     model = preset("deepseek-v2").model
-    found = compare(model.main.spec, Run(), model=model)
+    found = compare(model.main.spec, RunSizes(), model=model)
     mha, own = found.variants[0], next(v for v in found.variants if v.own)
     assert (own.elements, mha.elements) == (576, 32_768)
     assert round(100 * own.ratio, 2) == 1.76
@@ -307,9 +307,9 @@ def test_junk_sweeps(text: str) -> None:
 
 def test_sweep_agrees_with_the_walk_at_every_size() -> None:
     spec = layer(96, 6, kind="gqa", kv_heads=2)
-    found = sweep("seq=5..80", Run(2), lambda *_: spec)
+    found = sweep("seq=5..80", RunSizes(2), lambda *_: spec)
     for point in found.points:
-        walked = walk(spec, Run(2, point.value))
+        walked = walk(spec, RunSizes(2, point.value))
         assert point.projection_flops == walked.flops.projections.value
         assert point.attention_flops == walked.flops.attention.value
         softmax = walked.step("softmax").bytes
@@ -318,13 +318,13 @@ def test_sweep_agrees_with_the_walk_at_every_size() -> None:
 
 
 def test_sizes_that_make_no_sense() -> None:
-    for run in (Run(0), Run(1, 0), Run(1, 1 << 50), Run(cache=-1)):
+    for run in (RunSizes(0), RunSizes(1, 0), RunSizes(1, 1 << 50), RunSizes(cache=-1)):
         with pytest.raises(SizeError):
             walk(layer(), run)
-    for run in (Run(context=4), Run(seq=3, cache=4)):
+    for run in (RunSizes(context=4), RunSizes(seq=3, cache=4)):
         with pytest.raises(UsageError):
             walk(layer(), run)
     with pytest.raises(UsageError, match="cross"):
-        walk(layer(kind="cross"), Run(cache=3))
+        walk(layer(kind="cross"), RunSizes(cache=3))
     with pytest.raises(SizeError, match="two sequences"):
         layer(kind="cross", causal=True)

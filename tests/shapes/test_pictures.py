@@ -13,12 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attnviz.attention.numbers import NumericWalk, compute
+from attnviz.answers import Request, shapes
 from attnviz.attention.sizes import check_sizes
-from attnviz.attention.spec import Run, spec_of
-from attnviz.attention.tiny import from_text
-from attnviz.attention.tiny_json import from_json
-from attnviz.attention.trace import walk
 from attnviz.errors import UsageError
 from attnviz.render.shapes.animation_gif import MAX_BYTES, animation_gif, tween
 from attnviz.render.shapes.animation_html import animation_html, film_json
@@ -26,7 +22,11 @@ from attnviz.render.shapes.colours import head_colour
 from attnviz.render.shapes.diagram import _Drawing, diagram_figure
 from attnviz.render.shapes.stage import CAPTION_TOP, WIDTH, Frame
 from attnviz.render.shapes.storyboard import storyboard
-from attnviz.shapes import Request, shapes
+from attnviz.shapes.spec import RunSizes, spec_of
+from attnviz.shapes.walk.steps import walk
+from attnviz.shapes.worked.by_hand import NumericWalk, compute
+from attnviz.shapes.worked.tiny import from_text
+from attnviz.shapes.worked.tiny_json import from_json
 
 MAGIC = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
 
@@ -38,7 +38,7 @@ def film(text: str = "cat sat on mat", **options: Any) -> NumericWalk:
 # diagrams
 
 
-def drawing(kind: str, d_model: int, heads: int, run: Run, **sizes: Any) -> _Drawing:
+def drawing(kind: str, d_model: int, heads: int, run: RunSizes, **sizes: Any) -> _Drawing:
     sizes_ = check_sizes(d_model, heads, kind=kind, **sizes)
     made = _Drawing(walk(spec_of(sizes_, bias=True, causal=kind != "cross"), run))
     made.draw()
@@ -54,7 +54,7 @@ def rectangles(made: _Drawing, colour: str) -> list[Any]:
 
 
 def test_widths_are_in_proportion() -> None:
-    made = drawing("gqa", 64, 8, Run(1, 5), kv_heads=2, head_dim=4)
+    made = drawing("gqa", 64, 8, RunSizes(1, 5), kv_heads=2, head_dim=4)
     # head 0's own colour: its part of Q, K, V, concat, and what it hands on; all 4 of 64 wide
     widths = {round(patch.get_width(), 6) for patch in rectangles(made, head_colour(0))}
     unit = 100 / 64
@@ -70,20 +70,20 @@ def test_widths_are_in_proportion() -> None:
 
 
 def test_grouped_heads_say_which_key_head_they_read() -> None:
-    texts = [text.get_text() for text in drawing("gqa", 64, 8, Run(1, 5)).scene.axes.texts]
+    texts = [text.get_text() for text in drawing("gqa", 64, 8, RunSizes(1, 5)).scene.axes.texts]
     assert [t for t in texts if t.startswith("read K, V")] == ["read K, V 0", "read K, V 1"]
     assert "(1, 8, 5, 5)" in texts
 
 
 def test_cross_attention_shows_both_sequences() -> None:
-    texts = [t.get_text() for t in drawing("cross", 64, 4, Run(1, 5, 7)).scene.axes.texts]
+    texts = [t.get_text() for t in drawing("cross", 64, 4, RunSizes(1, 5, 7)).scene.axes.texts]
     assert {"X, queries", "C, the other sequence", "(1, 4, 5, 7)", "(1, 7, 64)"} <= set(texts)
 
 
 @pytest.mark.parametrize("kind", ["mha", "gqa", "mqa", "mla", "cross"])
 @pytest.mark.parametrize("heads", [1, 3, 96])
 def test_nothing_is_drawn_outside_the_page(kind: str, heads: int) -> None:
-    made = drawing(kind, 12 * heads, heads, Run(1))
+    made = drawing(kind, 12 * heads, heads, RunSizes(1))
     left, right = made.scene.axes.get_xlim()
     bottom, top = made.scene.axes.get_ylim()
     for text in made.scene.axes.texts:
@@ -97,7 +97,7 @@ def test_nothing_is_drawn_outside_the_page(kind: str, heads: int) -> None:
 
 
 def test_diagrams_are_the_same_on_every_run() -> None:
-    walked = walk(spec_of(check_sizes(32, 4), bias=True), Run(1, 3))
+    walked = walk(spec_of(check_sizes(32, 4), bias=True), RunSizes(1, 3))
     for kind in MAGIC:
         data = diagram_figure(walked, kind)
         assert data.startswith(MAGIC[kind])
@@ -118,20 +118,20 @@ def test_figures_are_written(request_: dict[str, Any], tmp_path: Path) -> None:
     option = "output" if "output" in request_ else "plot"
     for kind in ("svg", "png"):
         path = tmp_path / f"f.{kind}"
-        report = shapes(Request(**{**request_, option: path}))
+        answer = shapes(Request(**{**request_, option: path}))
         assert path.read_bytes().startswith(MAGIC[kind])
-        assert str(path) in report.title + "".join(report.notes)
+        assert str(path) in answer.title + "".join(answer.notes)
 
 
 def test_the_crossing_is_marked_where_the_curves_meet() -> None:
-    from attnviz.attention.sweep import sweep
     from attnviz.render.shapes.costs import crossing_mark
+    from attnviz.shapes.costs.sweep import sweep
 
     spec = spec_of(check_sizes(512, 8), bias=True)
-    mark = crossing_mark(sweep("seq=128..8192", Run(), lambda *_: spec))
+    mark = crossing_mark(sweep("seq=128..8192", RunSizes(), lambda *_: spec))
     assert mark is not None
     assert (mark.x, mark.y) == (1024, 2 * 1024 * 4 * 512 * 512)
-    outside = crossing_mark(sweep("seq=128..256", Run(), lambda *_: spec))
+    outside = crossing_mark(sweep("seq=128..256", RunSizes(), lambda *_: spec))
     assert outside is not None
     assert "outside" in outside.text
 
@@ -272,6 +272,6 @@ def test_film_data_is_not_repeated() -> None:
 
 def test_animations_are_written(tmp_path: Path) -> None:
     for name, magic in (("f.html", b"<!doctype html>"), ("f.gif", b"GIF89a")):
-        report = shapes(Request(text="cat sat", animate=tmp_path / name))
+        answer = shapes(Request(text="cat sat", animate=tmp_path / name))
         assert (tmp_path / name).read_bytes().startswith(magic)
-        assert report.data["bytes"] == (tmp_path / name).stat().st_size
+        assert answer.data["bytes"] == (tmp_path / name).stat().st_size

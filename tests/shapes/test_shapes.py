@@ -17,18 +17,18 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from attnviz.attention.numbers import compute
-from attnviz.attention.scaling import scaling
+from attnviz.answers import Request, shapes
 from attnviz.attention.sizes import check_sizes
-from attnviz.attention.spec import KINDS, AttentionSpec, Run, spec_of
-from attnviz.attention.tiny import EMBEDDINGS, from_text
-from attnviz.attention.tiny_json import causal_example, from_json, read_json
-from attnviz.attention.trace import walk
-from attnviz.attention.verify import verify
 from attnviz.cli.shapes import shapes as command
 from attnviz.errors import AttnvizError, InputError, SizeError, UsageError
 from attnviz.render.shapes.table import Paint, cells_wide, wrapped
-from attnviz.shapes import Request, shapes
+from attnviz.shapes.spec import KINDS, AttentionSpec, RunSizes, spec_of
+from attnviz.shapes.walk.steps import walk
+from attnviz.shapes.walk.verify import verify
+from attnviz.shapes.worked.by_hand import compute
+from attnviz.shapes.worked.softmax_scale import scaling
+from attnviz.shapes.worked.tiny import EMBEDDINGS, from_text
+from attnviz.shapes.worked.tiny_json import causal_example, from_json, read_json
 
 SCHEMA = json.loads(
     (Path(__file__).parent.parent.parent / "docs" / "shapes.schema.json").read_text()
@@ -68,7 +68,7 @@ def answered(**request: Any) -> str:
 
 
 def test_the_walk_of_two_by_four_by_eight() -> None:
-    steps = walk(spec("mha", 8, 2), Run(2, 4)).steps
+    steps = walk(spec("mha", 8, 2), RunSizes(2, 4)).steps
     assert [step.sizes for step in steps] == [
         (2, 4, 8),  # X
         (2, 4, 8),  # Q
@@ -89,7 +89,7 @@ def test_the_walk_of_two_by_four_by_eight() -> None:
 
 
 def test_cross_attention_is_not_square() -> None:
-    walked = walk(spec("cross", 256, 8), Run(2, 12, 20))
+    walked = walk(spec("cross", 256, 8), RunSizes(2, 12, 20))
     assert walked.step("softmax").sizes == (2, 8, 12, 20)
     assert walked.step("softmax").symbols == "[B, H, T, S]"
     assert walked.step("w_k").sizes == (2, 20, 256)
@@ -97,7 +97,7 @@ def test_cross_attention_is_not_square() -> None:
 
 
 def test_causal_example_shapes() -> None:
-    walked = walk(spec("mha", 128, 8, causal=True), Run(4, 16))
+    walked = walk(spec("mha", 128, 8, causal=True), RunSizes(4, 16))
     assert walked.step("w_o").sizes == (4, 16, 128)
     assert walked.step("softmax").sizes == (4, 8, 16, 16)
 
@@ -106,7 +106,7 @@ def test_causal_example_shapes() -> None:
 def test_letters_agree_with_numbers(kind: str) -> None:
     one = spec(kind, 48, 6)
     context = 13 if kind == "cross" else None
-    letters, numbers = walk(one, Run(3)), walk(one, Run(3, 7, context))
+    letters, numbers = walk(one, RunSizes(3)), walk(one, RunSizes(3, 7, context))
     for unset, known in zip(letters.steps, numbers.steps, strict=True):
         assert unset.symbols == known.symbols
         assert unset.flops.at(T=7, S=13) == known.flops
@@ -119,7 +119,7 @@ def test_letters_agree_with_numbers(kind: str) -> None:
 
 def test_views_take_no_memory_and_every_step_has_its_reason() -> None:
     for kind in KINDS:
-        for run_ in (Run(), Run(cache=5)) if kind != "cross" else (Run(),):
+        for run_ in (RunSizes(), RunSizes(cache=5)) if kind != "cross" else (RunSizes(),):
             for step in walk(spec(kind, 48, 6), run_).steps:
                 assert (step.bytes is None) == (
                     step.operation[:5] == ".view"
@@ -127,7 +127,7 @@ def test_views_take_no_memory_and_every_step_has_its_reason() -> None:
                     or step.key == "share"
                 )
                 assert len(step.why) > 40
-    whys = "\n".join(step.why for step in walk(spec("mha", 8, 2), Run()).steps)
+    whys = "\n".join(step.why for step in walk(spec("mha", 8, 2), RunSizes()).steps)
     for bug in (".contiguous()", "√d", "after softmax", "forget it"):
         assert bug in whys
 
@@ -151,31 +151,31 @@ def test_the_real_layer_does_what_the_walk_says(
 ) -> None:
     for batch, seq in ((1, 1), (3, 7), (2, 13)):
         found = verify(
-            walk(spec(kind, 30, 6, bias=batch == 3, **sizes, **options), Run(batch, seq))
+            walk(spec(kind, 30, 6, bias=batch == 3, **sizes, **options), RunSizes(batch, seq))
         )
         assert found.failures == ()
         assert {check.what for check in found.checks} >= {"shape", "parameters", "FLOPs", "bytes"}
     for cache in (0, 1, 8):
         one = spec(kind, 30, 6, **sizes, **options)
-        assert verify(walk(one, Run(2, cache=cache, dtype="float64"))).failures == ()
+        assert verify(walk(one, RunSizes(2, cache=cache, dtype="float64"))).failures == ()
 
 
 @pytest.mark.parametrize(("t", "s"), [(1, 1), (12, 20), (7, 3)])
 @pytest.mark.parametrize("kv_heads", [6, 2])
 def test_real_cross_attention_does_too(t: int, s: int, kv_heads: int) -> None:
     one = spec("cross", 30, 6, kv_heads=kv_heads)
-    assert verify(walk(one, Run(2, t, s, dtype="bfloat16"))).failures == ()
+    assert verify(walk(one, RunSizes(2, t, s, dtype="bfloat16"))).failures == ()
 
 
 def test_a_wrong_walk_is_found_out() -> None:
-    right = walk(spec("mha", 30, 6), Run(2, 7))
+    right = walk(spec("mha", 30, 6), RunSizes(2, 7))
     bad = [
         step._replace(parameters=step.parameters + 1) if step.key == "w_q" else step
         for step in right.steps
     ]
     (failure,) = verify(right._replace(steps=tuple(bad))).failures
     assert (failure.step, failure.what) == ("Q", "parameters")
-    other = walk(spec("mha", 30, 5), Run(2, 7))
+    other = walk(spec("mha", 30, 5), RunSizes(2, 7))
     assert verify(right._replace(steps=other.steps)).failures
 
 
@@ -184,7 +184,7 @@ def test_verifying_refuses_what_would_not_fit() -> None:
 
 
 def test_a_failed_verification_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnviz.attention import costs
+    from attnviz.shapes.costs import formulas as costs
 
     monkeypatch.setattr(costs.Projection, "parameters", property(lambda self: self.weights + 1))
     result = CliRunner().invoke(APP, ["--verify", "--d-model", "16", "--heads", "2"])
@@ -202,8 +202,8 @@ def test_verify_counts_weights_and_presets(minilm: str) -> None:
 
 def test_torch_is_not_imported_and_neither_is_rich() -> None:
     script = (
-        "import sys\nfrom attnviz.shapes import Request, shapes\n"
-        "from attnviz.render.shapes.report import as_text\n"
+        "import sys\nfrom attnviz.answers import Request, shapes\n"
+        "from attnviz.render.shapes.answer import as_text\n"
         "from attnviz.render.shapes.table import Paint\n"
         "import attnviz.cli.shapes\n"
         "print(len(as_text(shapes(Request(d_model=512, heads=8)), 100, Paint(colour=False))))\n"
@@ -274,7 +274,7 @@ def test_colour_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_ascii_terminals_get_ascii() -> None:
     for request in (Request(why=True), Request(diagram=True), Request(sweep="seq=1..64")):
-        from attnviz.render.shapes.report import as_text
+        from attnviz.render.shapes.answer import as_text
 
         assert as_text(shapes(request), 100, Paint(colour=False, ascii_only=True)).isascii()
 

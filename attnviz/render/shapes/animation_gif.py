@@ -7,12 +7,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from attnviz.attention.numbers import NumericWalk
 from attnviz.errors import UsageError
 from attnviz.render.palette import mix
 from attnviz.render.shapes.stage import CAPTION_TOP, HEIGHT, WIDTH, Box, Frame
 from attnviz.render.shapes.storyboard import storyboard
 from attnviz.render.shapes.table import wrapped
+from attnviz.shapes.worked.by_hand import NumericWalk
 
 MAX_BYTES = 3_000_000
 TRIES = ((1.0, 7), (1.0, 4), (1.0, 2), (0.8, 2), (0.7, 0))

@@ -6,10 +6,10 @@ import html
 from importlib.resources import files
 from string import Template
 
-from attnviz.attention.numbers import NumericWalk
 from attnviz.render.page import safe_json
 from attnviz.render.shapes.stage import CAPTION_TOP, WIDTH, Frame
 from attnviz.render.shapes.storyboard import storyboard
+from attnviz.shapes.worked.by_hand import NumericWalk
 
 
 def animation_html(walked: NumericWalk) -> bytes:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from attnviz.attention.compare import Comparison, Variant
-from attnviz.attention.scaling import Scaling
-from attnviz.attention.sweep import Sweep
+from attnviz.render.shapes.answer import Answer
 from attnviz.render.shapes.plot import Curve, Mark, plot
-from attnviz.render.shapes.report import Report
 from attnviz.render.shapes.table import Column, Paint, Row, Table, cell
 from attnviz.render.shapes.units import amount, count, percent, size
 from attnviz.render.shapes.walk import COUNTING, amount_data, run_data, spec_data
+from attnviz.shapes.costs.compare import Comparison, Variant
+from attnviz.shapes.costs.sweep import Sweep
+from attnviz.shapes.worked.softmax_scale import Scaling
 
 PROJECTIONS, ATTENTION = "projections, O(T·D²)", "attention, O(T²·D)"
 
 
-def compare_report(found: Comparison) -> Report:
+def compare_answer(found: Comparison) -> Answer:
     """One row a kind of attention."""
     run, batch = found.run, found.run.batch or 1
     columns = [
@@ -56,7 +56,7 @@ def compare_report(found: Comparison) -> Report:
         memory = f", memory {found.memory / 1e9:,.4g} GB ({size(found.memory)})"
     layers = f"{found.layers:,} layer{'s' if found.layers > 1 else ''}"
     title = f"{found.subject}: kinds of attention, {layers}, {run.dtype}{memory}"
-    return Report(
+    return Answer(
         "compare",
         title,
         (Table("", tuple(columns), tuple(rows)),),
@@ -127,7 +127,7 @@ def _variant_data(one: Variant) -> dict[str, object]:
     }
 
 
-def sweep_report(found: Sweep) -> Report:
+def sweep_answer(found: Sweep) -> Answer:
     """One row a size, and the two costs as curves."""
     first = found.points[0]
     columns = (
@@ -190,7 +190,7 @@ def sweep_report(found: Sweep) -> Report:
     if crossed is not None and len(found.points) < 2:
         notes.insert(0, crossed.text)
     sweeping = f"{first.spec.title}: costs along {found.variable}"
-    return Report("sweep", sweeping, (Table("", columns, rows),), tuple(notes), data, draw)
+    return Answer("sweep", sweeping, (Table("", columns, rows),), tuple(notes), data, draw)
 
 
 def crossing_mark(found: Sweep) -> Mark | None:
@@ -206,7 +206,7 @@ def crossing_mark(found: Sweep) -> Mark | None:
     return Mark(found.crossing, per_token * found.crossing, text)
 
 
-def scaling_report(found: Scaling) -> Report:
+def scaling_answer(found: Scaling) -> Answer:
     """Softmax with and without 1/√d, one row a width."""
     columns = (
         Column("d", "d", "right"),
@@ -236,7 +236,7 @@ def scaling_report(found: Scaling) -> Report:
         ]
         return plot(curves, width, paint, x_name="d", y_name="bits", y_log=False)
 
-    return Report(
+    return Answer(
         "scaling",
         f"What 1/√d is for: softmax over {found.keys} keys, queries and keys standard normal",
         (Table("", columns, tuple(rows)),),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attnviz.attention.spec import AttentionSpec
-from attnviz.attention.trace import Walk
+from attnviz.render.shapes.answer import Answer
 from attnviz.render.shapes.colours import ansi, head_colour
-from attnviz.render.shapes.report import Report
 from attnviz.render.shapes.table import Paint, Span, cells_wide
+from attnviz.shapes.spec import AttentionSpec
+from attnviz.shapes.walk.steps import Walk
 
 MAX_WIDTH = 110
 
 
-def diagram_report(walk: Walk, report: Report) -> Report:
+def diagram_answer(walk: Walk, answer: Answer) -> Answer:
     """The drawing, for a terminal of any width."""
 
     def draw(width: int, paint: Paint) -> list[str]:
@@ -22,7 +22,7 @@ def diagram_report(walk: Walk, report: Report) -> Report:
     notes = ["-o F.svg, .png or .pdf draws it with widths in proportion."]
     if walk.spec.group > 1:
         notes.insert(0, "Query heads under one key head share its colour.")
-    return Report("diagram", walk.spec.title, (), tuple(notes), data=report.data, draw=draw)
+    return Answer("diagram", walk.spec.title, (), tuple(notes), data=answer.data, draw=draw)
 
 
 class _Drawing:

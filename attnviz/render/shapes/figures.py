@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
-from attnviz.attention.scaling import Scaling
-from attnviz.attention.sweep import Sweep
 from attnviz.render.canvas import rendered
 from attnviz.render.shapes.colours import HEADS, MIXED, NEUTRAL
 from attnviz.render.shapes.units import count, size
+from attnviz.shapes.costs.sweep import Sweep
+from attnviz.shapes.worked.softmax_scale import Scaling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

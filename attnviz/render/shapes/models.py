@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attnviz.attention.compare import cache_bytes, stack_of
-from attnviz.attention.configs import ModelSpec, group_parameters
-from attnviz.attention.costs import cache_elements, parameters
-from attnviz.attention.presets import Preset
-from attnviz.attention.spec import Run
-from attnviz.attention.verify import Verification
-from attnviz.render.shapes.report import Report
+from attnviz.render.shapes.answer import Answer
 from attnviz.render.shapes.table import Column, Row, Table, cell
 from attnviz.render.shapes.units import percent, plural, size
 from attnviz.render.shapes.walk import spec_data
+from attnviz.shapes.configs.model import ModelSpec, group_parameters
+from attnviz.shapes.configs.presets import Preset
+from attnviz.shapes.costs.compare import cache_bytes, stack_of
+from attnviz.shapes.costs.formulas import cache_elements, parameters
+from attnviz.shapes.spec import RunSizes
+from attnviz.shapes.walk.verify import Verification
 
 DEFAULT_TOKENS = 4096
 
@@ -70,7 +70,7 @@ def model_table(model: ModelSpec) -> Table:
     return Table("", columns, tuple(rows))
 
 
-def model_report(model: ModelSpec, run: Run, walked: Report) -> Report:
+def model_answer(model: ModelSpec, run: RunSizes, walked: Answer) -> Answer:
     """A model's layers, its cache, and the walk through its main kind of layer."""
     main = model.main
     tokens = run.cache or run.seq or DEFAULT_TOKENS
@@ -94,7 +94,7 @@ def model_report(model: ModelSpec, run: Run, walked: Report) -> Report:
     layers = sum(len(group.layers) for group in model.groups)
     label = f"{main.label}, layer {main.layers[0]}"
     walk_table = walked.tables[0]._replace(title=f"One layer: {label} ({main.spec.title})")
-    return Report(
+    return Answer(
         "model",
         f"{model.name}: {plural(layers, 'attention layer')}",
         (model_table(model), walk_table, *walked.tables[1:]),
@@ -137,7 +137,7 @@ def _ranges(numbers: tuple[int, ...]) -> str:
     return f"{numbers[0]}, {numbers[1]}, … {numbers[-1]}"
 
 
-def presets_report(known: Mapping[str, Preset]) -> Report:
+def presets_answer(known: Mapping[str, Preset]) -> Answer:
     """Typical sizes, one row a model."""
     columns = (
         Column("preset", "preset"),
@@ -187,7 +187,7 @@ def presets_report(known: Mapping[str, Preset]) -> Report:
                 "share": model.share,
             }
         )
-    return Report(
+    return Answer(
         "presets",
         f"{len(rows)} published models: typical sizes of attention",
         (Table("", columns, tuple(rows)),),
@@ -208,7 +208,7 @@ def _shown_source(source: str) -> str:
     return bare.split("/", maxsplit=1)[0]
 
 
-def verify_report(found: Verification) -> Report:
+def verify_answer(found: Verification) -> Answer:
     """Every comparison, the failed ones in red, and the verdict."""
     columns = (
         Column("step", "step"),
@@ -233,7 +233,7 @@ def verify_report(found: Verification) -> Report:
     verdict = f"All {len(rows)} comparisons are exactly equal."
     if failed:
         verdict = f"{failed} of {len(rows)} comparisons differ."
-    return Report(
+    return Answer(
         "verify",
         f"Verified against {found.subject}",
         (Table("", columns, rows),),

@@ -6,7 +6,6 @@ other. The GIF and the HTML both play what is written here.
 
 from __future__ import annotations
 
-from attnviz.attention.numbers import NumericWalk
 from attnviz.errors import UsageError
 from attnviz.render.palette import mix
 from attnviz.render.shapes.colours import MIXED, head_colour
@@ -21,6 +20,7 @@ from attnviz.render.shapes.stage import (
     Stage,
     some,
 )
+from attnviz.shapes.worked.by_hand import NumericWalk
 
 MAX_TOKENS, MAX_HEADS, MAX_WIDTH = 8, 4, 12
 ROW_HOLD, LONG_HOLD = 1.1, 3.2

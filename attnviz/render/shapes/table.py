@@ -41,7 +41,7 @@ Tone = str
 Span = tuple[str, Tone]
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """Text in pieces, each with a tone ("" for none), and the bare value for other programs."""
 
     spans: tuple[Span, ...]
@@ -69,7 +69,7 @@ class Column(NamedTuple):
 class Row(NamedTuple):
     """Cells, and perhaps a sentence below them."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
     under: str = ""
 
 
@@ -81,13 +81,13 @@ class Table(NamedTuple):
     rows: tuple[Row, ...]
 
 
-def cell(text: object = "", tone: Tone = "", raw: Any = None) -> Cell:
+def cell(text: object = "", tone: Tone = "", raw: Any = None) -> TableCell:
     """A cell of one piece."""
     shown = "" if text is None else str(text)
-    return Cell(((shown, tone),), shown if raw is None else raw)
+    return TableCell(((shown, tone),), shown if raw is None else raw)
 
 
-def shape_cell(symbols: Sequence[str], shown: Sequence[str], brackets: str) -> Cell:
+def shape_cell(symbols: Sequence[str], shown: Sequence[str], brackets: str) -> TableCell:
     """A shape whose axes are coloured by what they are."""
     spans: list[Span] = [(brackets[0], "")]
     for i, (symbol, text) in enumerate(zip(symbols, shown, strict=True)):
@@ -95,12 +95,12 @@ def shape_cell(symbols: Sequence[str], shown: Sequence[str], brackets: str) -> C
             spans.append((", ", ""))
         spans.append((text, _AXES.get(symbol[0], "")))
     spans.append((brackets[1], ""))
-    return Cell(tuple(spans), "".join(text for text, _ in spans))
+    return TableCell(tuple(spans), "".join(text for text, _ in spans))
 
 
-def stacked(above: Cell, below: Cell) -> Cell:
+def stacked(above: TableCell, below: TableCell) -> TableCell:
     """Two cells in one, the second below the first."""
-    return Cell((*above.spans, ("\n", ""), *below.spans), above.raw)
+    return TableCell((*above.spans, ("\n", ""), *below.spans), above.raw)
 
 
 def cells_wide(text: str) -> int:
@@ -195,7 +195,9 @@ def _ascii_table(table: Table) -> Table:
     columns = tuple(c._replace(title=plain(c.title)) for c in table.columns)
     rows = tuple(
         Row(
-            tuple(Cell(tuple((plain(t), tone) for t, tone in c.spans), c.raw) for c in row.cells),
+            tuple(
+                TableCell(tuple((plain(t), tone) for t, tone in c.spans), c.raw) for c in row.cells
+            ),
             plain(row.under),
         )
         for row in table.rows
@@ -210,7 +212,7 @@ def _joined(pieces: Sequence[Sequence[Span]], paint: Paint) -> str:
     return paint.line(spans).rstrip(" ")
 
 
-def _lines(one: Cell) -> list[list[Span]]:
+def _lines(one: TableCell) -> list[list[Span]]:
     """A cell's spans, line by line."""
     lines: list[list[Span]] = [[]]
     for text, tone in one.spans:

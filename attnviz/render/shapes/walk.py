@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnviz.attention.amount import Amount
-from attnviz.attention.costs import cache_elements, crossing, weights_elements
-from attnviz.attention.spec import AttentionSpec, Axes, Run
-from attnviz.attention.trace import Step, Walk
-from attnviz.render.shapes.report import Report
-from attnviz.render.shapes.table import Cell, Column, Row, Table, cell, shape_cell, stacked
+from attnviz.render.shapes.answer import Answer
+from attnviz.render.shapes.table import Column, Row, Table, TableCell, cell, shape_cell, stacked
 from attnviz.render.shapes.units import amount, percent, size
+from attnviz.shapes.costs.formulas import cache_elements, crossing, weights_elements
+from attnviz.shapes.spec import AttentionSpec, LayerAxes, RunSizes
+from attnviz.shapes.symbolic import Amount
+from attnviz.shapes.walk.steps import Step, Walk
 
 WIDE = 108
 COUNTING = (
@@ -19,7 +19,7 @@ COUNTING = (
 )
 
 
-def walk_report(walk: Walk, *, why: bool = False, layers: int = 1, title: str = "") -> Report:
+def walk_answer(walk: Walk, *, why: bool = False, layers: int = 1, title: str = "") -> Answer:
     """The table of steps, the costs, and what to know about them."""
     numbers = (
         Column("parameters", "params", "right"),
@@ -38,7 +38,7 @@ def walk_report(walk: Walk, *, why: bool = False, layers: int = 1, title: str = 
         (step, Column("shape", "size and shape"), operation, *numbers),
         tuple(_row(one, why, stack=True) for one in walk.steps),
     )
-    return Report(
+    return Answer(
         "walk",
         title or f"{walk.spec.title}, {_run_title(walk)}",
         (narrow, cost_table(walk, layers)),
@@ -62,7 +62,7 @@ def _row(step: Step, why: bool, *, stack: bool) -> Row:
     letters = [dim.symbol for dim in step.shape]
     symbols = shape_cell(letters, letters, "[]")
     concrete = shape_cell(letters, [str(dim) for dim in step.shape], "()")
-    shapes: tuple[Cell, ...] = (symbols, concrete)
+    shapes: tuple[TableCell, ...] = (symbols, concrete)
     if stack:
         shapes = (stacked(concrete, symbols),)
     memory = cell("view", "dim", "view")
@@ -90,7 +90,7 @@ def _plain(value: Amount) -> str:
 def cost_table(walk: Walk, layers: int) -> Table:
     """Parameters, FLOPs, memory and cache, each with its formula."""
     spec, run = walk.spec, walk.run
-    axes = Axes(spec, run)
+    axes = LayerAxes(spec, run)
     p = walk.parameters
     rows = [
         _cost("parameters", f"{p.total:,}", _parameter_formula(spec, walk), p.total),
@@ -192,13 +192,13 @@ def _notes(walk: Walk) -> list[str]:
     return notes
 
 
-def _ruler(spec: AttentionSpec, run: Run) -> str:
+def _ruler(spec: AttentionSpec, run: RunSizes) -> str:
     """Which memory is the largest."""
-    axes = Axes(spec, run)
+    axes = LayerAxes(spec, run)
     weights, tokens = (weights_elements(axes) * run.width).value, axes.s.size
     if weights is None or tokens is None:
         return ""
-    from attnviz.attention.costs import parameters
+    from attnviz.shapes.costs.formulas import parameters
 
     kinds = {
         "the parameters": parameters(spec).total * run.width,
@@ -230,7 +230,7 @@ def spec_data(spec: AttentionSpec) -> dict[str, Any]:
     }
 
 
-def run_data(run: Run) -> dict[str, Any]:
+def run_data(run: RunSizes) -> dict[str, Any]:
     """A run for the JSON; null for what is unset."""
     return {
         "batch": run.batch,
@@ -248,7 +248,7 @@ def amount_data(value: Amount) -> dict[str, Any]:
 
 def walk_data(walk: Walk, *, why: bool, layers: int) -> dict[str, Any]:
     """The walk for the JSON."""
-    axes = Axes(walk.spec, walk.run)
+    axes = LayerAxes(walk.spec, walk.run)
     return {
         "layer": spec_data(walk.spec),
         "run": run_data(walk.run),

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from attnviz.attention.costs import (
+from attnviz.errors import UsageError
+from attnviz.shapes.costs.formulas import (
     FLOAT32_BYTES,
     crossing,
     flops,
@@ -15,8 +16,7 @@ from attnviz.attention.costs import (
     streamed_elements,
     weights_elements,
 )
-from attnviz.attention.spec import AttentionSpec, Axes, Run
-from attnviz.errors import UsageError
+from attnviz.shapes.spec import AttentionSpec, LayerAxes, RunSizes
 
 Variable = Literal["seq", "d-model", "heads", "context"]
 VARIABLES: tuple[Variable, ...] = ("seq", "d-model", "heads", "context")
@@ -42,7 +42,7 @@ class Point:
 
     value: int
     spec: AttentionSpec
-    run: Run
+    run: RunSizes
     parameters: int
     projection_flops: int
     attention_flops: int
@@ -117,7 +117,9 @@ def _steps(text: str, ranged: re.Match[str]) -> list[int]:
     return numbers
 
 
-def sweep(text: str, run: Run, spec_at: Callable[[Variable, int | None], AttentionSpec]) -> Sweep:
+def sweep(
+    text: str, run: RunSizes, spec_at: Callable[[Variable, int | None], AttentionSpec]
+) -> Sweep:
     """Costs of a layer along one size.
 
     Args:
@@ -135,7 +137,7 @@ def sweep(text: str, run: Run, spec_at: Callable[[Variable, int | None], Attenti
     for value in values:
         spec = spec_at(variable, value)
         here = _run_at(spec, run, variable, value)
-        axes = Axes(spec, here)
+        axes = LayerAxes(spec, here)
         cost = flops(spec, axes)
         count = weights_elements(axes).value
         points.append(
@@ -155,7 +157,7 @@ def sweep(text: str, run: Run, spec_at: Callable[[Variable, int | None], Attenti
     return Sweep(variable, tuple(points), equal)
 
 
-def _run_at(spec: AttentionSpec, run: Run, variable: Variable, value: int) -> Run:
+def _run_at(spec: AttentionSpec, run: RunSizes, variable: Variable, value: int) -> RunSizes:
     if run.cache is not None:
         raise UsageError(f"--sweep and --cache {run.cache} do not go together; leave one out")
     if variable == "context" and spec.kind != "cross":

@@ -20,7 +20,7 @@ Draw = Callable[[int, Paint], list[str]]
 """Draws something for a terminal of so many columns."""
 
 
-class Report(NamedTuple):
+class Answer(NamedTuple):
     """One view.
 
     Attributes:
@@ -42,47 +42,47 @@ class Report(NamedTuple):
     wide: tuple[int, Table] | None = None
 
 
-def as_text(report: Report, width: int, paint: Paint) -> str:
+def as_text(answer: Answer, width: int, paint: Paint) -> str:
     """For a terminal of ``width`` columns."""
-    lines = [paint(line, "title") for line in wrapped(report.title, width)]
-    for i, table in enumerate(report.tables):
-        if i == 0 and report.wide is not None and width >= report.wide[0]:
-            table = report.wide[1]  # noqa: PLW2901
+    lines = [paint(line, "title") for line in wrapped(answer.title, width)]
+    for i, table in enumerate(answer.tables):
+        if i == 0 and answer.wide is not None and width >= answer.wide[0]:
+            table = answer.wide[1]  # noqa: PLW2901
         lines += ["", *table_text(table, width, paint)]
-    if report.draw is not None:
-        lines += ["", *report.draw(width, paint)]
-    if report.notes:
+    if answer.draw is not None:
+        lines += ["", *answer.draw(width, paint)]
+    if answer.notes:
         lines.append("")
-    for note in report.notes:
+    for note in answer.notes:
         first, *rest = wrapped(note, width - 2)
         lines += [paint("• " + first, "dim"), *(paint("  " + line, "dim") for line in rest)]
     return "\n".join(lines) + "\n"
 
 
-def as_markdown(report: Report) -> str:
+def as_markdown(answer: Answer) -> str:
     """For papers and READMEs."""
-    tables = list(report.tables)
-    if report.wide is not None:
-        tables[0] = report.wide[1]
-    parts = [f"### {report.title}\n", *(table_markdown(table) for table in tables)]
-    parts += ["\n".join(f"- {note}" for note in report.notes) + "\n"] if report.notes else []
+    tables = list(answer.tables)
+    if answer.wide is not None:
+        tables[0] = answer.wide[1]
+    parts = [f"### {answer.title}\n", *(table_markdown(table) for table in tables)]
+    parts += ["\n".join(f"- {note}" for note in answer.notes) + "\n"] if answer.notes else []
     return "\n".join(parts)
 
 
-def as_csv(report: Report) -> str:
+def as_csv(answer: Answer) -> str:
     """The first table, bare values."""
-    return table_csv(report.wide[1] if report.wide else report.tables[0])
+    return table_csv(answer.wide[1] if answer.wide else answer.tables[0])
 
 
-def as_json(report: Report) -> str:
+def as_json(answer: Answer) -> str:
     """Everything, in the schema of docs/shapes.schema.json."""
     import json
 
     document = {
         "schema": SCHEMA,
-        "view": report.view,
-        "title": report.title,
-        **report.data,
-        "notes": list(report.notes),
+        "view": answer.view,
+        "title": answer.title,
+        **answer.data,
+        "notes": list(answer.notes),
     }
     return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n"

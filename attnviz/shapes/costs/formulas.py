@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from attnviz.attention.amount import Amount, Dim, elements
-from attnviz.attention.spec import AttentionSpec, Axes
+from attnviz.shapes.spec import AttentionSpec, LayerAxes
+from attnviz.shapes.symbolic import Amount, Dim, elements
 
 BLOCK_ELEMENTS, BLOCK_ROWS = 1 << 19, 24
 """Weights that ``attend`` shows at a time, and rows at least (a test compares the two)."""
@@ -41,7 +41,7 @@ class Projection(NamedTuple):
         """Parameters of matrix and bias."""
         return self.weights + (self.outputs if self.bias else 0)
 
-    def flops(self, axes: Axes) -> Amount:
+    def flops(self, axes: LayerAxes) -> Amount:
         """2 · B · tokens · inputs · outputs."""
         tokens = {"queries": axes.t, "new keys": axes.new, "all keys": axes.s}[self.over]
         return 2 * elements(axes.b, tokens, self.inputs, self.outputs)
@@ -113,28 +113,28 @@ class Flops(NamedTuple):
         return self.projections + self.attention
 
 
-def score_flops(spec: AttentionSpec, axes: Axes) -> Amount:
+def score_flops(spec: AttentionSpec, axes: LayerAxes) -> Amount:
     """Q Kᵀ: 2·B·H·T·S·d."""
     return 2 * elements(axes.b, axes.h, axes.t, axes.s, spec.score_dim)
 
 
-def mixing_flops(spec: AttentionSpec, axes: Axes) -> Amount:
+def mixing_flops(spec: AttentionSpec, axes: LayerAxes) -> Amount:
     """Weights times V: 2·B·H·T·S·d."""
     return 2 * elements(axes.b, axes.h, axes.t, axes.s, spec.value_dim)
 
 
-def flops(spec: AttentionSpec, axes: Axes) -> Flops:
+def flops(spec: AttentionSpec, axes: LayerAxes) -> Flops:
     """FLOPs of one layer: O(T·D²) for the projections, O(T·S·D) for attention itself."""
     learned = sum((p.flops(axes) for p in projections(spec)), Amount(0))
     return Flops(learned, score_flops(spec, axes) + mixing_flops(spec, axes))
 
 
-def weights_elements(axes: Axes) -> Amount:
+def weights_elements(axes: LayerAxes) -> Amount:
     """How many attention weights there are: B·H·T·S."""
     return elements(axes.b, axes.h, axes.t, axes.s)
 
 
-def streamed_elements(axes: Axes) -> int | None:
+def streamed_elements(axes: LayerAxes) -> int | None:
     """Weights held at once when they are handed out in blocks of rows; None while a size is unset.
 
     At least 24 rows of all heads, 24·B·H·S, and otherwise at most 2¹⁹: linear in S, free of T.

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from attnviz.attention.amount import Amount, Dim, Shape
-from attnviz.attention.costs import (
+from attnviz.shapes.costs.formulas import (
     Flops,
     Parameters,
     Projection,
@@ -20,8 +19,9 @@ from attnviz.attention.costs import (
     projections,
     score_flops,
 )
-from attnviz.attention.reasons import WHY
-from attnviz.attention.spec import AttentionSpec, Axes, Run
+from attnviz.shapes.spec import AttentionSpec, LayerAxes, RunSizes
+from attnviz.shapes.symbolic import Amount, Dim, Shape
+from attnviz.shapes.walk.why import WHY
 
 
 class Step(NamedTuple):
@@ -67,7 +67,7 @@ class Walk(NamedTuple):
     """A layer, what is run through it, and every step on the way."""
 
     spec: AttentionSpec
-    run: Run
+    run: RunSizes
     steps: tuple[Step, ...]
     parameters: Parameters
     flops: Flops
@@ -77,11 +77,11 @@ class Walk(NamedTuple):
         return next(step for step in self.steps if step.key == key)
 
 
-def walk(spec: AttentionSpec, run: Run) -> Walk:
+def walk(spec: AttentionSpec, run: RunSizes) -> Walk:
     """Trace a run through a layer.
 
     Raises:
-        SizeError, UsageError: sizes of the run that make no sense; see :class:`Axes`.
+        SizeError, UsageError: sizes of the run that make no sense; see :class:`LayerAxes`.
     """
     tracer = _Tracer(spec, run)
     tracer.inputs()
@@ -97,8 +97,8 @@ def walk(spec: AttentionSpec, run: Run) -> Walk:
 class _Tracer:
     """Collects the steps in order."""
 
-    def __init__(self, spec: AttentionSpec, run: Run) -> None:
-        self.spec, self.run, self.axes = spec, run, Axes(spec, run)
+    def __init__(self, spec: AttentionSpec, run: RunSizes) -> None:
+        self.spec, self.run, self.axes = spec, run, LayerAxes(spec, run)
         self.matrices = {p.name: p for p in projections(spec)}
         self.steps: list[Step] = []
 
@@ -252,7 +252,7 @@ def _joined(spec: AttentionSpec, width: int) -> Dim:
     return Dim("D" if size == spec.d_model else f"H·{symbol}", size)
 
 
-def _mask(spec: AttentionSpec, run: Run) -> str:
+def _mask(spec: AttentionSpec, run: RunSizes) -> str:
     if run.cache is not None:
         return "nothing to mask: all keys are past"
     if spec.window is not None:

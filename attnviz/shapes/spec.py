@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from attnviz.attention.amount import Dim
 from attnviz.attention.sizes import Sizes
 from attnviz.errors import SizeError, UsageError
+from attnviz.shapes.symbolic import Dim
 
 Kind = Literal["mha", "gqa", "mqa", "mla", "cross"]
 KINDS: tuple[Kind, ...] = ("mha", "gqa", "mqa", "mla", "cross")
@@ -143,7 +143,7 @@ def spec_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunSizes:
     """What goes through the layer; a size of None stays a letter.
 
     Attributes:
@@ -164,10 +164,10 @@ class Run:
         return DTYPE_BYTES[self.dtype]
 
 
-class Axes:
+class LayerAxes:
     """The axes of one run through one layer, each a letter and (perhaps) a size."""
 
-    def __init__(self, spec: AttentionSpec, run: Run) -> None:
+    def __init__(self, spec: AttentionSpec, run: RunSizes) -> None:
         """Check the run against the layer.
 
         Raises:
@@ -190,7 +190,7 @@ class Axes:
             self.s = Dim("S", run.seq, "T")
 
 
-def _check(spec: AttentionSpec, run: Run) -> None:
+def _check(spec: AttentionSpec, run: RunSizes) -> None:
     named = {"batch": run.batch, "seq": run.seq, "context": run.context}
     for name, size in named.items():
         if size is not None and size < 1:

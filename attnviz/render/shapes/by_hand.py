@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from attnviz.attention.numbers import HeadNumbers, NumericWalk
 from attnviz.render.labels import visible
 from attnviz.render.palette import ink, mix
+from attnviz.render.shapes.answer import Answer
 from attnviz.render.shapes.colours import ansi, head_colour
-from attnviz.render.shapes.report import Report
 from attnviz.render.shapes.table import Column, Paint, Row, Table, cell, cells_wide
+from attnviz.shapes.worked.by_hand import HeadNumbers, NumericWalk
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_NAME = 12
 
 
-class Panel:
+class PrintedMatrix:
     """A titled matrix with row names, as a block of lines."""
 
     def __init__(
@@ -72,10 +72,12 @@ def number(value: float, precision: int) -> str:
     return f"{round(value, precision) + 0.0:.{precision}f}"
 
 
-def beside(panels: Sequence[Panel], width: int, precision: int, paint: Paint) -> list[str]:
-    """Panels side by side as far as they fit, then below each other."""
+def beside(
+    matrices: Sequence[PrintedMatrix], width: int, precision: int, paint: Paint
+) -> list[str]:
+    """Matrices side by side as far as they fit, then below each other."""
     blocks = []
-    for panel in panels:
+    for panel in matrices:
         name_width = max(cells_wide(name) for name in panel.rows)
         blocks.append(panel.lines(precision, paint, name_width))
     out: list[str] = []
@@ -111,7 +113,7 @@ def _names(tokens: Sequence[str], paint: Paint) -> list[str]:
     return out
 
 
-def numbers_report(walked: NumericWalk, precision: int) -> Report:
+def numbers_answer(walked: NumericWalk, precision: int) -> Answer:
     """Every matrix of the walk, head by head."""
     given = walked.given
     sizes = f"{len(walked.heads)} heads" if len(walked.heads) > 1 else "one head"
@@ -137,7 +139,7 @@ def numbers_report(walked: NumericWalk, precision: int) -> Report:
         notes.append("The first query sees only itself, so its output is exactly its row of V.")
     if walked.blocked:
         notes.append(f"{walked.blocked} queries may attend to no key: their weights are all zero.")
-    return Report(
+    return Answer(
         "numbers",
         title,
         (_saturation(walked, precision),),
@@ -171,46 +173,46 @@ def _drawn(walked: NumericWalk, width: int, precision: int, paint: Paint) -> lis
     queries, keys = _names(given.tokens, paint), _names(given.key_tokens, paint)
     out: list[str] = []
     if given.x is not None:
-        panels = [Panel(f"X {_shape(given.x)}", given.x, queries)]
+        matrices = [PrintedMatrix(f"X {_shape(given.x)}", given.x, queries)]
         if given.context is not None:
-            panels.append(Panel(f"C {_shape(given.context)}", given.context, keys))
+            matrices.append(PrintedMatrix(f"C {_shape(given.context)}", given.context, keys))
         for name in ("w_q", "w_k", "w_v", "w_o"):
             matrix = getattr(given, name)
             rows = [""] * len(matrix)
-            panels.append(Panel(f"{name.upper()} {_shape(matrix)}", matrix, rows))
-        out += beside(panels, width, precision, paint)
+            matrices.append(PrintedMatrix(f"{name.upper()} {_shape(matrix)}", matrix, rows))
+        out += beside(matrices, width, precision, paint)
     for h, head in enumerate(walked.heads):
         rule = f"── head {h} " + "─" * max(0, min(width, 72) - 10)
         out.append(paint(rule, ansi(head_colour(h))))
         for group in _head_panels(head, queries, keys, h):
             out += beside(group, width, precision, paint)
     out.append(paint("── all heads " + "─" * max(0, min(width, 72) - 13), "strong"))
-    panels = [Panel(f"Z = concat {_shape(walked.concat)}", walked.concat, queries)]
+    matrices = [PrintedMatrix(f"Z = concat {_shape(walked.concat)}", walked.concat, queries)]
     if given.w_o is not None:
-        panels.append(Panel(f"Y = Z W_O {_shape(walked.output)}", walked.output, queries))
-    out += beside(panels, width, precision, paint)
+        matrices.append(PrintedMatrix(f"Y = Z W_O {_shape(walked.output)}", walked.output, queries))
+    out += beside(matrices, width, precision, paint)
     return out[:-1]
 
 
 def _head_panels(
     head: HeadNumbers, queries: Sequence[str], keys: Sequence[str], h: int
-) -> list[list[Panel]]:
+) -> list[list[PrintedMatrix]]:
     """What belongs side by side: the inputs, the scores, the weights and what comes of them."""
     colour = head_colour(h)
     inputs = [
-        Panel(f"Q {_shape(head.q)}", head.q, queries),
-        Panel(f"K {_shape(head.k)}", head.k, keys),
-        Panel(f"V {_shape(head.v)}", head.v, keys),
+        PrintedMatrix(f"Q {_shape(head.q)}", head.q, queries),
+        PrintedMatrix(f"K {_shape(head.k)}", head.k, keys),
+        PrintedMatrix(f"V {_shape(head.v)}", head.v, keys),
     ]
     scores = [
-        Panel(f"scores Q Kᵀ {_shape(head.raw)}", head.raw, queries, keys),
-        Panel("scaled by 1/√d", head.scaled, queries, keys),
-        Panel("masked", head.masked, queries, keys),
+        PrintedMatrix(f"scores Q Kᵀ {_shape(head.raw)}", head.raw, queries, keys),
+        PrintedMatrix("scaled by 1/√d", head.scaled, queries, keys),
+        PrintedMatrix("masked", head.masked, queries, keys),
     ]
     weights = [
-        Panel("weights A = softmax", head.weights, queries, keys, shade=colour),
-        Panel("(softmax unscaled)", head.raw_weights, queries, keys, shade=colour),
-        Panel(f"A V {_shape(head.output)}", head.output, queries),
+        PrintedMatrix("weights A = softmax", head.weights, queries, keys, shade=colour),
+        PrintedMatrix("(softmax unscaled)", head.raw_weights, queries, keys, shade=colour),
+        PrintedMatrix(f"A V {_shape(head.output)}", head.output, queries),
     ]
     return [inputs, scores, weights]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnviz.answers.request import ANIMATIONS, Request, given, suffix_of
 from attnviz.attention.sizes import check_sizes
 from attnviz.errors import InputError, UsageError
-from attnviz.render.shapes.report import Report
-from attnviz.shapes.request import ANIMATIONS, Request, given, suffix_of
+from attnviz.render.shapes.answer import Answer
 
 if TYPE_CHECKING:
-    from attnviz.attention.numbers import NumericWalk
-    from attnviz.attention.tiny import TinyInput
+    from attnviz.shapes.worked.by_hand import NumericWalk
+    from attnviz.shapes.worked.tiny import TinyInput
 
 _NOT_TINY = (
     *("head_dim", "latent", "rope_dim", "bias", "batch", "seq", "context", "cache", "layers"),
@@ -20,22 +20,22 @@ _NOT_TINY = (
 )
 
 
-def numbers_view(request: Request) -> Report:
+def numbers_view(request: Request) -> Answer:
     """A tiny layer in numbers, as a table or, with ``animate``, as a film in a file."""
-    from attnviz.attention.numbers import compute
+    from attnviz.shapes.worked.by_hand import compute
 
     walked = compute(_tiny(request))
     if request.animate is not None:
         return _animate(request.animate, walked)
-    from attnviz.render.shapes.numbers import numbers_report
+    from attnviz.render.shapes.by_hand import numbers_answer
 
-    return numbers_report(walked, request.precision)
+    return numbers_answer(walked, request.precision)
 
 
 def _tiny(request: Request) -> TinyInput:
     """The numeric walk's input: a text, a file, or an example (cat sat on mat)."""
-    from attnviz.attention import tiny_json
-    from attnviz.attention.tiny import EMBEDDINGS, from_text
+    from attnviz.shapes.worked import tiny_json
+    from attnviz.shapes.worked.tiny import EMBEDDINGS, from_text
 
     sources = given(request, ("text", "input", "example"))
     if len(sources) > 1:
@@ -89,7 +89,7 @@ def _read(path: Path) -> bytes:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def _animate(path: Path, walked: NumericWalk) -> Report:
+def _animate(path: Path, walked: NumericWalk) -> Answer:
     kind = suffix_of(path, ANIMATIONS)
     from attnviz.files import check_writable, write
 
@@ -100,4 +100,4 @@ def _animate(path: Path, walked: NumericWalk) -> Report:
         from attnviz.render.shapes.animation_html import animation_html as animated
     data = animated(walked)
     write(path, data)
-    return Report("animate", f"wrote {path}", (), data={"file": str(path), "bytes": len(data)})
+    return Answer("animate", f"wrote {path}", (), data={"file": str(path), "bytes": len(data)})

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from attnviz.attention.tiny import MAX_TOKENS, MAX_WIDTH, TinyInput, build
 from attnviz.errors import InputError
+from attnviz.shapes.worked.tiny import MAX_TOKENS, MAX_WIDTH, TinyInput, build
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from attnviz.attention.amount import Amount
-from attnviz.attention.configs import ModelSpec
-from attnviz.attention.costs import cache_elements, cached_tokens, flops, parameters
-from attnviz.attention.presets import presets
 from attnviz.attention.sizes import divisors
-from attnviz.attention.spec import PROJECTIONS, AttentionSpec, Axes, Kind, Run
 from attnviz.errors import UsageError
+from attnviz.shapes.configs.model import ModelSpec
+from attnviz.shapes.configs.presets import presets
+from attnviz.shapes.costs.formulas import cache_elements, cached_tokens, flops, parameters
+from attnviz.shapes.spec import PROJECTIONS, AttentionSpec, Kind, LayerAxes, RunSizes
+from attnviz.shapes.symbolic import Amount
 
 DEFAULT_TOKENS = 4096
 Stack = Sequence[tuple[AttentionSpec, int]]
@@ -55,7 +55,7 @@ class Comparison:
     """Every kind at the same D, H and d; the cache at ``tokens`` tokens in ``layers`` layers."""
 
     spec: AttentionSpec
-    run: Run
+    run: RunSizes
     tokens: int
     layers: int
     memory: int | None
@@ -94,7 +94,7 @@ def longest(stack: Stack, width: int, memory: int) -> int:
 
 def compare(
     spec: AttentionSpec,
-    run: Run,
+    run: RunSizes,
     *,
     layers: int = 1,
     model: ModelSpec | None = None,
@@ -118,7 +118,7 @@ def compare(
     stack: Stack = stack_of(model) if model else [(spec, layers)]
     tokens = run.cache or run.seq or DEFAULT_TOKENS
     batch = run.batch or 1
-    axes = Axes(spec, run)
+    axes = LayerAxes(spec, run)
     many = sum(count for _, count in stack)
     mha = _as(spec, "mha", spec.heads)
     full = many * cache_elements(mha) * run.width

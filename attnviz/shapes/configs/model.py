@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from attnviz.attention.costs import parameters
-from attnviz.attention.families import FAMILIES, LayerGroup, basic
-from attnviz.attention.fields import GUESS, find
 from attnviz.errors import ModelError, SizeError
+from attnviz.shapes.configs.families import FAMILIES, LayerGroup, basic
+from attnviz.shapes.configs.keys import GUESS, find
+from attnviz.shapes.costs.formulas import parameters
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnviz.attention.configs import ModelSpec, group_parameters
-from attnviz.attention.trace import Step, Walk
 from attnviz.errors import UsageError
+from attnviz.shapes.configs.model import ModelSpec, group_parameters
+from attnviz.shapes.walk.steps import Step, Walk
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -6,21 +6,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnviz.attention.spec import AttentionSpec, Run
+from attnviz.answers.layer import layers_of, spec_asked
+from attnviz.answers.request import FIGURES, Request, given, suffix_of
 from attnviz.errors import InputError, UsageError
-from attnviz.render.shapes.report import Report
-from attnviz.shapes.layer import layers_of, spec_asked
-from attnviz.shapes.request import FIGURES, Request, given, suffix_of
+from attnviz.render.shapes.answer import Answer
+from attnviz.shapes.spec import AttentionSpec, RunSizes
 
 if TYPE_CHECKING:
-    from attnviz.attention.configs import ModelSpec
-    from attnviz.attention.trace import Walk
+    from attnviz.shapes.configs.model import ModelSpec
+    from attnviz.shapes.walk.steps import Walk
 
 
-def walk_view(request: Request, run: Run, spec: AttentionSpec, model: ModelSpec | None) -> Report:
+def walk_view(
+    request: Request, run: RunSizes, spec: AttentionSpec, model: ModelSpec | None
+) -> Answer:
     """The table of steps, of a model's main layer where there is a model; perhaps drawn."""
-    from attnviz.attention.trace import walk
-    from attnviz.render.shapes.walk import walk_report
+    from attnviz.render.shapes.walk import walk_answer
+    from attnviz.shapes.walk.steps import walk
 
     if model is not None and run.context is not None:
         raise UsageError(
@@ -28,19 +30,19 @@ def walk_view(request: Request, run: Run, spec: AttentionSpec, model: ModelSpec 
             "through its self-attention; leave it out"
         )
     walked = walk(spec, run)
-    report = walk_report(walked, why=request.why, layers=layers_of(request))
+    answer = walk_answer(walked, why=request.why, layers=layers_of(request))
     if model is not None:
-        from attnviz.render.shapes.models import model_report
+        from attnviz.render.shapes.models import model_answer
 
-        report = model_report(model, run, report)
-    return _diagram(request, walked, report) if request.diagram else report
+        answer = model_answer(model, run, answer)
+    return _diagram(request, walked, answer) if request.diagram else answer
 
 
-def _diagram(request: Request, walked: Walk, report: Report) -> Report:
+def _diagram(request: Request, walked: Walk, answer: Answer) -> Answer:
     if request.output is None:
-        from attnviz.render.shapes.diagram_text import diagram_report
+        from attnviz.render.shapes.diagram_text import diagram_answer
 
-        return diagram_report(walked, report)
+        return diagram_answer(walked, answer)
     kind = suffix_of(request.output, FIGURES)
     from attnviz.files import check_writable, write
 
@@ -48,29 +50,29 @@ def _diagram(request: Request, walked: Walk, report: Report) -> Report:
     from attnviz.render.shapes.diagram import diagram_figure
 
     write(request.output, diagram_figure(walked, kind))
-    return _written(report, "diagram", request.output)
+    return _written(answer, "diagram", request.output)
 
 
-def _written(report: Report, view: str, path: Path) -> Report:
-    return Report(view, f"wrote {path}", (), data={**report.data, "file": str(path)})
+def _written(answer: Answer, view: str, path: Path) -> Answer:
+    return Answer(view, f"wrote {path}", (), data={**answer.data, "file": str(path)})
 
 
 def compare_view(
-    request: Request, run: Run, spec: AttentionSpec, model: ModelSpec | None
-) -> Report:
+    request: Request, run: RunSizes, spec: AttentionSpec, model: ModelSpec | None
+) -> Answer:
     """The kinds of attention side by side."""
-    from attnviz.attention.compare import compare, parse_memory
-    from attnviz.render.shapes.costs import compare_report
+    from attnviz.render.shapes.costs import compare_answer
+    from attnviz.shapes.costs.compare import compare, parse_memory
 
     memory = parse_memory(request.memory) if request.memory is not None else None
     layers = layers_of(request)
-    return compare_report(compare(spec, run, layers=layers, model=model, memory=memory))
+    return compare_answer(compare(spec, run, layers=layers, model=model, memory=memory))
 
 
-def sweep_view(request: Request, run: Run, spec: AttentionSpec) -> Report:
+def sweep_view(request: Request, run: RunSizes, spec: AttentionSpec) -> Answer:
     """Costs along one size, perhaps plotted into a file."""
-    from attnviz.attention.sweep import sweep
-    from attnviz.render.shapes.costs import sweep_report
+    from attnviz.render.shapes.costs import sweep_answer
+    from attnviz.shapes.costs.sweep import sweep
 
     fixed = request.preset or request.model
 
@@ -87,9 +89,9 @@ def sweep_view(request: Request, run: Run, spec: AttentionSpec) -> Report:
         return spec_asked(request._replace(d_model=value))
 
     found = sweep(str(request.sweep), run, spec_at)
-    report = sweep_report(found)
+    answer = sweep_answer(found)
     if request.plot is None:
-        return report
+        return answer
     kind = suffix_of(request.plot, FIGURES)
     from attnviz.files import check_writable, write
 
@@ -97,49 +99,51 @@ def sweep_view(request: Request, run: Run, spec: AttentionSpec) -> Report:
     from attnviz.render.shapes.figures import sweep_figure
 
     write(request.plot, sweep_figure(found, kind))
-    return report._replace(notes=(*report.notes, f"Wrote {request.plot}."))
+    return answer._replace(notes=(*answer.notes, f"Wrote {request.plot}."))
 
 
-def scaling_view(request: Request) -> Report:
+def scaling_view(request: Request) -> Answer:
     """Softmax with and without 1/√d, perhaps plotted into a file."""
-    from attnviz.attention.scaling import scaling
-    from attnviz.render.shapes.costs import scaling_report
+    from attnviz.render.shapes.costs import scaling_answer
+    from attnviz.shapes.worked.softmax_scale import scaling
 
     if request.plot is not None:
         suffix_of(request.plot, FIGURES)
     if request.seed < 0:
         raise UsageError(f"--seed must not be negative, got {request.seed}")
     found = scaling(request.seed)
-    report = scaling_report(found)
+    answer = scaling_answer(found)
     if request.plot is None:
-        return report
+        return answer
     from attnviz.files import check_writable, write
 
     check_writable(request.plot)
     from attnviz.render.shapes.figures import scaling_figure
 
     write(request.plot, scaling_figure(found, suffix_of(request.plot, FIGURES)))
-    return report._replace(notes=(*report.notes, f"Wrote {request.plot}."))
+    return answer._replace(notes=(*answer.notes, f"Wrote {request.plot}."))
 
 
-def verify_view(request: Request, run: Run, spec: AttentionSpec, model: ModelSpec | None) -> Report:
+def verify_view(
+    request: Request, run: RunSizes, spec: AttentionSpec, model: ModelSpec | None
+) -> Answer:
     """The closed forms beside the real layer, or beside a real model's parameters."""
-    from attnviz.attention.verify import verify, verify_model
-    from attnviz.render.shapes.models import verify_report
+    from attnviz.render.shapes.models import verify_answer
+    from attnviz.shapes.walk.verify import verify, verify_model
 
     if model is None:
-        from attnviz.attention.trace import walk
-        from attnviz.attention.verify import DEFAULT_S, DEFAULT_T
+        from attnviz.shapes.walk.steps import walk
+        from attnviz.shapes.walk.verify import DEFAULT_S, DEFAULT_T
 
         if run.cache is None:
             run = replace(run, seq=run.seq or DEFAULT_T)
         if spec.kind == "cross":
             run = replace(run, context=run.context or DEFAULT_S)
-        return verify_report(verify(walk(spec, run)))
+        return verify_answer(verify(walk(spec, run)))
     from attnviz.models.counted import count_checkpoint, count_config
 
     if request.preset is not None:
-        from attnviz.attention.presets import preset
+        from attnviz.shapes.configs.presets import preset
 
         chosen = preset(request.preset)
         if not chosen.counted_as:
@@ -159,10 +163,10 @@ def verify_view(request: Request, run: Run, spec: AttentionSpec, model: ModelSpe
                 "folder that holds them"
             )
         counted = found
-    report = verify_report(verify_model(model, dict(counted.layers), counted.origin))
+    answer = verify_answer(verify_model(model, dict(counted.layers), counted.origin))
     share = counted.attention / counted.whole if counted.whole else 0
     note = (
         f"{counted.attention:,} of the model's {counted.whole:,} parameters are attention "
         f"({100 * share:.1f} %)."
     )
-    return report._replace(notes=(*report.notes, note))
+    return answer._replace(notes=(*answer.notes, note))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from attnviz.attention.configs import ModelSpec, read_config
 from attnviz.errors import UsageError
+from attnviz.shapes.configs.model import ModelSpec, read_config
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def presets() -> Mapping[str, Preset]:
     import tomllib
     from importlib.resources import files
 
-    text = files("attnviz.attention").joinpath("presets.toml").read_text(encoding="utf-8")
+    text = files("attnviz.shapes.configs").joinpath("presets.toml").read_text(encoding="utf-8")
     return {name: Preset(name=name, **fields) for name, fields in tomllib.loads(text).items()}
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from attnviz.attention.fields import (
+from attnviz.attention.sizes import check_sizes
+from attnviz.errors import ModelError
+from attnviz.shapes.configs.keys import (
     GUESS,
     OLD_GPT,
     USUAL,
@@ -20,9 +22,7 @@ from attnviz.attention.fields import (
     need_named,
     optional,
 )
-from attnviz.attention.sizes import check_sizes
-from attnviz.attention.spec import PROJECTIONS, AttentionSpec, Kind
-from attnviz.errors import ModelError
+from attnviz.shapes.spec import PROJECTIONS, AttentionSpec, Kind
 
 ALL = frozenset(PROJECTIONS["other"])
 QKV = frozenset({"w_q", "w_k", "w_v"})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from attnviz.answers.request import LAYER, Request, given
 from attnviz.attention.sizes import check_sizes
-from attnviz.attention.spec import KINDS, AttentionSpec, Run, dtype_name, spec_of
 from attnviz.errors import UsageError
-from attnviz.shapes.request import LAYER, Request, given
+from attnviz.shapes.spec import KINDS, AttentionSpec, RunSizes, dtype_name, spec_of
 
 if TYPE_CHECKING:
-    from attnviz.attention.configs import ModelSpec
+    from attnviz.shapes.configs.model import ModelSpec
 
 DEFAULT_D_MODEL, DEFAULT_HEADS = 512, 8
 
@@ -25,11 +25,11 @@ def model_of(request: Request) -> ModelSpec | None:
         option = extra[0].replace("_", "-")
         raise UsageError(f"--{option} is fixed by {name!r}; leave it out, or leave the model out")
     if request.preset is not None:
-        from attnviz.attention.presets import preset
+        from attnviz.shapes.configs.presets import preset
 
         return preset(request.preset).model
-    from attnviz.attention.configs import read_config
     from attnviz.models.config_file import read_config_file
+    from attnviz.shapes.configs.model import read_config
 
     config, folder = read_config_file(name)
     label = folder.resolve().name if folder is not None else name
@@ -72,9 +72,9 @@ def layers_of(request: Request) -> int:
     return layers
 
 
-def run_of(request: Request) -> Run:
+def run_of(request: Request) -> RunSizes:
     """What goes through the layer; one sequence unless told otherwise."""
-    return Run(
+    return RunSizes(
         batch=request.batch if request.batch is not None else 1,
         seq=request.seq,
         context=request.context,

@@ -1,0 +1,1 @@
+"""What attention costs: closed forms, kinds side by side, growth along one size."""

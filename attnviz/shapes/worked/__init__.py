@@ -1,0 +1,1 @@
+"""Attention in numbers that one can follow by hand."""
