@@ -333,7 +333,7 @@ def export_maps(
         dtype: in which precision.
         settings: which heads, which pictures, how they look.
         way: how many processes, what to do about bad lines and folders in use.
-        column: the column with the text, for tables.
+        column: the column or field with the text, for tables and JSONL.
         recorded: the inputs are recorded attention.
         progress: called again and again with what is done.
 
@@ -344,6 +344,7 @@ def export_maps(
         AttnvizError: see :mod:`attnviz.errors`.
         Interrupted: a KeyboardInterrupt, after the folder was brought in order.
     """
+    from attnviz.corpus import texts
     from attnviz.export import inputs as reading
     from attnviz.export import run
     from attnviz.export.identity import identity
@@ -351,10 +352,12 @@ def export_maps(
     from attnviz.export.way import Way
 
     listed = [inputs] if isinstance(inputs, str | Path) else inputs
-    names = reading.resolve([str(name) for name in listed])
-    reading.check(names, column=column, recorded=recorded)
+    names = texts.resolve([str(name) for name in listed])
+    if not recorded:
+        reading.check_recorded(names)
+    read = reading.read_recorded(names) if recorded else texts.read(names, column=column)
     return run.export(
-        lambda: reading.read_recorded(names) if recorded else reading.read(names, column),
+        read,
         Path(out),
         None if recorded else lambda: load(model, device=device, dtype=dtype),
         settings or Settings(),

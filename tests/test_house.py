@@ -23,6 +23,7 @@ FLOORS = {
     "models": 4,
     "render": 4,
     "files": 5,
+    "corpus": 5,
     "answers": 6,
     "export": 6,
     "notebook": 6,

@@ -55,7 +55,10 @@ def export(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to fill.", metavar="FOLDER")],
     column: Annotated[
-        str | None, _option("The column that holds the text, for tables.", INPUT, metavar="NAME")
+        str | None,
+        _option(
+            "The column or field that holds the text, for tables and JSONL.", INPUT, metavar="NAME"
+        ),
     ] = None,
     recorded: Annotated[
         bool, _option("The files are recorded attention (.npz, .safetensors).", INPUT, "--recorded")

@@ -90,10 +90,10 @@ class Bar:
 
     def _total(self) -> int | None:
         """About how many inputs will come."""
-        from attnviz.export import inputs
+        from attnviz.corpus import lines, texts
 
         try:
-            known = None if self._recorded else inputs.count(inputs.resolve(self._inputs))
+            known = None if self._recorded else lines.count(texts.resolve(self._inputs))
         except AttnvizError:
             return None  # the export itself says what is wrong
         if known is None:

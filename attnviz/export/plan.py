@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from attnviz.corpus.texts import Text
 from attnviz.export import names
-from attnviz.export.batches import Ran
-from attnviz.export.inputs import Item
+from attnviz.export.inputs import Input
 from attnviz.export.pictures import Job, Picture, Written
+from attnviz.export.scored import Scored
 from attnviz.export.settings import Settings
 from attnviz.records import Head, HeadScores, Layout, Score, Sides, SiteKind
 from attnviz.render.labels import head_title
@@ -19,17 +20,17 @@ _JOB_BYTES = 4 << 20
 """Weights that one job holds, as long as it has at least one picture."""
 
 
-def chosen(ran: Ran, heads: Iterable[Head], settings: Settings) -> tuple[Head, ...]:
+def chosen(scored: Scored, heads: Iterable[Head], settings: Settings) -> tuple[Head, ...]:
     """The heads of an input to draw, in the order of the layout.
 
     ``role`` keeps heads that have the role on this input; ``top`` the N with the largest lift: of
     that role, or of a head's own roles. Heads without a role come last, by any score's lift.
     """
-    kept = [head for head in heads if head in ran.scores]
+    kept = [head for head in heads if head in scored.scores]
     if settings.role is not None:
-        kept = [h for h in kept if any(r.name == settings.role for r in ran.scores[h].roles)]
+        kept = [h for h in kept if any(r.name == settings.role for r in scored.scores[h].roles)]
     if settings.top is not None:
-        ranked = sorted(kept, key=lambda head: _rank(ran.scores[head], settings.role))
+        ranked = sorted(kept, key=lambda head: _rank(scored.scores[head], settings.role))
         best = frozenset(ranked[: settings.top])
         kept = [head for head in kept if head in best]
     return tuple(kept)
@@ -48,24 +49,24 @@ class Plan:
     """The files of one input.
 
     Args:
-        ran: the input after the model.
+        scored: the input after the model.
         heads: the heads selected.
         settings: what to draw.
     """
 
-    def __init__(self, ran: Ran, heads: Sequence[Head], settings: Settings) -> None:
-        self.ran, self.settings = ran, settings
-        self.heads = chosen(ran, heads, settings)
-        self.folder = names.folder(ran.item.number, ran.item.name or ran.item.text)
+    def __init__(self, scored: Scored, heads: Sequence[Head], settings: Settings) -> None:
+        self.scored, self.settings = scored, settings
+        self.heads = chosen(scored, heads, settings)
+        self.folder = names.folder(scored.input.number, scored.input.name or scored.input.text)
         self._words: dict[SiteKind, Sides] = {}
         self.files: dict[str, tuple[str, tuple[Head, ...]]] = {}
         for kind in settings.kinds:
             for group in self._groups(kind):
-                stem = names.stem(kind, group, ran.layout)
+                stem = names.stem(kind, group, scored.layout)
                 self.files[f"{stem}.{settings.look.format}"] = (kind, group)
         if settings.weights is not None and self.heads:
             for group in self._groups("grid"):
-                before = names.prefix(group[0].site.kind, ran.layout)
+                before = names.prefix(group[0].site.kind, scored.layout)
                 self.files[f"{before}weights.{settings.weights}"] = ("weights", group)
 
     def _groups(self, kind: str) -> list[tuple[Head, ...]]:
@@ -102,19 +103,19 @@ class Plan:
         return Job(f"{out}/{self.folder}", tuple(pictures), self.settings.look, sync)
 
     def _picture(self, name: str) -> Picture:
-        ran, (kind, heads) = self.ran, self.files[name]
+        scored, (kind, heads) = self.scored, self.files[name]
         words = self._in_words(kind)
         maps = []
         for head in heads:
-            weights = ran.maps[head.site][head.index]
+            weights = scored.maps[head.site][head.index]
             if words:
-                merged, _ = merge_words(weights[None], ran.inputs.sides[head.site.kind])
+                merged, _ = merge_words(weights[None], scored.inputs.sides[head.site.kind])
                 weights = merged[0]
-            title = head_title(ran.layout.name(head), ran.scores[head].roles)
+            title = head_title(scored.layout.name(head), scored.scores[head].roles)
             if kind == "weights":
-                title = names.stem("heads", [head], ran.layout)
+                title = names.stem("heads", [head], scored.layout)
             maps.append((title, (head.layer, head.index), weights))
-        title = f"{len(heads)} heads: {ran.item.text[:200]}" if kind == "overview" else ""
+        title = f"{len(heads)} heads: {scored.input.text[:200]}" if kind == "overview" else ""
         return Picture(name, kind, title, self._sides(heads[0].site.kind, words), tuple(maps))
 
     def _in_words(self, kind: str) -> bool:
@@ -123,7 +124,7 @@ class Plan:
 
     def _sides(self, site: SiteKind, words: bool) -> Sides:
         """The tokens or words on the axes."""
-        sides = self.ran.inputs.sides[site]
+        sides = self.scored.inputs.sides[site]
         if not words:
             return sides
         if site not in self._words:
@@ -138,7 +139,7 @@ class Plan:
             common: what all lines share: settings, model, versions.
         """
         kind, heads = self.files[written.name]
-        ran, first = self.ran, heads[0]
+        scored, first = self.scored, heads[0]
         sides = self._sides(first.site.kind, self._in_words(kind))
         one = kind == "heads"
         tokens: dict[str, Any] = {"queries": sides.queries.texts}
@@ -147,9 +148,9 @@ class Plan:
         line: dict[str, Any] = {
             "file": f"{self.folder}/{written.name}",
             "kind": kind,
-            "number": ran.item.number,
-            **_input(ran.item),
-            "digest": ran.item.digest,
+            "number": scored.input.number,
+            **_input(scored.input),
+            "digest": scored.input.digest,
             "together": len(self.files),
             "site": first.site.kind,
             "layer": first.layer if kind in ("heads", "layers") else None,
@@ -159,16 +160,16 @@ class Plan:
             "bytes": written.size,
         }
         if one:
-            line["roles"] = [role.name for role in ran.scores[first].roles]
-            line["scores"] = _scores(ran.scores[first].scores)
+            line["roles"] = [role.name for role in scored.scores[first].roles]
+            line["scores"] = _scores(scored.scores[first].scores)
         else:
-            line["heads"] = {h.name: [r.name for r in ran.scores[h].roles] for h in heads}
+            line["heads"] = {h.name: [r.name for r in scored.scores[h].roles] for h in heads}
         return {**line, **common}
 
 
-def _input(item: Item) -> dict[str, Any]:
+def _input(item: Input) -> dict[str, Any]:
     fields = {"input": item.place, "id": item.name, "text": item.text}
-    if item.prompt is not None:
+    if isinstance(item, Text):
         for name in ("pair", "context", "target"):
             value = getattr(item.prompt, name)
             if value is not None:

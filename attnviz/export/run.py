@@ -12,17 +12,19 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from attnviz import files
+from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError, OutputError, SelectionError, UsageError
-from attnviz.export import batches, gallery
+from attnviz.export import gallery
 from attnviz.export.folder import Folder
-from attnviz.export.inputs import Bad, Item
+from attnviz.export.inputs import Input, RecordedInput
 from attnviz.export.manifest import SCHEMA, Manifest
 from attnviz.export.pictures import Job, Written
 from attnviz.export.plan import Plan, layout_document
 from attnviz.export.pool import Inline, Pool, cores
+from attnviz.export.scored import Scored, run_recorded, run_texts
 from attnviz.export.settings import Settings
 from attnviz.export.stopping import Stopping
 from attnviz.export.way import Way
@@ -72,7 +74,7 @@ Progress = Callable[[Exported], None]
 
 
 def export(
-    items: Callable[[], Iterable[Item | Bad]],
+    items: Iterable[Input | Bad],
     out: Path,
     load: Callable[[], Source] | None,
     settings: Settings,
@@ -83,7 +85,7 @@ def export(
     """Draw pictures of many inputs into a folder.
 
     Args:
-        items: gives the inputs.
+        items: the inputs.
         out: the folder; what its manifest proves is not done again.
         load: loads the model; None for recorded attention.
         settings: what to draw.
@@ -144,7 +146,7 @@ class _Run:
 
     def go(
         self,
-        items: Callable[[], Iterable[Item | Bad]],
+        items: Iterable[Input | Bad],
         load: Callable[[], Source] | None,
         identity: Mapping[str, Any],
     ) -> None:
@@ -166,12 +168,14 @@ class _Run:
             document |= {**identity, **self.document}
             with self.stop.at_once():
                 self.folder.begin(document, sync=self.way.sync)
-            taken = self._read(items())
+            taken = self._read(items)
             if source is None:
-                ran = batches.run_recorded(taken, self._wanted, self._kept)
+                recorded = cast("Iterator[RecordedInput | Bad]", taken)
+                scored = run_recorded(recorded, self._wanted, self._kept)
             else:
-                ran = batches.run(taken, source, self.settings, heads, self._wanted, self._kept)
-            self._submit(ran, heads, pool)
+                texts = cast("Iterator[Text | Bad]", taken)
+                scored = run_texts(texts, source, self.settings, heads, self._wanted, self._kept)
+            self._submit(scored, heads, pool)
             pool.close(drop=self.stop.asked())
             if not self.stop.asked():
                 self._check_end()
@@ -188,7 +192,7 @@ class _Run:
         self._sweep(pool)
         self._finish()
 
-    def _read(self, items: Iterable[Item | Bad]) -> Iterator[Item | Bad]:
+    def _read(self, items: Iterable[Input | Bad]) -> Iterator[Input | Bad]:
         """The inputs to take, until Ctrl-C, which does not wait for the next one."""
         last = None if self.way.limit is None else self.way.skip + self.way.limit
         taken = islice(items, self.way.skip, last)
@@ -230,9 +234,9 @@ class _Run:
         return error
 
     def _submit(
-        self, ran: Iterator[batches.Ran | Bad], heads: frozenset[Head], pool: Pool | Inline
+        self, scored: Iterator[Scored | Bad], heads: frozenset[Head], pool: Pool | Inline
     ) -> None:
-        for found in ran:
+        for found in scored:
             if self.stop.asked():
                 return
             if isinstance(found, Bad):
@@ -243,14 +247,14 @@ class _Run:
                 try:
                     chosen = self._selected(found.layout)
                 except SelectionError as error:
-                    self._skip(Bad(found.item.number, found.item.place, str(error)))
+                    self._skip(Bad(found.input.number, found.input.place, str(error)))
                     continue
                 mine = [head for head in chosen if head.site in found.maps]
                 self._name(found.source.model)
             plan = Plan(found, mine, self.settings)
-            digest = found.item.digest
+            digest = found.input.digest
             names = [f"{plan.folder}/{name}" for name in plan.files]
-            self.manifest.forget(found.item.number, names)
+            self.manifest.forget(found.input.number, names)
             missing = [
                 name
                 for name, file in zip(plan.files, names, strict=True)
@@ -284,7 +288,7 @@ class _Run:
     def _written(self, job: Job, written: list[Written]) -> None:
         """A job is done: into the journal with it."""
         plan = self.plans[job.folder]
-        common = self._common(plan.ran.source)
+        common = self._common(plan.scored.source)
         for file in written:
             self.manifest.add(plan.line(file, common))
         self.result.pictures += len(written)
@@ -293,7 +297,7 @@ class _Run:
             del self.plans[job.folder], self.waiting[job.folder]
         self._tell()
 
-    def _wanted(self, item: Item) -> bool:
+    def _wanted(self, item: Input) -> bool:
         """Whether something is to be done for an input; it must be the one we know."""
         self.seen.add(item.number)
         known = self.manifest.digest(item.number)
@@ -309,7 +313,7 @@ class _Run:
             self.manifest.drop(item.number)
         return not self.manifest.complete(item.digest, item.number)
 
-    def _kept(self, item: Item) -> None:
+    def _kept(self, item: Input) -> None:
         self.result.kept += self.manifest.files_of(item.number)
         self.result.inputs += 1
         self._tell()

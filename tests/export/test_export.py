@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,10 @@ from PIL import Image
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.corpus import batches
+from attnviz.corpus import texts as corpus
 from attnviz.errors import InputError, OutputError, UsageError
-from attnviz.export import batches, inputs, names
+from attnviz.export import names, scored
 from attnviz.export.gallery import page
 from attnviz.export.look import Look
 from attnviz.export.settings import Settings
@@ -283,13 +286,13 @@ def test_padding_and_batches_do_not_change_maps(minilm: str, monkeypatch) -> Non
     source = av.load(minilm)
     heads = frozenset(source.layout)
     items = [
-        inputs.Item(n + 1, f"x:{n}", prompt=av.Prompt(f"{'the keys to a cabinet ' * n} are lost ."))
+        corpus.Text(n + 1, f"x:{n}", av.Prompt(f"{'the keys to a cabinet ' * n} are lost ."))
         for n in range(9)
     ]
 
-    def ran() -> dict[int, batches.Ran]:
-        found = batches.run(items, source, Settings(), heads, lambda i: True, lambda i: None)
-        return {result.item.number: result for result in found}
+    def ran() -> dict[int, scored.Scored]:
+        found = scored.run_texts(items, source, Settings(), heads, lambda i: True, lambda i: None)
+        return {result.input.number: result for result in found}
 
     sizes = []
     forward = type(source).forward
@@ -300,7 +303,8 @@ def test_padding_and_batches_do_not_change_maps(minilm: str, monkeypatch) -> Non
 
     monkeypatch.setattr(type(source), "forward", counted)
     together = ran()
-    monkeypatch.setattr(batches, "LARGEST_BATCH", 1)
+    one_by_one = partial(batches.batches, largest=1)
+    monkeypatch.setattr(scored, "batches", one_by_one)
     alone = ran()
     assert sizes == [9] + [1] * 9
     for number, one in alone.items():
@@ -524,7 +528,7 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["s.txt", "--column", "text"], 2, "--column text needs a .csv or .tsv file"),
+        (["s.txt", "--column", "text"], 2, "--column text needs a .csv, .tsv or .jsonl file"),
         (["c.npz"], 2, "c.npz looks like recorded attention; add --recorded"),
         (["c.npz", "--recorded", "--truncate"], 2, "leave out --truncate"),
         (["s.txt", "--kind", "gqa"], 2, "write --fresh-kind gqa"),

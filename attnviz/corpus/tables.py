@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import BinaryIO
 
@@ -15,8 +15,13 @@ USUAL = ("text", "sentence")
 
 
 def table_rows(
-    file: BinaryIO, name: str, delimiter: str, column: str | None, fields: Sequence[str]
-) -> Iterator[tuple[int, dict[str, object] | str]]:
+    file: BinaryIO,
+    name: str,
+    delimiter: str,
+    column: str | None,
+    group: str | None,
+    fields: Mapping[str, str],
+) -> Iterator[tuple[int, dict[str, str] | str]]:
     """Line numbers, and the fields of each row or what is wrong with it.
 
     Args:
@@ -24,7 +29,8 @@ def table_rows(
         name: of the file, for errors.
         delimiter: between columns; where a header has none of it but semicolons, those.
         column: which column holds the text; ``text``, ``sentence`` or the only one by default.
-        fields: the names to pick out; the first is the text.
+        group: which column must be there beside it.
+        fields: what to pick out, and from which columns; those that are not there are left out.
 
     Raises:
         UsageError: no such column, or none that could hold the text.
@@ -49,8 +55,11 @@ def table_rows(
     if chosen is None or chosen not in columns:
         wanted = "which column of" if column is None else f"no column {column!r} in"
         raise UsageError(f"{wanted} {name}: choose --column from {', '.join(columns)[:200]}")
-    places = {field: columns.index(field) for field in fields[1:] if field in columns}
-    places[fields[0]] = columns.index(chosen)
+    if group is not None and group not in columns:
+        shown = ", ".join(columns)[:200]
+        raise UsageError(f"no column {group!r} in {name}: choose --group from {shown}")
+    places = {field: columns.index(title) for field, title in fields.items() if title in columns}
+    places["text"] = columns.index(chosen)
     for row in _safely(rows):
         line = rows.line_num
         if isinstance(row, str):
@@ -62,8 +71,7 @@ def table_rows(
         elif any("\udc80" <= char <= "\udcff" for value in row for char in value):
             yield line, "not UTF-8; save the file as UTF-8"
         else:
-            values: dict[str, object] = {field: row[place] for field, place in places.items()}
-            yield line, {k: v for k, v in values.items() if v != "" or k == fields[0]}
+            yield line, {field: row[place] for field, place in places.items()}
 
 
 def _safely(rows: Iterator[list[str]]) -> Iterator[list[str] | str]:

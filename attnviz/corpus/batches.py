@@ -1,0 +1,108 @@
+"""Tokenized texts in batches of about the same length.
+
+The plan depends on the texts alone, not on how many processes work on it or what is already done:
+texts are put in order of length in windows of :data:`WINDOW` and cut into batches there. So a run
+that was interrupted, or split up, forms the same batches again and gets the same weights, bit by
+bit, and memory holds one window.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from attnviz.corpus.texts import Bad, Text
+from attnviz.errors import InputError, UsageError
+from attnviz.records import Inputs, Source
+
+WINDOW = 64
+"""Texts that are put in order of length together."""
+LARGEST_BATCH = 16
+_FIELDS = re.compile(r"--(pair|context|target)\b")
+"""What is an option for one text is a field here."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tokenized:
+    """A text and what the model makes of it."""
+
+    text: Text
+    inputs: Inputs
+
+
+def tokenize(
+    texts: Iterable[Text | Bad],
+    source: Source,
+    *,
+    special_tokens: bool = True,
+    truncate: bool = False,
+) -> Iterator[Tokenized | Bad]:
+    """Every text as a model takes it, or why it cannot.
+
+    Args:
+        texts: what to tokenize.
+        source: the model.
+        special_tokens: whether the tokenizer adds its own.
+        truncate: whether texts that are too long are cut.
+    """
+    for text in texts:
+        if isinstance(text, Bad):
+            yield text
+            continue
+        prompt = replace(text.prompt, special_tokens=special_tokens, truncate=truncate)
+        try:
+            inputs = source.prepare(prompt)
+        except (InputError, UsageError) as error:
+            reason = _FIELDS.sub(r"the field '\1'", str(error)).replace("--kind", "--fresh-kind")
+            yield Bad(text.number, text.place, reason)
+        else:
+            yield Tokenized(text, inputs)
+
+
+def batches(
+    texts: Iterable[Tokenized | Bad],
+    cost: Callable[[Inputs], int],
+    budget: int,
+    *,
+    window: int = WINDOW,
+    largest: int = LARGEST_BATCH,
+) -> Iterator[tuple[Tokenized, ...] | Bad]:
+    """Texts in batches, the shortest of a window first.
+
+    Args:
+        texts: what to put together.
+        cost: of one text; a padded batch costs as many times as much as its longest text.
+        budget: how much a batch may cost; a single text may cost more.
+        window: how many texts are put in order of length together.
+        largest: how many texts a batch may hold.
+
+    Yields:
+        Batches, and what cannot be used as it comes.
+    """
+    waiting: list[Tokenized] = []
+    for found in texts:
+        if isinstance(found, Bad):
+            yield found
+            continue
+        waiting.append(found)
+        if len(waiting) == window:
+            yield from _cut(waiting, cost, budget, largest)
+            waiting = []
+    yield from _cut(waiting, cost, budget, largest)
+
+
+def _cut(
+    window: list[Tokenized], cost: Callable[[Inputs], int], budget: int, largest: int
+) -> Iterator[tuple[Tokenized, ...]]:
+    """The batches of one window."""
+    window.sort(key=lambda found: (found.inputs.length, found.text.number))
+    batch: list[Tokenized] = []
+    for found in window:
+        padded = cost(found.inputs)  # the last in a batch is the longest
+        if batch and (len(batch) == largest or (len(batch) + 1) * padded > budget):
+            yield tuple(batch)
+            batch = []
+        batch.append(found)
+    if batch:
+        yield tuple(batch)

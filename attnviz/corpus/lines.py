@@ -1,0 +1,110 @@
+"""Files as numbered lines of text, each decoded or with what is wrong with it.
+
+Files are read line by line, so their size does not matter.
+"""
+
+from __future__ import annotations
+
+import codecs
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from io import BufferedReader
+from pathlib import Path
+from typing import cast
+
+from attnviz.errors import InputError
+
+LONGEST_LINE = 1 << 20
+"""Bytes of a line; more is no sentence."""
+LONGEST_FILE = 64 << 20
+"""Bytes of a file that is one text."""
+
+
+class Problem(str):
+    """What is wrong, in place of a text."""
+
+
+def opened(name: str) -> AbstractContextManager[BufferedReader]:
+    """A file for reading bytes; ``-`` is standard input, which stays open.
+
+    Raises:
+        InputError: it cannot be opened.
+    """
+    if name == "-":
+        if sys.stdin is None:
+            raise InputError("standard input is closed; name a file")
+        return nullcontext(cast("BufferedReader", sys.stdin.buffer))
+    try:
+        return open(name, "rb")
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {error.strerror or error}") from None
+
+
+def no_text(file: BufferedReader) -> Problem | None:
+    """Why a file is no UTF-8, as far as its beginning tells."""
+    start = file.peek(1024)[:1024]
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return Problem("UTF-16; save the file as UTF-8")
+    return Problem("no text: it holds zero bytes") if b"\0" in start else None
+
+
+def lines(name: str) -> Iterator[tuple[int, str]]:
+    """The lines of a file that are not blank, from 1, without their ends; or a :class:`Problem`.
+
+    Raises:
+        InputError: the file cannot be opened.
+    """
+    with opened(name) as file:
+        if problem := no_text(file):
+            yield 1, problem
+            return
+        number = 0
+        while line := file.readline(LONGEST_LINE + 1):
+            number += 1
+            fits = len(line) <= LONGEST_LINE
+            while len(line) > LONGEST_LINE and not line.endswith(b"\n"):
+                line = file.readline(LONGEST_LINE + 1)
+            if number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
+            text = decoded(line.rstrip(b"\r\n"))
+            if not fits:
+                yield number, Problem(f"longer than {LONGEST_LINE >> 20} MiB")
+            elif text.strip():
+                yield number, text
+
+
+def whole(name: str) -> str:
+    """All of a file as one text, or a :class:`Problem`.
+
+    Raises:
+        InputError: the file cannot be opened.
+    """
+    with opened(name) as file:
+        if problem := no_text(file):
+            return problem
+        data = file.read(LONGEST_FILE + 1)
+    if len(data) > LONGEST_FILE:
+        return Problem(f"longer than {LONGEST_FILE >> 20} MiB")
+    return decoded(data.removeprefix(codecs.BOM_UTF8))
+
+
+def decoded(data: bytes) -> str:
+    """UTF-8 as text, or a :class:`Problem` that names the first byte that is none."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        byte = data[error.start]
+        return Problem(f"not UTF-8 (byte {error.start} is 0x{byte:02x}); save the file as UTF-8")
+
+
+def count(names: list[str]) -> int | None:
+    """About how many lines some files have, for showing progress; None where nobody knows."""
+    total = 0
+    for name in names:
+        if not Path(name).is_file():  # standard input or a pipe, which can be read only once
+            return None
+        with opened(name) as file:
+            while block := file.read(1 << 20):
+                total += block.count(b"\n")
+    return max(total, len(names))

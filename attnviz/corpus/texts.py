@@ -1,0 +1,231 @@
+"""Texts from files: a text a line, whole files, JSONL, CSV and TSV, standard input.
+
+A line that cannot be used becomes a :class:`Bad` with its place, never an exception: what to do
+about it is the caller's business. Texts come one at a time, so their number does not matter.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from attnviz.corpus.lines import Problem, lines, no_text, opened, whole
+from attnviz.corpus.tables import table_rows
+from attnviz.errors import InputError, UsageError
+from attnviz.records import Prompt
+
+FIELDS = ("text", "id", "pair", "context", "target")
+"""What a JSONL object or a table's columns can hold; all but the first may be missing."""
+_TABLES = {".csv": ",", ".tsv": "\t"}
+_JSON = (".jsonl", ".ndjson")
+_GROUP = "group"
+
+Values = Mapping[str, object] | Problem
+"""The fields of a text as they were read, or why there are none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """One text.
+
+    Attributes:
+        number: from 1, over everything that was read, good or bad.
+        place: file and line, for people.
+        prompt: what to run.
+        name: its ``id``, or the name of a whole file without its suffix, if it has one.
+        group: what it belongs to, such as a document; None for a text on its own.
+    """
+
+    number: int
+    place: str
+    prompt: Prompt
+    name: str | None = None
+    group: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text itself."""
+        return self.prompt.text or ""
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells this text from another: a hash of everything in it but its place."""
+        p = self.prompt
+        values = [self.name, self.group, p.text, p.pair, p.context, p.target]
+        return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """Something read that cannot be used, and why; see :class:`Text`."""
+
+    number: int
+    place: str
+    reason: str
+
+
+def resolve(names: Sequence[str]) -> list[str]:
+    """The files meant by paths and patterns; ``-`` is standard input.
+
+    Raises:
+        InputError: no such file, a folder, or a pattern that fits nothing.
+        UsageError: nothing was named, or standard input twice.
+    """
+    if not names:
+        raise UsageError("no texts; name a text file, JSONL, CSV or - for standard input")
+    if list(names).count("-") > 1:
+        raise UsageError("- (standard input) can be given only once")
+    found = []
+    for name in names:
+        if not name:
+            raise UsageError("an empty file name; name a text file, JSONL, CSV or - for stdin")
+        if Path(name).is_dir():
+            raise InputError(f"{name} is a folder; name the files in it, such as '{name}/*.txt'")
+        if name == "-" or Path(name).exists():
+            found.append(name)
+            continue
+        matches = sorted(m for m in glob.glob(name, recursive=True) if Path(m).is_file())
+        if not matches:
+            missing = "no file matches" if glob.has_magic(name) else "there is no file"
+            raise InputError(f"{missing} {name}; check the path")
+        found += matches
+    return found
+
+
+def read(
+    names: Sequence[str],
+    *,
+    column: str | None = None,
+    group: str | None = None,
+    whole_files: bool = False,
+) -> Iterator[Text | Bad]:
+    """Every text in some files, in order.
+
+    Args:
+        names: from :func:`resolve`; the suffix tells JSONL (.jsonl, .ndjson) and tables (.csv,
+            .tsv) from lines of text.
+        column: which column of a table, or field of a JSON object, holds the text.
+        group: which one says what a text belongs to.
+        whole_files: a file is one text, whatever its suffix.
+
+    Raises:
+        UsageError: ``column`` or ``group`` where no file has fields, or no such column.
+        InputError: a file cannot be opened, once it is its turn.
+    """
+    fields = not whole_files and any(_suffix(name) in (*_TABLES, *_JSON) for name in names)
+    for option, value in (("--column", column), ("--group", group)):
+        if value is not None and not fields:
+            raise UsageError(f"{option} {value} needs a .csv, .tsv or .jsonl file; leave it out")
+    return _texts(names, column, group, whole_files)
+
+
+def _texts(
+    names: Sequence[str], column: str | None, group: str | None, whole_files: bool
+) -> Iterator[Text | Bad]:
+    number = 0
+    for name in names:
+        shown = "standard input" if name == "-" else name
+        found: Iterator[tuple[int | None, Values]]
+        if whole_files:
+            found = _whole(name)
+        elif _suffix(name) in _TABLES:
+            found = _table(name, column, group)
+        elif _suffix(name) in _JSON:
+            found = _json_lines(name, column, group)
+        else:
+            found = _lines(name)
+        for line, values in found:
+            number += 1
+            yield _text(number, shown if line is None else f"{shown}:{line}", values)
+
+
+def _suffix(name: str) -> str:
+    return Path(name).suffix.lower()
+
+
+def _whole(name: str) -> Iterator[tuple[None, Values]]:
+    text = whole(name)
+    stem = None if name == "-" else Path(name).stem
+    yield None, text if isinstance(text, Problem) else {"text": text, "id": stem}
+
+
+def _lines(name: str) -> Iterator[tuple[int, Values]]:
+    for number, line in lines(name):
+        yield number, line if isinstance(line, Problem) else {"text": line}
+
+
+def _json_lines(name: str, column: str | None, group: str | None) -> Iterator[tuple[int, Values]]:
+    wanted = _wanted(column, group)
+    for number, line in lines(name):
+        if isinstance(line, Problem):
+            yield number, line
+            continue
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as error:
+            yield number, Problem(f"not JSON ({error.msg} at character {error.pos + 1})")
+            continue
+        except (ValueError, RecursionError) as error:  # a number or a nesting beyond limits
+            yield number, Problem(f"not JSON ({str(error)[:80]})")
+            continue
+        if isinstance(value, dict):
+            yield number, {field: value.get(key) for field, key in wanted.items()}
+        else:
+            yield number, Problem('not an object such as {"text": "..."}')
+
+
+def _table(name: str, column: str | None, group: str | None) -> Iterator[tuple[int, Values]]:
+    with opened(name) as file:
+        if problem := no_text(file):
+            yield 1, problem
+            return
+        wanted = _wanted(column, group)
+        delimiter = _TABLES[_suffix(name)]
+        for number, row in table_rows(file, name, delimiter, column, group, wanted):
+            if isinstance(row, str):
+                yield number, Problem(row)
+            else:  # an empty cell is none, but a text and a group must be there
+                yield number, {k: v for k, v in row.items() if v or k in ("text", _GROUP)}
+
+
+def _wanted(column: str | None, group: str | None) -> dict[str, str]:
+    """The fields of a text, and what they are called in an object or a table."""
+    wanted = {field: field for field in FIELDS}
+    if column is not None:
+        wanted["text"] = column
+    if group is not None:
+        wanted[_GROUP] = group
+    return wanted
+
+
+def _text(number: int, place: str, values: Values) -> Text | Bad:
+    """A text from its fields, or what is wrong with them."""
+    if isinstance(values, Problem):
+        return Bad(number, place, values)
+    texts: dict[str, str | None] = dict.fromkeys((*FIELDS, _GROUP))
+    for field, given in values.items():
+        value = given
+        shown = f"the {field}" if field in ("text", _GROUP) else repr(field)
+        if field in ("id", _GROUP) and isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        if value is None and field not in ("text", _GROUP):
+            continue
+        if not isinstance(value, str):
+            kind = "missing" if value is None else f"no text ({json.dumps(value)[:40]})"
+            return Bad(number, place, f"{shown} is {kind}")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return Bad(number, place, f"{shown} is not valid Unicode")
+        if not value.strip() and field != "id":
+            return Bad(number, place, f"{shown} is empty")
+        texts[field] = value
+    prompt = Prompt(
+        texts["text"], pair=texts["pair"], context=texts["context"], target=texts["target"]
+    )
+    return Text(number, place, prompt, texts["id"], texts[_GROUP])

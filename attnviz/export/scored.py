@@ -1,0 +1,179 @@
+"""Inputs through the model: maps and scores of each, from batches of about the same length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.corpus.batches import Tokenized, batches, tokenize
+from attnviz.corpus.texts import Bad, Text
+from attnviz.export.inputs import Input, RecordedInput
+from attnviz.export.settings import Settings
+from attnviz.models.memory import human_bytes, physical_memory
+from attnviz.records import Head, HeadScores, Inputs, Layout, Rows, Site, Source, SourceInfo
+from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
+from attnviz.scoring.scores import SCORES
+
+_BATCH_BYTES = 64 << 20
+"""How much the maps of a batch may take; a single input may take more."""
+
+Maps = Mapping[Site, NDArray[np.floating[Any]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """An input after the model: its tokens, the [H, T, S] maps by site, and every head's scores."""
+
+    input: Input
+    source: SourceInfo
+    layout: Layout
+    inputs: Inputs
+    maps: Maps
+    scores: Mapping[Head, HeadScores]
+
+
+def run_texts(
+    texts: Iterable[Text | Bad],
+    source: Source,
+    settings: Settings,
+    heads: frozenset[Head],
+    wanted: Callable[[Input], bool],
+    kept: Callable[[Input], None],
+) -> Iterator[Scored | Bad]:
+    """Run texts through a model.
+
+    Args:
+        texts: what to run.
+        source: the model.
+        settings: how texts are tokenized.
+        heads: the heads to keep.
+        wanted: whether an input still has something to be done; only then it is given back.
+        kept: called with every input that is not wanted.
+
+    Yields:
+        What ran, in an order that depends on lengths, and inputs that could not.
+    """
+
+    def cost(inputs: Inputs) -> int:
+        return _bytes(inputs, source.layout, heads)
+
+    tokenized = tokenize(
+        texts, source, special_tokens=settings.special_tokens, truncate=settings.truncate
+    )
+    for batch in batches(_small_enough(tokenized, cost), cost, _BATCH_BYTES):
+        if isinstance(batch, Bad):
+            yield batch
+        else:
+            yield from _batch(batch, source, heads, wanted, kept)
+
+
+def run_recorded(
+    items: Iterable[RecordedInput | Bad],
+    wanted: Callable[[Input], bool],
+    kept: Callable[[Input], None],
+) -> Iterator[Scored | Bad]:
+    """Score recorded attention; arguments as for :func:`run_texts`."""
+    for item in items:
+        if isinstance(item, Bad):
+            yield item
+            continue
+        if not wanted(item):
+            kept(item)
+            continue
+        capture = item.capture
+        scores = {found.head: found for found in score_capture(capture).result()}
+        yield Scored(item, capture.source, capture.layout, capture.inputs, capture.maps, scores)
+
+
+def _small_enough(
+    texts: Iterable[Tokenized | Bad], cost: Callable[[Inputs], int]
+) -> Iterator[Tokenized | Bad]:
+    """The texts whose maps this machine can hold; what cannot be used instead of the others."""
+    for found in texts:
+        needed = 0 if isinstance(found, Bad) else cost(found.inputs)
+        if isinstance(found, Bad) or needed <= physical_memory() // 4:
+            yield found
+            continue
+        yield Bad(
+            found.text.number,
+            found.text.place,
+            f"the maps of {found.inputs.length} tokens take {human_bytes(needed)}, too much for "
+            "this machine; select fewer layers",
+        )
+
+
+def _bytes(inputs: Inputs, layout: Layout, heads: frozenset[Head]) -> int:
+    """What the maps to keep take, in float32."""
+    total = 0
+    for site in {head.site for head in heads}:
+        sides = inputs.sides[site.kind]
+        total += layout.heads[site.kind][site.layer] * len(sides.queries) * len(sides.keys)
+    return 4 * total
+
+
+def _batch(
+    batch: Sequence[Tokenized],
+    source: Source,
+    heads: frozenset[Head],
+    wanted: Callable[[Input], bool],
+    kept: Callable[[Input], None],
+) -> Iterator[Scored | Bad]:
+    """Run one batch, all of it or, where nothing in it is wanted, not at all."""
+    chosen = [wanted(found.text) for found in batch]
+    for found, want in zip(batch, chosen, strict=True):
+        if not want:
+            kept(found.text)
+    if not any(chosen):
+        return
+    inputs = [found.inputs for found in batch]
+    recorder = Recorder(inputs, heads)
+    scorer = _EachScored(inputs, source.layout, {head.site for head in heads}, chosen)
+    source.forward(inputs, [recorder, scorer])
+    for place, found in enumerate(batch):
+        if not chosen[place]:
+            continue
+        text, maps = found.text, recorder.maps(place)
+        if not all(np.isfinite(weights).all() for weights in maps.values()):
+            yield Bad(text.number, text.place, "the model gives NaN; use --dtype float32")
+            continue
+        scores = {head.head: head for head in scorer.result(place)}
+        yield Scored(text, source.info, source.layout, found.inputs, maps, scores)
+
+
+class _EachScored:
+    """Scores the items of a batch one by one, where a plain observer would pool them."""
+
+    def __init__(
+        self, batch: list[Inputs], layout: Layout, sites: set[Site], chosen: list[bool]
+    ) -> None:
+        self._sites = sites
+        self._each = [
+            ScoreObserver([inputs], layout, tuple(SCORES)) if want else None
+            for inputs, want in zip(batch, chosen, strict=True)
+        ]
+
+    def observe(self, rows: Rows) -> None:
+        """Give every item its part of the block."""
+        if rows.site not in self._sites:
+            return
+        allowed = rows.allowed
+        if allowed is not None:
+            allowed = allowed[(None,) * (4 - allowed.ndim)]
+        for place, observer in enumerate(self._each):
+            if observer is None:
+                continue
+            mine = slice(place, place + 1)
+            shared = allowed is None or allowed.shape[0] == 1
+            part = allowed if allowed is None or shared else allowed[mine]
+            logits = None if rows.logits is None else rows.logits[mine]
+            weights = rows.weights[mine]
+            observer.observe(replace(rows, weights=weights, allowed=part, logits=logits))
+
+    def result(self, place: int) -> tuple[HeadScores, ...]:
+        """The scores of one item."""
+        observer = self._each[place]
+        return () if observer is None else observer.result()

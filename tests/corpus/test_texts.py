@@ -1,0 +1,141 @@
+"""Texts from files, samples of them, and what is wrong with those that cannot be used."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from attnviz.corpus.lines import LONGEST_FILE
+from attnviz.corpus.sample import sample
+from attnviz.corpus.texts import Bad, Text, read, resolve
+from attnviz.errors import InputError, UsageError
+from attnviz.records import Prompt
+
+
+def file(path: Path, text: str | bytes) -> str:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return str(path)
+
+
+def found(*names: str, **how) -> list[tuple[int, str | None, str | None, str]]:
+    return [(t.number, t.name, t.group, t.text) for t in read(names, **how)]
+
+
+def test_a_line_is_a_text(tmp_path: Path) -> None:
+    names = [file(tmp_path / "a", "\ufeffone\r\n\n  \ntwo"), file(tmp_path / "b.txt", "three\n")]
+    texts = list(read(names))
+    assert [t.text for t in texts] == ["one", "two", "three"]
+    assert [t.number for t in texts] == [1, 2, 3]
+    assert [t.place for t in texts] == [f"{names[0]}:1", f"{names[0]}:4", f"{names[1]}:1"]
+
+
+def test_a_whole_file_is_a_text(tmp_path: Path) -> None:
+    names = [file(tmp_path / "Emma.txt", "I\n\nII\n"), file(tmp_path / "t.csv", "a,b\n1,2\n")]
+    assert found(*names, whole_files=True) == [
+        (1, "Emma", None, "I\n\nII\n"),
+        (2, "t", None, "a,b\n1,2\n"),
+    ]
+    big = tmp_path / "big.txt"
+    with open(big, "wb") as out:
+        out.write(b"a")
+        out.truncate(LONGEST_FILE + 1)
+    empty, zeros = read([file(tmp_path / "empty", " \n"), str(big)], whole_files=True)
+    assert isinstance(empty, Bad)
+    assert empty.reason == "the text is empty"
+    assert isinstance(zeros, Bad)
+    assert "zero bytes" in zeros.reason
+
+
+def test_fields_of_json_and_tables_by_name(tmp_path: Path) -> None:
+    rows = [
+        {"body": "one", "doc": 3, "id": "x"},
+        {"body": "two", "doc": "d"},
+        {"body": "three"},
+        {"doc": "d"},
+    ]
+    lines = file(tmp_path / "x.jsonl", "\n".join(map(json.dumps, rows)))
+    table = file(tmp_path / "x.tsv", "doc\tbody\nd\tone\n\ttwo\n")
+    texts = list(read([lines, table], column="body", group="doc"))
+    assert [(t.text, t.group) for t in texts if isinstance(t, Text)] == [
+        ("one", "3"), ("two", "d"), ("one", "d"),
+    ]  # fmt: skip
+    assert [(b.number, b.reason) for b in texts if isinstance(b, Bad)] == [
+        (3, "the group is missing"),
+        (4, "the text is missing"),
+        (6, "the group is empty"),
+    ]
+
+
+def test_options_that_nothing_can_answer(tmp_path: Path) -> None:
+    plain, table = file(tmp_path / "a.txt", "a"), file(tmp_path / "a.csv", "text\na\n")
+    with pytest.raises(UsageError, match="--group doc needs a"):
+        read([plain], group="doc")
+    with pytest.raises(UsageError, match="--column text needs a"):
+        read([table], column="text", whole_files=True)
+    with pytest.raises(UsageError, match=r"no column .doc. in .*: choose --group from text"):
+        list(read([table], group="doc"))
+    with pytest.raises(InputError, match="no file matches"):
+        resolve([str(tmp_path / "*.nothing")])
+
+
+def test_the_digest_tells_texts_apart() -> None:
+    prompts = [Prompt("a"), Prompt("b"), Prompt("a", pair="b"), Prompt("a", context="b")]
+    texts = [Text(1, "x", prompt) for prompt in prompts]
+    texts += [Text(1, "x", Prompt("a"), name="n"), Text(1, "x", Prompt("a"), group="n")]
+    assert len({text.digest for text in texts}) == len(texts)
+    assert Text(7, "elsewhere", Prompt("a")).digest == texts[0].digest
+
+
+def test_memory_does_not_grow_with_the_number_of_texts(tmp_path: Path) -> None:
+    def peak(count: int) -> int:
+        name = file(tmp_path / f"{count}.jsonl", '{"text": "some words here"}\n' * count)
+        tracemalloc.start()
+        assert sum(1 for _ in read([name])) == count
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    peak(10)
+    assert peak(8_000) < 1.2 * peak(1_000) + 10_000
+
+
+def numbered(count: int) -> list[Text | Bad]:
+    return [Text(n, f"x:{n}", Prompt(f"text {n}")) for n in range(1, count + 1)]
+
+
+def test_a_sample_is_fair_ordered_and_repeatable() -> None:
+    texts = numbered(200)
+    texts[9] = Bad(10, "x:10", "broken")
+    drawn = list(sample(texts, 50, seed=3))
+    assert drawn[0] is texts[9]
+    numbers = [t.number for t in drawn[1:]]
+    assert len(numbers) == 50
+    assert numbers == sorted(numbers)
+    assert [t.number for t in sample(texts, 50, seed=3)][1:] == numbers
+    assert [t.number for t in sample(texts, 50, seed=4)][1:] != numbers
+    smaller = {t.number for t in sample(texts, 20, seed=3)} - {10}
+    assert smaller < set(numbers)
+    assert len(list(sample(texts, 1000))) == 200
+
+
+def test_every_text_has_the_same_chance() -> None:
+    texts = numbered(20)
+    times = dict.fromkeys(range(1, 21), 0)
+    for seed in range(2000):
+        for text in sample(texts, 5, seed):
+            times[text.number] += 1
+    # binomial with 2000 draws of chance 1/4: mean 500, deviation 19.4
+    assert max(abs(count - 500) for count in times.values()) < 4 * 19.4
+
+
+def test_a_sample_of_an_endless_stream_holds_only_itself() -> None:
+    stream = (Text(n, "x", Prompt("y" * 10_000 + str(n))) for n in range(1, 3_001))
+    tracemalloc.start()
+    assert len(list(sample(stream, 10))) == 10
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
+    assert list(itertools.islice(sample(numbered(5), 0), 1)) == []
