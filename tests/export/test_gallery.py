@@ -120,3 +120,44 @@ def test_a_filter_typed_just_before_a_picture_opens_waits_for_its_end(gallery: O
             page.wait_for_function("document.activeElement.id === 'words'")
         else:
             page.wait_for_function(f"document.activeElement.textContent.startsWith('{caption}')")
+
+
+def test_a_link_shows_the_same_filters_and_picture(gallery: Opened, folder: Path) -> None:
+    page = gallery.page
+    count(gallery, "344 of")
+    page.fill("#words", "first")
+    page.select_option("#layer", "1")
+    count(gallery, "4 of")
+    page.locator(".tile").nth(2).click()
+    caption, link = page.inner_text("#caption"), page.url
+    assert "words=first" in link
+    assert caption.startswith("head 1.2")
+    page.goto("about:blank")
+    page.goto(link)
+    count(gallery, "4 of")
+    assert page.input_value("#words") == "first"
+    assert page.inner_text("#caption") == caption
+    page.keyboard.press("ArrowLeft")
+    assert page.url != link
+    page.keyboard.press("Escape")
+    page.wait_for_function("!location.hash.includes('picture')")
+    page.goto(f"{(folder / 'index.html').as_uri()}#layer=99&kind=x&picture=../../etc&odd=1")
+    count(gallery, "344 of")
+    assert not page.is_visible("#view")
+
+
+def test_what_stands_above_a_picture_can_be_read_in_the_dark(
+    browser: Any, gallery: Opened, folder: Path
+) -> None:
+    page = browser.new_page(color_scheme="dark")
+    page.goto((folder / "index.html").as_uri())
+    page.locator(".tile").first.click()
+    found = page.evaluate(
+        """() => ['#file', '#view'].map((name, i) => {
+            const style = getComputedStyle(document.querySelector(name));
+            return (i ? style.backgroundColor : style.color).match(/\\d+/g).map(Number);
+        })"""
+    )
+    page.close()
+    ink, paper = (0.21 * r + 0.72 * g + 0.07 * b for r, g, b, *_ in found)
+    assert abs(ink - paper) > 140, found

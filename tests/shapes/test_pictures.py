@@ -275,3 +275,29 @@ def test_animations_are_written(tmp_path: Path) -> None:
         answer = shapes(Request(text="cat sat", animate=tmp_path / name))
         assert (tmp_path / name).read_bytes().startswith(magic)
         assert answer.data["bytes"] == (tmp_path / name).stat().st_size
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_film_plays_under_its_policy_and_its_stage_has_the_theme(
+    browser: Any, tmp_path: Path, theme: str
+) -> None:
+    path = tmp_path / "film.html"
+    path.write_bytes(animation_html(film()))
+    where = browser.new_context(color_scheme=theme, reduced_motion="reduce")
+    page = where.new_page()
+    told: list[str] = []
+    page.on("console", lambda message: told.append(message.text))
+    page.goto(path.as_uri())
+    for _ in range(8):
+        page.keyboard.press("ArrowRight")
+    assert page.inner_text("#where").startswith("9 /")
+    assert page.locator("#stage rect.ring").count() > 0
+    ground = page.evaluate("getComputedStyle(document.getElementById('stage')).backgroundColor")
+    assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(15, 18, 23)"}[theme]
+    assert told == []
+    page.evaluate(
+        "() => { const more = document.createElement('script');"
+        " more.textContent = 'window.pwned = 1'; document.body.append(more); }"
+    )
+    assert page.evaluate("window.pwned") is None
+    where.close()

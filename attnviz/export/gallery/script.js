@@ -5,6 +5,7 @@ const $ = (id) => document.getElementById(id);
 const TILE = 180, GAP = 12, HIGH = 224, NAME = 40;
 const [FILE, KIND, SITE, LAYER, HEAD, ROLES] = [0, 1, 2, 3, 4, 5];
 const list = $("list");
+const FILTERS = ["words", "kind", "site", "layer", "head", "role"];
 let rows = [], shown = [], opened = -1, waiting = 0;
 
 document.querySelector("h1").textContent = data.title;
@@ -72,6 +73,32 @@ function filter() {
   $("count").textContent = shown.length.toLocaleString("en") + " of " + total.toLocaleString("en") + " pictures";
   window.scrollTo(0, 0);
   lay();
+  remember();
+}
+
+// the address holds the filters and the picture that is open, so that a link shows the same
+function remember() {
+  const parts = new URLSearchParams();
+  for (const id of FILTERS) if ($(id).value) parts.set(id, $(id).value);
+  if ($("view").open) parts.set("picture", shown[opened][1][FILE]);
+  const hash = parts.size ? "#" + parts : location.pathname + location.search;
+  try {
+    history.replaceState(null, "", hash);
+  } catch {
+    // a frame without an address of its own, or too many changes at once
+  }
+}
+
+function recall() {
+  const parts = new URLSearchParams(location.hash.slice(1));
+  for (const id of FILTERS) {
+    $(id).value = parts.get(id) || "";
+    if ($(id).selectedIndex === -1) $(id).value = "";
+  }
+  const wanted = parts.get("picture");
+  if ($("view").open) $("view").close();
+  filter();
+  if (wanted) show(shown.findIndex(([, p]) => p[FILE] === wanted));
 }
 
 function lay() {
@@ -158,12 +185,15 @@ function show(at) {
   $("before").disabled = at === 0;
   $("after").disabled = at === shown.length - 1;
   if (!$("view").open) $("view").showModal();
+  remember();
 }
 
 // back in the gallery, the picture that was shown last is in sight and has the focus
 function back() {
+  if ($("view").open) return; // another one is open already
   const last = shown[opened][1];
   if (waiting) filter();
+  remember();
   opened = shown.findIndex(([, p]) => p === last);
   if (opened < 0) return $("words").focus();
   const place = rows.find((found) => found.from <= opened && opened < found.to);
@@ -191,4 +221,5 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "ArrowLeft") show(opened - 1);
   if (event.key === "ArrowRight") show(opened + 1);
 });
-filter();
+window.addEventListener("hashchange", recall);
+recall();

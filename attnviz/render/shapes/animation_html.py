@@ -6,7 +6,7 @@ import html
 from importlib.resources import files
 from string import Template
 
-from attnviz.render.page import safe_json
+from attnviz.render.page import policy, safe_json
 from attnviz.render.shapes.stage import CAPTION_TOP, WIDTH, Frame
 from attnviz.render.shapes.storyboard import storyboard
 from attnviz.shapes.worked.by_hand import NumericWalk
@@ -29,11 +29,13 @@ def animation_html(walked: NumericWalk) -> bytes:
         f"“{words}”: {len(given.tokens)} tokens, {given.heads} heads. Every number is "
         "real: float64, shown to two digits."
     )
+    style, script = asset("film.css"), asset("film.js")
     page = Template(asset("film.html")).substitute(
+        policy=policy(script=script, style=style),
         title=html.escape(f"attnviz: attention over “{words}”"),
         about=html.escape(about),
-        css=asset("film.css"),
-        script=asset("film.js"),
+        css=style,
+        script=script,
         data=film_json(storyboard(walked)),
         width=WIDTH,
         height=CAPTION_TOP,

@@ -37,13 +37,13 @@
     part.rect.style.width = `${width}px`;
     part.rect.style.height = `${height}px`;
     part.rect.style.fill = fill || "transparent";
-    part.rect.style.stroke = ring ? "#111827" : "none";
-    part.rect.style.strokeWidth = ring ? "2" : "0";
+    part.rect.classList.toggle("ring", ring);
     part.text.textContent = words;
     part.text.setAttribute("x", align === "middle" ? width / 2 : 0);
     part.text.setAttribute("y", height / 2);
     part.text.setAttribute("text-anchor", align);
-    part.text.style.fill = colour;
+    part.text.style.setProperty("--colour", colour);
+    part.text.classList.toggle("bare", !fill);
     part.text.style.fontWeight = bold ? "700" : "400";
     const room = fill ? Math.min(height * 0.6, width / (0.62 * Math.max(5, words.length)), 16) : 13;
     part.text.style.fontSize = `${room}px`;
