@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz.answers.request import LAYER, Request, given
@@ -28,12 +29,11 @@ def model_of(request: Request) -> ModelSpec | None:
         from attnviz.shapes.configs.presets import preset
 
         return preset(request.preset).model
-    from attnviz.models.config_file import read_config_file
+    from attnviz.models.folder import locate_config
     from attnviz.shapes.configs.model import read_config
 
-    config, folder = read_config_file(name)
-    label = folder.resolve().name if folder is not None else name
-    return read_config(config, label)
+    config, folder = locate_config(name)
+    return read_config(config, folder.resolve().name if Path(name).exists() else name)
 
 
 def spec_asked(request: Request) -> AttentionSpec:

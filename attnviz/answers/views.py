@@ -153,10 +153,9 @@ def verify_view(
             )
         counted = count_config(chosen.config, chosen.counted_as)
     else:
-        from attnviz.models.config_file import read_config_file
+        from attnviz.models.folder import locate_config
 
-        folder = read_config_file(str(request.model))[1]
-        found = count_checkpoint(folder) if folder is not None else None
+        found = count_checkpoint(locate_config(str(request.model))[1])
         if found is None:
             raise InputError(
                 f"{request.model} has no safetensors weights here to count; --verify needs a "

@@ -1,4 +1,4 @@
-"""A model's name -> a local folder with safe weights and a readable configuration.
+"""A model's name -> a local folder with safe weights and a readable configuration, or that alone.
 
 Pickled weights (``.bin``, ``.pt``, ...) can run any code when they are loaded, so they are refused;
 so is code that comes with a model (``trust_remote_code`` is never set).
@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from attnviz.errors import ModelError
 from attnviz.models.demo import DEMOS
-from attnviz.models.hub import CONVERT, PICKLES, bundled, download
+from attnviz.models.hub import CONVERT, PICKLES, bundled, download, download_config
 
 INDEX = "model.safetensors.index.json"
+MAX_CONFIG_BYTES = 8 << 20
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _FOREIGN = (".h5", ".msgpack", ".gguf", ".onnx", ".tflite")
 
@@ -44,26 +46,48 @@ def locate(model: str) -> Located:
         ModelError: nothing there, no configuration, pickled or damaged weights, an unknown hub
             id, or no way to reach the hub.
     """
-    folder = _folder(model)
+    folder = _folder(model, download)
     return Located(model, folder, read_config(folder), find_weights(folder))
+
+
+def locate_config(model: str) -> tuple[dict[str, Any], Path]:
+    """Find a model's configuration, and nothing else of it.
+
+    Args:
+        model: as for :func:`locate`; or the path of a config.json.
+
+    Returns:
+        Its fields, which need not name a ``model_type``, and the folder it lies in.
+
+    Raises:
+        ModelError: nothing there, no readable configuration, an unknown hub id, or no way to
+            reach the hub.
+    """
+    if model.endswith(".json") and _local(model).is_file():
+        return _json(_local(model)), _local(model).parent
+    folder = _folder(model, download_config)
+    return _config(folder), folder
 
 
 def read_config(folder: Path) -> dict[str, Any]:
     """A folder's ``config.json``; ModelError if there is none or it cannot be read."""
-    path = folder / "config.json"
-    if not path.is_file():
-        if (folder / "adapter_config.json").is_file():
-            raise ModelError(
-                f"{folder} holds an adapter only; merge it into its model and save that"
-            )
-        raise ModelError(
-            f"no config.json in {folder}; --model takes a folder that transformers' "
-            "save_pretrained wrote"
-        )
-    config = _json(path)
+    config = _config(folder)
     if not isinstance(config.get("model_type"), str):
+        path = folder / "config.json"
         raise ModelError(f"{path} names no model_type; it is not a transformers configuration")
     return config
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    if path.is_file():
+        return _json(path)
+    if (folder / "adapter_config.json").is_file():
+        raise ModelError(f"{folder} holds an adapter only; merge it into its model and save that")
+    raise ModelError(
+        f"no config.json in {folder}; --model takes a folder that transformers' "
+        "save_pretrained wrote"
+    )
 
 
 def find_weights(folder: Path) -> tuple[Path, ...]:
@@ -91,23 +115,29 @@ def find_weights(folder: Path) -> tuple[Path, ...]:
     return tuple(files)
 
 
-def _folder(model: str) -> Path:
-    if model in DEMOS:
-        return DEMOS[model]
+def _local(model: str) -> Path:
+    """The path that a name stands for, if it can be one."""
     try:
         path = Path(model).expanduser()
-        if path.is_dir():
-            return path
-        is_file = path.exists()
+        path.exists()
     except (OSError, ValueError, RuntimeError):  # too long, a null byte, an unknown home
         raise ModelError(f"{model[:60]!r} is neither a folder nor a hub id") from None
-    if is_file:
+    return path
+
+
+def _folder(model: str, fetch: Callable[[str], Path]) -> Path:
+    if model in DEMOS:
+        return DEMOS[model]
+    path = _local(model)
+    if path.is_dir():
+        return path
+    if path.exists():
         hint = ""
         if path.suffix in (".npz", ".safetensors"):
             hint = f"; for recorded attention use --recorded {model}"
         raise ModelError(f"{model} is a file; --model takes the folder that it lies in{hint}")
     if not model.startswith((".", "~", "/")) and _HUB_ID.fullmatch(model):
-        return download(model)
+        return fetch(model)
     raise ModelError(
         f"no folder {model!r}, and it is not a hub id such as openai-community/gpt2{bundled()}"
     )
@@ -116,6 +146,9 @@ def _folder(model: str) -> Path:
 def _json(path: Path) -> dict[str, Any]:
     """A JSON object from a file; ModelError names the file and what is wrong."""
     try:
+        size = path.stat().st_size
+        if path.name == "config.json" and size > MAX_CONFIG_BYTES:
+            raise ModelError(f"{path} has {size:,} bytes; that is no configuration")
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"cannot read {path}: {error}; download it again") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from attnviz.errors import ModelError
@@ -17,6 +17,7 @@ CONVERT = (
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _SMALL = (".json", ".txt", ".model", ".spm")
 _WHOLE = "model.safetensors"
+CONFIG = "config.json"
 _PATIENCE = 10.0
 """Seconds to wait for the hub's answer before the cache is asked."""
 
@@ -34,6 +35,22 @@ def download(model: str) -> Path:
         ModelError: no such model, no access to it, only pickled weights, or the hub cannot be
             reached and the cache does not hold it.
     """
+    return _fetch(model, lambda names: choose(names, model))
+
+
+def download_config(model: str) -> Path:
+    """The local folder of a model on the hub of which nothing but config.json is fetched.
+
+    Args:
+        model: as for :func:`download`.
+
+    Raises:
+        ModelError: as for :func:`download`, whatever its weights are.
+    """
+    return _fetch(model, lambda names: [CONFIG])
+
+
+def _fetch(model: str, wanted: Callable[[Sequence[str]], list[str]]) -> Path:
     import huggingface_hub
     from huggingface_hub import constants, errors
 
@@ -46,8 +63,8 @@ def download(model: str) -> Path:
             raise  # the hub's own answer
         except Exception:  # whatever the transport raises where there is no network
             return _cached(model)
-        wanted = choose([file.rfilename for file in listed], model)
-        return Path(huggingface_hub.snapshot_download(model, allow_patterns=wanted))
+        names = wanted([file.rfilename for file in listed])
+        return Path(huggingface_hub.snapshot_download(model, allow_patterns=names))
     except errors.GatedRepoError:
         raise ModelError(
             f"{model} is gated on the hub; accept its terms there and log in with hf auth login"
@@ -101,7 +118,5 @@ def _cached(model: str) -> Path:
     import huggingface_hub
 
     return Path(
-        huggingface_hub.snapshot_download(
-            model, allow_patterns=["config.json"], local_files_only=True
-        )
+        huggingface_hub.snapshot_download(model, allow_patterns=[CONFIG], local_files_only=True)
     )

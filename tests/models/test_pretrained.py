@@ -361,6 +361,30 @@ def test_what_the_hub_may_say(online, files, error, says):
         folder.locate("some/one")
 
 
+def test_a_configuration_is_fetched_alone(online):
+    online.files = ["config.json", "pytorch_model.bin", "tokenizer.json"]
+    config, where = folder.locate_config("some/one")
+    assert config["model_type"] == "bert"
+    assert (where / "config.json").is_file()
+    assert online.asked == ["config.json"]
+    online.error = OSError("no route to host")
+    with pytest.raises(ModelError, match="cannot be reached and its cache"):
+        folder.locate_config("some/one")
+
+
+def test_a_configuration_alone_may_be_a_file_and_need_no_weights(bert):
+    drop_weights(bert)
+    assert folder.locate_config(str(bert / "config.json")) == folder.locate_config(str(bert))
+    for content, says in ((" " * (9 << 20), "no configuration"), ("[" * 9999, "cannot read")):
+        (bert / "config.json").write_text(content)
+        with pytest.raises(ModelError, match=says) as caught:
+            folder.locate_config(str(bert))
+        assert "\n" not in str(caught.value)
+    for name in ("./nothing.json", "x" * 5000 + ".json", "a b"):
+        with pytest.raises(ModelError, match=r"no folder|neither a folder"):
+            folder.locate_config(name)
+
+
 def test_offline_the_cache_is_enough(monkeypatch, tmp_path, models):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))

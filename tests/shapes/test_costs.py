@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from attnviz.attention.sizes import check_sizes
 from attnviz.errors import ModelError, SizeError, UsageError
 from attnviz.models.counted import count_checkpoint, count_config
+from attnviz.shapes.configs.families import FAMILIES
+from attnviz.shapes.configs.keys import FAMILY_KEYS
 from attnviz.shapes.configs.model import read_config
 from attnviz.shapes.configs.presets import preset, presets
 from attnviz.shapes.costs import formulas as costs
@@ -219,12 +222,39 @@ def test_unknown_family_is_answered_in_part() -> None:
         ({"model_type": "gpt2", "n_embd": 64, "n_layer": 10**12, "n_head": 4}, "n_layer must be"),
         ({**preset("gemma2-9b").config, "sliding_window": "far"}, "sliding_window must be"),
         ({**preset("gemma2-9b").config, "layer_types": ["full"]}, "layer_types must be"),
+        ({**preset("gemma2-9b").config, "attn_logit_softcapping": math.inf}, "softcapping must be"),
+        ({**preset("gemma2-9b").config, "query_pre_attn_scalar": "x"}, "attn_scalar must be"),
         ({"model_type": "deepseek_v2", "hidden_size": 64}, "no kv_lora_rank"),
     ],
 )
 def test_configs_that_say_too_little(config: dict[str, object], said: str) -> None:
     with pytest.raises(ModelError, match=said):
         read_config(config, "m")
+
+
+def test_every_table_of_keys_belongs_to_a_family_that_is_read() -> None:
+    from attnviz.models.native.families import FAMILIES as NATIVE
+
+    assert FAMILY_KEYS.keys() <= FAMILIES.keys()
+    assert NATIVE.keys() <= FAMILIES.keys()
+
+
+def test_names_that_transformers_takes_for_the_same_size_are_taken_too() -> None:
+    usual = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 3}
+    for family in ("gpt2", "distilbert", "bert"):
+        (group,) = read_config({"model_type": family, **usual}, family).groups
+        assert (group.spec.d_model, group.spec.heads, len(group.layers)) == (64, 4, 3)
+
+
+def test_falcon_shares_keys_as_its_form_says() -> None:
+    sizes = {"model_type": "falcon", "hidden_size": 64, "num_attention_heads": 8}
+    sizes |= {"num_hidden_layers": 2, "num_kv_heads": 4}
+    for more, kv_heads in (
+        ({}, 1),
+        ({"multi_query": False}, 8),
+        ({"new_decoder_architecture": True}, 4),
+    ):
+        assert read_config({**sizes, **more}, "falcon").main.spec.kv_heads == kv_heads
 
 
 # comparisons

@@ -327,7 +327,7 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         ({"preset": "gpt2", "model": "x"}, "keep one"),
         ({"preset": "t5-base", "context": 9}, "--context 9 is for cross-attention"),
         ({"preset": "gpt3", "verify": True}, "no transformers class"),
-        ({"model": "/nonexistent"}, "neither a folder"),
+        ({"model": "/nonexistent"}, "no folder '/nonexistent'"),
         ({"model": __file__}, "is a file"),
         ({"verify": True, "compare": True}, "two views"),
         ({"memory": "80GB"}, "--memory belongs to --compare"),

@@ -16,12 +16,10 @@ from torch import Tensor, nn
 
 from attnviz.errors import ModelError
 from attnviz.models.containers import one_line
+from attnviz.shapes.configs.keys import GUESS
 
 WRITES_AT_MOST = 32
 """Tokens that an encoder-decoder model generates where no target text is given."""
-
-_LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
-"""Where configurations keep the longest sequence they take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +111,7 @@ class Network:
     @property
     def max_tokens(self) -> int | None:
         """The longest sequence it takes, or None where its configuration names none."""
-        found = [getattr(self.config, name, None) for name in _LIMITS]
+        found = [getattr(self.config, name, None) for name in GUESS.positions]
         limits = [limit for limit in found if isinstance(limit, int) and limit > 0]
         for name, module in self.model.named_modules():
             # RoBERTa counts positions from its padding's number on

@@ -9,22 +9,10 @@ from typing import Any
 from attnviz.errors import ModelError
 from attnviz.models.native.families import FAMILIES, Family
 from attnviz.models.native.unsupported import Unsupported
-
-_KEYS: Mapping[str, tuple[str, ...]] = {
-    "vocab": ("vocab_size",),
-    "width": ("hidden_size", "n_embd", "dim"),
-    "layers": ("num_hidden_layers", "n_layer", "n_layers"),
-    "heads": ("num_attention_heads", "n_head", "n_heads"),
-    "inner": ("intermediate_size", "n_inner", "hidden_dim"),
-    "positions": ("max_position_embeddings", "n_positions"),
-    "segments": ("type_vocab_size",),
-    "eps": ("layer_norm_eps", "layer_norm_epsilon"),
-    "activation": ("hidden_act", "activation_function", "activation"),
-    "pad": ("pad_token_id",),
-}
-"""Field of :class:`Config` -> its names in ``config.json``, across the families."""
+from attnviz.shapes.configs.keys import keys_of, shown
 
 _SIZES = ("vocab", "width", "layers", "heads", "inner", "positions", "segments")
+_SETTINGS = (*_SIZES, "eps", "activation", "pad")
 
 
 @dataclass(frozen=True)
@@ -88,14 +76,15 @@ def read(raw: Mapping[str, Any]) -> Config:
         if raw.get(key) not in allowed:
             raise Unsupported(f"its configuration has {key} {raw[key]!r}")
     values = dict(family.defaults)
-    for name, keys in _KEYS.items():
-        given = [raw[key] for key in keys if raw.get(key) is not None]
+    keys = _keys(raw["model_type"])
+    for name in _SETTINGS:
+        given = [raw[key] for key in keys[name] if raw.get(key) is not None]
         values[name] = given[0] if given else values.get(name)
     if "segments" not in family.tensors:
         values["segments"] = 0
     if values["inner"] is None and isinstance(values["width"], int):
         values["inner"] = 4 * values["width"]
-    _check(values)
+    _check(values, keys)
     config = Config(
         family,
         **values,
@@ -107,21 +96,27 @@ def read(raw: Mapping[str, Any]) -> Config:
     return config
 
 
-def _check(values: Mapping[str, Any]) -> None:
+def _keys(family: str) -> Mapping[str, tuple[str, ...]]:
+    """Setting -> its names in the family's ``config.json``."""
+    keys = keys_of(family)
+    return {name: getattr(keys, "d_model" if name == "width" else name) for name in _SETTINGS}
+
+
+def _check(values: Mapping[str, Any], keys: Mapping[str, tuple[str, ...]]) -> None:
     for name in (*_SIZES, "pad"):
         value, least = values[name], 0 if name in ("segments", "pad") else 1
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ModelError(
-                f"config.json has {_KEYS[name][0]} {value!r}; it must be a number from {least}"
+                f"config.json has {keys[name][0]} {shown(value)}; it must be a number from {least}"
             )
     if values["width"] % values["heads"]:
         raise ModelError(
-            f"config.json has {_KEYS['width'][0]} {values['width']}, which "
+            f"config.json has {keys['width'][0]} {values['width']}, which "
             f"{values['heads']} heads do not divide"
         )
     if not isinstance(values["eps"], (int, float)):
         raise ModelError(
-            f"config.json has {_KEYS['eps'][0]} {values['eps']!r}; it must be a number"
+            f"config.json has {keys['eps'][0]} {shown(values['eps'])}; it must be a number"
         )
     if not isinstance(values["activation"], str):
         raise Unsupported(f"its activation is {values['activation']!r}")

@@ -1,7 +1,8 @@
 """How model families write their attention into config.json, one reader each. No torch here.
 
 A reader turns the config's fields into groups of like layers. What a family does differently
-(biases, shared layers, windows, norms on queries and keys) is a row of :data:`FAMILIES`.
+(biases, shared layers, windows, norms on queries and keys) is a row of :data:`FAMILIES`; under
+which names it keeps its sizes stands in ``keys.py``.
 """
 
 from __future__ import annotations
@@ -11,17 +12,7 @@ from dataclasses import dataclass, replace
 
 from attnviz.attention.sizes import check_sizes
 from attnviz.errors import ModelError
-from attnviz.shapes.configs.keys import (
-    GUESS,
-    OLD_GPT,
-    USUAL,
-    Config,
-    Fields,
-    find,
-    need,
-    need_named,
-    optional,
-)
+from attnviz.shapes.configs.keys import Config, Keys, find, need, optional, positive
 from attnviz.shapes.spec import PROJECTIONS, AttentionSpec, Kind
 
 ALL = frozenset(PROJECTIONS["other"])
@@ -46,14 +37,29 @@ class LayerGroup:
     shared: bool = False
 
 
-def basic(config: Config, fields: Fields, biases: frozenset[str], *, causal: bool) -> AttentionSpec:
-    """The spec of one plain layer: MHA, GQA or MQA by the numbers of heads."""
-    d_model, heads = need(config, fields, "d_model"), need(config, fields, "heads")
+def basic(
+    config: Config,
+    keys: Keys,
+    biases: frozenset[str],
+    *,
+    causal: bool,
+    kv_heads: int | None = None,
+) -> AttentionSpec:
+    """The spec of one plain layer: MHA, GQA or MQA by the numbers of heads.
+
+    Args:
+        config: the fields of config.json.
+        keys: their names.
+        biases: which projections have one.
+        causal: whether a query sees only earlier keys.
+        kv_heads: G, where the family has its own way to tell it.
+    """
+    d_model, heads = need(config, keys, "d_model"), need(config, keys, "heads")
     sizes = check_sizes(
         d_model,
         heads,
-        kv_heads=find(config, fields, "kv_heads"),
-        head_dim=find(config, fields, "head_dim"),
+        kv_heads=kv_heads or find(config, keys, "kv_heads"),
+        head_dim=find(config, keys, "head_dim"),
     )
     kind: Kind = "mha"
     if sizes.kv_heads < heads:
@@ -70,16 +76,16 @@ def basic(config: Config, fields: Fields, biases: frozenset[str], *, causal: boo
     )
 
 
-Reader = Callable[[Config], tuple[LayerGroup, ...]]
+Reader = Callable[[Config, Keys], tuple[LayerGroup, ...]]
 
 
-def encoder(fields: Fields = USUAL, *, shared: bool = False) -> Reader:
+def encoder(*, shared: bool = False) -> Reader:
     """BERT and its kin: biases everywhere, no mask but padding."""
 
-    def read(config: Config) -> tuple[LayerGroup, ...]:
+    def read(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
         biases = ALL if config.get("qkv_bias", True) else frozenset({"w_o"})
-        spec = basic(config, fields, biases, causal=bool(config.get("is_decoder", False)))
-        layers = tuple(range(need(config, fields, "layers")))
+        spec = basic(config, keys, biases, causal=bool(config.get("is_decoder", False)))
+        layers = tuple(range(need(config, keys, "layers")))
         label = "self-attention, one set of weights" if shared else "self-attention"
         return (LayerGroup(label, layers, spec, shared),)
 
@@ -89,7 +95,6 @@ def encoder(fields: Fields = USUAL, *, shared: bool = False) -> Reader:
 def decoder(
     biases: frozenset[str] = NONE,
     *,
-    fields: Fields = USUAL,
     bias_field: str = "",
     head_norms: bool = False,
     window_every: int = 0,
@@ -99,26 +104,24 @@ def decoder(
 
     Args:
         biases: which projections have biases, unless ``bias_field`` says otherwise.
-        fields: the names of the sizes.
         bias_field: a config field that switches all four biases.
         head_norms: queries and keys are normalized per head, 2·d parameters.
         window_every: all but each n-th layer see a window only (Gemma 2: 2, Gemma 3: 6).
         windowed: all layers see a window where the config has one.
     """
 
-    def read(config: Config) -> tuple[LayerGroup, ...]:
+    def read(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
         on = biases
         if bias_field and config.get(bias_field) is not None:
             on = ALL if config[bias_field] else biases - ALL
-        spec = basic(config, fields, on, causal=True)
+        spec = basic(config, keys, on, causal=True)
         if head_norms:
             spec = replace(spec, extras=(("norms of Q and K", 2 * spec.head_dim),))
-        cap, under_root = config.get("attn_logit_softcapping"), config.get("query_pre_attn_scalar")
-        if isinstance(cap, int | float) and cap > 0:
-            spec = replace(spec, softcap=float(cap))
-        if isinstance(under_root, int | float) and under_root >= 1 and under_root != spec.head_dim:
+        under_root = positive(config, "query_pre_attn_scalar")
+        spec = replace(spec, softcap=positive(config, "attn_logit_softcapping"))
+        if under_root is not None and under_root >= 1 and under_root != spec.head_dim:
             spec = replace(spec, scale_dim=int(under_root))
-        return split_windows(config, spec, need(config, fields, "layers"), window_every, windowed)
+        return split_windows(config, spec, need(config, keys, "layers"), window_every, windowed)
 
     return read
 
@@ -138,7 +141,7 @@ def split_windows(
         on = windowed and config.get("use_sliding_window", True)
         types = ["sliding" if on else "full"] * layers
     near = tuple(i for i in range(layers) if window and str(types[i]).startswith("sliding"))
-    far = tuple(i for i in range(layers) if i not in near)
+    far = tuple(sorted(set(range(layers)) - set(near)))
     groups = []
     if near:
         groups.append(LayerGroup(f"window {window:,}", near, replace(spec, window=window)))
@@ -147,33 +150,31 @@ def split_windows(
     return tuple(sorted(groups, key=lambda group: group.layers[0]))
 
 
-def falcon(config: Config) -> tuple[LayerGroup, ...]:
+def falcon(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
     """Falcon: one key head in the old form, ``num_kv_heads`` in the new one."""
-    heads = need(config, GUESS, "heads")
+    heads = need(config, keys, "heads")
     kv_heads = 1 if config.get("multi_query", True) else heads
     if config.get("new_decoder_architecture"):
-        kv_heads = optional(config, "num_kv_heads") or heads
+        kv_heads = find(config, keys, "kv_heads") or heads
     on = ALL if config.get("bias") else NONE
-    spec = basic({**config, "num_key_value_heads": kv_heads}, GUESS, on, causal=True)
-    return (LayerGroup("self-attention", tuple(range(need(config, GUESS, "layers"))), spec),)
+    spec = basic(config, keys, on, causal=True, kv_heads=kv_heads)
+    return (LayerGroup("self-attention", tuple(range(need(config, keys, "layers"))), spec),)
 
 
-def latent(config: Config) -> tuple[LayerGroup, ...]:
+def latent(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
     """DeepSeek-V2 and V3: multi-head latent attention, with norms on the two latents."""
-    fields = {
-        name: Fields(d_model=(name,))
-        for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-    }
-    r, d, d_r, d_v = (need_named(config, name) for name in fields)
-    query_latent = optional(config, "q_lora_rank") or 0
+    r, d, d_r, d_v = (
+        need(config, keys, what) for what in ("latent", "head_dim", "rope_dim", "value_dim")
+    )
+    query_latent = optional(config, *keys.query_latent) or 0
     biases = {"w_latent", "w_k_rope", "w_o"} | ({"w_q_latent"} if query_latent else set())
     norms = [("norm of the latent", r)]
     if query_latent:
         norms.append(("norm of the query latent", query_latent))
-    heads = need(config, USUAL, "heads")
+    heads = need(config, keys, "heads")
     spec = AttentionSpec(
         kind="mla",
-        d_model=need(config, USUAL, "d_model"),
+        d_model=need(config, keys, "d_model"),
         heads=heads,
         kv_heads=heads,
         head_dim=d,
@@ -185,46 +186,40 @@ def latent(config: Config) -> tuple[LayerGroup, ...]:
         extras=tuple(norms),
         causal=True,
     )
-    return (LayerGroup("self-attention", tuple(range(need(config, USUAL, "layers"))), spec),)
+    return (LayerGroup("self-attention", tuple(range(need(config, keys, "layers"))), spec),)
 
 
-def t5(config: Config) -> tuple[LayerGroup, ...]:
+def t5(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
     """T5: no biases, no scale, heads of d_kv, a position table in the first layer of each stack."""
-    fields = Fields(("d_model",), ("num_heads",), ("num_layers",), (), ("d_kv",))
-    plain = replace(basic(config, fields, NONE, causal=False), scaled=False)
+    plain = replace(basic(config, keys, NONE, causal=False), scaled=False)
     table = (optional(config, "relative_attention_num_buckets") or 32) * plain.heads
-    counts = need(config, fields, "layers"), optional(config, "num_decoder_layers")
     groups: list[LayerGroup] = []
-    for side, count, causal in (
-        ("encoder", counts[0], False),
-        ("decoder", counts[1] or counts[0], True),
-    ):
+    for side, names, causal in (("encoder", keys, False), ("decoder", keys.of_decoder, True)):
+        count = need(config, names, "layers")
         spec = replace(plain, causal=causal)
         first = replace(spec, extras=(("position table", table),))
         groups.append(LayerGroup(f"{side} self-attention, first", (0,), first))
         if count > 1:
             groups.append(LayerGroup(f"{side} self-attention", tuple(range(1, count)), spec))
     cross = replace(plain, kind="cross")
-    layers = tuple(range(counts[1] or counts[0]))
+    layers = tuple(range(need(config, keys.of_decoder, "layers")))
     return (*groups, LayerGroup("cross-attention", layers, cross))
 
 
 def two_stacks(biases: frozenset[str] = ALL) -> Reader:
     """BART, Marian, Whisper and the original transformer: encoder, decoder and cross-attention."""
 
-    def read(config: Config) -> tuple[LayerGroup, ...]:
+    def read(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
         groups = []
-        for label, side, causal in (
-            ("encoder self-attention", "encoder", False),
-            ("decoder self-attention", "decoder", True),
-            ("cross-attention", "decoder", False),
+        for label, names, causal in (
+            ("encoder self-attention", keys, False),
+            ("decoder self-attention", keys.of_decoder, True),
+            ("cross-attention", keys.of_decoder, False),
         ):
-            names = (f"{side}_attention_heads", "num_attention_heads")
-            fields = Fields(("d_model",), names, (f"{side}_layers", "num_hidden_layers"), (), ())
-            spec = basic(config, fields, biases, causal=causal)
+            spec = basic(config, names, biases, causal=causal)
             if label.startswith("cross"):
                 spec = replace(spec, kind="cross")
-            groups.append(LayerGroup(label, tuple(range(need(config, fields, "layers"))), spec))
+            groups.append(LayerGroup(label, tuple(range(need(config, names, "layers"))), spec))
         return tuple(groups)
 
     return read
@@ -237,12 +232,9 @@ FAMILIES: Mapping[str, Reader] = {
     **dict.fromkeys(("bert", "roberta", "xlm-roberta", "electra", "camembert"), _BERT),
     **dict.fromkeys(("vit", "deit", "dinov2"), _BERT),
     "albert": encoder(shared=True),
-    "distilbert": encoder(Fields(("dim",), ("n_heads",), ("n_layers",))),
-    "gpt2": decoder(ALL, fields=OLD_GPT),
-    "gptj": decoder(NONE, fields=OLD_GPT),
-    "bloom": decoder(
-        ALL, fields=Fields(("hidden_size", "n_embed"), ("n_head", *GUESS.heads), GUESS.layers)
-    ),
+    "distilbert": _BERT,
+    **dict.fromkeys(("gpt2", "bloom"), decoder(ALL)),
+    "gptj": decoder(NONE),
     "gpt_neox": decoder(ALL, bias_field="attention_bias"),
     "opt": decoder(ALL, bias_field="enable_bias"),
     "phi": decoder(ALL),

@@ -8,7 +8,7 @@ from typing import Any
 
 from attnviz.errors import ModelError, SizeError
 from attnviz.shapes.configs.families import FAMILIES, LayerGroup, basic
-from attnviz.shapes.configs.keys import GUESS, find
+from attnviz.shapes.configs.keys import GUESS, find, keys_of
 from attnviz.shapes.costs.formulas import parameters
 
 
@@ -83,7 +83,7 @@ def read_config(config: Mapping[str, Any], name: str) -> ModelSpec:
                 return ModelSpec(name, found.family, found.groups, partial=note)
     try:
         if family in FAMILIES:
-            return ModelSpec(name, family, FAMILIES[family](config))
+            return ModelSpec(name, family, FAMILIES[family](config, keys_of(family)))
         return _guess(config, name, family)
     except SizeError as error:
         raise ModelError(f"config.json of {name}: {error}") from error
