@@ -17,7 +17,8 @@ from attnviz.models.device import resolve
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.models.untrained import Fresh, FreshConfig
 from attnviz.notebook import Captured, Heatmap, Report, Viewer
-from attnviz.records import Capture, Head, HeadScores, HeadsReport, ModelEntry, Prompt, Source
+from attnviz.passes import Source
+from attnviz.records import Capture, Head, HeadScores, HeadsReport, ModelEntry, Prompt
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
 from attnviz.scoring.probe import run_probe
@@ -115,7 +116,7 @@ def capture(
             "keeping maps (attnviz heads)"
         )
     recorder = Recorder([inputs], sites)
-    source.forward([inputs], [recorder])
+    source.forward([inputs], [recorder], hidden=False)
     return Captured(source.info, source.layout, inputs, recorder.maps(), recorder.empty_rows())
 
 
@@ -156,7 +157,7 @@ def heads(
         source = _source(model, prompt, device, dtype)
         inputs = source.prepare(prompt)
         observer = ScoreObserver([inputs], source.layout)
-        source.forward([inputs], [observer])
+        source.forward([inputs], [observer], hidden=False)
         probed = run_probe(source) if probe else ()
         report = HeadsReport(
             source.info, source.layout, inputs, observer.result(), probed, observer.empty_rows

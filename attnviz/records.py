@@ -1,19 +1,18 @@
 """The values that travel through attnviz: frozen, typed, without behaviour beyond naming.
 
-Text becomes :class:`Tokens`; a forward pass hands out :class:`Rows`; observers turn them into a
-:class:`Capture` (whole maps) or :class:`HeadScores` (running sums); renderers read those.
-Notation in shapes: B batch, H query heads, T query length, S key length.
+Text becomes :class:`Tokens`; a forward pass hands out :class:`~attnviz.passes.Rows`; observers turn
+them into a :class:`Capture` (whole maps) or :class:`HeadScores` (running sums); renderers read
+those. Notation in shapes: B batch, H query heads, T query length, S key length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import numpy as np
-    import torch
     from numpy.typing import NDArray
 
 SiteKind = Literal["encoder", "decoder", "cross"]
@@ -185,36 +184,6 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """A block of attention weights: some query rows of one layer, as :func:`attend` hands it out.
-
-    Attributes:
-        site: the layer.
-        start: position of the block's first query.
-        key_start: position of the block's first key; keys outside the block got no weight.
-        weights: [B, H, r, s], float32 or float64, after softmax and before dropout.
-        allowed: bool, broadcastable to ``weights``: the keys each query may attend to; None
-            when every key in the block is allowed to every query in it.
-        logits: what softmax was taken of, [B, H, r, s] and finite (very low where blocked), so that
-            a logarithm of the weights need not be computed again; None where it is not at hand.
-    """
-
-    site: Site
-    start: int
-    key_start: int
-    weights: torch.Tensor
-    allowed: torch.Tensor | None
-    logits: torch.Tensor | None = None
-
-
-class Observer(Protocol):
-    """Something that watches attention weights go by."""
-
-    def observe(self, rows: Rows) -> None:
-        """Take in one block; must not keep or change ``rows.weights`` without copying."""
-
-
-@dataclass(frozen=True, slots=True)
 class SourceInfo:
     """Where weights came from, for the report.
 
@@ -256,36 +225,6 @@ class ModelEntry:
     size: int = 0
     usable: bool = True
     note: str = ""
-
-
-class Source(Protocol):
-    """A loaded model: the one thing that ``models/`` hands up."""
-
-    @property
-    def info(self) -> SourceInfo:
-        """Where its weights come from."""
-
-    @property
-    def layout(self) -> Layout:
-        """Which heads it has."""
-
-    @property
-    def max_tokens(self) -> int | None:
-        """The longest sequence it can take, or None."""
-
-    @property
-    def vocab_size(self) -> int | None:
-        """The number of token ids, or None where there is no vocabulary."""
-
-    def prepare(self, prompt: Prompt) -> Inputs:
-        """Tokenize; raises InputError or UsageError on what this model cannot take."""
-
-    def forward(self, batch: Sequence[Inputs], observers: Sequence[Observer]) -> None:
-        """Run the model without gradients; every layer's rows go to every observer.
-
-        Shorter items are padded on the right; padding is never attended to, so an item's rows
-        ``[:T]`` and keys ``[:S]`` are the same as when it runs alone.
-        """
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from attnviz.attention.attend import attend
 from attnviz.attention.layers import MultiHeadAttention
-from attnviz.records import Inputs, Layout, Observer, Sides, Site, Tokens
+from attnviz.passes import Observer
+from attnviz.records import Inputs, Layout, Sides, Site, Tokens
 from attnviz.scoring.observe import ScoreObserver
 
 Run = Callable[[], Any]

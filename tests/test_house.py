@@ -17,21 +17,22 @@ PACKAGE = Path(attnviz.__file__).parent
 FLOORS = {
     "errors": 0,
     "records": 1,
-    "attention": 2,
-    "scoring": 2,
-    "shapes": 3,
-    "models": 4,
-    "render": 4,
-    "files": 5,
-    "corpus": 5,
-    "answers": 6,
-    "export": 6,
-    "notebook": 6,
-    "api": 7,
-    "tour": 8,
-    "": 7,  # attnviz/__init__.py
-    "cli": 9,
-    "__main__": 10,
+    "passes": 2,
+    "attention": 3,
+    "scoring": 3,
+    "shapes": 4,
+    "models": 5,
+    "render": 5,
+    "files": 6,
+    "corpus": 6,
+    "answers": 7,
+    "export": 7,
+    "notebook": 7,
+    "api": 8,
+    "tour": 9,
+    "": 8,  # attnviz/__init__.py
+    "cli": 10,
+    "__main__": 11,
 }
 
 

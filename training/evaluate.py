@@ -29,7 +29,8 @@ from transformers import (
 )
 
 from attnviz.api import load
-from attnviz.records import Prompt, Source
+from attnviz.passes import Source
+from attnviz.records import Prompt
 from attnviz.scoring.probe import probe_prompts
 
 from .ngrams import Trigram, likeliest_after

@@ -7,18 +7,8 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
-from attnviz.records import (
-    HeadScores,
-    Inputs,
-    Layout,
-    Prompt,
-    Rows,
-    Sides,
-    Site,
-    SiteKind,
-    Source,
-    Tokens,
-)
+from attnviz.passes import Rows, Source
+from attnviz.records import HeadScores, Inputs, Layout, Prompt, Sides, Site, SiteKind, Tokens
 from attnviz.scoring.observe import ScoreObserver
 
 Table = dict[str, Tensor]
@@ -80,5 +70,5 @@ def score_prompts(source: Source, prompts: Sequence[Prompt], names: Sequence[str
     """Score a loaded model on ``prompts``, all their rows pooled."""
     batch = [source.prepare(prompt) for prompt in prompts]
     observer = ScoreObserver(batch, source.layout, names)
-    source.forward(batch, [observer])
+    source.forward(batch, [observer], hidden=False)
     return table(observer.result(), len(source.layout.sites))

@@ -18,7 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attnviz.attention.masks import Masks, cut
-from attnviz.records import Observer, Rows, Site
+from attnviz.passes import Gate, Observer, Rows
+from attnviz.records import Site
 
 BLOCK_ELEMENTS = 1 << 19
 """Weights per block of query rows: 2 MiB in float32, small enough for a processor's cache."""
@@ -33,7 +34,7 @@ class Attended(NamedTuple):
     """What :func:`attend` returns.
 
     Attributes:
-        output: [B, H, T, d_v], in the dtype of ``value``.
+        output: [B, H, T, d_v], in the dtype of ``value``; gated where there is a gate.
         empty: bool [B or 1, H or 1, T], True for query rows without any allowed key (zero weights,
             zero output); None when the masks cannot leave a row empty.
     """
@@ -54,7 +55,9 @@ def attend(
     window: int | None = None,
     scale: float | None = None,
     softcap: float | None = None,
+    sinks: Tensor | None = None,
     dropout: float = 0.0,
+    gate: Gate | None = None,
     site: Site = _UNNAMED,
     observers: Sequence[Observer] = (),
     block_rows: int | None = None,
@@ -74,7 +77,10 @@ def attend(
             ``causal``, otherwise on both sides).
         scale: factor on the scores, 1/√d by default.
         softcap: c · tanh(scores / c) before bias and mask (Gemma 2, arXiv:2408.00118).
+        sinks: [H], learned scores of a key without a value that every row may rest on (GPT-OSS,
+            arXiv:2508.10925); rows then sum to less than 1.
         dropout: probability, on the weights after softmax; observers see them before.
+        gate: what passes of each head's output, and what takes its place.
         site: named in the blocks that observers get.
         observers: each gets every block, in order of the rows.
         block_rows: query rows per block; chosen from the sizes by default. It changes memory and
@@ -90,12 +96,14 @@ def attend(
     _check_shapes(query, key, value)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     masks = Masks(query.shape[2], key.shape[2], query.device, mask, padding, causal, window)
-    if not observers and softcap is None:
-        return _fused(query, key, value, masks, bias, scale, dropout)
-
-    return _streamed(
-        query, key, value, masks, bias, scale, softcap, dropout, site, observers, block_rows
-    )
+    if not observers and softcap is None and sinks is None:
+        attended = _fused(query, key, value, masks, bias, scale, dropout)
+    else:
+        attended = _streamed(
+            query, key, value, masks, bias, scale, softcap, sinks, dropout, site, observers,
+            block_rows,
+        )  # fmt: skip
+    return attended if gate is None else attended._replace(output=_gated(attended.output, gate))
 
 
 def _streamed(
@@ -106,6 +114,7 @@ def _streamed(
     bias: Tensor | None,
     scale: float,
     softcap: float | None,
+    sinks: Tensor | None,
     dropout: float,
     site: Site,
     observers: Sequence[Observer],
@@ -146,10 +155,16 @@ def _streamed(
         scores, empty = _blocked(scores, allowed, free, scratch)
         space = scratch.take("weights", shape, scores, largest)
         weights = torch.softmax(scores, dim=-1, out=space)
+        if sinks is not None:  # e^s / (Σ e^s + e^sink) = softmax(s) · σ(log Σ e^s - sink)
+            total = scores.logsumexp(-1, keepdim=True)  # [B, H, r, 1]
+            weights = weights * torch.sigmoid(total - sinks.to(scores.dtype)[:, None, None])
         if empty is not None and empty.any():
             weights = weights.masked_fill(empty[..., None], 0.0)
         logits = scores.detach() if finite else None
-        block = Rows(site, start, keys.start, weights.detach(), allowed, logits)
+        shown = value[:, :, keys].detach()
+        block = Rows(
+            site, start, keys.start, weights.detach(), allowed, logits, shown, sinks is not None
+        )
         for observer in observers:
             observer.observe(block)
         weights = F.dropout(weights, dropout) if dropout else weights
@@ -160,6 +175,17 @@ def _streamed(
     if not masks.may_be_empty:
         return Attended(output, None)
     return Attended(output, torch.cat([e for e in empties if e is not None], dim=2))
+
+
+def _gated(output: Tensor, gate: Gate) -> Tensor:
+    """ξ z + (1 - ξ) fill for every head; the layout in memory stays as it is."""
+    share = gate.share.to(output.dtype)[..., None, None]  # [H, 1, 1] or [B, H, 1, 1]
+    passed = output * share
+    if gate.fill is None:
+        return passed
+    fill = gate.fill.to(output.dtype)
+    fill = fill[:, None] if fill.ndim == 2 else fill.transpose(1, 2)  # [(B,) H, 1 or T, d_v]
+    return passed + (1 - share) * fill
 
 
 class _Scratch:

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from attnviz.attention.attend import Attended, attend
 from attnviz.attention.sizes import check_sizes
-from attnviz.records import Observer, Site
+from attnviz.passes import Gate, Observer
+from attnviz.records import Site
 
 ROPE_BASE = 10_000.0
 _UNNAMED = Site("encoder", 0)
@@ -50,6 +51,7 @@ class AttentionLayer(nn.Module):
         *,
         mask: Tensor | None = None,
         padding: Tensor | None = None,
+        gate: Gate | None = None,
         site: Site = _UNNAMED,
         observers: Sequence[Observer] = (),
     ) -> Tensor:
@@ -60,6 +62,7 @@ class AttentionLayer(nn.Module):
             context: [B, S, D], the keys' and values' sequence; ``x`` by default.
             mask: as for :func:`attend`, broadcastable to [B, H, T, S].
             padding: bool [B, S], True for real keys.
+            gate: see :func:`attend`.
             site: named in what the observers get.
             observers: see :func:`attend`.
 
@@ -67,7 +70,7 @@ class AttentionLayer(nn.Module):
             [B, T, D].
         """
         attended = self.attend(
-            x, context, mask=mask, padding=padding, site=site, observers=observers
+            x, context, mask=mask, padding=padding, gate=gate, site=site, observers=observers
         )
         joined: Tensor = attended.output.transpose(1, 2).contiguous().flatten(2)  # [B, T, H*d]
         mixed: Tensor = self.w_o(joined)
@@ -80,6 +83,7 @@ class AttentionLayer(nn.Module):
         *,
         mask: Tensor | None = None,
         padding: Tensor | None = None,
+        gate: Gate | None = None,
         site: Site = _UNNAMED,
         observers: Sequence[Observer] = (),
     ) -> Attended:
@@ -93,14 +97,10 @@ class AttentionLayer(nn.Module):
             padding=padding,
             causal=self.causal,
             dropout=self.dropout if self.training else 0.0,
+            gate=gate,
             site=site,
             observers=observers,
         )
-
-    def output_slice(self, head: int) -> Tensor:
-        """One head's part of W_O, [d, D]: head output @ slice is what the head adds to Y."""
-        d = self.head_dim
-        return self.w_o.weight[:, head * d : (head + 1) * d].T
 
     def contributions(self, head_outputs: Tensor) -> Tensor:
         """What each head adds to the layer's output.
@@ -111,8 +111,7 @@ class AttentionLayer(nn.Module):
         Returns:
             [B, H, T, D]; summed over H this is the layer's output minus the bias of ``w_o``.
         """
-        slices = torch.stack([self.output_slice(head) for head in range(self.heads)])
-        return head_outputs @ slices
+        return head_outputs @ output_slices(self.w_o.weight, self.heads)
 
 
 class MultiHeadAttention(AttentionLayer):
@@ -231,6 +230,11 @@ class LatentAttention(AttentionLayer):
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """[B, T, H*d] -> [B, T, H, d] -> [B, H, T, d]."""
     return x.view(*x.shape[:-1], heads, -1).transpose(1, 2)
+
+
+def output_slices(weight: Tensor, heads: int) -> Tensor:
+    """W_O cut into heads: [D, H*d] as a linear layer stores it -> [H, d, D]."""
+    return weight.t().reshape(heads, -1, weight.shape[0])
 
 
 def rotate(x: Tensor) -> Tensor:

@@ -28,7 +28,8 @@ from attnviz.export.scored import Scored, run_recorded, run_texts
 from attnviz.export.settings import Settings
 from attnviz.export.stopping import Stopping
 from attnviz.export.way import Way
-from attnviz.records import Head, Layout, Source, SourceInfo
+from attnviz.passes import Source
+from attnviz.records import Head, Layout, SourceInfo
 from attnviz.render.png import DEFLATE
 from attnviz.scoring import select as selection
 

@@ -14,7 +14,8 @@ from attnviz.corpus.texts import Bad, Text
 from attnviz.export.inputs import Input, RecordedInput
 from attnviz.export.settings import Settings
 from attnviz.models.memory import human_bytes, physical_memory
-from attnviz.records import Head, HeadScores, Inputs, Layout, Rows, Site, Source, SourceInfo
+from attnviz.passes import Rows, Source
+from attnviz.records import Head, HeadScores, Inputs, Layout, Site, SourceInfo
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
 from attnviz.scoring.scores import SCORES
 
@@ -132,7 +133,7 @@ def _batch(
     inputs = [found.inputs for found in batch]
     recorder = Recorder(inputs, heads)
     scorer = _EachScored(inputs, source.layout, {head.site for head in heads}, chosen)
-    source.forward(inputs, [recorder, scorer])
+    source.forward(inputs, [recorder, scorer], hidden=False)
     for place, found in enumerate(batch):
         if not chosen[place]:
             continue

@@ -9,7 +9,7 @@ from attnviz.errors import ModelError, UsageError
 from attnviz.models import native
 from attnviz.models.device import resolve
 from attnviz.models.folder import Located, locate
-from attnviz.records import Source
+from attnviz.passes import Source
 
 Choice = Literal["auto", "native", "hooked"]
 

@@ -17,21 +17,13 @@ import torch.nn.functional as F
 from tokenizers import normalizers, pre_tokenizers
 from torch import Tensor
 
-from attnviz.attention.layers import Kind, build_layer
+from attnviz.attention.layers import Kind, build_layer, output_slices
 from attnviz.attention.sizes import Sizes, check_sizes
 from attnviz.errors import InputError, SizeError, UsageError
 from attnviz.models.memory import human_bytes, physical_memory
-from attnviz.records import (
-    Inputs,
-    Layout,
-    Observer,
-    Prompt,
-    Sides,
-    Site,
-    SiteKind,
-    SourceInfo,
-    Tokens,
-)
+from attnviz.models.running import check_start, running
+from attnviz.passes import Gates, Observer, Output, OutputProjection, Start
+from attnviz.records import Inputs, Layout, Prompt, Sides, Site, SiteKind, SourceInfo, Tokens
 
 KINDS: tuple[Kind, ...] = ("mha", "gqa", "mqa", "mla", "cross")
 
@@ -82,6 +74,8 @@ class Fresh:
 
     max_tokens: int | None = None
     vocab_size: int | None = None
+    no_logits = "an untrained layer has no vocabulary"
+    no_gates = ""
 
     def __init__(self, config: FreshConfig, device: torch.device, dtype: torch.dtype) -> None:
         sizes = config.check()
@@ -99,6 +93,7 @@ class Fresh:
                 seed=generator,
             )
             .eval()
+            .requires_grad_(False)
             .to(device, dtype)
             for _ in range(config.layers)
         ]
@@ -121,6 +116,11 @@ class Fresh:
         if self.config.kind == "cross":
             return "cross"
         return "decoder" if self.config.causal else "encoder"
+
+    @property
+    def start_kind(self) -> SiteKind:
+        """A pass can begin at any layer."""
+        return self.kind
 
     @property
     def layout(self) -> Layout:
@@ -149,23 +149,48 @@ class Fresh:
         vectors = [embedding(t, self.config.d_model, self.config.seed) for t in tokens.texts]
         return torch.from_numpy(np.stack(vectors) + sinusoids(len(tokens), self.config.d_model))
 
-    def forward(self, batch: Sequence[Inputs], observers: Sequence[Observer]) -> None:
-        """Run the layers on [B, T, D]; see :class:`attnviz.records.Source`."""
+    def forward(
+        self,
+        batch: Sequence[Inputs],
+        observers: Sequence[Observer] = (),
+        *,
+        gates: Gates | None = None,
+        hidden: bool = True,
+        logits: bool = False,
+        states: bool = False,
+        grad: bool = False,
+        start: Start | None = None,
+    ) -> Output:
+        """Run the layers; see :class:`~attnviz.passes.Source`."""
         sides = [item.sides[self.kind] for item in batch]
-        x, padding = self._stack([side.queries for side in sides])
-        context = x
-        if self.kind == "cross":
-            context, padding = self._stack([side.keys for side in sides])
-        with torch.inference_mode():
-            for number, layer in enumerate(self._layers):
+        with running(self.info.model, batch, self._device, grad=grad, kept=states):
+            x, padding = self._stack([side.queries for side in sides])
+            context = None
+            if self.kind == "cross":
+                context, padding = self._stack([side.keys for side in sides])
+            first = 0
+            if start is not None:
+                first, x = start.layer, check_start(self.info.model, start, batch, self.layout)
+            kept = [x] if states else []
+            for number, layer in enumerate(self._layers[first:], start=first):
+                site = Site(self.kind, number)
                 attended = layer(
                     x,
-                    context if self.kind == "cross" else None,
+                    context,
                     padding=padding,
-                    site=Site(self.kind, number),
+                    gate=(gates or {}).get(site),
+                    site=site,
                     observers=observers,
                 )
                 x = F.layer_norm(x + attended, (self.config.d_model,))
+                if states:
+                    kept.append(x)
+            return Output(x, None, tuple(kept))
+
+    def output(self, site: Site) -> OutputProjection:
+        """W_O and b_O of a layer."""
+        out = self._layers[site.layer].w_o
+        return OutputProjection(output_slices(out.weight, self.config.heads), out.bias)
 
     def _stack(self, sequences: list[Tokens]) -> tuple[Tensor, Tensor | None]:
         """Pad on the right: [B, T, D] and its padding mask [B, T], None where nothing is padded."""

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from attnviz.passes import Rows
 from attnviz.records import (
     SITE_KINDS,
     Capture,
@@ -23,7 +24,6 @@ from attnviz.records import (
     HeadScores,
     Inputs,
     Layout,
-    Rows,
     Score,
     Site,
     SiteKind,

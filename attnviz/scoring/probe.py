@@ -10,7 +10,8 @@ import random
 from collections.abc import Collection, Sequence
 
 from attnviz.errors import ModelError, UsageError
-from attnviz.records import HeadScores, Prompt, Source
+from attnviz.passes import Source
+from attnviz.records import HeadScores, Prompt
 from attnviz.scoring.observe import ScoreObserver
 
 LENGTHS = (16, 32, 48)
@@ -36,7 +37,7 @@ def run_probe(source: Source) -> tuple[HeadScores, ...]:
     )
     batch = [source.prepare(Prompt(ids=ids, special_tokens=False)) for ids in prompts]
     observer = ScoreObserver(batch, source.layout, MEASURED)
-    source.forward(batch, [observer])
+    source.forward(batch, [observer], hidden=False)
     return observer.result()
 
 

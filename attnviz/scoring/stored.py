@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attnviz.records import Capture, Rows, SiteKind
+from attnviz.passes import Rows
+from attnviz.records import Capture, SiteKind
 
 _BLOCK_ELEMENTS = 1 << 20
 

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.attention.attend import attend
-from attnviz.records import Rows, Site
+from attnviz.passes import Rows
+from attnviz.records import Site
 from tests.reference import attention
 
 

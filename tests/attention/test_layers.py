@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnviz.attention.layers import build_layer, rotate, split_heads
+from attnviz.attention.layers import build_layer, output_slices, rotate, split_heads
 from attnviz.attention.sizes import check_sizes
 from attnviz.errors import SizeError
 from attnviz.records import Site
@@ -110,7 +110,7 @@ def test_contributions_of_the_heads_add_up(kind: str) -> None:
     parts = layer.contributions(layer.attend(x, context).output)
     assert parts.shape == (3, 8, 5, 40)
     torch.testing.assert_close(parts.sum(1) + layer.w_o.bias, layer(x, context))
-    one = layer.attend(x, context).output[:, 2] @ layer.output_slice(2)
+    one = layer.attend(x, context).output[:, 2] @ output_slices(layer.w_o.weight, layer.heads)[2]
     torch.testing.assert_close(parts[:, 2], one)
 
 

@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 import attnviz.models.hooked.interface as interface
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models import hooked
-from attnviz.records import Inputs, Prompt, Rows, Sides, Site, SiteKind, Tokens
+from attnviz.passes import Rows
+from attnviz.records import Inputs, Prompt, Sides, Site, SiteKind, Tokens
 
 transformers = pytest.importorskip("transformers")
 

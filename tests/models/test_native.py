@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 from attnviz.errors import ModelError
 from attnviz.models import native
 from attnviz.models.folder import locate
-from attnviz.records import Prompt, Rows, Site
+from attnviz.passes import Rows
+from attnviz.records import Prompt, Site
 from tests import checkpoints
 
 TOLERANCE = 1e-5
@@ -58,6 +59,12 @@ def watch(source, batch):
     return [keeper.maps[site] for site in source.layout.sites]
 
 
+def hidden_states(source, inputs):
+    """What enters each layer, and the final states as the model returns them."""
+    output = source.forward([inputs], states=True)
+    return (*output.states[:-1], output.hidden)
+
+
 def reference(folder, ids, segments=None):
     """Attentions and hidden states of transformers' eager attention, one item."""
     import transformers
@@ -81,7 +88,7 @@ def check(folder, source=None, prompt=None, tolerance=TOLERANCE):
     for ours, theirs in zip(watch(source, [inputs]), attentions, strict=True):
         assert (ours - theirs).abs().max() <= tolerance
         assert ours.std() > 0.01  # not uniform: a difference would show
-    for ours, theirs in zip(source.hidden_states([inputs]), states, strict=True):
+    for ours, theirs in zip(hidden_states(source, inputs), states, strict=True):
         assert (ours - theirs).abs().max() <= tolerance
 
 
@@ -146,9 +153,9 @@ def test_old_names_buffers_and_unused_heads_are_accepted(bert, tmp_path):
         return renamed | extra | {"cls.seq_relationship.weight": torch.ones(2, 21)}
 
     inputs = load(bert).prepare(Prompt("The keys are on the table"))
-    before = load(bert).hidden_states([inputs])
+    before = hidden_states(load(bert), inputs)
     checkpoints.edit_weights(bert, age)
-    assert (load(bert).hidden_states([inputs])[-1] == before[-1]).all()
+    assert (hidden_states(load(bert), inputs)[-1] == before[-1]).all()
 
     gpt2 = checkpoints.write(tmp_path / "gpt2", "gpt2")
     masks = {f"h.{n}.attn.bias": torch.ones(1, 1, 47, 47).tril().to(torch.uint8) for n in (0, 1)}
@@ -171,11 +178,11 @@ def test_shards_and_half_precision(bert):
 
     source = load(bert)
     assert source.info.dtype == "float32"
-    rounded = source.hidden_states([inputs])[-1]
-    assert 0 < (rounded - before.hidden_states([inputs])[-1]).abs().max() < 0.3
+    rounded = hidden_states(source, inputs)[-1]
+    assert 0 < (rounded - hidden_states(before, inputs)[-1]).abs().max() < 0.3
     low = load(bert, torch.bfloat16)
     assert low.info.dtype == "bfloat16"
-    assert low.hidden_states([inputs])[-1].dtype == torch.bfloat16
+    assert hidden_states(low, inputs)[-1].dtype == torch.bfloat16
     assert watch(low, [inputs])[0].dtype == torch.float32
 
     (bert / "b.safetensors").unlink()
@@ -311,3 +318,42 @@ def test_sites_and_sizes(tiny):
     assert dict(decoder.layout.heads) == {"decoder": (3, 3)}
     assert Site("decoder", 1) in decoder.layout.sites
     assert (encoder.max_tokens, encoder.vocab_size) == (47, 293)
+
+
+# --- the head for words --------------------------------------------------------------------------
+
+WITH_WORDS = {
+    "bert": "BertForMaskedLM",
+    "distilbert": "DistilBertForMaskedLM",
+    "gpt2": "GPT2LMHeadModel",
+    "roberta": "RobertaForMaskedLM",
+}
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_equal_those_of_transformers(family, tied, tmp_path):
+    import transformers
+
+    wrapper = WITH_WORDS[family]
+    checkpoints.write(tmp_path, family, wrapper, tie_word_embeddings=tied)
+    model = getattr(transformers, wrapper).from_pretrained(tmp_path).eval()
+    source = load(tmp_path)
+    ids = tuple((11 * n) % 280 + 9 for n in range(17))
+    batch = [source.prepare(Prompt(ids=ids)), source.prepare(Prompt(ids=ids[:9]))]
+    logits = source.forward(batch, logits=True).logits
+    assert source.no_logits == ""
+    for item, one in zip((ids, ids[:9]), logits, strict=True):
+        with torch.no_grad():
+            theirs = model(torch.tensor([item])).logits[0]
+        torch.testing.assert_close(one[: len(item)], theirs, atol=1e-4, rtol=0)
+    assert source.forward(batch).logits is None
+
+
+def test_a_checkpoint_without_a_head_for_words_says_so(minilm):
+    source = load(minilm)
+    batch = [source.prepare(Prompt("a word"))]
+    assert source.forward(batch, logits=True).logits is None
+    assert source.no_logits == (
+        "its checkpoint has no head for words (cls.predictions.transform.dense.weight is not in it)"
+    )

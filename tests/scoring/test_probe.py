@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.errors import UsageError
-from attnviz.records import Inputs, Layout, Rows, Sides, Site, Tokens
+from attnviz.passes import Rows
+from attnviz.records import Inputs, Layout, Sides, Site, Tokens
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.probe import probe_prompts
 

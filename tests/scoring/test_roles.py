@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 import attnviz as av
-from attnviz.records import Inputs, Layout, Rows, Score, Sides, Site, SiteKind, Tokens
+from attnviz.passes import Rows
+from attnviz.records import Inputs, Layout, Score, Sides, Site, SiteKind, Tokens
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.roles import FEW_ROWS, MIN_ROWS, ROLES, Evidence, assign
 from attnviz.scoring.scores import LOCAL_WINDOW, SCORES, SINK_REST

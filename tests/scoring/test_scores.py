@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from torch.overrides import TorchFunctionMode
 
 from attnviz.attention.attend import attend
+from attnviz.passes import Rows
 from attnviz.records import (
     Capture,
     Head,
     Inputs,
     Layout,
-    Rows,
     Score,
     Sides,
     Site,

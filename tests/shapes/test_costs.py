@@ -105,7 +105,7 @@ def test_streamed_memory_is_that_of_attend(batch: int, length: int) -> None:
     import torch
 
     from attnviz.attention.attend import attend
-    from attnviz.records import Rows
+    from attnviz.passes import Rows
 
     sizes = []
 

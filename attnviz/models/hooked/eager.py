@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from attnviz.attention.attend import BLOCK_ELEMENTS
-from attnviz.records import Observer, Rows, Site, SiteKind
+from attnviz.passes import Observer, Rows
+from attnviz.records import Site, SiteKind
 
 _FIELDS: Mapping[str, SiteKind] = {
     "encoder_attentions": "encoder",

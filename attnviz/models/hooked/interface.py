@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from attnviz.attention.attend import attend
 from attnviz.errors import ModelError
-from attnviz.records import Observer, Site
+from attnviz.passes import Gates, Observer
+from attnviz.records import Site
 
 NAME = "attnviz"
 """The name under which transformers finds our attention and mask functions."""
@@ -53,12 +54,14 @@ class Run:
         observers: who gets the blocks.
         plan: the module (its ``id``) and site of every call, in order; without a plan the calls
             are numbered as encoder sites and only recorded.
+        gates: what passes of the heads, by site; only with a plan.
         calls: what was called, in order.
         strangers: names of tensors that layers passed and the hooks do not know.
     """
 
     observers: Sequence[Observer]
     plan: Sequence[tuple[int, Site]] | None = None
+    gates: Gates = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     strangers: set[str] = field(default_factory=set)
     _mask: tuple[Tensor, Tensor] | None = None
@@ -211,6 +214,7 @@ def attention(
         scale=scaling,
         softcap=softcap,
         dropout=dropout,
+        gate=None if run is None else run.gates.get(site),
         site=site,
         observers=observers,
     )

@@ -66,7 +66,7 @@ class Network:
     """
 
     def __init__(self, model: Any, device: torch.device, *, seq2seq: bool, can_write: bool) -> None:
-        self.model = model.to(device).eval()
+        self.model = model.to(device).eval().requires_grad_(False)
         self.device = device
         self.seq2seq = seq2seq
         self.can_write = can_write
@@ -133,7 +133,7 @@ class Network:
     def run(
         self, items: Sequence[Item], *, weights: bool = False, segments: bool = False
     ) -> Mapping[str, Any]:
-        """One forward pass over a batch, padded on the right.
+        """One forward pass over a batch, padded on the right; the caller says what is tracked.
 
         Args:
             items: the inputs.
@@ -153,7 +153,7 @@ class Network:
             arguments["use_cache"] = False
         if weights:
             arguments["output_attentions"] = True
-        with quiet(), torch.no_grad():
+        with quiet():
             output: Mapping[str, Any] = self._body(**arguments, return_dict=True)
         return output
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import limits
@@ -16,16 +17,9 @@ from attnviz.models.hooked.interface import Run, hooking
 from attnviz.models.hooked.network import Item, Network
 from attnviz.models.hooked.survey import Survey, survey
 from attnviz.models.hooked.tokenizer import Texts, load_texts
-from attnviz.records import (
-    Inputs,
-    Layout,
-    Observer,
-    Prompt,
-    Sides,
-    SiteKind,
-    SourceInfo,
-    Tokens,
-)
+from attnviz.models.running import running
+from attnviz.passes import Gates, Observer, Output, OutputProjection, Start
+from attnviz.records import Inputs, Layout, Prompt, Sides, Site, SiteKind, SourceInfo, Tokens
 
 _WINDOWS = ("sliding_window", "window_size", "local_attention")
 """Where configurations keep the size of a sliding window."""
@@ -55,7 +49,7 @@ def load(
 
 
 class Hooked:
-    """A transformers model as a source of attention (:class:`attnviz.records.Source`)."""
+    """A transformers model as a source of attention (:class:`~attnviz.passes.Source`)."""
 
     def __init__(
         self, network: Network, found: Survey, texts: Texts, name: str, reason: str = ""
@@ -113,31 +107,63 @@ class Hooked:
         }
         return Inputs({kind: sides[kind] for kind in self.layout.kinds}, tuple(notes))
 
-    def forward(self, batch: Sequence[Inputs], observers: Sequence[Observer]) -> None:
-        """Run a batch without gradients; every layer's rows go to every observer."""
+    @property
+    def no_logits(self) -> str:
+        """Why the model gives no logits; empty where it does."""
+        return "not looked for yet"
+
+    @property
+    def start_kind(self) -> SiteKind | None:
+        """A pass cannot begin in the middle."""
+        return None
+
+    @property
+    def no_gates(self) -> str:
+        """Why its attention cannot be gated; empty where it can."""
+        if self.info.backend == "hooked":
+            return ""
+        return f"{self._network.family} models compute it in code of their own (eager backend)"
+
+    def forward(
+        self,
+        batch: Sequence[Inputs],
+        observers: Sequence[Observer] = (),
+        *,
+        gates: Gates | None = None,
+        hidden: bool = True,
+        logits: bool = False,
+        states: bool = False,
+        grad: bool = False,
+        start: Start | None = None,
+    ) -> Output:
+        """Run a batch; see :class:`~attnviz.passes.Source`."""
         items = [self._item(inputs) for inputs in batch]
         segments = self._texts.segments
-        try:
+        if gates and self.no_gates:
+            raise ModelError(f"attention of {self._name} cannot be gated: {self.no_gates}")
+        with running(self._name, batch, self._network.device, grad=grad, kept=states):
             if self.info.backend == "hooked":
-                with hooking(Run(observers, self._survey.plan)) as run:
-                    self._network.run(items, segments=segments)
+                with hooking(Run(observers, self._survey.plan, gates or {})) as run:
+                    last = self._network.run(items, segments=segments).get("last_hidden_state")
                 run.check_complete()
             else:
-                self._forward_eagerly(items, observers, segments=segments)
-        except torch.OutOfMemoryError as error:
-            raise ModelError(
-                f"{self._name}: {max(len(item.ids) for item in items):,} tokens do not fit in the "
-                f"memory of {self._network.device}; shorten the text or use --device cpu"
-            ) from error
+                last = self._forward_eagerly(items, observers, segments=segments)
+        return Output(last)
+
+    def output(self, site: Site) -> OutputProjection:
+        """W_O and b_O of a layer, where they were proved at loading."""
+        return OutputProjection(None, None, "not looked for yet")
 
     def _forward_eagerly(
         self, items: Sequence[Item], observers: Sequence[Observer], *, segments: bool
-    ) -> None:
+    ) -> Tensor | None:
+        """The same by the weights that come back with the output; the last hidden states."""
         network, single = self._network, self._survey.kind is not None
         output = network.run(items, weights=bool(observers), segments=segments)
         sources = network.padding([len(item.ids) for item in items])
         targets = network.padding([len(item.target) for item in items])
         found = returned(output, self._survey.kind)
+        last: Tensor | None = output.get("last_hidden_state")
         del output
         named = [getattr(network.config, name, None) for name in _WINDOWS]
         sizes = [size for size in named if isinstance(size, int)]
@@ -159,6 +185,7 @@ class Hooked:
                 causal=site.kind == "decoder",
                 windows=() if site.kind == "cross" else windows,
             )
+        return last
 
     def _read(self, prompt: Prompt, notes: list[str]) -> Tokens:
         """The tokens of the encoder or of the only stack."""

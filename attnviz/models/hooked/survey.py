@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from attnviz.errors import ModelError
@@ -21,7 +22,8 @@ from attnviz.models.hooked.compare import Maps, Passed, compare, is_low, lengths
 from attnviz.models.hooked.eager import returned
 from attnviz.models.hooked.interface import NAME, Run, hooking, register
 from attnviz.models.hooked.network import Item, Network
-from attnviz.records import SITE_KINDS, Backend, Layout, Rows, Site, SiteKind
+from attnviz.passes import Rows
+from attnviz.records import SITE_KINDS, Backend, Layout, Site, SiteKind
 
 _LENGTHS = ((11, 6), (7, 3))
 """Tokens of the two items of the comparison: of the encoder or only stack, and of the decoder."""
@@ -61,8 +63,9 @@ def survey(network: Network, name: str) -> Survey:
         ModelError: no backend gives weights from token to token, or they are not finite.
     """
     items = _items(network)
-    eager = _eager_pass(network, items)
-    hooked = _hooked_pass(network, items)
+    with torch.no_grad():
+        eager = _eager_pass(network, items)
+        hooked = _hooked_pass(network, items)
     reason, exactness = hooked.fault, "eager, as transformers returns it"
     if hooked.maps:
         reason, difference = compare(eager, hooked, items, network.dtype)

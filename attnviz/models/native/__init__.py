@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 
 from attnviz.models.folder import Located
-from attnviz.models.native import config, tokenizer
+from attnviz.models.native import config, tokenizer, words
 from attnviz.models.native.network import build
 from attnviz.models.native.source import Native
 from attnviz.models.native.unsupported import Unsupported
@@ -35,6 +35,14 @@ def load(located: Located, device: torch.device, dtype: torch.dtype) -> Native:
     """
     settings = config.read(located.config)
     reader = tokenizer.load(located.folder, settings.family.tokenizer)
-    with Weights(located.weights, settings.family, device, dtype) as weights:
+
+    def opened() -> Weights:
+        return Weights(located.weights, settings.family, device, dtype)
+
+    def read_words() -> words.Words | str:
+        with opened() as weights:
+            return words.read(weights, network)
+
+    with opened() as weights:
         network = build(settings, weights)
-    return Native(located, network, reader)
+    return Native(located, network, reader, read_words)

@@ -28,6 +28,7 @@ class Config:
         eps: of the layer normalization.
         activation: its name in transformers.
         pad: the padding id.
+        tied: the head for words multiplies with the token embeddings.
         scaled: scores are divided by √d; ``scaled_by_layer``: and by the layer's number from 1.
     """
 
@@ -42,6 +43,7 @@ class Config:
     eps: float
     activation: str
     pad: int
+    tied: bool
     scaled: bool
     scaled_by_layer: bool
 
@@ -88,6 +90,7 @@ def read(raw: Mapping[str, Any]) -> Config:
     config = Config(
         family,
         **values,
+        tied=raw.get("tie_word_embeddings", True) is not False,
         scaled=raw.get("scale_attn_weights", True) is not False,
         scaled_by_layer=raw.get("scale_attn_by_inverse_layer_idx") is True,
     )

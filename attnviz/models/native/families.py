@@ -46,6 +46,8 @@ class Family:
         defaults: of the configuration, as transformers has them.
         needs: configuration keys and the values of them that this backend can compute.
         tensors: part -> name in the checkpoint, with ``{}`` for the layer's number.
+        words: part of the head for words -> its full name; ``table`` is the token embeddings unless
+            the configuration says that the two are not tied.
         buffers: tensors that are stored and mean nothing.
         pre_norm: normalization before each sublayer instead of after it.
         transposed: matrices stored as [in, out].
@@ -57,6 +59,7 @@ class Family:
     defaults: Mapping[str, Any]
     needs: Mapping[str, tuple[Any, ...]]
     tensors: Mapping[str, str]
+    words: Mapping[str, str]
     buffers: re.Pattern[str]
     pre_norm: bool = False
     transposed: bool = False
@@ -87,6 +90,12 @@ BERT = Family(
         "down": "encoder.layer.{}.output.dense",
         "norm_2": "encoder.layer.{}.output.LayerNorm",
     },
+    words={
+        "dense": "cls.predictions.transform.dense",
+        "norm": "cls.predictions.transform.LayerNorm",
+        "table": "cls.predictions.decoder",
+        "bias": "cls.predictions.bias",
+    },
     buffers=re.compile(r"embeddings\.(position_ids|token_type_ids)"),
 )
 ROBERTA = Family(
@@ -95,6 +104,12 @@ ROBERTA = Family(
     defaults=_BERT | {"vocab": 50265, "pad": 1},
     needs=_ENCODER,
     tensors=BERT.tensors,
+    words={
+        "dense": "lm_head.dense",
+        "norm": "lm_head.layer_norm",
+        "table": "lm_head.decoder",
+        "bias": "lm_head.bias",
+    },
     buffers=BERT.buffers,
     from_padding=True,
 )
@@ -115,6 +130,12 @@ DISTILBERT = Family(
         "up": "transformer.layer.{}.ffn.lin1",
         "down": "transformer.layer.{}.ffn.lin2",
         "norm_2": "transformer.layer.{}.output_layer_norm",
+    },
+    words={
+        "dense": "vocab_transform",
+        "norm": "vocab_layer_norm",
+        "table": "vocab_projector",
+        "bias": "vocab_projector.bias",
     },
     buffers=BERT.buffers,
 )
@@ -144,6 +165,7 @@ GPT2 = Family(
         "down": "h.{}.mlp.c_proj",
         "norm_2": "h.{}.ln_2",
     },
+    words={"table": "lm_head"},
     buffers=re.compile(r"h\.\d+\.attn\.(bias|masked_bias)"),
     pre_norm=True,
     transposed=True,

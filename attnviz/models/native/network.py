@@ -1,4 +1,4 @@
-"""The forward pass of BERT and GPT-2 on :func:`attend`: plain tensors, no modules, no gradients.
+"""The forward pass of BERT and GPT-2 on :func:`attend`: plain tensors, no modules.
 
 Shapes: B batch, T tokens, D width, H heads, d = D / H.
 """
@@ -17,7 +17,8 @@ from attnviz.attention.attend import attend
 from attnviz.models.native.config import Config
 from attnviz.models.native.unsupported import Unsupported
 from attnviz.models.native.weights import Weights
-from attnviz.records import Observer, Site
+from attnviz.passes import Gates, Observer
+from attnviz.records import Site
 
 Function = Callable[[Tensor], Tensor]
 
@@ -83,35 +84,33 @@ class Network:
     layers: tuple[Layer, ...]
     activation: Function
 
-    def states(
+    def run(
         self,
-        ids: Tensor,
-        segments: Tensor,
+        x: Tensor,
+        first: int,
         padding: Tensor | None,
         observers: Sequence[Observer],
+        gates: Gates,
         *,
         whole: bool = True,
     ) -> Iterator[Tensor]:
-        """Run the model, layer by layer.
+        """Run the layers.
 
         Args:
-            ids: vocabulary ids, int64 [B, T].
-            segments: int64 [B, T]; not used by models without segments.
+            x: [B, T, D], what enters the first layer that runs.
+            first: its number.
             padding: bool [B, T], True for real tokens; None where all are.
             observers: get every block of attention weights.
+            gates: what passes of the heads.
             whole: go on to the end; otherwise stop once the last layer has attended.
 
         Yields:
-            The hidden states after the embeddings and after each layer, [B, T, D]; the last ones
-            normalized, as transformers returns them.
+            The states [B, T, D] that each layer made, before any closing normalization.
         """
         family = self.config.family
-        x = self._embed(ids, segments)
-        for number, layer in enumerate(self.layers):
-            yield x
-            z = self._attend(layer, number, x, padding, observers)
-            last = number == len(self.layers) - 1
-            if last and not whole:
+        for number, layer in enumerate(self.layers[first:], start=first):
+            z = self._attend(layer, number, x, padding, observers, gates)
+            if not whole and number == len(self.layers) - 1:
                 return
             if family.pre_norm:
                 x = x + layer.out(z)
@@ -119,9 +118,19 @@ class Network:
             else:
                 x = layer.norm_1(x + layer.out(z))
                 x = layer.norm_2(x + layer.down(self.activation(layer.up(x))))
-        yield self.norm(x) if family.pre_norm else x
+            yield x
 
-    def _embed(self, ids: Tensor, segments: Tensor) -> Tensor:
+    def close(self, x: Tensor) -> Tensor:
+        """The last layer's states as the model returns them: normalized in pre-norm families."""
+        return self.norm(x) if self.config.family.pre_norm else x
+
+    def embed(self, ids: Tensor, segments: Tensor) -> Tensor:
+        """What enters the first layer, [B, T, D].
+
+        Args:
+            ids: vocabulary ids, int64 [B, T].
+            segments: int64 [B, T]; not used by models without segments.
+        """
         family = self.config.family
         if family.from_padding:
             # RoBERTa counts real tokens from padding id + 1; padding itself stays at the id
@@ -141,6 +150,7 @@ class Network:
         x: Tensor,
         padding: Tensor | None,
         observers: Sequence[Observer],
+        gates: Gates,
     ) -> Tensor:
         """Attention up to the heads' outputs side by side, [B, T, D]."""
         family, heads = self.config.family, self.config.heads
@@ -149,6 +159,7 @@ class Network:
         made = [affine(h).view(split) for affine in layer.project]  # [B, T, 1 or 3, H, d] each
         parts = [part.transpose(1, 2) for several in made for part in several.unbind(2)]
         query, key, value = parts  # [B, H, T, d] each
+        site = Site(family.kind, number)
         attended = attend(
             query,
             key,
@@ -156,7 +167,8 @@ class Network:
             padding=padding,
             causal=family.kind == "decoder",
             scale=self.config.scale(number),
-            site=Site(family.kind, number),
+            gate=gates.get(site),
+            site=site,
             observers=observers,
         )
         return attended.output.transpose(1, 2).flatten(2)

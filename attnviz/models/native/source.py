@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import safetensors
 import tokenizers
@@ -10,21 +11,34 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from attnviz.attention.layers import output_slices
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models import limits, text
 from attnviz.models.folder import Located
 from attnviz.models.native.network import Network
-from attnviz.records import Inputs, Layout, Observer, Prompt, Sides, SourceInfo, Tokens
+from attnviz.models.native.words import Words
+from attnviz.models.running import check_start, running
+from attnviz.passes import Gates, Observer, Output, OutputProjection, Start
+from attnviz.records import Inputs, Layout, Prompt, Sides, Site, SiteKind, SourceInfo, Tokens
 
 PAIRS = "BERT, DistilBERT and RoBERTa"
 """The families that are trained on two sentences at once."""
 
 
 class Native:
-    """BERT, GPT-2 and their relatives, run by attnviz itself (:class:`attnviz.records.Source`)."""
+    """BERT, GPT-2 and their relatives, run by attnviz itself (:class:`~attnviz.passes.Source`)."""
 
-    def __init__(self, located: Located, network: Network, tokenizer: Tokenizer | None) -> None:
+    no_gates = ""
+
+    def __init__(
+        self,
+        located: Located,
+        network: Network,
+        tokenizer: Tokenizer | None,
+        words: Callable[[], Words | str],
+    ) -> None:
         self._network, self._tokenizer, self._name = network, tokenizer, located.name
+        self._read_words = words
         self._reader = text.unnamed_reader() if tokenizer is None else text.reader(tokenizer)
         self._device = network.tokens.device
         dtype = str(network.tokens.dtype).removeprefix("torch.")
@@ -80,27 +94,61 @@ class Native:
             tokens = self._cut(prompt, tokens)
         return Inputs({kind: Sides(tokens, tokens)}, (note,) if note else ())
 
-    def forward(self, batch: Sequence[Inputs], observers: Sequence[Observer]) -> None:
-        """Run a batch; see :class:`attnviz.records.Source`."""
+    @cached_property
+    def _words(self) -> Words | str:
+        """The head for words, read when it is first needed, or why there is none."""
+        return self._read_words()
+
+    @property
+    def no_logits(self) -> str:
+        """Why the model gives no logits; empty where it does."""
+        return self._words if isinstance(self._words, str) else ""
+
+    @property
+    def start_kind(self) -> SiteKind:
+        """A pass can begin at any layer."""
+        return self._network.config.family.kind
+
+    def forward(
+        self,
+        batch: Sequence[Inputs],
+        observers: Sequence[Observer] = (),
+        *,
+        gates: Gates | None = None,
+        hidden: bool = True,
+        logits: bool = False,
+        states: bool = False,
+        grad: bool = False,
+        start: Start | None = None,
+    ) -> Output:
+        """Run a batch; see :class:`~attnviz.passes.Source`."""
+        network = self._network
         ids, segments, padding = self._arrange(batch)
-        try:
-            with torch.inference_mode():
-                for _ in self._network.states(ids, segments, padding, observers, whole=False):
-                    pass
-        except torch.OutOfMemoryError as error:
-            raise ModelError(
-                f"{self._name}: {ids.shape[1]:,} tokens do not fit in the memory of "
-                f"{self._device}; shorten the text or use --device cpu"
-            ) from error
+        words = self._words if logits and isinstance(self._words, Words) else None
+        whole = hidden or states or words is not None
+        with running(self._name, batch, self._device, grad=grad, kept=states):
+            if start is None:
+                first, x = 0, network.embed(ids, segments)
+            else:
+                first, x = start.layer, check_start(self._name, start, batch, self.layout)
+            kept = [x] if states else []
+            layers = network.run(x, first, padding, observers, gates or {}, whole=whole)
+            for x in layers:
+                if states:
+                    kept.append(x)
+            if not whole:
+                return Output()
+            last = network.close(x)
+            return Output(
+                last,
+                None if words is None else words(last),
+                tuple(kept) if states else (),
+            )
 
-    def hidden_states(self, batch: Sequence[Inputs]) -> tuple[Tensor, ...]:
-        """The hidden states after the embeddings and after each layer, [B, T, D] each.
-
-        The last ones are normalized where the model ends with a normalization (GPT-2). Shorter
-        items are padded on the right; their states there mean nothing.
-        """
-        with torch.inference_mode():
-            return tuple(self._network.states(*self._arrange(batch), ()))
+    def output(self, site: Site) -> OutputProjection:
+        """W_O and b_O of a layer."""
+        out = self._network.layers[site.layer].out
+        return OutputProjection(output_slices(out.weight, self._network.config.heads), out.bias)
 
     def _arrange(self, batch: Sequence[Inputs]) -> tuple[Tensor, Tensor, Tensor | None]:
         """Ids and segments, int64 [B, T], and which tokens are real, bool [B, T] or None."""

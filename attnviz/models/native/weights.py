@@ -62,8 +62,12 @@ class Weights:
     ) -> None:
         self._stack.close()
 
+    def has(self, name: str) -> bool:
+        """Whether there is a tensor of this full name."""
+        return name in self._where
+
     def take(self, name: str, *shape: int) -> Tensor:
-        """One tensor, in the device and dtype asked for.
+        """One tensor of the model itself, in the device and dtype asked for.
 
         Args:
             name: without a prefix.
@@ -73,10 +77,14 @@ class Weights:
             Unsupported: not there, or not made of floating-point numbers.
             ModelError: another shape, or it cannot be read.
         """
-        if self._prefix + name not in self._where:
+        if not self.has(self._prefix + name):
             raise Unsupported(f"its weights lack {name}")
-        file, key = self._where[self._prefix + name]
         self._taken.add(name)
+        return self.take_whole(self._prefix + name, *shape)
+
+    def take_whole(self, name: str, *shape: int) -> Tensor:
+        """One tensor by its full name, as :meth:`take`; it must be there."""
+        file, key = self._where[name]
         found = tuple(file.get_slice(key).get_shape())
         if found != shape:
             raise ModelError(

@@ -226,7 +226,7 @@ class _Runner:
         from torch.utils.flop_counter import FlopCounterMode
 
         from attnviz.attention.attend import attend
-        from attnviz.records import Rows
+        from attnviz.passes import Rows
 
         spec, seen = self.walk.spec, []
 

@@ -1,0 +1,82 @@
+"""The head for words on a native model: from the last hidden states to a logit for every token.
+
+GPT-2 multiplies with its token embeddings; BERT, DistilBERT and RoBERTa transform and normalize
+first, and add a bias for each token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from attnviz.models.native.network import Affine, Function, Network, Norm
+from attnviz.models.native.weights import Weights
+
+
+@dataclass(frozen=True)
+class Words:
+    """[..., D] -> [..., V].
+
+    Attributes:
+        table: [V, D], the token embeddings where the two are tied.
+        bias: [V], or None.
+        transform: what comes before the table: a layer, its activation and a normalization.
+    """
+
+    table: Tensor
+    bias: Tensor | None = None
+    transform: tuple[Affine, Function, Norm] | None = None
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """Logits of every token of the vocabulary."""
+        if self.transform is not None:
+            dense, activation, norm = self.transform
+            hidden = norm(activation(dense(hidden)))
+        return F.linear(hidden, self.table, self.bias)
+
+
+def read(weights: Weights, network: Network) -> Words | str:
+    """Take the head for words out of a checkpoint.
+
+    Returns:
+        The head, or why there is none.
+
+    Raises:
+        ModelError: tensors of another shape than the configuration says.
+    """
+    config = network.config
+    names, width, vocab = config.family.words, config.width, config.vocab
+    needed = [f"{names[part]}.{kind}" for part in ("dense", "norm") if part in names
+              for kind in ("weight", "bias")]  # fmt: skip
+    needed += [names["bias"]] if "bias" in names else []
+    needed += [] if config.tied else [f"{names['table']}.weight"]
+    missing = [name for name in needed if not weights.has(name)]
+    if missing:
+        return f"its checkpoint has no head for words ({missing[0]} is not in it)"
+    table = network.tokens
+    if not config.tied:
+        table = weights.take_whole(f"{names['table']}.weight", vocab, width)
+    if "dense" not in names:
+        return Words(table)
+    dense, norm, bias = names["dense"], names["norm"], names["bias"]
+    own_bias = f"{names['table']}.bias"
+    if not config.tied and weights.has(own_bias):  # no longer the same tensor as the other bias
+        bias = own_bias
+    return Words(
+        table,
+        weights.take_whole(bias, vocab),
+        (
+            Affine(
+                weights.take_whole(f"{dense}.weight", width, width),
+                weights.take_whole(f"{dense}.bias", width),
+            ),
+            network.activation,
+            Norm(
+                weights.take_whole(f"{norm}.weight", width),
+                weights.take_whole(f"{norm}.bias", width),
+                config.eps,
+            ),
+        ),
+    )

@@ -1,0 +1,63 @@
+"""How every model runs a pass: what is tracked, and what happens when memory runs out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnviz.errors import ModelError
+from attnviz.passes import Start
+from attnviz.records import Inputs, Layout
+
+
+@contextmanager
+def running(
+    name: str, batch: Sequence[Inputs], device: torch.device, *, grad: bool, kept: bool
+) -> Iterator[None]:
+    """Run a forward pass inside the ``with`` block.
+
+    Args:
+        name: what the user calls the model.
+        batch: the items that run.
+        device: where.
+        grad: gradients are tracked.
+        kept: states outlive the pass, to begin another one, perhaps with gradients.
+
+    Raises:
+        ModelError: the batch does not fit in the device's memory.
+    """
+    tracking: AbstractContextManager[Any] = torch.inference_mode()
+    if grad or kept:
+        tracking = torch.set_grad_enabled(grad)
+    try:
+        with tracking:
+            yield
+    except torch.OutOfMemoryError as error:
+        longest = max(item.length for item in batch)
+        raise ModelError(
+            f"{name}: {longest:,} tokens do not fit in the memory of {device}; shorten the text "
+            "or use --device cpu"
+        ) from error
+
+
+def check_start(name: str, start: Start, batch: Sequence[Inputs], layout: Layout) -> Tensor:
+    """The states a pass begins with.
+
+    Raises:
+        ModelError: no such layer, or not one state for each item.
+    """
+    layers = max(map(layout.layers, layout.kinds))
+    if not 0 <= start.layer < layers:
+        raise ModelError(
+            f"{name} has layers 0 to {layers - 1}; a pass cannot begin at {start.layer}"
+        )
+    if start.hidden.ndim != 3 or start.hidden.shape[0] != len(batch):
+        raise ModelError(
+            f"a pass of {len(batch)} items begins with states [{len(batch)}, T, D], got "
+            f"{list(start.hidden.shape)}"
+        )
+    return start.hidden

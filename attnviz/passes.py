@@ -1,0 +1,194 @@
+"""A forward pass as everything above ``models/`` knows it: what goes in, goes by, and comes out.
+
+:class:`Source` runs a batch. Attention leaves it block by block as :class:`Rows`, for whoever
+watches (:class:`Observer`); a :class:`Gate` changes what a layer's heads pass on; gradients reach
+the gates; a :class:`Start` begins in the middle; :class:`Output` is what is left at the end.
+Notation in shapes: B batch, H query heads, G key/value heads, T queries, S keys, d_v width of a
+head's values, D width of the residual stream, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from attnviz.records import Inputs, Layout, Prompt, Site, SiteKind, SourceInfo
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A block of attention weights: some query rows of one layer, as :func:`attend` hands it out.
+
+    Attributes:
+        site: the layer.
+        start: position of the block's first query.
+        key_start: position of the block's first key; keys outside the block got no weight.
+        weights: [B, H, r, s], float32 or float64, after softmax and before dropout.
+        allowed: bool, broadcastable to ``weights``: the keys each query may attend to; None
+            when every key in the block is allowed to every query in it.
+        logits: what softmax was taken of, [B, H, r, s] and finite (very low where blocked), so that
+            a logarithm of the weights need not be computed again; None where it is not at hand.
+        values: [B, G, s, d_v], what the keys of the block carry, G heads for H queries' heads; a
+            view of the layer's own values; None where it is not at hand.
+        sink: whether part of each row went to a learned sink that is no key, so that rows sum to
+            less than 1 by design.
+    """
+
+    site: Site
+    start: int
+    key_start: int
+    weights: Tensor
+    allowed: Tensor | None
+    logits: Tensor | None = None
+    values: Tensor | None = None
+    sink: bool = False
+
+
+class Observer(Protocol):
+    """Something that watches attention weights go by."""
+
+    def observe(self, rows: Rows) -> None:
+        """Take in one block; must not keep or change ``rows.weights`` without copying."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gate:
+    """How much of each head's output z_h passes, ξ z_h + (1 - ξ) fill, before W_O mixes the heads.
+
+    The head gates of Michel et al. 2019 (arXiv:1905.10650), with something to put in a head's
+    place: its mean for mean ablation, another text's output for resample ablation.
+
+    Attributes:
+        share: ξ, [H] or [B, H]; 1 changes nothing, 0 takes the head away.
+        fill: [H, d_v] or [B, T, H, d_v]; None for zero.
+    """
+
+    share: Tensor
+    fill: Tensor | None = None
+
+
+Gates = Mapping[Site, Gate]
+"""The gates of a pass; layers that are not in it pass everything."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Start:
+    """Where a pass begins, if not at the embeddings.
+
+    Attributes:
+        layer: the first layer that runs, from 0.
+        hidden: [B, T, D], what enters it: ``Output.states[layer]`` of an earlier pass.
+    """
+
+    layer: int
+    hidden: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """What a forward pass ends with. Positions beyond an item's own length mean nothing.
+
+    Attributes:
+        hidden: [B, T, D], the last layer's states, normalized where the model ends with a
+            normalization; of the decoder in an encoder-decoder model. None unless asked for.
+        logits: [B, T, V] of the head for words; None unless asked for and there is one, see
+            :attr:`Source.no_logits`.
+        states: what enters each layer that ran, and what leaves the last one before any closing
+            normalization, [B, T, D] each; empty unless asked for.
+    """
+
+    hidden: Tensor | None = None
+    logits: Tensor | None = None
+    states: tuple[Tensor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OutputProjection:
+    """W_O, cut into heads: Σ_h z_h W_O^h + b_O is what the layer's attention gives.
+
+    Attributes:
+        weight: [H, d_v, D]; None where it is not known for certain.
+        bias: [D], or None.
+        reason: why there is no weight, empty where there is.
+    """
+
+    weight: Tensor | None
+    bias: Tensor | None = None
+    reason: str = ""
+
+
+class Source(Protocol):
+    """A loaded model: the one thing that ``models/`` hands up."""
+
+    @property
+    def info(self) -> SourceInfo:
+        """Where its weights come from."""
+
+    @property
+    def layout(self) -> Layout:
+        """Which heads it has."""
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The longest sequence it can take, or None."""
+
+    @property
+    def vocab_size(self) -> int | None:
+        """The number of token ids, or None where there is no vocabulary."""
+
+    @property
+    def no_logits(self) -> str:
+        """Why the model gives no logits, as the end of a sentence; empty where it does."""
+
+    @property
+    def no_gates(self) -> str:
+        """Why its attention cannot be gated, as the end of a sentence; empty where it can."""
+
+    @property
+    def start_kind(self) -> SiteKind | None:
+        """The kind of layers that a :class:`Start` may name; None where none can."""
+
+    def prepare(self, prompt: Prompt) -> Inputs:
+        """Tokenize; raises InputError or UsageError on what this model cannot take."""
+
+    def forward(
+        self,
+        batch: Sequence[Inputs],
+        observers: Sequence[Observer] = (),
+        *,
+        gates: Gates | None = None,
+        hidden: bool = True,
+        logits: bool = False,
+        states: bool = False,
+        grad: bool = False,
+        start: Start | None = None,
+    ) -> Output:
+        """Run the model; every layer's rows go to every observer.
+
+        Shorter items are padded on the right; padding is never attended to, so an item's rows
+        ``[:T]`` and keys ``[:S]`` are the same as when it runs alone.
+
+        Args:
+            batch: prepared inputs.
+            observers: each gets every block of attention weights.
+            gates: what passes of each head's output, by layer.
+            hidden: whether the last hidden states are needed; without them (and without logits and
+                states) the pass ends when the last layer has attended.
+            logits: whether the head for words runs.
+            states: whether the states between the layers are kept.
+            grad: let gradients reach the gates; the model's own weights stay frozen. Without it
+                nothing is tracked.
+            start: begin at a layer, with these states, one for each item of ``batch``: gating a
+                layer leaves everything below it as it was.
+
+        Raises:
+            ModelError: gates or a start that this model cannot do, see :attr:`no_gates` and
+                :attr:`start_kind`; or it does not fit in memory.
+        """
+
+    def output(self, site: Site) -> OutputProjection:
+        """W_O and b_O of a layer."""

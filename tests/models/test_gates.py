@@ -1,0 +1,252 @@
+"""Gates, gradients, logits and starts: the identities that head ablation rests on."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+import attnviz as av
+from attnviz.errors import ModelError
+from attnviz.models.untrained import FreshConfig
+from attnviz.passes import Gate, Gates, Output, Rows, Source, Start
+from attnviz.records import Inputs, Prompt, Site
+from attnviz.scoring.observe import Recorder
+
+FRESH = {
+    "mha": FreshConfig(64, 4, layers=3),
+    "gqa": FreshConfig(64, 4, kv_heads=2, layers=2, kind="gqa", causal=True),
+    "mla": FreshConfig(64, 4, layers=2, kind="mla"),
+    "cross": FreshConfig(64, 4, layers=2, kind="cross"),
+}
+TEXTS = ("the keys to the cabinet are on the table", "one two three one two")
+
+
+@pytest.fixture(params=[*FRESH, "demo-gpt2", "demo-bert", "minilm"])
+def source(request: pytest.FixtureRequest, minilm: str) -> Source:
+    name = request.param
+    return av.load(FRESH.get(name, minilm if name == "minilm" else name))
+
+
+def batch_of(source: Source, texts: tuple[str, ...] = TEXTS) -> list[Inputs]:
+    context = "ein anderer Satz" if source.layout.kinds == ("cross",) else None
+    return [source.prepare(Prompt(text, context=context)) for text in texts]
+
+
+def heads_of(source: Source, site: Site) -> int:
+    return source.layout.heads[site.kind][site.layer]
+
+
+class HeadOutputs:
+    """z_h = weights · values of one layer, [B, H, T, d_v], from what observers see."""
+
+    def __init__(self, site: Site) -> None:
+        self.site, self.parts = site, list[Tensor]()
+
+    def observe(self, rows: Rows) -> None:
+        if rows.site == self.site:
+            assert rows.values is not None
+            shared = rows.weights.shape[1] // rows.values.shape[1]
+            self.parts.append(rows.weights @ rows.values.repeat_interleave(shared, 1))
+
+    def whole(self) -> Tensor:
+        return torch.cat(self.parts, 2)
+
+
+def real(states: Tensor, batch: list[Inputs]) -> list[Tensor]:
+    """Each item's states without padding."""
+    lengths = [len(next(iter(item.sides.values())).queries) for item in batch]
+    return [one[:length] for one, length in zip(states, lengths, strict=True)]
+
+
+def loss(output: Output, batch: list[Inputs]) -> Tensor:
+    """Some smooth function of every real state that treats no two alike."""
+    assert output.hidden is not None
+    total = output.hidden.new_zeros(())
+    for one in real(output.hidden, batch):
+        total = total + (one * torch.linspace(-1, 2, one.numel()).view_as(one)).sin().mean()
+    return total
+
+
+def test_gates_of_one_change_nothing(source: Source) -> None:
+    batch = batch_of(source)
+    ones = {site: Gate(torch.ones(heads_of(source, site))) for site in source.layout.sites}
+    plain, gated = source.forward(batch), source.forward(batch, gates=ones)
+    torch.testing.assert_close(gated.hidden, plain.hidden, atol=1e-6, rtol=0)
+
+
+def test_a_watched_pass_is_gated_like_a_fused_one(source: Source) -> None:
+    batch = batch_of(source)
+    site = source.layout.sites[-1]
+    gates = {site: Gate(torch.linspace(0, 1.5, heads_of(source, site)))}
+    fused = source.forward(batch, gates=gates)
+    watched = source.forward(batch, [Recorder(batch)], gates=gates)
+    for one, two in zip(real(fused.hidden, batch), real(watched.hidden, batch), strict=True):
+        torch.testing.assert_close(one, two, atol=1e-5, rtol=1e-4)
+
+
+def test_gates_of_zero_leave_the_bias_of_the_output_projection(source: Source) -> None:
+    """Attention that writes nothing but b_O is attention whose W_O is zero."""
+    batch = batch_of(source)
+    site = source.layout.sites[0]
+    none = {site: Gate(torch.zeros(heads_of(source, site)))}
+    gated = source.forward(batch, gates=none)
+    projection = source.output(site)
+    assert projection.weight is not None
+    kept = projection.weight.clone()
+    projection.weight.zero_()  # a view of the model's own matrix
+    try:
+        without = source.forward(batch)
+    finally:
+        projection.weight.copy_(kept)
+    torch.testing.assert_close(gated.hidden, without.hidden, atol=1e-6, rtol=1e-5)
+    assert not torch.allclose(gated.hidden, source.forward(batch).hidden, atol=1e-3)
+
+
+def test_masking_a_head_is_cutting_its_rows_out_of_the_output_projection(source: Source) -> None:
+    batch = batch_of(source)
+    site = source.layout.sites[-1]
+    for head in range(heads_of(source, site)):
+        share = torch.ones(heads_of(source, site))
+        share[head] = 0
+        gated = source.forward(batch, gates={site: Gate(share)})
+        weight = source.output(site).weight
+        assert weight is not None
+        kept = weight[head].clone()
+        weight[head].zero_()
+        try:
+            cut = source.forward(batch)
+        finally:
+            weight[head].copy_(kept)
+        torch.testing.assert_close(gated.hidden, cut.hidden, atol=1e-6, rtol=1e-5)
+
+
+def test_what_observers_see_makes_the_heads_outputs(source: Source) -> None:
+    """Putting z_h = Σ_j α v_j, from weights and values that went by, in the heads' place."""
+    batch = batch_of(source, TEXTS[:1])
+    site = source.layout.sites[-1]
+    keeper = HeadOutputs(site)
+    plain = source.forward(batch, [keeper])
+    z = keeper.whole().transpose(1, 2)  # [B, T, H, d_v]
+    replaced = source.forward(batch, gates={site: Gate(torch.zeros(z.shape[2]), z)})
+    torch.testing.assert_close(replaced.hidden, plain.hidden, atol=1e-5, rtol=1e-4)
+
+
+def test_a_fill_takes_the_heads_place(source: Source) -> None:
+    """[H, d_v] is the same at every position; ξ = 0.25 mixes a quarter of z with it."""
+    batch = batch_of(source, TEXTS[:1])
+    site = source.layout.sites[-1]
+    keeper = HeadOutputs(site)
+    source.forward(batch, [keeper])
+    z = keeper.whole()
+    fill = torch.randn(z.shape[1], z.shape[3], generator=torch.Generator().manual_seed(0))
+    by_hand = 0.25 * z + 0.75 * fill[:, None]
+    quarter = torch.full((z.shape[1],), 0.25)
+    mixed = source.forward(batch, gates={site: Gate(quarter, fill)})
+    whole = {site: Gate(torch.zeros(z.shape[1]), by_hand.transpose(1, 2))}
+    torch.testing.assert_close(
+        mixed.hidden, source.forward(batch, gates=whole).hidden, atol=1e-5, rtol=1e-4
+    )
+
+
+def test_a_gate_for_each_item_is_the_same_as_one_after_the_other(source: Source) -> None:
+    one = batch_of(source, TEXTS[:1])
+    site = source.layout.sites[0]
+    heads = heads_of(source, site)
+    together = source.forward(one * heads, gates={site: Gate(1 - torch.eye(heads))})
+    for head in range(heads):
+        alone = source.forward(one, gates={site: Gate(1 - torch.eye(heads)[head])})
+        torch.testing.assert_close(together.hidden[head], alone.hidden[0], atol=2e-6, rtol=1e-5)
+
+
+def test_a_pass_begins_where_another_one_was(source: Source) -> None:
+    batch = batch_of(source)
+    whole = source.forward(batch, states=True)
+    assert len(whole.states) == 1 + len(source.layout.sites)
+    for layer, states in enumerate(whole.states[:-1]):
+        rest = source.forward(batch, start=Start(layer, states), states=True)
+        for a, b in zip(real(rest.hidden, batch), real(whole.hidden, batch), strict=True):
+            assert torch.equal(a, b)
+        assert len(rest.states) == len(whole.states) - layer
+
+
+@pytest.mark.parametrize("layer", [-1, 99])
+def test_a_start_that_is_not_there(layer: int) -> None:
+    source = av.load("demo-gpt2")
+    batch = batch_of(source)
+    states = source.forward(batch, states=True).states[0]
+    with pytest.raises(ModelError, match=f"layers 0 to 3; a pass cannot begin at {layer}"):
+        source.forward(batch, start=Start(layer, states))
+    with pytest.raises(ModelError, match=r"begins with states \[2, T, D\], got \[1, "):
+        source.forward(batch, start=Start(0, states[:1]))
+
+
+# --- gradients ---------------------------------------------------------------------------------
+
+
+def gradients(source: Source, batch: list[Inputs]) -> tuple[dict[Site, Tensor], Tensor]:
+    shares = {
+        site: torch.ones(heads_of(source, site), requires_grad=True) for site in source.layout.sites
+    }
+    gates: Gates = {site: Gate(share) for site, share in shares.items()}
+    value = loss(source.forward(batch, gates=gates, grad=True), batch)
+    found = torch.autograd.grad(value, list(shares.values()))
+    return dict(zip(shares, found, strict=True)), value
+
+
+def test_gradients_agree_with_finite_differences(source: Source) -> None:
+    batch = batch_of(source)
+    found, _ = gradients(source, batch)
+    step = 1e-2
+    for site in source.layout.sites:
+        heads = heads_of(source, site)
+        for head in (0, heads - 1):
+            sides = [
+                loss(
+                    source.forward(batch, gates={site: Gate(1 + sign * torch.eye(heads)[head])}),
+                    batch,
+                )
+                for sign in (step, -step)
+            ]
+            slope = float(sides[0] - sides[1]) / (2 * step)
+            assert slope == pytest.approx(float(found[site][head]), abs=2e-3, rel=2e-2)
+
+
+def test_gate_gradients_sum_to_what_the_whole_layer_writes(source: Source) -> None:
+    """Σ_h ∂L/∂ξ_h = ⟨Y - b_O, ∂L/∂Y⟩: one gate for all heads of a layer has their sum."""
+    batch = batch_of(source)
+    found, _ = gradients(source, batch)
+    for site in source.layout.sites:
+        one = torch.ones((), requires_grad=True)
+        gates = {site: Gate(one.expand(heads_of(source, site)))}
+        (whole,) = torch.autograd.grad(
+            loss(source.forward(batch, gates=gates, grad=True), batch), one
+        )
+        assert float(found[site].sum()) == pytest.approx(float(whole), abs=1e-5, rel=1e-4)
+
+
+def test_nothing_is_tracked_unless_asked_for(source: Source) -> None:
+    batch = batch_of(source)
+    site = source.layout.sites[0]
+    share = torch.ones(heads_of(source, site), requires_grad=True)
+    assert not source.forward(batch, gates={site: Gate(share)}).hidden.requires_grad
+    weight = source.output(site).weight
+    assert weight is not None
+    assert not weight.requires_grad
+
+
+def test_gradients_go_through_passes_that_are_watched_and_begin_late(source: Source) -> None:
+    batch = batch_of(source)
+    states = source.forward(batch, states=True).states
+    site = source.layout.sites[-1]
+    plain, _ = gradients(source, batch)
+    share = torch.ones(heads_of(source, site), requires_grad=True)
+    output = source.forward(
+        batch,
+        [Recorder(batch)],
+        gates={site: Gate(share)},
+        grad=True,
+        start=Start(site.layer, states[site.layer]),
+    )
+    (found,) = torch.autograd.grad(loss(output, batch), share)
+    torch.testing.assert_close(found, plain[site], atol=1e-5, rtol=1e-3)
