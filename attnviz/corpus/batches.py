@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError, UsageError
-from attnviz.records import Inputs, Source
+from attnviz.passes import Source
+from attnviz.records import Inputs
 
 WINDOW = 64
 """Texts that are put in order of length together."""

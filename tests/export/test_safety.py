@@ -422,7 +422,7 @@ def test_a_resume_does_not_run_the_model_again(sentences: str, tmp_path: Path) -
     source = av.load(MODEL)
     calls = []
     forward = source.forward
-    source.forward = lambda *given: calls.append(1) or forward(*given)
+    source.forward = lambda *given, **options: calls.append(1) or forward(*given, **options)
     av.export_maps(sentences, tmp_path / "maps", model=source, way=Way(jobs=1))
     assert calls
     before = len(calls)
