@@ -6,6 +6,7 @@ Everything here is a few lines over the floors below, and the command line is a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,7 +101,7 @@ def capture(
     _check_prompt(prompt)
     source = _source(model, prompt, device, dtype)
     wanted = list(source.layout if select is None else selection.select(select, source.layout))
-    inputs = source.prepare(prompt)
+    inputs = replace(source.prepare(prompt), texts=prompt.texts)
     sites = {head.site for head in wanted}
     sizes = [
         source.layout.heads[site.kind][site.layer] * len(side.queries) * len(side.keys)

@@ -166,16 +166,23 @@ class Prompt:
     special_tokens: bool = True
     truncate: bool = False
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What was typed, in the order in which it is read."""
+        return tuple(t for t in (self.text, self.pair, self.context, self.target) if t is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """A tokenized prompt: the tokens on both axes of every kind of site, and what to tell the user.
 
-    ``notes`` are full sentences for the report, such as what was cut.
+    ``notes`` are full sentences for the report, such as what was cut; ``texts`` what was typed,
+    where anything was, since tokens need not spell it (bytes of a character, lower case, unknown).
     """
 
     sides: Mapping[SiteKind, Sides]
     notes: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
     @property
     def length(self) -> int:

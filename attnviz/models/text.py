@@ -9,6 +9,7 @@ typed text and the same ids given by hand make the same Tokens.
 
 Words: a piece starts a new word where the vocabulary says so (a space in front, or no ``##``) and
 where letters meet punctuation, so that ``" keys"`` and ``"."`` are two words in every vocabulary.
+An apostrophe between letters does not end a word: ``didn't`` is one (UAX #29, rules WB6 and WB7).
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _HEX = re.compile(r"<[0-9A-F]{2}( [0-9A-F]{2})*>")
 _HEX_END = re.compile(_HEX.pattern + "$")
 _WORD_END = "</w>"
+_APOSTROPHES = ("'", "\u2019")
+_ENDINGS = frozenset(("t", "s", "d", "m", "ll", "re", "ve"))
+"""What follows the apostrophe of an English contraction or possessive."""
 _SPACE_MARK = "\u2581"
 
 
@@ -212,17 +216,35 @@ def words(texts: Sequence[str], special: Sequence[bool], spelling: Spelling) -> 
         spelling: the vocabulary's way of marking words.
     """
     numbers: list[int] = []
-    current, before = -1, None
-    for text, alone in zip(texts, special, strict=True):
+    current, word, before = -1, "", None
+    for place, (text, alone) in enumerate(zip(texts, special, strict=True)):
         if alone:
             numbers.append(-1)
             before = None
             continue
-        if before is None or _starts_word(before, text, spelling):
-            current += 1
+        last = place + 1 == len(texts) or special[place + 1]
+        following = "" if last else texts[place + 1]
+        starts = before is None or (
+            _starts_word(before, text, spelling)
+            and not _contracted(word, text, following, spelling)
+        )
+        current, word = (current + 1, text) if starts else (current, word + text)
         numbers.append(current)
         before = text
     return tuple(numbers)
+
+
+def _contracted(word: str, text: str, following: str, spelling: Spelling) -> bool:
+    """Whether a piece goes on with a word across an apostrophe.
+
+    Where pieces do not say whether a space stood in front of them, only an English ending does.
+    """
+    if len(word) > 1 and word[-1] in _APOSTROPHES:
+        return _is_letter(word[-2]) and _is_letter(text[:1] or " ")
+    if not word or not _is_letter(word[-1]) or not text.startswith(_APOSTROPHES):
+        return False
+    after = text[1:] or following
+    return after in _ENDINGS if spelling == "whole" else bool(after) and _is_letter(after[0])
 
 
 def _starts_word(before: str, text: str, spelling: Spelling) -> bool:

@@ -102,7 +102,7 @@ def test_bert_words_segments_and_content_tokens(minilm):
         *("[CLS]", "una", "##ffa", "##ble", "keys", "aren", "'", "t", "[MASK]", ".", "[SEP]"),
         *("yes", "[SEP]"),
     )
-    assert tokens.words == (-1, 0, 0, 0, 1, 2, 3, 4, 5, 6, -1, 7, -1)
+    assert tokens.words == (-1, 0, 0, 0, 1, 2, 2, 2, 3, 4, -1, 5, -1)
     assert tokens.separators == (False,) * 10 + (True, False, True)
     assert tokens.special == (True, *(False,) * 9, True, False, True)
     assert tokens.segments == (0,) * 11 + (1, 1)
@@ -120,6 +120,11 @@ def test_bert_words_segments_and_content_tokens(minilm):
         (("key", "##s", "."), "whole", (0, 0, 1)),
         (("the ", "key", "s ", "."), "spaces", (0, 1, 1, 2)),
         (("", "a"), "bytes", (0, 0)),
+        ((" did", "n", "'t", " we", "'", "ll", "."), "bytes", (0, 0, 0, 1, 1, 1, 2)),
+        ((" isn", "’", "t", " O", "'", "Br", "ien"), "spaces", (0, 0, 0, 1, 1, 1, 1)),
+        ((" '", "no", "'", " cats", "'", " toys"), "bytes", (0, 1, 2, 3, 4, 5)),
+        ((" rock", "'", "!"), "bytes", (0, 1, 1)),
+        (("did", "##n", "'", "t", "the", "'", "no", "'"), "whole", (0, 0, 0, 0, 1, 2, 3, 4)),
     ],
 )
 def test_words(texts, spelling, expected):
@@ -128,6 +133,10 @@ def test_words(texts, spelling, expected):
 
 def test_a_special_token_ends_a_word():
     assert text.words((" a", "<s>", "b"), (False, True, False), "spaces") == (0, -1, 1)
+
+
+def test_an_apostrophe_before_a_special_token_ends_its_word():
+    assert text.words((" a", "'", "t"), (False, False, True), "bytes") == (0, 1, -1)
 
 
 def test_sentencepiece_spelling_is_found():

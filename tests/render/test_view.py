@@ -8,6 +8,7 @@ import importlib
 import json
 import re
 import zlib
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -223,6 +224,44 @@ def test_the_data_holds_scores_words_and_maps() -> None:
             assert rows == score.rows
             for shown, exact in ((mean, score.mean), (chance, score.chance), (lift, score.lift)):
                 assert shown == (None if exact is None else pytest.approx(exact, rel=1e-4))
+
+
+SCRIPTS = "שלום עולם 猫が好き 🚀 didn't"
+
+
+def test_what_was_typed_is_the_title_and_words_are_spelled_out() -> None:
+    """A byte-level vocabulary cuts every one of these characters into pieces."""
+    capture = av.capture(SCRIPTS)
+    (item,) = json.loads(Elements(av.view(capture).page.decode()).find("script", id="data"))[
+        "items"
+    ]
+    assert "<D7>" in item["axes"][0]["labels"]
+    assert item["label"] == SCRIPTS
+    words = item["axes"][0]["words"]
+    assert words == ["<|endoftext|>", "שלום", "עולם", "猫が好き", "🚀", "didn't"]
+    untyped = replace(capture, inputs=replace(capture.inputs, texts=()))
+    (item,) = json.loads(Elements(av.view(untyped).page.decode()).find("script", id="data"))[
+        "items"
+    ]
+    assert item["label"] == SCRIPTS
+
+
+def test_a_title_is_as_typed_and_not_as_the_vocabulary_has_it(minilm: str) -> None:
+    capture = av.capture("The Keys ☃ didn't", model=minilm, pair="Yes")
+    (item,) = json.loads(Elements(av.view(capture).page.decode()).find("script", id="data"))[
+        "items"
+    ]
+    assert item["label"] == "The Keys ☃ didn't | Yes"
+    assert item["axes"][0]["words"] == [
+        "[CLS]",
+        "the",
+        "keys",
+        "[UNK]",
+        "didn't",
+        "[SEP]",
+        "yes",
+        "[SEP]",
+    ]
 
 
 def test_a_selection_carries_only_its_heads() -> None:

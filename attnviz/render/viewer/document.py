@@ -139,8 +139,7 @@ def _item(
                     "sites": sites,
                 }
             )
-    first = axes[kinds[0]["queries"]]
-    text = _reading(first)
+    text = " | ".join(map(visible, capture.inputs.texts)) or _reading(axes[kinds[0]["queries"]])
     item = {
         "label": text if len(text) <= _LABEL else text[: _LABEL - 1] + "…",
         "origin": origin(capture),
@@ -161,10 +160,10 @@ def short_name(model: str) -> str:
 def _reading(axis: dict[str, Any]) -> str:
     """A sequence as a line of text, without special tokens; a pair with a bar between."""
     parts: dict[int, str] = {}
-    for place, part in enumerate(axis["inline"]):
+    for place, word in zip(axis["starts"], axis["words"], strict=True):
         if not axis["special"][place]:
             segment = axis["segments"][place]
-            parts[segment] = parts.get(segment, "") + (" " if axis["gaps"][place] else "") + part
+            parts[segment] = parts.get(segment, "") + (" " if axis["gaps"][place] else "") + word
     return " | ".join(text.strip() for text in parts.values())
 
 
@@ -196,7 +195,7 @@ def _axis(tokens: Tokens) -> dict[str, Any]:
         "separators": [int(separator) for separator in tokens.separators],
         "segments": list(tokens.segments),
         "starts": [int(start) for start in starts],
-        "words": [visible(text) for text in words.texts],
+        "words": [visible(text.removeprefix(" ") or text) for text in words.texts],
     }
 
 

@@ -30,7 +30,7 @@ function shownAxis(axis, state, segment) {
     if (state.first && from === 0) return;
     const to = i + 1 < starts.length ? starts[i + 1] : count;
     out.labels.push(state.words ? axis.words[i] : axis.labels[from]);
-    out.inline.push(to - from > 1 ? axis.inline.slice(from, to).join("") : axis.inline[from]);
+    out.inline.push(state.words ? axis.words[i] : axis.inline[from]);
     out.gaps.push(Boolean(axis.gaps[from]));
     out.special.push(Boolean(axis.special[from]));
     out.from.push(from);
