@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz import files
-from attnviz.errors import InputError, SelectionError, UsageError
+from attnviz.errors import InputError, Message, SelectionError, Setting, UsageError
 from attnviz.models import recorded
 from attnviz.models.demo import DEMOS
 from attnviz.models.device import resolve
@@ -246,8 +246,11 @@ def view(
     size = viewer.estimate(several, heads, bits)
     if size > max_mb * 1e6:
         raise InputError(
-            f"the page would take about {human_bytes(size)}, more than {max_mb:g} MB; select "
-            "fewer heads or layers, shorten the text, or raise max_mb (--max-mb)"
+            "the page would take about {}, more than {:g} MB",
+            human_bytes(size),
+            max_mb,
+            remedy="select fewer heads or layers, shorten the text, or raise {max_mb}",
+            max_mb=...,
         )
     scores = [score_capture(capture).result() for capture in several]
     if title is None:
@@ -292,8 +295,12 @@ def notes(result: Capture | HeadsReport) -> tuple[str, ...]:
         )
     if result.source.model in DEMOS and result.source.backend != "recorded":
         found.append(
-            f"{result.source.model} is a small model trained for teaching. For a well-known one: "
-            "--model bert-base-uncased, or --model gpt2."
+            Message(
+                "{} is a small model trained for teaching. For a well-known one: {}, or {}.",
+                result.source.model,
+                Setting("model", "bert-base-uncased"),
+                Setting("model", "gpt2"),
+            )
         )
     return tuple(found)
 

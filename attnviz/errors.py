@@ -1,4 +1,4 @@
-"""Everything attnviz raises on purpose.
+"""Everything attnviz raises on purpose, and the sentences in which it says so.
 
 The whole tree::
 
@@ -11,17 +11,125 @@ The whole tree::
     │   └── DeviceError    a device that is not there
     └── OutputError        a file that cannot be written
 
-Every message is one line: what was wrong, the value, the remedy. Only ``attnviz.cli`` catches
-these; anything else that escapes is a bug.
+Every message is one line: what was wrong, the value, the remedy. It names parameters as fields, for
+everyone calls them differently: Python ``device='cpu'``, the command line ``--device cpu``. Only
+``attnviz.cli`` catches these errors; anything else that escapes is a bug.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+from typing import Any, NamedTuple, Self
+
+Say = Callable[[str, Any], str]
+"""Words for a parameter: its name, and its value or ``...`` where the name alone is meant."""
+
+
+class Setting(NamedTuple):
+    """A parameter that a message speaks of, with a value or without."""
+
+    name: str
+    value: Any = ...
+
+
+class Message(str):
+    """A sentence that knows of which parameters it speaks; as a string it says them as Python does.
+
+    Args:
+        template: as for ``str.format``: named fields are parameters, the others are values. Given
+            alone it is the sentence itself, braces and all.
+        values: of the fields without a name; a Setting or a Message among them is worded too.
+        parameters: each with the value that is spoken of, or with ``...`` for the name alone.
+
+    >>> print(Message("{} GB do not fit; use {device} or lower {seq}", 9, device="cpu", seq=...))
+    9 GB do not fit; use device='cpu' or lower seq
+    """
+
+    template: str
+    values: tuple[object, ...]
+    parameters: Mapping[str, object]
+
+    def __new__(cls, template: str, /, *values: object, **parameters: object) -> Self:
+        """Word it for Python; raises KeyError for a field that is not given."""
+        message = super().__new__(cls, _worded(template, values, parameters, in_python))
+        message.template, message.values, message.parameters = template, values, parameters
+        return message
+
+    def worded(self, say: Say) -> str:
+        """The sentence with other words for its parameters."""
+        return _worded(self.template, self.values, self.parameters, say)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _message, (self.template, self.values, self.parameters)
+
+
+def in_python(name: str, value: Any = ...) -> str:
+    """A parameter as Python calls it: ``seq``, ``seq=4``, ``causal=True``."""
+    if value is ...:
+        return name
+    return f"{name}={str(value) if isinstance(value, PurePath) else value!r}"
+
+
+def _worded(
+    template: str, values: tuple[object, ...], parameters: Mapping[str, object], say: Say
+) -> str:
+    if not values and not parameters:
+        return template
+    said = [
+        say(*value)
+        if isinstance(value, Setting)
+        else value.worded(say)
+        if isinstance(value, Message)
+        else value
+        for value in values
+    ]
+    return template.format(*said, **{name: say(name, value) for name, value in parameters.items()})
+
+
+def _message(
+    template: str, values: tuple[object, ...], parameters: Mapping[str, object]
+) -> Message:
+    return Message(template, *values, **parameters)
+
 
 class AttnvizError(Exception):
-    """The work cannot be done; the message is one line a user can act on."""
+    """The work cannot be done; the message is one line a user can act on.
+
+    Args:
+        what: what was wrong, with the value: a sentence, or a template as for :class:`Message`.
+        values: for its fields without a name.
+        remedy: what to do about it; a template too.
+        parameters: those that the message speaks of.
+
+    Attributes:
+        message: all of it, ``what; remedy``, also ``str(error)``.
+        what: the first part of it.
+    """
 
     exit_code = 1
+
+    def __init__(
+        self, what: str, /, *values: object, remedy: str = "", **parameters: object
+    ) -> None:
+        if isinstance(what, Message):
+            self.what = self.message = what
+        else:
+            self.what = Message(what, *values, **parameters)
+            whole = f"{what}; {remedy}" if remedy else what
+            self.message = Message(whole, *values, **parameters)
+        super().__init__(self.message)
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it; empty where that is not said apart."""
+        return self.message[len(self.what) + 2 :]
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """The parameters that the message speaks of, ``...`` for those without a value."""
+        listed = [value for value in self.message.values if isinstance(value, Setting)]
+        return {**dict(listed), **self.message.parameters}
 
 
 class UsageError(AttnvizError):

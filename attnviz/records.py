@@ -217,7 +217,7 @@ class ModelEntry:
     """A model that is on this machine.
 
     Attributes:
-        name: what ``--model`` takes.
+        name: under which it is loaded.
         place: ``bundled``, ``built in`` or ``hub cache``.
         family: ``model_type`` of its configuration.
         shape: layers × heads, for every kind of layer.

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from string import Formatter
 
 import pytest
 
 import attnviz
 import attnviz.errors
+from attnviz.errors import AttnvizError, Message
 
 PACKAGE = Path(attnviz.__file__).parent
 
@@ -73,6 +76,38 @@ def test_the_floor_test_can_fail(tmp_path: Path) -> None:
     bad = tmp_path / "bad.py"
     bad.write_text("def f():\n    from attnviz.cli import main\n    import attnviz.models.hooked\n")
     assert imports(bad) == {"cli", "models"}
+
+
+def said(path: Path) -> Iterator[ast.Call]:
+    """The calls in a file that make one of our errors, or a message."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            kind = getattr(attnviz.errors, node.func.id, None)
+            if kind is Message or (isinstance(kind, type) and issubclass(kind, AttnvizError)):
+                yield node
+
+
+def fields(template: ast.expr | None) -> list[str]:
+    """The fields of a template, which must be a literal and hold no foreign braces."""
+    if isinstance(template, ast.IfExp):
+        return fields(template.body) + fields(template.orelse)
+    assert isinstance(template, ast.Constant), "a template with fields must be a literal"
+    return [name for _, name, _, _ in Formatter().parse(template.value) if name is not None]
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=within)
+def test_templates_are_literals_and_get_their_fields(path: Path) -> None:
+    if within(path) == "errors.py":
+        return
+    for call in said(path):
+        given = {word.arg: word.value for word in call.keywords if word.arg}
+        remedy = given.pop("remedy", None)
+        if not call.args or (len(call.args) == 1 and not given):
+            continue
+        found = fields(call.args[0]) + (fields(remedy) if remedy else [])
+        assert {name for name in found if name} == set(given), f"{within(path)}:{call.lineno}"
+        if not any(isinstance(value, ast.Starred) for value in call.args):
+            assert found.count("") == len(call.args) - 1, f"{within(path)}:{call.lineno}"
 
 
 def loaded(code: str, *modules: str) -> set[str]:

@@ -112,9 +112,12 @@ def _kv_heads(kind: str | None, heads: int, kv_heads: int | None) -> int:
             f"{heads} heads cannot share {kv_heads} kv-heads evenly; kv-heads that work: {works}"
         )
     if kind == "mqa" and kv_heads != 1:
-        raise SizeError(f"mqa has one key/value head, not {kv_heads}; use --kind gqa")
+        raise SizeError("mqa has one key/value head, not {}; use {kind}", kv_heads, kind="gqa")
     if kind == "mha" and kv_heads != heads:
         raise SizeError(
-            f"mha has as many key/value heads as heads ({heads}), not {kv_heads}; use --kind gqa"
+            "mha has as many key/value heads as heads ({}), not {}; use {kind}",
+            heads,
+            kv_heads,
+            kind="gqa",
         )
     return kv_heads

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from attnviz import __version__
-from attnviz.cli import console
+from attnviz.cli import console, voice
 from attnviz.errors import AttnvizError
 
 COMMANDS = ("heads", "heatmap", "view", "export", "capture", "shapes", "models", "demo")
@@ -51,6 +51,12 @@ class Commands(TyperGroup):
         function = getattr(import_module(f"attnviz.cli.{cmd_name}"), cmd_name)
         single.command(cmd_name, no_args_is_help=bare, context_settings=_SETTINGS)(function)
         return typer.main.get_command(single)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that these arguments start with; messages now speak of its options."""
+        name, command, rest = super().resolve_command(ctx, args)
+        voice.speak_for(command.params if command is not None else ())
+        return name, command, rest
 
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -93,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
         code = app(args=arguments, prog_name="attnviz", standalone_mode=False)
         sys.stdout.flush()
     except AttnvizError as error:
-        return _fail(str(error), error.exit_code)
+        return _fail(voice.words(error.message), error.exit_code)
     except _ClickError as error:
         return _fail(_explained(error, arguments), 2)
     except (KeyboardInterrupt, typer.Abort):

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from attnviz.cli import voice
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -36,7 +38,7 @@ def note(lines: Iterable[str], quiet: bool) -> None:
     """Say what the user should know beside the result."""
     if not quiet:
         for line in lines:
-            stderr().print(f"note: {line}", style="dim")
+            stderr().print(f"note: {voice.words(line)}", style="dim")
 
 
 def one_line(text: str) -> str:

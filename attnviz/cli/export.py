@@ -137,9 +137,9 @@ def export(
     force: Annotated[
         bool, _option("Replace what the folder holds from other settings.", RUN, "--force")
     ] = False,
-    fsync: Annotated[
+    sync: Annotated[
         str,
-        _option("Wait for the disk: never, at the end (for the manifest), always.", RUN),
+        _option("Wait for the disk: never, at the end (for the manifest), always.", RUN, "--fsync"),
     ] = "end",
 ) -> None:
     """Draw the maps of many sentences into a folder, with a manifest and an offline gallery.
@@ -182,7 +182,7 @@ def export(
         special_tokens=not no_special,
         truncate=truncate,
     )
-    way = Way(jobs=jobs, force=force, strict=strict, skip=skip, limit=limit, sync=fsync)
+    way = Way(jobs=jobs, force=force, strict=strict, skip=skip, limit=limit, sync=sync)
     bar = Bar(inputs, recorded=recorded, skip=skip, limit=limit, quiet=output.quiet)
     try:
         with bar:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from attnviz.cli import console
+from attnviz.cli import console, voice
 from attnviz.errors import AttnvizError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Bar:
         """Draw what is done, and report inputs that could not be used."""
         for bad in result.bad[self._told :]:
             self._told += 1
-            text = console.one_line(f"{bad.place}: {bad.reason}; skipped")
+            text = console.one_line(f"{bad.place}: {voice.words(bad.reason)}; skipped")
             if self._progress is not None:
                 self._progress.console.print(f"attnviz: {text}", soft_wrap=True)
             else:

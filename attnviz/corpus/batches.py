@@ -8,7 +8,6 @@ bit, and memory holds one window.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -20,8 +19,6 @@ from attnviz.records import Inputs
 WINDOW = 64
 """Texts that are put in order of length together."""
 LARGEST_BATCH = 16
-_FIELDS = re.compile(r"--(pair|context|target)\b")
-"""What is an option for one text is a field here."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -55,8 +52,7 @@ def tokenize(
         try:
             inputs = source.prepare(prompt)
         except (InputError, UsageError) as error:
-            reason = _FIELDS.sub(r"the field '\1'", str(error)).replace("--kind", "--fresh-kind")
-            yield Bad(text.number, text.place, reason)
+            yield Bad(text.number, text.place, error.message)
         else:
             yield Tokenized(text, inputs)
 

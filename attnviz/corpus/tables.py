@@ -54,10 +54,13 @@ def table_rows(
         chosen = columns[0]
     if chosen is None or chosen not in columns:
         wanted = "which column of" if column is None else f"no column {column!r} in"
-        raise UsageError(f"{wanted} {name}: choose --column from {', '.join(columns)[:200]}")
+        shown = ", ".join(columns)[:200]
+        raise UsageError("{} {}: choose {column} from {}", wanted, name, shown, column=...)
     if group is not None and group not in columns:
         shown = ", ".join(columns)[:200]
-        raise UsageError(f"no column {group!r} in {name}: choose --group from {shown}")
+        raise UsageError(
+            "no column {!r} in {}: choose {group} from {}", group, name, shown, group=...
+        )
     places = {field: columns.index(title) for field, title in fields.items() if title in columns}
     places["text"] = columns.index(chosen)
     for row in _safely(rows):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from attnviz.corpus.lines import Problem, lines, no_text, opened, whole
 from attnviz.corpus.tables import table_rows
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import InputError, Setting, UsageError
 from attnviz.records import Prompt
 
 FIELDS = ("text", "id", "pair", "context", "target")
@@ -118,9 +118,9 @@ def read(
         InputError: a file cannot be opened, once it is its turn.
     """
     fields = not whole_files and any(_suffix(name) in (*_TABLES, *_JSON) for name in names)
-    for option, value in (("--column", column), ("--group", group)):
-        if value is not None and not fields:
-            raise UsageError(f"{option} {value} needs a .csv, .tsv or .jsonl file; leave it out")
+    for chosen in (Setting("column", column), Setting("group", group)):
+        if chosen.value is not None and not fields:
+            raise UsageError("{} needs a .csv, .tsv or .jsonl file; leave it out", chosen)
     return _texts(names, column, group, whole_files)
 
 

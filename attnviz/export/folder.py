@@ -48,8 +48,11 @@ class Folder:
             if used and not force and not ours:
                 lose = f"; its {INDEX} would be replaced" if self._has(INDEX) else ""
                 raise OutputError(
-                    f"{path} holds files that no export wrote; choose another folder, or --force "
-                    f"to write beside them{lose}"
+                    "{} holds files that no export wrote; choose another folder, or {force} to "
+                    "write beside them{}",
+                    path,
+                    lose,
+                    force=True,
                 )
             self._private.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -73,8 +76,11 @@ class Folder:
             changed = f"{PRIVATE}/settings.json is lost"
         if changed and not self.force:
             raise OutputError(
-                f"{self.path} holds pictures with other settings ({changed}); choose another "
-                "folder, or --force to replace all of them"
+                "{} holds pictures with other settings ({})",
+                self.path,
+                changed,
+                remedy="choose another folder, or {force} to replace all of them",
+                force=True,
             )
         journal = self._private / "journal.jsonl"
         if journal.exists():

@@ -46,7 +46,9 @@ def check_recorded(names: Sequence[str]) -> None:
     """Raise UsageError where a file to be read as text looks like recorded attention."""
     for name in names:
         if Path(name).suffix.lower() in recorded.SUFFIXES:
-            raise UsageError(f"{name} looks like recorded attention; add --recorded")
+            raise UsageError(
+                "{} looks like recorded attention; add {recorded}", name, recorded=True
+            )
 
 
 def read_recorded(names: Sequence[str]) -> Iterator[RecordedInput | Bad]:

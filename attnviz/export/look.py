@@ -28,6 +28,6 @@ class Look:
         anchors(self.palette)
         check_scale(self.scale)
         if not 20 <= self.dpi <= 1200:
-            raise UsageError(f"--dpi must be from 20 to 1200, not {self.dpi:g}")
+            raise UsageError("{dpi} must be from 20 to 1200, not {:g}", self.dpi, dpi=...)
         if self.size is not None and not 0.2 <= self.size <= 50:
-            raise UsageError(f"--size is in inches, from 0.2 to 50, not {self.size:g}")
+            raise UsageError("{size} is in inches, from 0.2 to 50, not {:g}", self.size, size=...)

@@ -151,10 +151,12 @@ class _Worker:
             return list(answer)
         if self._trouble is not None:
             why = getattr(self._trouble, "strerror", None) or self._trouble
-            raise OutputError(f"cannot start a rendering process: {why}; use --jobs 1")
+            raise OutputError("cannot start a rendering process: {}; use {jobs}", why, jobs=1)
         raise OutputError(
-            f"{_ATTEMPTS} rendering processes died over {job.folder}; was there too little "
-            "memory? Use fewer --jobs"
+            "{} rendering processes died over {}; was there too little memory? Use fewer {jobs}",
+            _ATTEMPTS,
+            job.folder,
+            jobs=...,
         )
 
     def stop(self) -> None:

@@ -207,8 +207,9 @@ class _Run:
     def _check_end(self) -> None:
         """After all inputs: there were some, and with force nothing else stays."""
         if not (self.result.inputs or self.result.bad):
-            after = f" after --skip {self.way.skip}" if self.way.skip else ""
-            raise InputError(f"nothing to export: there is no text{after}")
+            if self.way.skip:
+                raise InputError("no text is left to export after {skip}", skip=self.way.skip)
+            raise InputError("nothing to export: there is no text")
         if self.way.force and not (self.way.skip or self.way.limit):
             self.manifest.keep(self.seen | {bad.number for bad in self.result.bad})
 
@@ -248,7 +249,7 @@ class _Run:
                 try:
                     chosen = self._selected(found.layout)
                 except SelectionError as error:
-                    self._skip(Bad(found.input.number, found.input.place, str(error)))
+                    self._skip(Bad(found.input.number, found.input.place, error.message))
                     continue
                 mine = [head for head in chosen if head.site in found.maps]
                 self._name(found.source.model)
@@ -278,7 +279,7 @@ class _Run:
         """Leave out an input that cannot be used; InputError where that is not wanted."""
         self.result.bad.append(bad)
         if self.way.strict:
-            raise InputError(f"{bad.place}: {bad.reason}")
+            raise InputError("{}: {}", bad.place, bad.reason)
         self._tell()
 
     def _tell(self) -> None:
@@ -307,9 +308,14 @@ class _Run:
                 before = json.dumps(self.manifest.text(item.number)[:40], ensure_ascii=False)
                 now = json.dumps(item.text[:40], ensure_ascii=False)
                 raise UsageError(
-                    f"{self.folder.path} holds pictures of {before} as input {item.number}, which "
-                    f"is now {now} ({item.place}); choose another folder, or --force to replace "
-                    "what has changed"
+                    "{} holds pictures of {} as input {}, which is now {} ({})",
+                    self.folder.path,
+                    before,
+                    item.number,
+                    now,
+                    item.place,
+                    remedy="choose another folder, or {force} to replace what has changed",
+                    force=True,
                 )
             self.manifest.drop(item.number)
         return not self.manifest.complete(item.digest, item.number)

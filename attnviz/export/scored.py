@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from attnviz.corpus.batches import Tokenized, batches, tokenize
 from attnviz.corpus.texts import Bad, Text
+from attnviz.errors import Message
 from attnviz.export.inputs import Input, RecordedInput
 from attnviz.export.settings import Settings
 from attnviz.models.memory import human_bytes, physical_memory
@@ -21,6 +22,7 @@ from attnviz.scoring.scores import SCORES
 
 _BATCH_BYTES = 64 << 20
 """How much the maps of a batch may take; a single input may take more."""
+_NAN = Message("the model gives NaN; use {dtype}", dtype="float32")
 
 Maps = Mapping[Site, NDArray[np.floating[Any]]]
 
@@ -139,7 +141,7 @@ def _batch(
             continue
         text, maps = found.text, recorder.maps(place)
         if not all(np.isfinite(weights).all() for weights in maps.values()):
-            yield Bad(text.number, text.place, "the model gives NaN; use --dtype float32")
+            yield Bad(text.number, text.place, _NAN)
             continue
         scores = {head.head: head for head in scorer.result(place)}
         yield Scored(text, source.info, source.layout, found.inputs, maps, scores)

@@ -52,7 +52,7 @@ class Settings:
         if self.role is not None and self.role not in ROLES:
             raise UsageError(f"no role {self.role!r}: choose one of {', '.join(ROLES)}")
         if self.top is not None and self.top < 1:
-            raise UsageError(f"--top must be at least 1, not {self.top}")
+            raise UsageError("{top} must be at least 1, not {}", self.top, top=...)
         if self.weights not in (None, *WEIGHTS):
             raise UsageError(f"cannot write weights as {self.weights!r}; choose npz or safetensors")
 

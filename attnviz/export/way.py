@@ -36,10 +36,13 @@ class Way:
     def check(self) -> None:
         """Raise UsageError for what makes no sense here."""
         if self.sync not in SYNC:
-            raise UsageError(f"--fsync takes {', '.join(SYNC)}, not {self.sync!r}")
+            raise UsageError("{sync} takes {}, not {!r}", ", ".join(SYNC), self.sync, sync=...)
         most = _MOST_A_CORE * cores()
         if self.jobs is not None and self.jobs > most:
             raise UsageError(
-                f"--jobs {self.jobs} is more than {most}, which is {_MOST_A_CORE} a core here; "
-                "leave it out for one a core"
+                "{jobs} is more than {}, which is {} a core here",
+                most,
+                _MOST_A_CORE,
+                remedy="leave it out for one a core",
+                jobs=self.jobs,
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from attnviz.errors import AttnvizError
+from attnviz.errors import AttnvizError, Message
 from attnviz.models.demo import DEMOS
 from attnviz.models.folder import find_weights, read_config
 from attnviz.records import ModelEntry
@@ -15,7 +15,7 @@ _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.spm")
 
 
 def available() -> tuple[ModelEntry, ...]:
-    """Every model that ``--model`` takes without a download, usable or with the reason why not."""
+    """Every model that can be named without a download, usable or with the reason why not."""
     fresh = ModelEntry("fresh", "built in", note="random weights, any size")
     demos = [inspect(name, folder, "bundled") for name, folder in DEMOS.items()]
     return (*demos, fresh, *_cached())
@@ -25,7 +25,7 @@ def inspect(name: str, folder: Path, place: str) -> ModelEntry:
     """Look at a model folder's files, without loading weights or importing transformers.
 
     Args:
-        name: what ``--model`` takes.
+        name: under which it is loaded.
         folder: where config.json and the weights are.
         place: ``bundled`` or ``hub cache``.
     """
@@ -46,7 +46,7 @@ def inspect(name: str, folder: Path, place: str) -> ModelEntry:
     except AttnvizError as error:
         return ModelEntry(name, place, family, shape, size, False, _reason(error, folder))
     if not any(any(folder.glob(pattern)) for pattern in _TOKENIZERS):
-        note = "no tokenizer: give --ids instead of a text"
+        note = Message("no tokenizer: give {ids} instead of a text", ids=...)
     return ModelEntry(name, place, family, shape, size, note=note)
 
 

@@ -85,8 +85,9 @@ def _config(folder: Path) -> dict[str, Any]:
     if (folder / "adapter_config.json").is_file():
         raise ModelError(f"{folder} holds an adapter only; merge it into its model and save that")
     raise ModelError(
-        f"no config.json in {folder}; --model takes a folder that transformers' "
-        "save_pretrained wrote"
+        "no config.json in {}; {model} takes a folder that transformers' save_pretrained wrote",
+        folder,
+        model=...,
     )
 
 
@@ -132,10 +133,15 @@ def _folder(model: str, fetch: Callable[[str], Path]) -> Path:
     if path.is_dir():
         return path
     if path.exists():
-        hint = ""
         if path.suffix in (".npz", ".safetensors"):
-            hint = f"; for recorded attention use --recorded {model}"
-        raise ModelError(f"{model} is a file; --model takes the folder that it lies in{hint}")
+            raise ModelError(
+                "{} is a file; {model} takes the folder that it lies in; for recorded attention "
+                "use {recorded}",
+                model,
+                model=...,
+                recorded=path,
+            )
+        raise ModelError("{} is a file; {model} takes the folder that it lies in", model, model=...)
     if not model.startswith((".", "~", "/")) and _HUB_ID.fullmatch(model):
         return fetch(model)
     raise ModelError(

@@ -19,11 +19,19 @@ def check_prompt(prompt: Prompt, *, decoder: bool) -> None:
         UsageError: options that do not fit the model or each other.
     """
     if prompt.context is not None:
-        raise UsageError("--context is for a fresh cross-attention layer; leave it or --model out")
+        raise UsageError(
+            "{context} is for a fresh cross-attention layer; leave it or {model} out",
+            context=...,
+            model=...,
+        )
     if prompt.ids is not None and prompt.pair is not None:
-        raise UsageError("--pair goes with a text, not with --ids; give both sentences as ids")
+        raise UsageError(
+            "{pair} goes with a text, not with {ids}; give both sentences as ids", pair=..., ids=...
+        )
     if prompt.target is not None and not decoder:
-        raise UsageError("--target needs an encoder-decoder model; this one has a single stack")
+        raise UsageError(
+            "{target} needs an encoder-decoder model; this one has a single stack", target=...
+        )
 
 
 def check_ids(ids: Sequence[int], vocab_size: int) -> None:
@@ -59,8 +67,12 @@ def check_length(length: int, limit: int | None, *, truncate: bool, what: str = 
         return ""
     if not truncate:
         raise InputError(
-            f"{what} has {length:,} tokens, the model takes at most {limit:,}; shorten it or add "
-            "--truncate"
+            "{} has {:,} tokens, the model takes at most {:,}",
+            what,
+            length,
+            limit,
+            remedy="shorten it or add {truncate}",
+            truncate=True,
         )
     whole = what[0].upper() + what[1:]
     return f"{whole} was cut to the model's {limit:,} tokens; {length - limit:,} were left out."

@@ -202,7 +202,9 @@ def _one_item(path: Path, name: str, array: Array, item: int | None) -> Array:
         raise InputError(f"{path}: {name} holds {array.dtype}, not floating-point weights")
     if array.ndim == 4:
         if item not in (None, 0):
-            raise UsageError(f"{path} holds one item, not {item + 1}; leave out --item")
+            raise UsageError(
+                "{} holds one item, not {}; leave out {item}", path, item + 1, item=...
+            )
         return array
     if array.ndim != 5:
         raise InputError(
@@ -211,7 +213,13 @@ def _one_item(path: Path, name: str, array: Array, item: int | None) -> Array:
         )
     count = array.shape[1]
     if item is None and count > 1:
-        raise UsageError(f"{path} holds {count} items; choose one with --item 0 to {count - 1}")
+        raise UsageError(
+            "{} holds {} items; choose one with {item} from 0 to {}",
+            path,
+            count,
+            count - 1,
+            item=...,
+        )
     if not 0 <= (item or 0) < count:
         raise UsageError(f"{path} has no item {item}; it holds {count}, from 0")
     return array[:, item or 0]

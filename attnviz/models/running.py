@@ -39,8 +39,12 @@ def running(
     except torch.OutOfMemoryError as error:
         longest = max(item.length for item in batch)
         raise ModelError(
-            f"{name}: {longest:,} tokens do not fit in the memory of {device}; shorten the text "
-            "or use --device cpu"
+            "{}: {:,} tokens do not fit in the memory of {}",
+            name,
+            longest,
+            device,
+            remedy="shorten the text or use {device}",
+            device="cpu",
         ) from error
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from attnviz.attention.layers import Kind, build_layer, output_slices
 from attnviz.attention.sizes import Sizes, check_sizes
-from attnviz.errors import InputError, SizeError, UsageError
+from attnviz.errors import InputError, Setting, SizeError, UsageError
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.models.running import check_start, running
 from attnviz.passes import Gates, Observer, Output, OutputProjection, Start
@@ -133,12 +133,18 @@ class Fresh:
             raise UsageError("a fresh layer has no vocabulary; give text instead of ids")
         for name, value in (("pair", prompt.pair), ("target", prompt.target)):
             if value is not None:
-                raise UsageError(f"--{name} needs a trained model that takes one; see --model")
-        if (prompt.context is None) == (self.kind == "cross"):
+                raise UsageError(
+                    "{} needs a trained model that takes one; see {model}",
+                    Setting(name),
+                    model=...,
+                )
+        if self.kind == "cross" and prompt.context is None:
+            raise UsageError("cross-attention needs the other sentence: add {context}", context=...)
+        if self.kind != "cross" and prompt.context is not None:
             raise UsageError(
-                "cross-attention needs the other sentence: add --context"
-                if prompt.context is None
-                else f"--context makes cross-attention; leave out --kind {self.config.kind}"
+                "{context} makes cross-attention; leave out {kind}",
+                context=...,
+                kind=self.config.kind,
             )
         queries = split_words(prompt.text)
         keys = queries if prompt.context is None else split_words(prompt.context)

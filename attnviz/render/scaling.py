@@ -33,8 +33,12 @@ def check_pixels(width: float, height: float) -> None:
     """Raise UsageError for a picture of too many pixels."""
     if width * height > LARGEST_PICTURE:
         raise UsageError(
-            f"a picture of {width:,.0f} × {height:,.0f} pixels is too large; choose fewer heads or "
-            "a smaller --dpi or --size"
+            "a picture of {:,.0f} × {:,.0f} pixels is too large",
+            width,
+            height,
+            remedy="choose fewer heads or a smaller {dpi} or {size}",
+            dpi=...,
+            size=...,
         )
 
 

@@ -30,7 +30,7 @@ def run_probe(source: Source) -> tuple[HeadScores, ...]:
         UsageError: the model has no vocabulary.
     """
     if source.vocab_size is None:
-        raise UsageError("a probe needs a model with a vocabulary; see --model")
+        raise UsageError("a probe needs a model with a vocabulary; see {model}", model=...)
     start, added = _added_ids(source)
     prompts = probe_prompts(
         source.vocab_size, lengths=LENGTHS, max_tokens=source.max_tokens, bos=start, avoid=added

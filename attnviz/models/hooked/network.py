@@ -189,8 +189,11 @@ class Network:
                 )[0].tolist()
         except Exception as error:  # whatever a model's own code raises
             raise ModelError(
-                f"this {self.family} model cannot generate the decoder's text: {one_line(error)}; "
-                "give it with --target"
+                "this {} model cannot generate the decoder's text: {}",
+                self.family,
+                one_line(error),
+                remedy="give it with {target}",
+                target=...,
             ) from error
         return _without_end(written, self._ends())
 

@@ -209,8 +209,10 @@ class Hooked:
         if prompt.target is None:
             if not self._network.can_write:
                 raise UsageError(
-                    f"{self._name} has no weights to generate text with; give the decoder's text "
-                    "with --target"
+                    "{} has no weights to generate text with",
+                    self._name,
+                    remedy="give the decoder's text with {target}",
+                    target=...,
                 )
             ids = self._network.write(source.ids, self.max_tokens)
             notes.append(f"Decoder text generated greedily: {self._texts.plain(ids)}")

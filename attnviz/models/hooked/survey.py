@@ -71,19 +71,29 @@ def survey(network: Network, name: str) -> Survey:
         reason, difference = compare(eager, hooked, items, network.dtype)
         exactness = difference or exactness
     chosen = eager if reason else hooked
-    remedy = "try --dtype float32" if is_low(network.dtype) else "its weights may be damaged"
+    low = is_low(network.dtype)
     if not chosen.maps:
-        hint = f"; {remedy}" if is_low(network.dtype) else ""
         raise ModelError(
-            f"{name}: this {network.family} model gives no attention weights: eager: "
-            f"{eager.fault}; hooked: {reason}{hint}"
+            "{}: this {} model gives no attention weights: eager: {}; hooked: {}",
+            name,
+            network.family,
+            eager.fault,
+            reason,
+            remedy="try {dtype}" if low else "",
+            dtype="float32",
         )
     if not all(
         bool(one.isfinite().all())
         for site, weights in chosen.maps.items()
         for one in real(weights, site.kind, items)
     ):
-        raise ModelError(f"{name}: attention weights are not finite in {network.dtype}; {remedy}")
+        raise ModelError(
+            "{}: attention weights are not finite in {}",
+            name,
+            network.dtype,
+            remedy="try {dtype}" if low else "its weights may be damaged",
+            dtype="float32",
+        )
     kind = None if network.seq2seq else _kind(chosen.maps, items)
     sites = [site if kind is None else Site(kind, site.layer) for site in chosen.maps]
     heads = [weights.shape[1] for weights in chosen.maps.values()]

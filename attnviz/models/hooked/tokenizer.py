@@ -66,7 +66,9 @@ class Texts:
             raise InputError("the tokenizer makes no tokens of this text; give at least one word")
         inside = tokens.special[1:-1]
         if pair is not None and not any(inside) and len(set(tokens.segments)) == 1:
-            raise UsageError("this model does not tell two sentences apart; leave --pair out")
+            raise UsageError(
+                "this model does not tell two sentences apart; leave {pair} out", pair=...
+            )
         return tokens
 
     def target(self, text: str, *, special: bool = True) -> tuple[int, ...]:
@@ -92,7 +94,11 @@ class Texts:
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         if self._tokenizer is None:
             raise ModelError(
-                f"{self._name}: {self._fault}; add its tokenizer, or give token ids with --ids"
+                "{}: {}",
+                self._name,
+                self._fault,
+                remedy="add its tokenizer, or give token ids with {ids}",
+                ids=...,
             )
         with quiet():
             return self._tokenizer(*args, **kwargs)

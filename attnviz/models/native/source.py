@@ -83,7 +83,12 @@ class Native:
         limits.check_prompt(prompt, decoder=False)
         kind = self._network.config.family.kind
         if prompt.pair is not None and kind == "decoder":
-            raise UsageError(f"{self._name} reads one text, not a pair; {PAIRS} models take --pair")
+            raise UsageError(
+                "{} reads one text, not a pair; {} models take {pair}",
+                self._name,
+                PAIRS,
+                pair=...,
+            )
         ids = prompt.ids
         tokens = self._encode(prompt) if ids is None else self._reader.tokens(ids)
         if not len(tokens):
@@ -171,8 +176,10 @@ class Native:
     def _encode(self, prompt: Prompt) -> Tokens:
         if self._tokenizer is None:
             raise ModelError(
-                f"{self._name} has no tokenizer (tokenizer.json or vocabulary files) in its "
-                "folder; add it, or give token ids with --ids"
+                "{} has no tokenizer (tokenizer.json or vocabulary files) in its folder",
+                self._name,
+                remedy="add it, or give token ids with {ids}",
+                ids=...,
             )
         read = self._tokenizer.encode(
             prompt.text or "", prompt.pair, add_special_tokens=prompt.special_tokens
@@ -190,8 +197,10 @@ class Native:
                 self._tokenizer.no_truncation()
             if len(tokens) > limit:  # its special tokens alone are too many
                 raise InputError(
-                    f"the model takes at most {limit:,} tokens, its special tokens among them; "
-                    "leave them out with --no-special"
+                    "the model takes at most {:,} tokens, its special tokens among them",
+                    limit,
+                    remedy="leave them out with {special_tokens}",
+                    special_tokens=False,
                 )
             return tokens
         return self._reader.tokens(limits.cut(tokens.ids, tokens.special, limit))

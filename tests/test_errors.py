@@ -1,0 +1,67 @@
+"""A message names parameters; each interface words them in its own way."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+
+import attnviz
+from attnviz.cli import voice
+from attnviz.errors import InputError, Message, Setting, UsageError
+
+
+def test_a_message_speaks_python_and_the_command_line() -> None:
+    error = InputError(
+        "{:,} tokens do not fit in the memory of {}",
+        9000,
+        "a{b}c",
+        remedy="shorten the text or use {device} with {causal}, see {max_mb}",
+        device="cpu",
+        causal=False,
+        max_mb=...,
+    )
+    what = "9,000 tokens do not fit in the memory of a{b}c"
+    in_python = "shorten the text or use device='cpu' with causal=False, see max_mb"
+    assert str(error) == f"{what}; {in_python}"
+    assert (error.what, error.remedy) == (what, in_python)
+    assert error.parameters == {"device": "cpu", "causal": False, "max_mb": ...}
+    options = "shorten the text or use --device cpu with --no-causal, see --max-mb"
+    assert voice.words(error.message) == f"{what}; {options}"
+
+
+def test_braces_of_a_plain_sentence_stay() -> None:
+    error = UsageError("no file {x} or {}", remedy="look {there}")
+    assert str(error) == "no file {x} or {}; look {there}"
+    assert error.parameters == {}
+    with pytest.raises(KeyError, match="there"):
+        UsageError("look {there} at {}", 1)
+
+
+def test_messages_inside_messages_and_names_that_vary() -> None:
+    inner = Message("{pair} is too long", pair=...)
+    error = InputError("{}: {}", "a.jsonl:3", inner)
+    assert str(error) == "a.jsonl:3: pair is too long"
+    assert voice.words(error.message) == "a.jsonl:3: --pair is too long"
+    two = UsageError("{} and {} exclude each other", Setting("json"), Setting("kv_heads", 2))
+    assert voice.words(two.message) == "--json and --kv-heads 2 exclude each other"
+    assert two.parameters == {"json": ..., "kv_heads": 2}
+
+
+def test_errors_and_notes_travel_between_processes_and_into_json() -> None:
+    error = UsageError("{} is too much", 7, remedy="lower {jobs}", jobs=...)
+    back = pickle.loads(pickle.dumps(error))
+    assert type(back) is UsageError
+    assert (str(back), back.what, back.remedy) == (str(error), error.what, "lower jobs")
+    assert voice.words(back.message) == "7 is too much; lower --jobs"
+    assert json.loads(json.dumps([error.message])) == ["7 is too much; lower jobs"]
+
+
+def test_what_is_asked_of_python_is_answered_in_python() -> None:
+    with pytest.raises(attnviz.UsageError, match=r"^demo-gpt2 reads one text.* models take pair$"):
+        attnviz.capture("a", pair="b")
+    with pytest.raises(attnviz.InputError, match=r"; shorten it or add truncate=True$"):
+        attnviz.capture("word " * 2000)
+    note = attnviz.heads("a b").notes[-1]
+    assert note.endswith("For a well-known one: model='bert-base-uncased', or model='gpt2'.")
