@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import console, voice
 
 
 def models(
@@ -23,7 +24,7 @@ def models(
     from attnviz import api
     from attnviz.render import tables, terminal
 
-    found = api.models()
+    found = [replace(entry, note=voice.words(entry.note)) for entry in api.models()]
     if json:
         console.put(tables.models_json(found))
         return

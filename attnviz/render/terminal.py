@@ -117,7 +117,7 @@ _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
 def models_table(models: Sequence[ModelEntry]) -> RenderableType:
     """The models on this machine, one line each; those that cannot be used say why."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-    for name in ("--model", "where", "family", "layers×heads", "size", "note"):
+    for name in ("model", "where", "family", "layers×heads", "size", "note"):
         table.add_column(name, justify="right" if name == "size" else "left", overflow="fold")
     for model in models:
         size = f"{model.size / 1e6:,.1f} MB" if model.size else ""

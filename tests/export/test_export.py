@@ -117,7 +117,7 @@ def test_tables(tmp_path: Path) -> None:
         b"d,caf\xe9,z",
         "e,fine,",
     )
-    with pytest.raises(UsageError, match="choose --column from id, question, note"):
+    with pytest.raises(UsageError, match="choose column from id, question, note"):
         export(table, tmp_path / "none")
     done = av.export_maps(
         table, tmp_path / "maps", model=MODEL, column="question", way=ONE,
@@ -496,7 +496,7 @@ def test_words_in_the_pictures_and_weights_by_token(tmp_path: Path, minilm: str)
         ("g.csv", b"text,text\na,b", "two columns 'text'; rename one"),
         ("h.csv", b"", "no header; the first line must name the columns"),
         ("j.csv", b"text,id\nHello, world,1", "3 columns instead of 2"),
-        ("i.jsonl", b'{"text": "a", "pair": "b"}', "take the field 'pair'"),
+        ("i.jsonl", b'{"text": "a", "pair": "b"}', "take pair"),
     ],
 )
 def test_what_is_wrong_with_an_input_is_said_in_its_terms(
@@ -534,7 +534,7 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
         (["s.txt", "--kind", "gqa"], 2, "write --fresh-kind gqa"),
         (["s.txt", "--jobs", "100000"], 2, "--jobs 100000 is more than"),
         (["s.txt", "--size", "50", "--dpi", "1200"], 2, "a smaller --dpi or --size"),
-        (["s.txt", "--skip", "9"], 1, "there is no text after --skip 9"),
+        (["s.txt", "--skip", "9"], 1, "no text is left to export after --skip 9"),
         (["empty.txt"], 1, "nothing to export: there is no text"),
         ([""], 2, "an empty file name"),
         (["*.zip"], 1, "no file matches *.zip"),

@@ -105,7 +105,7 @@ def test_items_of_a_batch_are_cut_to_their_tokens(tmp_path: Path) -> None:
     second = av.read_capture(path, item=1)
     assert second.inputs.sides["encoder"].queries.texts == ("e", "f")
     assert np.array_equal(second.maps[Site("encoder", 1)], batch[1, 1, :, :2, :2])
-    with pytest.raises(UsageError, match="choose one with --item 0 to 1"):
+    with pytest.raises(UsageError, match="choose one with item from 0 to 1"):
         av.read_capture(path)
     with pytest.raises(UsageError, match="no item 2"):
         av.read_capture(path, item=2)

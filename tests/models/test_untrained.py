@@ -118,9 +118,9 @@ def test_bad_options(config: FreshConfig, error: type[Exception], says: str) -> 
     ("kind", "prompt", "error", "says"),
     [
         ("mha", Prompt(ids=(1, 2)), UsageError, "no vocabulary"),
-        ("mha", Prompt("a", pair="b"), UsageError, "--pair needs a trained model"),
-        ("mha", Prompt("a", context="b"), UsageError, "leave out --kind mha"),
-        ("cross", Prompt("a"), UsageError, "add --context"),
+        ("mha", Prompt("a", pair="b"), UsageError, "pair needs a trained model"),
+        ("mha", Prompt("a", context="b"), UsageError, "leave out kind=.mha."),
+        ("cross", Prompt("a"), UsageError, "add context"),
         ("mha", Prompt("\u200b"), InputError, "no word"),
     ],
 )
