@@ -77,4 +77,4 @@ def test_tokens_are_those_of_the_model() -> None:
     assert broken is texts[1]
     assert isinstance(refused, Bad)
     assert (refused.number, refused.place) == (3, "x:3")
-    assert "the field 'pair'" in refused.reason
+    assert "pair needs" in refused.reason

@@ -72,9 +72,9 @@ def test_fields_of_json_and_tables_by_name(tmp_path: Path) -> None:
 
 def test_options_that_nothing_can_answer(tmp_path: Path) -> None:
     plain, table = file(tmp_path / "a.txt", "a"), file(tmp_path / "a.csv", "text\na\n")
-    with pytest.raises(UsageError, match="group=.doc. needs a"):
+    with pytest.raises(UsageError, match="group='doc' needs a"):
         read([plain], group="doc")
-    with pytest.raises(UsageError, match="column=.text. needs a"):
+    with pytest.raises(UsageError, match="column='text' needs a"):
         read([table], column="text", whole_files=True)
     with pytest.raises(UsageError, match=r"no column .doc. in .*: choose group from text"):
         list(read([table], group="doc"))

@@ -277,7 +277,7 @@ def test_damaged_shards(bert, index, says):
 
 def test_adapters_and_files_are_named_for_what_they_are(bert, tmp_path):
     file = bert / "model.safetensors"
-    with pytest.raises(ModelError, match=f"is a file.*recorded={file}"):
+    with pytest.raises(ModelError, match=f"is a file.*recorded='{file}'"):
         folder.locate(str(file))
     (bert / "config.json").rename(bert / "adapter_config.json")
     with pytest.raises(ModelError, match="adapter only"):
