@@ -9,7 +9,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import zlib
 from collections.abc import Callable
@@ -154,9 +153,9 @@ def rendering() -> list[Row]:
 
 def processes() -> list[Row]:
     """Two processes that draw and write files, against one that calls savefig."""
+    from attnviz.corpus.executors import Processes
     from attnviz.export.look import Look
-    from attnviz.export.pictures import Job, Picture
-    from attnviz.export.pool import Pool
+    from attnviz.export.pictures import Job, Picture, drawing
     from attnviz.render.raster import Raster
     from attnviz.render.scaling import DPI
 
@@ -167,22 +166,20 @@ def processes() -> list[Row]:
         Picture(f"{n}.png", "heads", "", sides, ((title, (0, n), w),))
         for n, w in enumerate(weights)
     )
-    finished = threading.Semaphore(0)
-    pool = Pool(2, lambda job, written: finished.release())
     folder = Path(tempfile.mkdtemp())
-
-    def ours() -> None:
-        for number in range(SENTENCES):
-            pool.submit(Job(f"{folder}/{number}", pictures, look, sync=False))
-        for _ in range(SENTENCES):
-            finished.acquire()
+    jobs = [Job(f"{folder}/{n}", pictures, look, sync=False) for n in range(SENTENCES)]
 
     def theirs() -> bytes:
         return savefig(weights[0], sides.queries.texts, (width / DPI, height / DPI), DPI)
 
     try:
-        took = side_by_side({"savefig": (theirs, 1), "ours": (ours, SENTENCES * HEADS)})
-        pool.close()
+        with Processes(drawing, 2) as several:
+
+            def ours() -> None:
+                for _ in several.run(jobs):
+                    pass
+
+            took = side_by_side({"savefig": (theirs, 1), "ours": (ours, SENTENCES * HEADS)})
     finally:
         shutil.rmtree(folder)
     rate = {name: 1 / value for name, value in took.items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,15 +14,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from attnviz import files
+from attnviz.corpus.executors import Inline, Lost, Processes, cores
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError, OutputError, SelectionError, UsageError
 from attnviz.export import gallery
 from attnviz.export.folder import Folder
 from attnviz.export.inputs import Input, RecordedInput
 from attnviz.export.manifest import SCHEMA, Manifest
-from attnviz.export.pictures import Job, Written
+from attnviz.export.pictures import Job, Written, drawing, make
 from attnviz.export.plan import Plan, layout_document
-from attnviz.export.pool import Inline, Pool, cores
 from attnviz.export.scored import Scored, run_recorded, run_texts
 from attnviz.export.settings import Settings
 from attnviz.export.stopping import Stopping
@@ -134,7 +133,7 @@ class _Run:
     ) -> None:
         self.folder, self.settings, self.way = folder, settings, way
         self.result, self.progress, self.stop = result, progress, stop
-        self.telling = threading.Lock()
+        self.executor: Inline[Job, list[Written]] | Processes[Job, list[Written]] | None = None
         self.document, self.version = settings.document(), ""
         self.plans: dict[str, Plan] = {}
         self.waiting: dict[str, int] = {}
@@ -153,36 +152,20 @@ class _Run:
     ) -> None:
         """Everything between opening the folder and closing it."""
         jobs = self.way.jobs or cores()
-        pool = Pool(jobs, self._written) if jobs > 1 else Inline(self._written)
         try:
             self.version = version("attnviz")
-            with self.stop.at_once():
-                source = load() if load is not None else None
-            heads: frozenset[Head] = frozenset()
-            document: dict[str, Any] = {"schema": SCHEMA}
-            if source is not None:
-                heads = frozenset(self._selected(source.layout))
-                info, layout = source.info, layout_document(source.layout)
-                document |= {"model": info.model, "backend": info.backend, "layout": layout}
-                document |= {"dtype": info.dtype}
-                self._name(info.model)
-            document |= {**identity, **self.document}
-            with self.stop.at_once():
-                self.folder.begin(document, sync=self.way.sync)
-            taken = self._read(items)
-            if source is None:
-                recorded = cast("Iterator[RecordedInput | Bad]", taken)
-                scored = run_recorded(recorded, self._wanted, self._kept)
-            else:
-                texts = cast("Iterator[Text | Bad]", taken)
-                scored = run_texts(texts, source, self.settings, heads, self._wanted, self._kept)
-            self._submit(scored, heads, pool)
-            pool.close(drop=self.stop.asked())
+            self.executor = Processes(drawing, jobs) if jobs > 1 else Inline(make)
+            with self.executor:
+                with self.stop.at_once():
+                    source = load() if load is not None else None
+                heads = self._begin(source, identity)
+                scored = self._scored(items, source, heads)
+                for job, answer in self.executor.run(self._jobs(scored, heads)):
+                    self._written(job, answer)
             if not self.stop.asked():
                 self._check_end()
         except BaseException as error:
-            pool.close(drop=True)
-            self._sweep(pool)
+            self._sweep()
             if self.folder.begun():
                 with contextlib.suppress(OutputError, OSError):
                     self._finish()
@@ -190,8 +173,33 @@ class _Run:
             if explained is error:
                 raise
             raise explained from None
-        self._sweep(pool)
+        self._sweep()
         self._finish()
+
+    def _begin(self, source: Source | None, identity: Mapping[str, Any]) -> frozenset[Head]:
+        """Open the folder for these settings; the heads selected, none for recorded attention."""
+        heads: frozenset[Head] = frozenset()
+        document: dict[str, Any] = {"schema": SCHEMA}
+        if source is not None:
+            heads = frozenset(self._selected(source.layout))
+            info, layout = source.info, layout_document(source.layout)
+            document |= {"model": info.model, "backend": info.backend, "layout": layout}
+            document |= {"dtype": info.dtype}
+            self._name(info.model)
+        with self.stop.at_once():
+            self.folder.begin(document | {**identity, **self.document}, sync=self.way.sync)
+        return heads
+
+    def _scored(
+        self, items: Iterable[Input | Bad], source: Source | None, heads: frozenset[Head]
+    ) -> Iterator[Scored | Bad]:
+        """The inputs after the model, or as they were recorded."""
+        taken = self._read(items)
+        if source is None:
+            recorded = cast("Iterator[RecordedInput | Bad]", taken)
+            return run_recorded(recorded, self._wanted, self._kept)
+        texts = cast("Iterator[Text | Bad]", taken)
+        return run_texts(texts, source, self.settings, heads, self._wanted, self._kept)
 
     def _read(self, items: Iterable[Input | Bad]) -> Iterator[Input | Bad]:
         """The inputs to take, until Ctrl-C, which does not wait for the next one."""
@@ -213,9 +221,9 @@ class _Run:
         if self.way.force and not (self.way.skip or self.way.limit):
             self.manifest.keep(self.seen | {bad.number for bad in self.result.bad})
 
-    def _sweep(self, pool: Pool | Inline) -> None:
+    def _sweep(self) -> None:
         """Remove what processes that died left of their files."""
-        if pool.restarted:
+        if self.executor is not None and self.executor.restarted:
             self.folder.sweep()
 
     def _name(self, model: str) -> None:
@@ -235,9 +243,8 @@ class _Run:
             )
         return error
 
-    def _submit(
-        self, scored: Iterator[Scored | Bad], heads: frozenset[Head], pool: Pool | Inline
-    ) -> None:
+    def _jobs(self, scored: Iterator[Scored | Bad], heads: frozenset[Head]) -> Iterator[Job]:
+        """What is missing of each input, until Ctrl-C."""
         for found in scored:
             if self.stop.asked():
                 return
@@ -267,7 +274,7 @@ class _Run:
             self.plans[path] = plan
             self.waiting[path] = len(missing)
             for job in plan.jobs(str(self.folder.path), missing, sync=self.way.sync == "always"):
-                pool.submit(job)
+                yield job
                 if self.stop.asked():
                     return
             if not missing:
@@ -283,12 +290,19 @@ class _Run:
         self._tell()
 
     def _tell(self) -> None:
-        """Report progress, from one thread at a time."""
-        with self.telling:
-            self.progress(self.result)
+        """Report progress."""
+        self.progress(self.result)
 
-    def _written(self, job: Job, written: list[Written]) -> None:
+    def _written(self, job: Job, written: list[Written] | Lost) -> None:
         """A job is done: into the journal with it."""
+        if isinstance(written, Lost):
+            raise OutputError(
+                "cannot draw {}: {}",
+                job.folder,
+                written.reason,
+                remedy="was there enough memory? Use fewer {jobs}",
+                jobs=...,
+            )
         plan = self.plans[job.folder]
         common = self._common(plan.scored.source)
         for file in written:

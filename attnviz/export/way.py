@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from attnviz.corpus.executors import cores
 from attnviz.errors import UsageError
-from attnviz.export.pool import cores
 
 SYNC = ("never", "end", "always")
 """When to wait for the disk: not at all, for the manifest and the index, for every file."""

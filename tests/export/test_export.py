@@ -380,7 +380,7 @@ def test_workers_draw_the_same_files(tmp_path: Path) -> None:
 
 def test_workers_do_not_load_torch() -> None:
     code = (
-        "import sys, attnviz.export.worker, attnviz.export.pictures, attnviz.render.raster, "
+        "import sys, attnviz.corpus.worker, attnviz.export.pictures, attnviz.render.raster, "
         "attnviz.render.figure_heatmap, attnviz.render.mosaic; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

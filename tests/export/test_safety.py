@@ -16,16 +16,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.errors import OutputError, UsageError
-from attnviz.export import lock
+from attnviz.errors import AttnvizError, OutputError, UsageError
+from attnviz.export import lock, run
 from attnviz.export.folder import Folder
+from attnviz.export.pictures import Job, Written, make
 from attnviz.export.settings import Settings
 from attnviz.export.way import Way
 from attnviz.models.untrained import FreshConfig
@@ -305,16 +307,19 @@ def test_a_worker_is_killed(sentences: str, undisturbed: Path, tmp_path: Path) -
     assert not children() - before, "workers left behind"
 
 
-def test_a_job_that_always_kills_its_worker_is_an_error(tmp_path: Path, monkeypatch) -> None:
-    from attnviz.export import pool
-    from attnviz.export.look import Look
-    from attnviz.export.pictures import Job
+def deadly() -> Callable[[object], object]:
+    """The set-up of a worker that no job survives."""
+    return lambda job: os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(pool, "BOOT", "import sys; sys.exit(3)")
-    workers = pool.Pool(2, lambda job, written: None)
-    workers.submit(Job(str(tmp_path / "x"), (), Look(), False))
-    with pytest.raises(OutputError, match="3 rendering processes died"):
-        workers.close()
+
+def test_a_job_that_always_kills_its_worker_is_an_error(
+    sentences: str, tmp_path: Path, monkeypatch
+) -> None:
+    before = children()
+    monkeypatch.setattr(run, "drawing", deadly)
+    with pytest.raises(OutputError, match=r"cannot draw .*: 2 processes died .* by SIGKILL"):
+        av.export_maps(sentences, tmp_path / "maps", model=MODEL, way=Way(jobs=2))
+    assert not children() - before
 
 
 def test_two_exports_into_one_folder(sentences: str, tmp_path: Path, capsys) -> None:
@@ -488,23 +493,27 @@ def test_files_of_others_are_never_swept(sentences: str, tmp_path: Path) -> None
     assert not any(path.exists() for path in ours)
 
 
+def dying_once(flag: str) -> Callable[[Job], list[Written]]:
+    """The set-up of a worker that is killed before its first file gets its name, but once only."""
+    real = os.replace
+
+    def replace(before: Path, after: Path) -> None:
+        if not os.path.exists(flag):
+            Path(flag).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        real(before, after)
+
+    os.replace = replace
+    return make
+
+
 def test_a_worker_killed_in_the_middle_of_a_file_leaves_nothing(
     sentences: str, undisturbed: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    from attnviz.export import pool
-
     flag = tmp_path / "killed"
-    dying = (
-        "import os, signal\n"
-        "def replace(a, b, real=os.replace):\n"
-        f"    if not os.path.exists({str(flag)!r}):\n"
-        f"        open({str(flag)!r}, 'x').close(); os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    real(a, b)\n"
-        "os.replace = replace\n"
-    )
     plain = tmp_path / "plain"
     av.export_maps(sentences, plain, model=MODEL, way=Way(jobs=1))
-    monkeypatch.setattr(pool, "BOOT", dying + pool.BOOT)
+    monkeypatch.setattr(run, "drawing", partial(dying_once, str(flag)))
     av.export_maps(sentences, tmp_path / "maps", model=MODEL, way=Way(jobs=2))
     assert flag.exists()
     assert contents(tmp_path / "maps") == contents(plain)
@@ -514,41 +523,8 @@ def test_a_process_that_cannot_be_started_is_an_error(
     sentences: str, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", None)  # as in a program with Python inside
-    with pytest.raises(OutputError, match="cannot start a rendering process"):
+    with pytest.raises(AttnvizError, match="cannot start a worker process"):
         av.export_maps(sentences, tmp_path / "maps", model=MODEL, way=Way(jobs=2))
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="asks the kernel")
-def test_workers_die_with_their_parent(tmp_path: Path) -> None:
-    code = (
-        "import time; from attnviz.export.pool import Pool\n"
-        "pool = Pool(2, print); time.sleep(0.5)\n"
-        "print(flush=True); time.sleep(60)\n"
-    )
-    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    parent.stdout.readline()
-    tasks = Path(f"/proc/{parent.pid}/task")
-    workers = [int(p) for t in tasks.iterdir() for p in (t / "children").read_text().split()]
-    assert len(workers) == 2
-    for worker in workers:
-        os.kill(worker, signal.SIGSTOP)  # it cannot end by itself
-    parent.kill()
-    parent.wait()
-    deadline = time.monotonic() + 10
-    while any(running(worker) for worker in workers) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    left = [worker for worker in workers if running(worker)]
-    for worker in left:
-        os.kill(worker, signal.SIGKILL)
-    assert not left
-
-
-def running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 def test_ctrl_c_while_waiting_for_input(tmp_path: Path) -> None:

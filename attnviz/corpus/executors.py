@@ -1,0 +1,294 @@
+"""Tasks done by this process or by several, with the answers in the order of the tasks.
+
+``concurrent.futures`` has processes too, but one that is killed breaks its whole pool and nobody
+knows which task did it, a script without ``if __name__ == "__main__"`` cannot use it, and a parent
+that is killed leaves its workers behind. So its threads and futures are used here, and each thread
+feeds a process of our own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from attnviz.errors import AttnvizError
+
+ATTEMPTS = 2
+"""Processes that may die over one task."""
+_ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS", "RAYON")} | {
+    "TOKENIZERS_PARALLELISM": "false"
+}
+"""The last bit of a sum depends on the number of threads, so that is the same everywhere."""
+_OWN_GROUP: dict[str, Any] = {"process_group": 0} if os.name == "posix" else {}
+"""Ctrl-C is for the parent alone; it ends the workers in order."""
+_DIED = (EOFError, OSError, pickle.UnpicklingError)
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """In place of an answer: every process that tried the task died; ``reason`` says how."""
+
+    reason: str
+
+
+def cores() -> int:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Inline(Generic[Task, Answer]):
+    """This process does the tasks itself, with one thread.
+
+    Args:
+        do: the function of a task.
+    """
+
+    restarted = False
+
+    def __init__(self, do: Callable[[Task], Answer]) -> None:
+        self._do = do
+
+    def __enter__(self) -> Inline[Task, Answer]:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing waits here."""
+
+    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer | Lost]]:
+        """Every task with its answer; raises what a task raises."""
+        for task in tasks:
+            with _one_thread():
+                answer = self._do(task)
+            yield task, answer
+
+
+class Processes(Generic[Task, Answer]):
+    """Several worker processes do the tasks, each with one thread; use in a ``with`` block.
+
+    A process that dies is replaced and its task repeated.
+
+    Args:
+        set_up: called once in every process (to load a model, say) and gives the function of a
+            task; it, the tasks and the answers are pickled.
+        count: how many processes.
+
+    Attributes:
+        restarted: whether a process had to be replaced.
+
+    Raises:
+        AttnvizError: a process cannot be started.
+    """
+
+    def __init__(self, set_up: Callable[[], Callable[[Task], Answer]], count: int) -> None:
+        self._most = 2 * count + 1
+        self._workers: list[_Worker] = []
+        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        try:
+            for _ in range(count):
+                self._workers.append(_Worker(set_up))
+                self._idle.put(self._workers[-1])
+        except BaseException:
+            self._end()
+            raise
+        self._threads = ThreadPoolExecutor(count)
+
+    def __enter__(self) -> Processes[Task, Answer]:
+        return self
+
+    def __exit__(self, kind: object, *error: object) -> None:
+        """Wait for the tasks in work; those that nobody waits for any more are dropped."""
+        try:
+            self._threads.shutdown(cancel_futures=True)
+        except BaseException:  # a second Ctrl-C: not even for those
+            for worker in self._workers:
+                worker.kill()
+            raise
+        finally:
+            self._threads.shutdown()
+            self._end()
+
+    @property
+    def restarted(self) -> bool:
+        """Whether a process had to be replaced, maybe in the middle of a file."""
+        return any(worker.starts > 1 for worker in self._workers)
+
+    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer | Lost]]:
+        """Every task with its answer, in order; a few tasks are taken ahead.
+
+        Yields:
+            Tasks with their answers; :class:`Lost` for a task that is deadly.
+
+        Raises:
+            AttnvizError: a process cannot be started, or dies before it has done anything.
+            Exception: the first that a task raised, or else what ``tasks`` raised itself, once
+                the tasks before it are done.
+        """
+        waiting: deque[tuple[Task, Future[Answer | Lost]]] = deque()
+        failure: list[BaseException] = []
+        for task in _until_failure(tasks, failure):
+            waiting.append((task, self._threads.submit(self._ask, task)))
+            while len(waiting) > self._most or (waiting and waiting[0][1].done()):
+                done, future = waiting.popleft()
+                yield done, future.result()
+        for done, future in waiting:
+            yield done, future.result()
+        if failure:
+            raise failure[0]
+
+    def _ask(self, task: Task) -> Answer | Lost:
+        """Have a task done by whoever is idle; there are as many threads as workers."""
+        worker = self._idle.get()
+        try:
+            return worker.ask(task)  # type: ignore[no-any-return]
+        finally:
+            self._idle.put(worker)
+
+    def _end(self) -> None:
+        for worker in self._workers:
+            worker.stop()
+
+
+def _until_failure(tasks: Iterable[Task], failure: list[BaseException]) -> Iterator[Task]:
+    try:
+        yield from tasks
+    except (Exception, KeyboardInterrupt) as error:
+        failure.append(error)
+
+
+class _Worker:
+    """One process, started at once and again whenever it died.
+
+    Attributes:
+        starts: how often it was started.
+    """
+
+    def __init__(self, set_up: Callable[[], object]) -> None:
+        self._set_up = pickle.dumps(set_up, protocol=5)
+        self._killed = False
+        self.starts = 0
+        self._start()
+
+    def ask(self, task: object) -> Any:
+        """The answer to a task, or :class:`Lost`.
+
+        Raises:
+            AttnvizError: the task's own, or a process cannot be started.
+        """
+        how = ""
+        for _ in range(ATTEMPTS):
+            self._wait_until_ready()
+            with contextlib.suppress(*_DIED):
+                self._send(pickle.dumps(task, protocol=5))
+                return self._receive()
+            if self._killed:
+                return Lost("given up")
+            how = self._replace()
+        return Lost(f"{ATTEMPTS} processes died over it, the last {how}")
+
+    def kill(self) -> None:
+        """End the process, whatever it does; it is not replaced."""
+        self._killed = True
+        self._process.kill()
+
+    def stop(self) -> None:
+        """End the process."""
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _start(self) -> None:
+        """Start the process and tell it what to set up."""
+        self.starts += 1
+        path = os.pathsep.join(entry or os.getcwd() for entry in map(str, sys.path))
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "attnviz.corpus.worker", str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, **_ONE_THREAD, "PYTHONPATH": path},
+                **_OWN_GROUP,
+            )
+        except (OSError, TypeError) as error:  # a Python inside of a program has no executable
+            why = getattr(error, "strerror", None) or error
+            raise AttnvizError(
+                "cannot start a worker process: {}", why, remedy="use {jobs}", jobs=1
+            ) from None
+        self._ready = False
+        with contextlib.suppress(OSError):  # it died already; asking it finds out
+            self._send(self._set_up)
+
+    def _wait_until_ready(self) -> None:
+        """Have the set-up answered; a process that dies over it is tried again."""
+        how = ""
+        for _ in range(ATTEMPTS):
+            with contextlib.suppress(*_DIED):
+                if not self._ready:
+                    self._receive()
+                self._ready = True
+                return
+            if self._killed:
+                return
+            how = self._replace()
+        raise AttnvizError(
+            "{} worker processes died before they had done anything, the last {}",
+            ATTEMPTS,
+            how,
+            remedy="was there enough memory? Use fewer {jobs}",
+            jobs=...,
+        )
+
+    def _replace(self) -> str:
+        """Start another process; says how the one before ended."""
+        self.stop()
+        code = self._process.returncode
+        self._start()
+        return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+
+    def _send(self, data: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(data)
+        self._process.stdin.flush()
+
+    def _receive(self) -> Any:
+        """An answer; raises the error that came in its place."""
+        assert self._process.stdout is not None
+        went_well, answer = pickle.load(self._process.stdout)
+        if not went_well:
+            raise answer
+        return answer
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """One torch thread, if torch is there at all, and as many as before afterwards."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
