@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,6 @@ from attnviz.records import (
     HeadScores,
     Inputs,
     Layout,
-    Score,
     Site,
     SiteKind,
 )
@@ -33,12 +33,11 @@ from attnviz.scoring.block import Block, Place
 from attnviz.scoring.roles import assign
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.stored import blocks
+from attnviz.scoring.sums import Sums, comparable, fold
 from attnviz.scoring.totals import Totals
 
 _PART_ELEMENTS = 1 << 19
 """Weights to score at a time, 2 MiB in float32: what scores share stays in a near cache."""
-
-_NOTHING = Score(None, None, None, 0)
 
 
 class Recorder:
@@ -94,12 +93,9 @@ class ScoreObserver:
     """Scores every head on the fly.
 
     Args:
-        batch: the items that run, in the order of the batch axis; all rows are pooled.
+        batch: the items that run, in the order of the batch axis.
         layout: the heads of the model.
         names: the scores to compute, of :data:`~attnviz.scoring.scores.SCORES`; all by default.
-
-    Attributes:
-        empty_rows: query rows without any weight, counted once per layer.
     """
 
     def __init__(
@@ -108,39 +104,67 @@ class ScoreObserver:
         self._batch = tuple(batch)
         self._layout = layout
         self._names = tuple(SCORES if names is None else names)
-        self._totals: dict[Site, Totals] = {}
+        self._totals: dict[Site, list[Totals]] = {}
         self._axes: dict[tuple[int, SiteKind], Axes] = {}
         self._scratch: Tensor | None = None
 
     @property
     def empty_rows(self) -> int:
-        """Query rows without any weight, counted once per layer."""
-        return sum(totals.empty_rows for totals in self._totals.values())
+        """Query rows of all items without any weight, counted once per layer."""
+        return self.total().empty
 
     def observe(self, rows: Rows) -> None:
         """Add one block of rows to the sums; changes nothing in it."""
-        totals = self._totals.get(rows.site)
-        if totals is None:
-            ordered = rows.site.kind != "cross"
-            scores = tuple(
-                SCORES[name] for name in self._names if ordered or not SCORES[name].ordered
-            )
-            totals = self._totals[rows.site] = Totals(scores, rows.weights.shape[1])
+        items = self._totals.get(rows.site)
+        if items is None:
+            scores = tuple(SCORES[name] for name in self._scored(rows.site))
+            items = [Totals(scores, rows.weights.shape[1]) for _ in self._batch]
+            self._totals[rows.site] = items
         scratch = self._memory(rows)
-        for number in range(len(self._batch)):
+        for number, totals in enumerate(items):
             block = self._block(rows, number, scratch)
             if block is not None:
                 totals.add(block)
 
+    def sums(self, item: int) -> Sums:
+        """The sums over one item's rows, for every head of the layout."""
+        out = Sums.zero(len(self._layout), self._names)
+        first, empty = 0, 0
+        for site in self._layout.sites:
+            heads = slice(first, first + self._layout.heads[site.kind][site.layer])
+            first = heads.stop
+            if site not in self._totals:
+                continue
+            found, names = self._totals[site][item], self._scored(site)
+            places = [self._names.index(name) for name in names]
+            targets = [out.targets.index(name) for name in comparable(names)]
+            out.values[heads, places], out.chances[heads, places] = found.sums.numpy().mT
+            out.rows[heads, places] = found.rows.numpy().T
+            shares = found.shares.numpy().transpose(2, 0, 1)
+            out.shares[heads, np.array(places)[:, None], targets] = shares
+            out.counted[heads] = found.counted.numpy()
+            empty += found.empty_rows
+        return replace(out, empty=empty)
+
+    def total(self) -> Sums:
+        """The sums over all items' rows, added in the order of the batch."""
+        items = (self.sums(number) for number in range(len(self._batch)))
+        return fold(items, Sums.zero(len(self._layout), self._names))
+
     def result(self) -> tuple[HeadScores, ...]:
         """The scores and roles of every head whose layer went by, in the layout's order."""
+        total = self.total()
         found = []
-        for head in self._layout:
+        for number, head in enumerate(self._layout):
             if head.site in self._totals:
-                measured = self._totals[head.site].scores(head.index)
-                scores = {name: measured.get(name, _NOTHING) for name in self._names}
+                scores = total.scores(number)
                 found.append(HeadScores(head, scores, assign(scores)))
         return tuple(found)
+
+    def _scored(self, site: Site) -> tuple[str, ...]:
+        """The scores that mean something there."""
+        ordered = site.kind != "cross"
+        return tuple(name for name in self._names if ordered or not SCORES[name].ordered)
 
     def _memory(self, rows: Rows) -> Tensor:
         """Memory to score in, the same for every block: for one of all keys, or a part of it."""

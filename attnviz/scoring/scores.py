@@ -52,6 +52,7 @@ class ScoreDef:
         unit: ``share`` (0 to 1), ``bits`` or ``tokens``.
         on_targets: whether it is the share of weight on some target keys.
         ordered: whether it needs queries and keys to be one sequence (not cross-attention).
+        off_sink: whether it is a share of the weight that is not on the sink.
     """
 
     name: str
@@ -61,6 +62,7 @@ class ScoreDef:
     unit: Unit = "share"
     on_targets: bool = True
     ordered: bool = True
+    off_sink: bool = False
 
 
 def previous(block: Block) -> Tensor:
@@ -199,6 +201,7 @@ _ENTRIES = (
         duplicate_no_sink,
         f"duplicate / (1 - w on the sink); rows that leave {SINK_REST:g} off the sink",
         WANG,
+        off_sink=True,
     ),
     ScoreDef(
         "induction",
@@ -211,6 +214,7 @@ _ENTRIES = (
         induction_no_sink,
         f"induction / (1 - w on the sink); rows that leave {SINK_REST:g} off the sink",
         OLSSON,
+        off_sink=True,
     ),
     ScoreDef("entropy", entropy, "-sum of w[j] log2 w[j]", CLARK, "bits", False, False),
     ScoreDef(

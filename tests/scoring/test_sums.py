@@ -1,0 +1,91 @@
+"""Sums of texts: each its own, and all of them adding up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from attnviz.passes import Rows
+from attnviz.records import Inputs, Layout, Sides, Site, Tokens
+from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.scores import SCORES
+from attnviz.scoring.sums import Sums, comparable, fold
+
+FIELDS = ("values", "chances", "rows", "shares", "counted")
+
+
+def text(words: str) -> Inputs:
+    side = Tokens(tuple(words.split()))
+    return Inputs({"decoder": Sides(side, side)})
+
+
+TEXTS = [text("a b c a b c , a b"), text("x , y , x"), text("one two three one two three four")]
+LAYOUT = Layout({"decoder": (2, 3)})
+
+
+def observed(items: list[Inputs], names: list[str] | None = None) -> ScoreObserver:
+    """Random causal attention in two layers, the same for an item whatever it runs with."""
+    observer = ScoreObserver(items, LAYOUT, names)
+    width = max(item.length for item in items)
+    for layer, heads in enumerate(LAYOUT.heads["decoder"]):
+        weights = torch.zeros(len(items), heads, width, width, dtype=torch.float64)
+        for number, item in enumerate(items):
+            n = item.length
+            rng = np.random.default_rng([layer, n])
+            scores = torch.tensor(rng.normal(size=(heads, n, n)) * 2)
+            seen = torch.ones(n, n).tril().bool()
+            weights[number, :, :n, :n] = scores.masked_fill(~seen, -np.inf).softmax(-1)
+        rows = Rows(Site("decoder", layer), 0, 0, weights, torch.ones(width, width).tril().bool())
+        observer.observe(rows)
+    return observer
+
+
+def test_a_text_has_the_same_sums_whatever_it_runs_with() -> None:
+    together = observed(TEXTS)
+    for number, item in enumerate(TEXTS):
+        mine, alone = together.sums(number), observed([item]).sums(0)
+        assert mine.names == tuple(SCORES)
+        assert mine.values.shape == (5, len(SCORES))
+        for field in FIELDS:
+            got, wanted = getattr(mine, field), getattr(alone, field)
+            assert got == pytest.approx(wanted, rel=1e-12, abs=1e-14), field
+        assert mine.rows.any()
+
+
+def test_texts_add_up_to_the_result() -> None:
+    observer = observed(TEXTS)
+    parts = [observer.sums(number) for number in range(len(TEXTS))]
+    total = fold(parts, Sums.zero(len(LAYOUT)))
+    for field in FIELDS:
+        assert np.array_equal(getattr(total, field), sum(getattr(part, field) for part in parts))
+        assert np.array_equal(getattr(total, field), getattr(observer.total(), field))
+    for number, head in enumerate(observer.result()):
+        assert head.scores == total.scores(number)
+
+
+def test_a_score_on_its_own_rows_is_itself() -> None:
+    total = observed(TEXTS).total()
+    for place, name in enumerate(total.targets):
+        score = total.names.index(name)
+        assert total.shares[:, score, place] == pytest.approx(total.values[:, score])
+        if f"{name}_no_sink" in total.names:
+            score = total.names.index(f"{name}_no_sink")
+            assert total.shares[:, score, place] == pytest.approx(total.values[:, score])
+
+
+def test_only_the_scores_that_were_asked_for() -> None:
+    names = ["top", "induction_no_sink", "self", "induction"]
+    whole, some = observed(TEXTS).total(), observed(TEXTS, names).total()
+    assert some.names == tuple(names)
+    assert some.targets == comparable(names) == ("self", "induction")
+    places = [whole.names.index(name) for name in names]
+    assert some.values == pytest.approx(whole.values[:, places])
+    kept = [whole.targets.index(name) for name in some.targets]
+    assert some.shares == pytest.approx(whole.shares[:, places][:, :, kept])
+
+
+def test_sums_of_different_things_do_not_add_up() -> None:
+    for other in (Sums.zero(6), Sums.zero(5, ["top"])):
+        with pytest.raises(ValueError, match="5 heads × 15 scores and of"):
+            Sums.zero(5) + other
