@@ -118,7 +118,14 @@ def capture(
         )
     recorder = Recorder([inputs], sites)
     source.forward([inputs], [recorder], hidden=False)
-    return Captured(source.info, source.layout, inputs, recorder.maps(), recorder.empty_rows())
+    return Captured(
+        source.info,
+        source.layout,
+        inputs,
+        recorder.maps(),
+        recorder.empty_rows(),
+        recorder.reach(),
+    )
 
 
 def heads(
@@ -308,7 +315,9 @@ def notes(result: Capture | HeadsReport) -> tuple[str, ...]:
 def read_capture(path: str | Path, *, item: int | None = None) -> Captured:
     """Read recorded attention from .npz or .safetensors; see :mod:`attnviz.models.recorded`."""
     found = recorded.load(Path(path), item)
-    return Captured(found.source, found.layout, found.inputs, found.maps, found.empty_rows)
+    return Captured(
+        found.source, found.layout, found.inputs, found.maps, found.empty_rows, found.reach
+    )
 
 
 def write_capture(capture: Capture, path: str | Path) -> Path:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import math
-import struct
+import sys
 import zipfile
-import zlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,18 +19,8 @@ from numpy.typing import NDArray
 from attnviz.errors import InputError
 from attnviz.models.memory import human_bytes, physical_memory
 
-_UNREADABLE = (
-    OSError,
-    EOFError,
-    ValueError,
-    KeyError,
-    OverflowError,
-    RuntimeError,  # an encrypted member, an unknown compression
-    struct.error,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-"""What the readers raise on damaged files."""
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def read_arrays(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
@@ -47,7 +36,7 @@ def read_arrays(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
     read = _read_npz if path.suffix == ".npz" else _read_safetensors
     try:
         return read(path, names)
-    except _UNREADABLE as error:
+    except Exception as error:  # whatever readers raise on what somebody damaged or made up
         raise InputError(f"cannot read {path}: {one_line(error)}; record it again") from None
 
 
@@ -68,8 +57,14 @@ def _read_npz(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
     """Every array we know, after checking from the headers that it is what its size says."""
     total = 0
     with zipfile.ZipFile(path) as archive:
-        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-        for name in names & members.keys():
+        members: dict[str, zipfile.ZipInfo] = {}
+        for info in archive.infolist():
+            name = info.filename.removesuffix(".npy")
+            if name in members:
+                raise ValueError(f"it has two arrays called {name!r}")
+            members[name] = info
+        wanted = sorted(names & members.keys())
+        for name in wanted:
             with archive.open(members[name]) as stream:
                 version = np.lib.format.read_magic(stream)
                 read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
@@ -83,8 +78,22 @@ def _read_npz(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
                     raise ValueError(f"{name!r} says it has shape {shape} but is another size")
                 total += size
         _limit(total)
-    with np.load(path, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in names & members.keys()}
+        arrays = {}
+        for name in wanted:
+            with archive.open(members[name]) as stream:
+                arrays[name] = np.lib.format.read_array(stream, allow_pickle=False)
+                _check_text(name, arrays[name])
+        return arrays
+
+
+def _check_text(name: str, array: NDArray[Any]) -> None:
+    """NumPy takes any 32 bits for a character, and Python panics at the first that is none."""
+    if array.dtype.kind == "U" and array.size:
+        codes = np.frombuffer(
+            array.tobytes(), np.dtype(np.uint32).newbyteorder(array.dtype.byteorder)
+        )
+        if codes.max() > sys.maxunicode:
+            raise ValueError(f"{name!r} holds characters that do not exist")
 
 
 def _read_safetensors(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
@@ -94,9 +103,7 @@ def _read_safetensors(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
         _limit(path.stat().st_size)
         with safe_open(path, framework="pt") as file:
             keys = names & set(file.keys())
-            fields: dict[str, NDArray[Any]] = {
-                name: file.get_tensor(name).float().numpy() for name in keys
-            }
+            fields = {name: _array(file.get_tensor(name)) for name in keys}
             texts = file.metadata() or {}
     except SafetensorError as error:
         raise ValueError(one_line(error)) from None
@@ -104,3 +111,13 @@ def _read_safetensors(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
         value = texts[name] if name == "meta" else json.loads(texts[name])
         fields[name] = np.array(value)
     return fields
+
+
+def _array(tensor: Tensor) -> NDArray[Any]:
+    """As NumPy; what NumPy has no type for in float32."""
+    import torch
+
+    if tensor.is_floating_point() and tensor.dtype not in (torch.float32, torch.float64):
+        tensor = tensor.float()
+    array: NDArray[Any] = tensor.numpy()
+    return array

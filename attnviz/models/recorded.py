@@ -4,7 +4,8 @@ A file holds ``attentions`` [L, H, T, S], or [L, B, H, T, S] for a batch, and ``
 [B, T]); ``source_tokens`` [S] make it cross-attention. An encoder-decoder model's file holds
 ``encoder_attentions``, ``decoder_attentions`` and ``cross_attentions`` instead. In safetensors,
 which has no strings, the tokens are JSON in the metadata. What attnviz writes also has the token
-flags and, under ``meta``, where the weights came from. docs/models.md has the whole table.
+flags, which keys were allowed and, under ``meta``, where the weights came from. docs/models.md has
+the whole table.
 """
 
 from __future__ import annotations
@@ -20,8 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.errors import InputError, UsageError
+from attnviz.models import reaches
 from attnviz.models.containers import one_line, read_arrays
-from attnviz.records import Capture, Inputs, Layout, Sides, Site, SiteKind, SourceInfo, Tokens
+from attnviz.records import (
+    Capture,
+    Inputs,
+    Layout,
+    Reach,
+    Sides,
+    Site,
+    SiteKind,
+    SourceInfo,
+    Tokens,
+)
 
 SCHEMA = "attnviz.capture/1"
 SUFFIXES = (".npz", ".safetensors")
@@ -110,6 +122,9 @@ def dump(capture: Capture, suffix: str) -> bytes:
     if kinds[-1] == "cross":
         lists |= _token_lists("source_", sides.keys)
     meta = {"schema": SCHEMA, **asdict(capture.source), "kinds": list(kinds)}
+    meta["reach"], bits = reaches.pack(capture)
+    if len(bits):
+        arrays[reaches.BITS] = bits
     meta["versions"] = dict(capture.source.versions)
     if suffix == ".npz":
         out = io.BytesIO()
@@ -133,7 +148,7 @@ def _token_lists(prefix: str, tokens: Tokens) -> dict[str, list[Any]]:
 
 def _names() -> set[str]:
     flags = {prefix + flag for prefix in ("", "source_") for flag in ("tokens", *_FLAGS)}
-    return {*_PLAIN, *_BY_KIND, *flags, "meta"}
+    return {*_PLAIN, *_BY_KIND, *flags, reaches.BITS, "meta"}
 
 
 def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
@@ -146,11 +161,17 @@ def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
         )
     for name in present:
         fields[name] = _one_item(path, name, fields[name], item)
+    for name in ("tokens", "source_tokens"):
+        if name in fields and fields[name].ndim == 2 and len(fields[name]) <= (item or 0):
+            raise InputError(
+                f"{path}: {name} has {len(fields[name])} rows, too few for item {item or 0}"
+            )
     queries = _tokens(path, fields, "", item)
     keys = _tokens(path, fields, "source_", item) or queries
     if queries is None or keys is None:
         raise InputError(f"{path} has no 'tokens'; store the text of each token beside the maps")
-    padded = fields["tokens"].ndim == 2
+    rows = _span(fields["tokens"], item)
+    columns = _span(fields["source_tokens"], item) if "source_tokens" in fields else rows
     meta = _meta(fields)
     maps: dict[Site, Array] = {}
     heads: dict[SiteKind, tuple[int, ...]] = {}
@@ -162,18 +183,30 @@ def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
             "decoder": Sides(queries, queries),
             "cross": Sides(queries, keys),
         }[kind]
-        array = _cut(fields[name], sides[kind]) if padded else fields[name]
-        array = _checked(path, name, array, sides[kind])
+        spans = {"encoder": (columns, columns) if named else (rows, rows), "decoder": (rows, rows)}
+        array = _cut(fields[name], *spans.get(kind, (rows, columns)))
+        array = _distributions(path, name, array, sides[kind])
         heads[kind] = (array.shape[1],) * array.shape[0]
         maps |= {Site(kind, layer): array[layer] for layer in range(array.shape[0])}
+    reach: dict[Site, Reach] = {}
+    if "reach" in meta:
+        try:
+            reach = reaches.unpack(meta["reach"], fields.get(reaches.BITS), maps)
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            raise InputError(
+                f"{path}: what it says of allowed keys does not fit its maps ({one_line(error)}); "
+                "record it again"
+            ) from None
+    for site, weights in maps.items():
+        _check_sums(path, site, weights, sink=site in reach and reach[site].sink)
     empty = sum(int((~m.any(-1)).any(0).sum()) for m in maps.values())
-    return Capture(_info(path, meta), Layout(heads), Inputs(sides), maps, empty)
+    return Capture(_info(path, meta), Layout(heads), Inputs(sides), maps, empty, reach)
 
 
 def _meta(fields: dict[str, Any]) -> dict[str, Any]:
     try:
         meta = json.loads(str(fields["meta"]))
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, RecursionError):
         return {}
     return meta if isinstance(meta, dict) else {}
 
@@ -243,9 +276,12 @@ def _tokens(path: Path, fields: dict[str, Any], prefix: str, item: int | None) -
         raise InputError(f"{path}: {prefix}tokens holds {texts.dtype}, not text")
     flags = {flag: fields[prefix + flag] for flag in _FLAGS if prefix + flag in fields}
     if texts.ndim == 2:
-        texts = texts[item or 0]
-        texts = texts[: int((texts != "").sum())]
-        flags = {flag: np.atleast_2d(v)[item or 0][: len(texts)] for flag, v in flags.items()}
+        short = [prefix + flag for flag, v in flags.items() if v.shape[:2] != texts.shape]
+        if short:
+            raise InputError(f"{path}: {short[0]} has another shape than {prefix}tokens")
+        span = _span(texts, item)
+        texts = texts[item or 0, span]
+        flags = {flag: values[item or 0, span] for flag, values in flags.items()}
     if texts.ndim != 1 or not len(texts):
         raise InputError(f"{path}: {prefix}tokens has shape {texts.shape}; it must be one row")
     listed = tuple(str(text) for text in texts)
@@ -262,8 +298,16 @@ def _tokens(path: Path, fields: dict[str, Any], prefix: str, item: int | None) -
         raise InputError(f"{path}: {one_line(error)}; record it again") from None
 
 
-def _checked(path: Path, name: str, array: Array, sides: Sides) -> Array:
-    """[L, H, T, S] in float32 or float64, every row a distribution or zero."""
+def _span(texts: Array, item: int | None) -> slice:
+    """Where an item's tokens stand in a batch: from the first to the last that is not empty."""
+    if texts.ndim != 2:
+        return slice(None)
+    (real,) = np.nonzero(texts[item or 0] != "")
+    return slice(int(real[0]), int(real[-1]) + 1) if len(real) else slice(0, 0)
+
+
+def _distributions(path: Path, name: str, array: Array, sides: Sides) -> Array:
+    """[L, H, T, S] in float32 or float64, finite and not negative."""
     array = array.astype(np.float64 if array.dtype.itemsize == 8 else np.float32)
     if 0 in array.shape:
         raise InputError(f"{path}: {name} has shape {array.shape}, which holds no weights")
@@ -280,18 +324,26 @@ def _checked(path: Path, name: str, array: Array, sides: Sides) -> Array:
             f"{path}: {name} has negative weights (lowest {array.min():.4g}); "
             "store them after softmax"
         )
-    sums = array.sum(-1, dtype=np.float64)
-    wrong = np.argwhere((abs(sums - 1) > SUM_TOLERANCE) & (sums > SUM_TOLERANCE))
-    if len(wrong):
-        layer, head, row = wrong[0]
-        raise InputError(
-            f"{path}: row {row} of head {layer}.{head} in {name} sums to "
-            f"{sums[layer, head, row]:.4g}, not 1 (or 0 where masked); store weights after softmax"
-        )
     return array
 
 
-def _cut(array: Array, sides: Sides) -> Array:
+def _check_sums(path: Path, site: Site, weights: Array, *, sink: bool) -> None:
+    """Every row of [H, T, S] sums to 1, or to 0 where masked, or to less with a learned sink."""
+    sums = weights.sum(-1, dtype=np.float64)
+    wrong = (abs(sums - 1) > SUM_TOLERANCE) & (sums > SUM_TOLERANCE)
+    if sink:
+        wrong = sums > 1 + SUM_TOLERANCE
+    if wrong.any():
+        head, row = np.argwhere(wrong)[0]
+        raise InputError(
+            f"{path}: row {row} of head {site.layer}.{head} of the {site.kind} sums to "
+            f"{sums[head, row]:.4g}, not 1 (or 0 where masked); store weights after softmax"
+        )
+
+
+def _cut(array: Array, rows: slice, keys: slice) -> Array:
     """Leave out the padding of a batch's item; keys that got weight are no padding and stay."""
-    rows = array[:, :, : len(sides.queries)]
-    return rows if rows[..., len(sides.keys) :].any() else rows[..., : len(sides.keys)]
+    array = array[:, :, rows]
+    outside = np.ones(array.shape[-1], np.bool_)
+    outside[keys] = False
+    return array if array[..., outside].any() else array[..., keys]

@@ -41,18 +41,27 @@ class Place:
         key_start: position of the first key.
         allowed: bool [A, r, s], the keys each query may attend to.
         scratch: flat memory to work in, of the dtype and on the device of the weights.
+        learned_sink: part of each row goes to a learned sink that is no key; it counts as one more
+            choice.
 
     Attributes:
         choices: [A, r], how many keys each query may attend to.
     """
 
     def __init__(
-        self, axes: Axes, start: int, key_start: int, allowed: Tensor, scratch: Tensor
+        self,
+        axes: Axes,
+        start: int,
+        key_start: int,
+        allowed: Tensor,
+        scratch: Tensor,
+        *,
+        learned_sink: bool = False,
     ) -> None:
         self.axes, self.start, self.key_start = axes, start, key_start
         self.allowed = allowed
         self.rows, self.keys = allowed.shape[-2:]
-        self.scratch = scratch
+        self.scratch, self.learned_sink = scratch, learned_sink
         self.choices = self.ones().sum(-1)
 
     def memory(self, shape: torch.Size) -> Tensor:
@@ -103,7 +112,15 @@ class Place:
         """The same place for some of the heads."""
         if self.allowed.shape[0] == 1:
             return self
-        return Place(self.axes, self.start, self.key_start, self.allowed[heads], self.scratch)
+        allowed = self.allowed[heads]
+        return Place(
+            self.axes,
+            self.start,
+            self.key_start,
+            allowed,
+            self.scratch,
+            learned_sink=self.learned_sink,
+        )
 
     @property
     def repeats(self) -> bool:
@@ -180,18 +197,35 @@ class Block:
 
     @cached_property
     def entropy(self) -> Tensor:
-        """[H, r], -Σ w log₂ w in bits."""
+        """[H, r], -Σ w log₂ w in bits; what a learned sink takes is one more w."""
+        if self.place.learned_sink:
+            return self._entropy_of_keys + self._entropy_of_sink
+        return self._entropy_of_keys
+
+    @property
+    def choices(self) -> Tensor:
+        """[A, r], between how many things the weight of a row can be divided."""
+        return self.place.choices + self.place.learned_sink
+
+    @property
+    def _entropy_of_sink(self) -> Tensor:
+        rest = (1 - self.weights.sum(-1)).clamp(min=torch.finfo(self.weights.dtype).tiny)
+        return -rest.log2() * rest
+
+    @property
+    def _entropy_of_keys(self) -> Tensor:
         if self.logits is None:
             tiny = torch.finfo(self.weights.dtype).tiny
             logs = torch.add(self.weights, tiny, out=self.place.memory(self.weights.shape)).log2_()
             return -logs.mul_(self.weights).sum(-1).clamp(max=0)
         # with z the logits and their largest belonging to the largest weight t:
-        # log w = z - max z + log t, hence -Σ w log w = Σ w (max z - z) - log t
+        # log w = z - max z + log t, hence -Σ w log w = Σ w (max z - z) - Σ w · log t
         peaks = self.logits.amax(-1, keepdim=True)
         below = torch.sub(peaks, self.logits, out=self.place.memory(self.weights.shape)).mul_(
             self.weights
         )
-        return (below.sum(-1) - self.top.log()).clamp(min=0) / math.log(2)
+        total = self.weights.sum(-1) if self.place.learned_sink else 1
+        return (below.sum(-1) - total * self.top.log()).clamp(min=0) / math.log(2)
 
     @cached_property
     def distance(self) -> Tensor:
@@ -253,4 +287,4 @@ class Uniform(Block):
         share = 1 / place.choices.clamp(min=1)
         super().__init__(place.ones().mul_(share[..., None]), place)
         self.top = share
-        self.entropy = -share.log2()
+        self.entropy = self.choices.clamp(min=1).log2()

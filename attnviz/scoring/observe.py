@@ -25,6 +25,7 @@ from attnviz.records import (
     HeadScores,
     Inputs,
     Layout,
+    Reach,
     Site,
     SiteKind,
 )
@@ -58,6 +59,8 @@ class Recorder:
             else frozenset(w.site if isinstance(w, Head) else w for w in wanted)
         )
         self._maps: list[dict[Site, NDArray[np.floating[Any]]]] = [{} for _ in self._batch]
+        self._allowed: list[dict[Site, NDArray[np.bool_]]] = [{} for _ in self._batch]
+        self._sinks: set[Site] = set()
         self._empty: dict[int, int] = defaultdict(int)
 
     def observe(self, rows: Rows) -> None:
@@ -65,6 +68,9 @@ class Recorder:
         if self._wanted is not None and rows.site not in self._wanted:
             return
         _, heads, count, width = rows.weights.shape
+        allowed = _allowed(rows).cpu().numpy()
+        if rows.sink:
+            self._sinks.add(rows.site)
         for number, item in enumerate(self._batch):
             sides = item.sides[rows.site.kind]
             length, key_length = len(sides.queries), len(sides.keys)
@@ -74,8 +80,13 @@ class Recorder:
             maps = self._maps[number]
             if rows.site not in maps:
                 maps[rows.site] = np.zeros((heads, length, key_length), weights.dtype)
+                shape = (allowed.shape[1], length, key_length)
+                self._allowed[number][rows.site] = np.zeros(shape, np.bool_)
             keys = slice(rows.key_start, rows.key_start + s)
-            maps[rows.site][:, rows.start : rows.start + r, keys] = weights
+            queries = slice(rows.start, rows.start + r)
+            maps[rows.site][:, queries, keys] = weights
+            one = allowed[number % len(allowed), :, :r, :s]
+            self._allowed[number][rows.site][:, queries, keys] = one
             self._empty[number] += int((~weights.any(-1)).any(0).sum())
 
     def maps(self, item: int = 0) -> dict[Site, NDArray[np.floating[Any]]]:
@@ -83,6 +94,18 @@ class Recorder:
         maps = self._maps[item]
         order = sorted(maps, key=lambda site: (SITE_KINDS.index(site.kind), site.layer))
         return {site: maps[site] for site in order}
+
+    def reach(self, item: int = 0) -> dict[Site, Reach]:
+        """Which keys the queries of one item may attend to, by site; equal layers share one."""
+        found: dict[bytes, Reach] = {}
+        reaches = {}
+        for site in self.maps(item):
+            allowed, sink = self._allowed[item][site], site in self._sinks
+            key = allowed.tobytes() + bytes([sink, allowed.shape[0] > 1])
+            if key not in found:
+                found[key] = Reach.of(allowed, sink=sink)
+            reaches[site] = found[key]
+        return reaches
 
     def empty_rows(self, item: int = 0) -> int:
         """Query rows of one item without any allowed key, counted once per layer."""
@@ -186,23 +209,30 @@ class ScoreObserver:
         key = (number, rows.site.kind)
         if key not in self._axes:
             self._axes[key] = Axes(sides, rows.site.kind, weights)
-        if rows.allowed is None:
-            allowed = torch.ones((1, r, s), dtype=torch.bool, device=weights.device)
-        else:
-            allowed = rows.allowed[(None,) * (4 - rows.allowed.ndim)]
-            allowed = allowed.expand(-1, -1, *rows.weights.shape[2:])
-            allowed = allowed[number if allowed.shape[0] > 1 else 0, :, :r, :s]
-        place = Place(self._axes[key], rows.start, rows.key_start, allowed, scratch)
+        allowed = _allowed(rows)
+        allowed = allowed[number % len(allowed), :, :r, :s]
+        place = Place(
+            self._axes[key], rows.start, rows.key_start, allowed, scratch, learned_sink=rows.sink
+        )
         logits = None if rows.logits is None else rows.logits[number, :, :r, :s]
         return Block(weights, place, logits)
+
+
+def _allowed(rows: Rows) -> Tensor:
+    """Bool [B or 1, H or 1, r, s]: the keys of a block that each query may attend to."""
+    if rows.allowed is None:
+        shape = rows.weights.shape[2:]
+        return torch.ones((), dtype=torch.bool, device=rows.weights.device).expand(1, 1, *shape)
+    allowed = rows.allowed[(None,) * (4 - rows.allowed.ndim)]
+    return allowed.expand(-1, -1, *rows.weights.shape[2:])
 
 
 def score_capture(capture: Capture, names: Sequence[str] | None = None) -> ScoreObserver:
     """Score stored maps; ``result()`` of the observer returned has the layers that were stored.
 
     Args:
-        capture: maps of some or all layers; the masks are inferred from them, see
-            :func:`~attnviz.scoring.stored.allowed_keys`.
+        capture: maps of some or all layers. Where it does not say which keys were allowed, that is
+            inferred from the maps, see :func:`~attnviz.scoring.stored.allowed_keys`.
         names: the scores to compute; all by default.
     """
     observer = ScoreObserver([capture.inputs], capture.layout, names)

@@ -141,7 +141,7 @@ def entropy(block: Block) -> Tensor:
 
 def entropy_share(block: Block) -> Tensor:
     """Entropy over its maximum, the logarithm of the number of allowed keys."""
-    return block.entropy / block.place.choices.log2()
+    return block.entropy / block.choices.log2()
 
 
 def distance(block: Block) -> Tensor:

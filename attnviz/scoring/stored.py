@@ -1,4 +1,4 @@
-"""Stored maps as if they went by: which keys each row could see is read off the maps themselves."""
+"""Stored maps as if they went by, with the keys each row could see: as stored, or as they show."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _BLOCK_ELEMENTS = 1 << 20
 def allowed_keys(weights: NDArray[np.floating[Any]], kind: SiteKind) -> NDArray[np.bool_]:
     """The keys that each query could attend to, as far as the weights show.
 
-    Stored maps carry no mask. A key counts as allowed unless no head of the layer uses it where a
-    causal mask, a sliding window or padding would forbid it; a row that no head uses has no keys.
+    For maps that came without a mask. A key counts as allowed unless no head of the layer uses it
+    where a causal mask, a sliding window or padding would forbid it; a row that no head uses has no
+    keys.
 
     Args:
         weights: [H, T, S] of one layer.
@@ -46,9 +47,17 @@ def blocks(capture: Capture) -> Iterator[Rows]:
         weights = torch.from_numpy(
             np.ascontiguousarray(stored, np.promote_types(stored.dtype, "f4"))
         )
-        allowed = torch.from_numpy(allowed_keys(stored, site.kind))
+        reach = capture.reach.get(site)
+        known = (
+            allowed_keys(stored, site.kind)[None]
+            if reach is None
+            else reach.allowed(*stored.shape[1:])
+        )
+        allowed = torch.from_numpy(known)
+        sink = reach is not None and reach.sink
         heads, length, key_length = weights.shape
         step = max(1, _BLOCK_ELEMENTS // (heads * key_length))
         for start in range(0, length, step):
             rows = slice(start, start + step)
-            yield Rows(site, start, 0, weights[None, :, rows], allowed[None, None, rows])
+            shown = weights[None, :, rows]
+            yield Rows(site, start, 0, shown, allowed[None, :, rows], sink=sink)

@@ -266,3 +266,103 @@ def test_what_cannot_be_written(tmp_path: Path, good) -> None:
     with pytest.raises(UsageError, match="every layer"):
         av.write_capture(partial, tmp_path / "y.npz")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x.npz"]
+
+
+# --- batches and damaged files ---------------------------------------------------------------
+
+
+def padded_batch(first: int, last: int) -> np.ndarray:
+    """[2, 1, 3, 5, 5]: one item whose tokens stand at first:last."""
+    batch = np.zeros((2, 1, 3, 5, 5), np.float32)
+    size = last - first
+    batch[:, 0, :, first:last, first:last] = weights(2, 3, size, size)
+    return batch
+
+
+@pytest.mark.parametrize(
+    "texts", [["", "", "a", "b", "c"], ["a", "b", "c", "", ""], ["", "a", "", "c", ""]]
+)
+def test_padding_on_either_side_and_empty_tokens(texts: list[str], tmp_path: Path) -> None:
+    real = [i for i, text in enumerate(texts) if text]
+    first, last = real[0], real[-1] + 1
+    batch = padded_batch(first, last)
+    path = store(
+        tmp_path / "b.npz", attentions=batch, tokens=np.array([texts]), special=[[False] * 5]
+    )
+    capture = av.read_capture(path)
+    assert capture.inputs.sides["encoder"].queries.texts == tuple(texts[first:last])
+    stored = batch[1, 0, :, first:last, first:last]
+    assert np.array_equal(capture.maps[Site("encoder", 1)], stored)
+
+
+def test_fewer_rows_than_items(tmp_path: Path) -> None:
+    batch = weights(2, 3, 2, 4, 4)
+    words = [["a", "b", "c", "d"]]
+    path = store(tmp_path / "b.npz", attentions=batch, tokens=np.array(words * 2))
+    found = list(recorded.load_all(path))
+    assert [type(one) for one in found] == [Capture, Capture, InputError]
+    assert "tokens has 2 rows, too few for item 2" in str(found[2])
+    path = store(
+        tmp_path / "f.npz",
+        attentions=batch,
+        tokens=np.array(words * 3),
+        special=np.zeros((2, 4), bool),
+    )
+    with pytest.raises(InputError, match="special has another shape than tokens"):
+        recorded.load(path, 0)
+
+
+def test_a_second_member_of_the_same_name_is_refused(tmp_path: Path, good) -> None:
+    """zipfile lets ``attentions`` stand beside ``attentions.npy``; which one is read is luck."""
+    path = store(tmp_path / "x.npz", **good)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("attentions", b"\x93NUMPY\x01\x00")
+    with pytest.raises(InputError, match="two arrays called 'attentions'"):
+        av.read_capture(path)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "int64", "bool"])
+def test_weights_that_are_no_fractions_are_refused_in_both_formats(
+    dtype: str, tmp_path: Path
+) -> None:
+    from safetensors.numpy import save_file
+
+    array = np.eye(3)[None, None].astype(dtype)
+    texts = np.array(["a", "b", "c"])
+    with pytest.raises(InputError, match=f"holds {dtype}, not floating-point"):
+        av.read_capture(store(tmp_path / "x.npz", attentions=array, tokens=texts))
+    path = tmp_path / "x.safetensors"
+    save_file({"attentions": array}, path, metadata={"tokens": json.dumps(texts.tolist())})
+    with pytest.raises(InputError, match=f"holds {dtype}, not floating-point"):
+        av.read_capture(path)
+
+
+def test_double_precision_survives_safetensors(tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    array = weights(1, 1, 3, 3).astype(np.float64) / 3 * 3
+    path = tmp_path / "x.safetensors"
+    save_file({"attentions": array}, path, metadata={"tokens": json.dumps(["a", "b", "c"])})
+    assert av.read_capture(path).maps[Site("encoder", 0)].dtype == np.float64
+
+
+def test_headers_and_metadata_that_break_their_readers(tmp_path: Path, good) -> None:
+    deep = "[" * 100_000
+    path = store(tmp_path / "m.npz", **good, meta=np.array(deep))
+    assert av.read_capture(path).source.model == "m.npz"
+    header = b"\x93NUMPY\x01\x00" + (10).to_bytes(2, "little") + b"(((((((((("
+    with zipfile.ZipFile(tmp_path / "h.npz", "w") as archive:
+        archive.writestr("attentions.npy", header)
+    with pytest.raises(InputError, match="cannot read"):
+        av.read_capture(tmp_path / "h.npz")
+    with zipfile.ZipFile(tmp_path / "l.npz", "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("attentions.npy", b"x" * 5000)
+    data = bytearray((tmp_path / "l.npz").read_bytes())
+    data[60:80] = b"\xff" * 20
+    (tmp_path / "l.npz").write_bytes(data)
+    with pytest.raises(InputError, match="cannot read"):
+        av.read_capture(tmp_path / "l.npz")
+    codes = np.array(["a", "b", "c", "d"])
+    codes.view(np.uint32)[0] = 0x7FFFFFFF
+    with pytest.raises(InputError, match="characters that do not exist"):
+        av.read_capture(store(tmp_path / "c.npz", attentions=good["attentions"], tokens=codes))
