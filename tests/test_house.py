@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -108,6 +109,34 @@ def test_templates_are_literals_and_get_their_fields(path: Path) -> None:
         assert {name for name in found if name} == set(given), f"{within(path)}:{call.lineno}"
         if not any(isinstance(value, ast.Starred) for value in call.args):
             assert found.count("") == len(call.args) - 1, f"{within(path)}:{call.lineno}"
+
+
+def literals(path: Path) -> Iterator[tuple[int, str]]:
+    """The strings in a file with their lines, docstrings left out."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    documented = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
+    }  # a string that nothing uses is documentation
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in documented:
+            yield node.lineno, str(node.value)
+
+
+OPTION = re.compile(r"(?<![\w!-])--(?=[a-z]|$)")
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=within)
+def test_only_the_command_line_knows_options(path: Path) -> None:
+    if path.relative_to(PACKAGE).parts[0] == "cli":
+        return
+    for line, text in literals(path):
+        assert not OPTION.search(text), f"{within(path)}:{line} names an option: {text!r}"
+
+
+def test_the_option_test_can_fail(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.py"
+    bad.write_text('"""Says --this."""\nx = f"--{y} or"\nz = "use --that"\n')
+    assert {line for line, text in literals(bad) if OPTION.search(text)} == {2, 3}
 
 
 def loaded(code: str, *modules: str) -> set[str]:

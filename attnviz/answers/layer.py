@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attnviz.answers.request import LAYER, Request, given
 from attnviz.attention.sizes import check_sizes
-from attnviz.errors import UsageError
+from attnviz.errors import Setting, UsageError
 from attnviz.shapes.spec import KINDS, AttentionSpec, RunSizes, dtype_name, spec_of
 
 if TYPE_CHECKING:
@@ -23,8 +23,9 @@ def model_of(request: Request) -> ModelSpec | None:
     name = request.preset if request.preset is not None else str(request.model)
     extra = given(request, (*LAYER, "causal", "window", "layers"))
     if extra:
-        option = extra[0].replace("_", "-")
-        raise UsageError(f"--{option} is fixed by {name!r}; leave it out, or leave the model out")
+        raise UsageError(
+            "{} is fixed by {!r}; leave it out, or leave the model out", Setting(extra[0]), name
+        )
     if request.preset is not None:
         from attnviz.shapes.configs.presets import preset
 
@@ -68,7 +69,7 @@ def layers_of(request: Request) -> int:
     """How many layers; UsageError where that is no number of layers."""
     layers = 1 if request.layers is None else request.layers
     if not 1 <= layers <= 1_000_000:
-        raise UsageError(f"--layers must be 1 to 1,000,000, got {layers:,}")
+        raise UsageError("{layers} must be 1 to 1,000,000, got {:,}", layers, layers=...)
     return layers
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attnviz.answers.request import ANIMATIONS, Request, given, suffix_of
 from attnviz.attention.sizes import check_sizes
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import InputError, Setting, UsageError
 from attnviz.render.shapes.answer import Answer
 
 if TYPE_CHECKING:
@@ -39,16 +39,20 @@ def _tiny(request: Request) -> TinyInput:
 
     sources = given(request, ("text", "input", "example"))
     if len(sources) > 1:
-        raise UsageError("a text, --input and --example are three inputs; give one")
+        raise UsageError(
+            "a text, {input} and {example} are three inputs; give one", input=..., example=...
+        )
     unused = given(request, _NOT_TINY)
     if unused:
-        option = unused[0].replace("_", "-")
-        raise UsageError(f"--{option} does not apply to a numeric walk; leave it out")
+        raise UsageError("{} does not apply to a numeric walk; leave it out", Setting(unused[0]))
     if request.input is not None:
         settings = given(request, ("d_model", "heads", "kv_heads", "causal", "window"))
         if settings:
-            option = settings[0].replace("_", "-")
-            raise UsageError(f"--{option} belongs into the file {request.input}; leave it out here")
+            raise UsageError(
+                "{} belongs into the file {}; leave it out here",
+                Setting(settings[0]),
+                request.input,
+            )
         return tiny_json.read_json(_read(request.input), str(request.input))
     if request.example is not None and request.example not in tiny_json.EXAMPLES:
         raise UsageError(
@@ -62,8 +66,10 @@ def _tiny(request: Request) -> TinyInput:
     kv_heads = request.kv_heads
     if request.kind is not None and request.kind.lower() not in ("mha", "gqa", "mqa"):
         raise UsageError(
-            f"--kind {request.kind} has no numeric walk; it shows mha, gqa and mqa (and "
-            "cross-attention from an --input file with a context)"
+            "{kind} has no numeric walk; it shows mha, gqa and mqa (and cross-attention from an "
+            "{input} file with a context)",
+            kind=request.kind,
+            input=...,
         )
     if request.kind is not None:
         width = 4 if request.d_model is None else request.d_model
@@ -83,7 +89,7 @@ def _tiny(request: Request) -> TinyInput:
 def _read(path: Path) -> bytes:
     try:
         if path.is_dir():
-            raise InputError(f"{path} is a folder; --input takes a JSON file")
+            raise InputError("{} is a folder; {input} takes a JSON file", path, input=...)
         return path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from attnviz.errors import UsageError
+from attnviz.errors import Message, Setting, UsageError
 
 FIGURES = ("svg", "png", "pdf")
 ANIMATIONS = ("gif", "html")
@@ -76,21 +76,29 @@ def view_of(request: Request) -> str:
     """
     asked = [name for name in _VIEWS if getattr(request, name)]
     if len(asked) > 1:
-        raise UsageError(f"--{asked[0]} and --{asked[1]} are two views; ask for one at a time")
+        raise UsageError(
+            "{} and {} are two views; ask for one at a time", Setting(asked[0]), Setting(asked[1])
+        )
     view = asked[0] if asked else "walk"
     for name, views in _BELONGS.items():
         if getattr(request, name) is not None and view not in views:
-            shown = {"text": f"the text {request.text!r}", "output": "--output"}
-            option = shown.get(name, f"--{name}")
-            raise UsageError(f"{option} belongs to {' or '.join('--' + v for v in views)}; add it")
+            option = f"the text {request.text!r}" if name == "text" else Setting(name)
+            one, *other = map(Setting, views)
+            raise UsageError(
+                "{} belongs to {}; add it",
+                option,
+                Message("{} or {}", one, other[0]) if other else one,
+            )
     if request.preset is not None and request.model is not None:
-        raise UsageError("--preset and --model both name a model; keep one")
+        raise UsageError("{preset} and {model} both name a model; keep one", preset=..., model=...)
     fixed = request.preset or request.model
     allowed = {"presets", "scaling", "numbers", "animate"}
     if fixed and view in allowed:
-        raise UsageError(f"--{view} does not take a model; leave {fixed!r} out")
+        raise UsageError("{} does not take a model; leave {!r} out", Setting(view), fixed)
     if not 0 <= request.precision <= 12:
-        raise UsageError(f"--precision must be 0 to 12 digits, got {request.precision}")
+        raise UsageError(
+            "{precision} must be 0 to 12 digits, got {}", request.precision, precision=...
+        )
     return view
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attnviz.answers.layer import layers_of, spec_asked
 from attnviz.answers.request import FIGURES, Request, given, suffix_of
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import InputError, Setting, UsageError
 from attnviz.render.shapes.answer import Answer
 from attnviz.shapes.spec import AttentionSpec, RunSizes
 
@@ -26,8 +26,10 @@ def walk_view(
 
     if model is not None and run.context is not None:
         raise UsageError(
-            f"--context {run.context} is for cross-attention, but the walk of {model.name} goes "
-            "through its self-attention; leave it out"
+            "{context} is for cross-attention, but the walk of {} goes through its "
+            "self-attention; leave it out",
+            model.name,
+            context=run.context,
         )
     walked = walk(spec, run)
     answer = walk_answer(walked, why=request.why, layers=layers_of(request))
@@ -80,10 +82,12 @@ def sweep_view(request: Request, run: RunSizes, spec: AttentionSpec) -> Answer:
         if variable in ("seq", "context"):
             return spec
         if fixed:
-            raise UsageError(f"--sweep {variable} contradicts {fixed!r}, which fixes it; sweep seq")
+            raise UsageError(
+                "{sweep} contradicts {!r}, which fixes it; sweep seq", fixed, sweep=variable
+            )
         name = variable.replace("-", "_")
         if given(request, (name,)):
-            raise UsageError(f"--{variable} and --sweep {variable} contradict each other")
+            raise UsageError("{} and {sweep} contradict each other", Setting(name), sweep=variable)
         if name == "heads":
             return spec_asked(request._replace(heads=value))
         return spec_asked(request._replace(d_model=value))
@@ -110,7 +114,7 @@ def scaling_view(request: Request) -> Answer:
     if request.plot is not None:
         suffix_of(request.plot, FIGURES)
     if request.seed < 0:
-        raise UsageError(f"--seed must not be negative, got {request.seed}")
+        raise UsageError("{seed} must not be negative, got {}", request.seed, seed=...)
     found = scaling(request.seed)
     answer = scaling_answer(found)
     if request.plot is None:
@@ -148,8 +152,11 @@ def verify_view(
         chosen = preset(request.preset)
         if not chosen.counted_as:
             raise UsageError(
-                f"{chosen.title} has no published weights and no transformers class to count; "
-                "--preset without --verify shows the closed forms"
+                "{} has no published weights and no transformers class to count; {preset} without "
+                "{verify} shows the closed forms",
+                chosen.title,
+                preset=...,
+                verify=...,
             )
         counted = count_config(chosen.config, chosen.counted_as)
     else:
@@ -158,8 +165,10 @@ def verify_view(
         found = count_checkpoint(locate_config(str(request.model))[1])
         if found is None:
             raise InputError(
-                f"{request.model} has no safetensors weights here to count; --verify needs a "
-                "folder that holds them"
+                "{} has no safetensors weights here to count; {verify} needs a folder that holds "
+                "them",
+                request.model,
+                verify=...,
             )
         counted = found
     answer = verify_answer(verify_model(model, dict(counted.layers), counted.origin))

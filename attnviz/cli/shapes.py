@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from attnviz.cli import voice
+
 LAYER, RUN = "The layer", "What runs through it"
 MODEL, VIEW, OUT = "A published or local model", "Views (the walk, unless told otherwise)", "Output"
 PIPE_WIDTH = 110
@@ -164,6 +166,7 @@ def shapes(
     if len(formats) > 1:
         raise UsageError(f"--{formats[0]} and --{formats[1]} are two formats; choose one")
     report = answer(Request(**asked))
+    report = report._replace(notes=tuple(map(voice.words, report.notes)))
     writers = {"json": as_json, "csv": as_csv, "markdown": as_markdown}
     if formats:
         sys.stdout.write(writers[formats[0]](report))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from attnviz.attention.sizes import Sizes
-from attnviz.errors import SizeError, UsageError
+from attnviz.errors import Setting, SizeError, UsageError
 from attnviz.shapes.symbolic import Dim
 
 Kind = Literal["mha", "gqa", "mqa", "mla", "cross"]
@@ -121,10 +121,10 @@ def spec_of(
     if window is not None and window < 1:
         raise SizeError(f"window must be at least 1 position, got {window}")
     if kind == "cross" and (causal or window is not None):
-        option = "--causal" if causal else f"--window {window}"
         raise SizeError(
-            f"{option} compares positions, but cross-attention's queries and keys come from two "
-            "sequences; leave it out"
+            "{} compares positions, but cross-attention's queries and keys come from two "
+            "sequences; leave it out",
+            Setting("causal", True) if causal else Setting("window", window),
         )
     names = PROJECTIONS["mla" if kind == "mla" else "other"]
     return AttentionSpec(
@@ -202,17 +202,26 @@ def _check(spec: AttentionSpec, run: RunSizes) -> None:
             raise SizeError(f"{name} {size:,} is beyond {MAX_LENGTH:,} (2^40); check the number")
     if spec.kind != "cross" and run.context is not None:
         raise UsageError(
-            f"--context {run.context} is the other sequence of cross-attention; "
-            "add --kind cross, or use --seq for self-attention"
+            "{context} is the other sequence of cross-attention",
+            remedy="add {kind}, or use {seq} for self-attention",
+            context=run.context,
+            kind="cross",
+            seq=...,
         )
     if run.cache is not None:
         if spec.kind == "cross":
             raise UsageError(
-                f"--cache {run.cache} contradicts --kind cross, whose keys come from the context; "
-                "use --seq 1 --context S"
+                "{cache} contradicts {kind}, whose keys come from the context",
+                remedy="use {seq} and {context}",
+                cache=run.cache,
+                kind="cross",
+                seq=1,
+                context=...,
             )
         if run.seq not in (None, 1):
             raise UsageError(
-                f"--cache {run.cache} decodes one token, so --seq {run.seq} contradicts it; "
-                "leave --seq out"
+                "{cache} decodes one token, so {seq} contradicts it; leave {} out",
+                Setting("seq"),
+                cache=run.cache,
+                seq=run.seq,
             )

@@ -203,7 +203,7 @@ def test_cross_attention_can_be_filmed() -> None:
                 {"text": "a", "d_model": 16}]
 )  # fmt: skip
 def test_films_that_would_be_too_small_to_see(options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="--animate shows at most"):
+    with pytest.raises(UsageError, match="animate shows at most"):
         storyboard(film(**options))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attnviz.errors import Message
 from attnviz.render.shapes.answer import Answer
 from attnviz.render.shapes.plot import Curve, Mark, plot
 from attnviz.render.shapes.table import Column, Paint, Row, Table, cell
@@ -79,9 +80,16 @@ def _ratio(ratio: float) -> str:
 def _compare_notes(found: Comparison) -> list[str]:
     run = found.run
     notes = [
-        f"Numbers: kept per token and layer. Cache of {found.tokens:,} tokens a sequence (--cache "
-        f"or --seq sets them), all {found.layers:,} layers, at {run.width} bytes a number; all "
-        "kinds keep the same D, H and d.",
+        Message(
+            "Numbers: kept per token and layer. Cache of {:,} tokens a sequence ({cache} or {seq} "
+            "sets them), all {:,} layers, at {} bytes a number; all kinds keep the same D, H "
+            "and d.",
+            found.tokens,
+            found.layers,
+            run.width,
+            cache=...,
+            seq=...,
+        ),
         COUNTING,
     ]
     own = next((one for one in found.variants if one.own), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attnviz.errors import Message
 from attnviz.render.shapes.answer import Answer
 from attnviz.render.shapes.colours import ansi, head_colour
 from attnviz.render.shapes.table import Paint, Span, cells_wide
@@ -19,7 +20,9 @@ def diagram_answer(walk: Walk, answer: Answer) -> Answer:
     def draw(width: int, paint: Paint) -> list[str]:
         return _Drawing(walk, min(width, MAX_WIDTH), paint).lines()
 
-    notes = ["-o F.svg, .png or .pdf draws it with widths in proportion."]
+    notes: list[str] = [
+        Message("{output}, .png or .pdf draws it with widths in proportion.", output="F.svg")
+    ]
     if walk.spec.group > 1:
         notes.insert(0, "Query heads under one key head share its colour.")
     return Answer("diagram", walk.spec.title, (), tuple(notes), data=answer.data, draw=draw)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from attnviz.errors import Message
 from attnviz.render.shapes.answer import Answer
 from attnviz.render.shapes.table import Column, Row, Table, cell
 from attnviz.render.shapes.units import percent, plural, size
@@ -86,8 +87,11 @@ def model_answer(model: ModelSpec, run: RunSizes, walked: Answer) -> Answer:
         notes.append(text + ".")
     if model.whole is None:
         notes.append(
-            "The share of the whole model is not known: a config counts no parameters; where the "
-            "weights are there, --verify counts them."
+            Message(
+                "The share of the whole model is not known: a config counts no parameters; where "
+                "the weights are there, {verify} counts them.",
+                verify=...,
+            )
         )
     notes += model.notes
     notes += [f"Sizes: {model.source}"] if model.source else []
@@ -194,7 +198,11 @@ def presets_answer(known: Mapping[str, Preset]) -> Answer:
         (
             "D model width, H query heads, G key/value heads, d head width. Parameters of all "
             "attention layers; layers count encoder, decoder and cross-attention.",
-            "d is nearly always 64 or 128. Trace one with --preset NAME, compare with --compare.",
+            Message(
+                "d is nearly always 64 or 128. Trace one with {preset}, compare with {compare}.",
+                preset="NAME",
+                compare=...,
+            ),
         ),
         data={"presets": data},
     )

@@ -34,7 +34,9 @@ def storyboard(walked: NumericWalk) -> tuple[Frame, ...]:
     """
     given = walked.given
     if given.x is None or given.w_o is None:
-        raise UsageError("--animate needs token vectors X and all matrices, not Q, K and V alone")
+        raise UsageError(
+            "{animate} needs token vectors X and all matrices, not Q, K and V alone", animate=...
+        )
     queries, keys = len(given.tokens), len(given.key_tokens)
     tall = given.heads * max(queries, keys)
     if (
@@ -44,9 +46,15 @@ def storyboard(walked: NumericWalk) -> tuple[Frame, ...]:
         or given.x.shape[1] > MAX_WIDTH
     ):
         raise UsageError(
-            f"--animate shows at most {MAX_TOKENS} tokens (4 with more than 2 heads), {MAX_HEADS} "
-            f"heads and a d-model of {MAX_WIDTH}; this is {max(queries, keys)} tokens, "
-            f"{given.heads} heads, d-model {given.x.shape[1]}"
+            "{animate} shows at most {} tokens (4 with more than 2 heads), {} heads and a d-model "
+            "of {}; this is {} tokens, {} heads, d-model {}",
+            MAX_TOKENS,
+            MAX_HEADS,
+            MAX_WIDTH,
+            max(queries, keys),
+            given.heads,
+            given.x.shape[1],
+            animate=...,
         )
     return _Film(walked).frames()
 

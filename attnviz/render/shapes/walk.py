@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from attnviz.errors import Message
 from attnviz.render.shapes.answer import Answer
 from attnviz.render.shapes.table import Column, Row, Table, TableCell, cell, shape_cell, stacked
 from attnviz.render.shapes.units import amount, percent, size
@@ -179,7 +180,13 @@ def _notes(walk: Walk) -> list[str]:
     if ruler:
         notes.append(ruler)
     if run.seq is None and run.cache is None and spec.kind != "cross":
-        notes.append("S = T in self-attention. --seq sets T; --why explains every step.")
+        notes.append(
+            Message(
+                "S = T in self-attention. {seq} sets T; {why} explains every step.",
+                seq=...,
+                why=...,
+            )
+        )
     if spec.causal and run.cache is None:
         notes.append(
             "The causal mask blocks nearly half of the scores, but they are computed and counted "

@@ -65,4 +65,6 @@ def preset(name: str) -> Preset:
         return found
     close = difflib.get_close_matches(name.lower(), list(known), n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(close)}?" if close else "nothing comes near it;"
-    raise UsageError(f"unknown preset {name!r}; {hint} --presets lists all {len(known)}")
+    raise UsageError(
+        "unknown preset {!r}; {} {presets} lists all {}", name, hint, len(known), presets=True
+    )

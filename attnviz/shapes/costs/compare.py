@@ -114,7 +114,9 @@ def compare(
         UsageError: cross-attention, whose cache does not grow with what is decoded.
     """
     if spec.kind == "cross":
-        raise UsageError("--compare is about caches of decoded tokens; cross-attention has none")
+        raise UsageError(
+            "{compare} is about caches of decoded tokens; cross-attention has none", compare=...
+        )
     stack: Stack = stack_of(model) if model else [(spec, layers)]
     tokens = run.cache or run.seq or DEFAULT_TOKENS
     batch = run.batch or 1
@@ -220,12 +222,12 @@ def parse_memory(text: str) -> int:
     """
     found = _MEMORY.match(text)
     if not found:
-        raise UsageError(f"--memory {text!r} is no size; write 80GB, 80GiB or 512MB")
+        raise UsageError("{memory} is no size; write 80GB, 80GiB or 512MB", memory=text)
     number, letter, binary = found.groups()
     if binary and not letter:
-        raise UsageError(f"--memory {text!r} is no size; write 80GB, 80GiB or 512MB")
+        raise UsageError("{memory} is no size; write 80GB, 80GiB or 512MB", memory=text)
     power = _POWERS.index(letter.lower() or " ")
     size = int(float(number) * (1024 if binary else 1000) ** power)
     if size < 1 or size > 1 << 60:
-        raise UsageError(f"--memory {text!r} must be at least a byte and below an exbibyte")
+        raise UsageError("{memory} must be at least a byte and below an exbibyte", memory=text)
     return size

@@ -75,24 +75,28 @@ def parse_sweep(text: str) -> tuple[Variable, tuple[int, ...]]:
         UsageError: junk, an unknown name, an empty or endless range.
     """
     found = _SWEEP.match(text)
-    shape = "write NAME=LOW..HIGH, for example seq=128..131072"
+    unread = UsageError(
+        "{sweep} cannot be read; write NAME=LOW..HIGH, for example seq=128..131072", sweep=text
+    )
     if not found:
-        raise UsageError(f"--sweep {text!r} cannot be read; {shape}")
+        raise unread
     name = found["name"].lower().replace("_", "-")
     variable = next((v for v in VARIABLES if v == name), None)
     if variable is None:
-        raise UsageError(f"--sweep over {name!r} is not possible; it takes {', '.join(VARIABLES)}")
+        raise UsageError(
+            "{sweep} over {!r} is not possible; it takes {}", name, ", ".join(VARIABLES), sweep=...
+        )
     values = found["values"]
     ranged = _RANGE.match(values)
     if not ranged:
         parts = [part.strip().replace("_", "") for part in values.split(",")]
         if not all(part.isascii() and part.isdigit() for part in parts):
-            raise UsageError(f"--sweep {text!r} cannot be read; {shape}")
+            raise unread
         numbers = sorted({int(part) for part in parts})
     else:
         numbers = _steps(text, ranged)
     if numbers[0] < 1:
-        raise UsageError(f"--sweep {text!r} must start at 1 or above, not {numbers[0]}")
+        raise UsageError("{sweep} must start at 1 or above, not {}", numbers[0], sweep=text)
     return variable, tuple(numbers)
 
 
@@ -100,17 +104,19 @@ def _steps(text: str, ranged: re.Match[str]) -> list[int]:
     low, high = (int(ranged[side].replace("_", "")) for side in ("low", "high"))
     by = int(ranged["by"] or 2)
     if low > high:
-        raise UsageError(f"--sweep {text!r} runs from {low:,} down to {high:,}; swap the two")
+        raise UsageError("{sweep} runs from {:,} down to {:,}; swap the two", low, high, sweep=text)
     if low < 1:
-        raise UsageError(f"--sweep {text!r} must start at 1 or above, not {low}")
+        raise UsageError("{sweep} must start at 1 or above, not {}", low, sweep=text)
     doubling = ranged["op"] != "+"
     if by < (2 if doubling else 1):
-        raise UsageError(f"--sweep {text!r} never ends: step {ranged['op']}{by}")
+        raise UsageError("{sweep} never ends: step {}{}", ranged["op"], by, sweep=text)
     numbers, value = [], low
     while value <= high:
         numbers.append(value)
         if len(numbers) > MAX_STEPS:
-            raise UsageError(f"--sweep {text!r} has more than {MAX_STEPS} steps; take larger ones")
+            raise UsageError(
+                "{sweep} has more than {} steps; take larger ones", MAX_STEPS, sweep=text
+            )
         value = value * by if doubling else value + by
     if numbers[-1] != high:
         numbers.append(high)
@@ -159,9 +165,13 @@ def sweep(
 
 def _run_at(spec: AttentionSpec, run: RunSizes, variable: Variable, value: int) -> RunSizes:
     if run.cache is not None:
-        raise UsageError(f"--sweep and --cache {run.cache} do not go together; leave one out")
+        raise UsageError(
+            "{sweep} and {cache} do not go together; leave one out", sweep=..., cache=run.cache
+        )
     if variable == "context" and spec.kind != "cross":
-        raise UsageError("--sweep context=... needs --kind cross; for self-attention sweep seq")
+        raise UsageError(
+            "{sweep} needs {kind}; for self-attention sweep seq", sweep="context=...", kind="cross"
+        )
     seq = value if variable == "seq" else run.seq or DEFAULT_SEQ
     context = run.context
     if spec.kind == "cross":

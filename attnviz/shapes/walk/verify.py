@@ -67,8 +67,14 @@ def verify(walk: Walk) -> Verification:
     needed = needed_bytes(walk)
     if needed > MAX_BYTES:
         raise UsageError(
-            f"--verify would run the layer in about {needed / 2**30:,.1f} GiB, more than "
-            f"{MAX_BYTES >> 30} GiB; take smaller --seq, --batch or --d-model"
+            "{verify} would run the layer in about {:,.1f} GiB, more than {} GiB",
+            needed / 2**30,
+            MAX_BYTES >> 30,
+            remedy="take smaller {seq}, {batch} or {d_model}",
+            verify=...,
+            seq=...,
+            batch=...,
+            d_model=...,
         )
     runner = _Runner(walk)
     runner.run()

@@ -1,0 +1,63 @@
+"""What the command line says to mistakes, word for word: ``messages.txt`` is a transcript."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnviz.cli import main
+from attnviz.models.demo import DEMOS
+
+TRANSCRIPT = Path(__file__).with_name("messages.txt")
+TEXTS = {
+    "a.txt": "a b c\n",
+    "b.txt": "d e f\n",
+    "empty.txt": "x",
+    "long.txt": "word " * 2000,
+    "t.csv": "p,q\na b,c d\n",
+    "pair.jsonl": '{"text": "a b", "pair": "c"}\n',
+    "context.jsonl": '{"text": "a b", "context": "c"}\n',
+    "target.jsonl": '{"text": "a b", "target": "c"}\n',
+    "cross.jsonl": '{"text": "a b"}\n',
+    "i.json": '{"x": [[1, 0], [0, 1]]}',
+    "qkv.json": '{"q": [[1, 0]], "k": [[0, 1]], "v": [[0, 1]]}',
+    "used/x": "x",
+    "configured/config.json": json.dumps(
+        {"model_type": "bert", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1,
+         "intermediate_size": 16, "vocab_size": 5, "max_position_embeddings": 16,
+         "type_vocab_size": 2, "hidden_act": "gelu", "layer_norm_eps": 1e-12}
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with the files that the transcript speaks of."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in TEXTS.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(text, encoding="utf-8")
+    for name in ("empty", "untokenized"):
+        Path(name).mkdir()
+    for name in ("config.json", "model.safetensors"):
+        Path("untokenized", name).symlink_to(DEMOS["demo-gpt2"].absolute() / name)
+    weights = np.full((1, 1, 2, 2), 0.5, "f4")
+    np.savez("one.npz", attentions=weights, tokens=np.array(["a", "b"]))
+    two = weights[:, None].repeat(2, 1)
+    np.savez("two.npz", attentions=two, tokens=np.array([["a", "b"]] * 2))
+    assert main(shlex.split("export a.txt -o done --select 0.0 --jobs 1 -q")) == 0
+
+
+@pytest.mark.usefixtures("_files")
+def test_every_mistake_is_answered_as_in_the_transcript(capsys) -> None:
+    said = []
+    for line in TRANSCRIPT.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("$ "):
+            continue
+        code = main(shlex.split(line)[2:])
+        said += [line, *capsys.readouterr().err.splitlines(), f"[{code}]", ""]
+    assert "\n".join(said).strip() == TRANSCRIPT.read_text(encoding="utf-8").strip()
