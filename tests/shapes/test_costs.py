@@ -303,7 +303,7 @@ def test_memory_sizes(text: str, size: int) -> None:
     "text", ["", "GB", "80XB", "-5GB", "1e9", "80 G B", "0", "0.1", "9999EB", "iB"]
 )
 def test_junk_memory_sizes(text: str) -> None:
-    with pytest.raises(UsageError, match="^memory="):
+    with pytest.raises(UsageError, match=r"^memory="):
         parse_memory(text)
 
 
@@ -331,7 +331,7 @@ def test_sweeps(text: str, values: tuple[int, ...]) -> None:
      "seq=1..9e9", "rows=1..4", "seq=1..1000000:+1", "seq=-1..4", "seq=²"],
 )  # fmt: skip
 def test_junk_sweeps(text: str) -> None:
-    with pytest.raises(UsageError, match="^sweep"):
+    with pytest.raises(UsageError, match=r"^sweep"):
         parse_sweep(text)
 
 
