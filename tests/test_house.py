@@ -22,6 +22,7 @@ FLOORS = {
     "errors": 0,
     "records": 1,
     "passes": 2,
+    "statistics": 1,
     "attention": 3,
     "scoring": 3,
     "shapes": 4,

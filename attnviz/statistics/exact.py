@@ -1,0 +1,61 @@
+"""Sums that do not depend on the order of what is summed.
+
+Floating-point addition rounds, so the last bits of a sum depend on which process added what first.
+Here every value is split into a whole number and a fraction in units of 2⁻⁵², both are added as
+integers, and integer addition is associative: processes, machines and parts that were merged give
+one and the same sum, bit by bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_BITS = 52
+_UNIT = 1 << _BITS
+_AT_ONCE = 1 << 10
+"""Fractions whose sum surely fits into 63 bits."""
+
+
+class Exact:
+    """An array of exact sums.
+
+    Args:
+        shape: of the array.
+
+    Attributes:
+        whole: int64, the whole part of each sum.
+        part: int64, its fraction in units of 2⁻⁵², from 0 up to but not 1.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.whole: Integers = np.zeros(shape, np.int64)
+        self.part: Integers = np.zeros(shape, np.int64)
+
+    def add(self, values: NDArray[np.floating[Any]]) -> None:
+        """Add every ``values[n]``; values below 2⁶² in size, rounded to 2⁻⁵²."""
+        for first in range(0, len(values), _AT_ONCE):
+            some = np.asarray(values[first : first + _AT_ONCE], np.float64)
+            whole = np.floor(some)
+            self.whole += whole.astype(np.int64).sum(0)
+            self.part += np.rint((some - whole) * _UNIT).astype(np.int64).sum(0)
+            self._carry()
+
+    def merge(self, other: Exact) -> None:
+        """Add another array of sums."""
+        self.whole += other.whole
+        self.part += other.part
+        self._carry()
+
+    def value(self) -> Floats:
+        """The sums in float64."""
+        return self.whole + self.part / _UNIT
+
+    def _carry(self) -> None:
+        self.whole += self.part >> _BITS
+        self.part &= _UNIT - 1

@@ -1,0 +1,191 @@
+"""Sums in any order, Student's t, ratio estimates with intervals, and all of them at once."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from attnviz.statistics.clusters import ClusterSums
+from attnviz.statistics.exact import Exact
+from attnviz.statistics.simultaneous import Bootstrap, poisson
+from attnviz.statistics.spread import BINS, Spread
+from attnviz.statistics.student import half_width
+
+
+def test_sums_are_exact_and_the_same_in_any_order() -> None:
+    draw = np.random.default_rng(0)
+    values = draw.normal(size=(3000, 4)) * 10.0 ** draw.integers(-6, 7, size=(3000, 4))
+    whole = Exact((4,))
+    whole.add(values)
+    expected = [math.fsum(column) for column in values.T]
+    np.testing.assert_allclose(whole.value(), expected, rtol=1e-14, atol=3000 * 2.0**-53)
+    for _ in range(3):
+        order = draw.permutation(len(values))
+        parts = []
+        for some in np.split(order, sorted(draw.integers(1, 2999, size=5))):
+            part = Exact((4,))
+            part.add(values[some])
+            parts.append(part)
+        merged = Exact((4,))
+        for part in parts:
+            merged.merge(part)
+        assert (merged.whole == whole.whole).all()
+        assert (merged.part == whole.part).all()
+    assert values.sum(0).tolist() != values[::-1].sum(0).tolist()  # what floats would do
+
+
+def test_a_sum_of_small_numbers_is_not_lost_beside_a_large_one() -> None:
+    sums = Exact((1,))
+    sums.add(np.array([[2.0**40], [2.0**-50], [-(2.0**40)]]))
+    assert sums.value()[0] == 2.0**-50
+    sums.add(np.array([[-1e-30]]))
+    assert sums.value()[0] == 2.0**-50
+
+
+@pytest.mark.parametrize(
+    ("freedom", "level", "expected"),
+    [  # of every statistics textbook
+        (1, 0.95, 12.706),
+        (2, 0.95, 4.303),
+        (3, 0.99, 5.841),
+        (4, 0.9, 2.132),
+        (5, 0.95, 2.571),
+        (10, 0.95, 2.228),
+        (19, 0.95, 2.093),
+        (30, 0.99, 2.750),
+        (120, 0.95, 1.980),
+        (10**9, 0.95, 1.960),
+    ],
+)
+def test_students_t_is_that_of_the_tables(freedom: int, level: float, expected: float) -> None:
+    assert half_width(freedom, level) == pytest.approx(expected, abs=5.1e-4)
+
+
+def test_students_t_is_smooth_where_its_formula_changes() -> None:
+    assert half_width(1000) - half_width(1001) == pytest.approx(
+        half_width(999) - half_width(1000), rel=0.01
+    )
+    with pytest.raises(ValueError, match="freedom 0"):
+        half_width(0)
+
+
+def test_a_ratio_and_its_interval_by_hand() -> None:
+    """Three texts: 2 of 4 rows, 3 of 4, 1 of 2: p = 6/10; residuals -0.4, 0.6, -0.2."""
+    sums = ClusterSums((1,))
+    sums.add(np.array([[2.0], [3.0], [1.0], [0.0]]), np.array([[4], [4], [2], [0]]))
+    assert sums.count[0] == 3  # the text without rows is no text
+    assert sums.mean()[0] == pytest.approx(0.6)
+    variance = 3 / 2 * (0.4**2 + 0.6**2 + 0.2**2) / 100
+    assert sums.error()[0] == pytest.approx(math.sqrt(variance))
+    assert sums.half()[0] == pytest.approx(4.302653 * math.sqrt(variance), rel=1e-6)
+
+
+def test_nothing_is_claimed_from_one_text_or_none() -> None:
+    sums = ClusterSums((2,))
+    sums.add(np.array([[1.0, 0.0]]), np.array([[2, 0]]))
+    assert sums.mean()[0] == 0.5
+    assert np.isnan(sums.mean()[1])
+    assert np.isnan(sums.half()).all()
+
+
+def test_parts_of_clusters_add_up() -> None:
+    draw = np.random.default_rng(1)
+    b = draw.integers(0, 9, size=(50, 3))
+    a = draw.random((50, 3)) * b
+    whole, left, right = ClusterSums((3,)), ClusterSums((3,)), ClusterSums((3,))
+    whole.add(a, b)
+    left.add(a[:17], b[:17])
+    right.add(a[17:], b[17:])
+    right.merge(left)
+    for name in ("mean", "error", "half"):
+        assert (getattr(right, name)() == getattr(whole, name)()).all()
+
+
+def texts(draw: np.random.Generator, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Texts of 1 to 40 rows whose scores depend on the text and on its length."""
+    b = draw.integers(1, 41, size=shape)
+    share = draw.beta(1 + b / 20, 3)
+    return draw.binomial(b, share).astype(float), b
+
+
+def test_the_interval_covers_what_it_says() -> None:
+    draw = np.random.default_rng(2)
+    a, b = texts(draw, (400_000,))
+    truth = a.sum() / b.sum()
+    sums = ClusterSums((2000,))
+    sums.add(*texts(draw, (200, 2000)))
+    held = np.abs(sums.mean() - truth) <= sums.half()
+    assert 0.935 <= held.mean() <= 0.965
+
+
+def test_poisson_weights_follow_the_text_alone() -> None:
+    many = poisson(0, [f"text {n}" for n in range(300)], 400)
+    assert many.mean() == pytest.approx(1, abs=0.01)
+    assert many.var() == pytest.approx(1, abs=0.02)
+    assert (many == 0).mean() == pytest.approx(math.exp(-1), abs=0.005)
+    assert (poisson(0, ["text 7"], 400)[:, 0] == many[:, 7]).all()
+    assert (poisson(1, ["text 7"], 400)[:, 0] != many[:, 7]).any()
+    assert abs(np.corrcoef(many[:, 0], many[:, 1])[0, 1]) < 0.2
+
+
+def test_all_intervals_hold_at_once() -> None:
+    """Forty means at a time: 95 of 100 times all of them hold, where single intervals fail."""
+    draw = np.random.default_rng(3)
+    a, b = texts(draw, (400_000,))
+    truth = a.sum() / b.sum()
+    together = alone = 0
+    for trial in range(200):
+        a, b = texts(draw, (100, 40))
+        sums, drawn = ClusterSums((40,)), Bootstrap((40,), trial, 300)
+        sums.add(a, b)
+        drawn.add([f"{n}" for n in range(100)], a, b)
+        off = np.abs(sums.mean() - truth)
+        together += bool((off <= drawn.quantile(sums) * sums.error()).all())
+        alone += bool((off <= sums.half()).all())
+    assert alone < 60
+    assert together >= 178
+
+
+def test_the_bootstrap_adds_up_to_the_bit_and_is_exact() -> None:
+    draw = np.random.default_rng(4)
+    a, b = texts(draw, (90, 3))
+    a = a * np.array([1.0, 1e-3, 1e6])
+    names = [f"{n}" for n in range(90)]
+    whole, left, right = (Bootstrap((3,), 5, 50) for _ in range(3))
+    whole.add(names, a, b)
+    left.add(names[:31], a[:31], b[:31])
+    right.add(names[31:], a[31:], b[31:])
+    left.merge(right)
+    assert (left.a == whole.a).all()
+    assert (left.b == whole.b).all()
+    weights = poisson(5, names, 50)
+    np.testing.assert_allclose(whole.a / 2**24, weights @ a, rtol=1e-6)
+    assert (whole.b == weights @ b).all()
+
+
+def test_a_bootstrap_needs_enough_texts() -> None:
+    sums, drawn = ClusterSums((2,)), Bootstrap((2,), 0, 20)
+    a, b = texts(np.random.default_rng(5), (19, 2))
+    sums.add(a, b)
+    drawn.add([str(n) for n in range(19)], a, b)
+    assert math.isnan(drawn.quantile(sums))
+
+
+def test_quartiles_to_the_width_of_a_bin() -> None:
+    draw = np.random.default_rng(6)
+    values = np.stack([draw.random(501), draw.random(501) * 20, np.full(501, np.nan)], axis=1)
+    values[::3, 1] = np.nan
+    tops = np.array([1.0, 16.0, 1.0])
+    whole, other = Spread(tops), Spread(tops)
+    whole.add(values[:200])
+    other.add(values[200:])
+    whole.merge(other)
+    found = whole.quantiles()
+    for column, top in ((0, 1.0), (1, 16.0)):
+        exact = np.nanquantile(
+            values[:, column].clip(max=top), (0.25, 0.5, 0.75), method="inverted_cdf"
+        )
+        np.testing.assert_allclose(found[:, column], exact, atol=2 * top / BINS)
+    assert np.isnan(found[:, 2]).all()
