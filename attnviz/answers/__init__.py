@@ -1,7 +1,7 @@
 """Shapes and costs of attention, in one call: what ``attnviz shapes`` prints.
 
-Nothing here imports torch, except to verify; matplotlib, NumPy and Pillow are imported only for
-what needs them.
+Nothing here imports torch, except to verify; matplotlib and NumPy are imported only for what
+needs them.
 """
 
 from __future__ import annotations

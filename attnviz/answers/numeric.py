@@ -96,14 +96,12 @@ def _read(path: Path) -> bytes:
 
 
 def _animate(path: Path, walked: NumericWalk) -> Answer:
-    kind = suffix_of(path, ANIMATIONS)
+    suffix_of(path, ANIMATIONS)
     from attnviz.files import check_writable, write
 
     check_writable(path)
-    if kind == "gif":
-        from attnviz.render.shapes.animation_gif import animation_gif as animated
-    else:
-        from attnviz.render.shapes.animation_html import animation_html as animated
-    data = animated(walked)
+    from attnviz.render.shapes.film import film_page
+
+    data = film_page(walked)
     write(path, data)
     return Answer("animate", f"wrote {path}", (), data={"file": str(path), "bytes": len(data)})

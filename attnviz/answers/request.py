@@ -8,7 +8,7 @@ from typing import NamedTuple
 from attnviz.errors import Message, Setting, UsageError
 
 FIGURES = ("svg", "png", "pdf")
-ANIMATIONS = ("gif", "html")
+ANIMATIONS = ("html",)
 
 
 class Request(NamedTuple):

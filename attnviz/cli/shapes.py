@@ -127,7 +127,7 @@ def shapes(
         typer.Option(help="--sweep or --scaling as png, svg, pdf.", rich_help_panel=OUT),
     ] = None,
     animate: Annotated[
-        Path | None, typer.Option(help="F.gif or F.html: it moves.", rich_help_panel=OUT)
+        Path | None, typer.Option(help="F.html: it moves.", rich_help_panel=OUT)
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="JSON (attnviz.shapes/1).", rich_help_panel=OUT)

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import html.parser
-import io
 import json
 import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from attnviz.answers import Request, shapes
 from attnviz.attention.sizes import check_sizes
 from attnviz.errors import UsageError
-from attnviz.render.shapes.animation_gif import MAX_BYTES, animation_gif, tween
-from attnviz.render.shapes.animation_html import animation_html, film_json
 from attnviz.render.shapes.colours import head_colour
 from attnviz.render.shapes.diagram import _Drawing, diagram_figure
+from attnviz.render.shapes.film import film_json, film_page
 from attnviz.render.shapes.stage import CAPTION_TOP, WIDTH, Frame
 from attnviz.render.shapes.storyboard import storyboard
 from attnviz.shapes.spec import RunSizes, spec_of
@@ -207,25 +203,6 @@ def test_films_that_would_be_too_small_to_see(options: dict[str, Any]) -> None:
         storyboard(film(**options))
 
 
-def test_moving_boxes_pass_through_the_middle() -> None:
-    first, second = storyboard(film())[2:4]
-    middle = tween(first, second, 0.5)
-    a, b, m = (f.boxes["Q0.0.0"] for f in (first, second, middle))
-    assert m.x == pytest.approx((a.x + b.x) / 2)
-    assert tween(first, second, 1.0).boxes.keys() == second.boxes.keys()
-
-
-def test_the_gif_is_small_and_moves() -> None:
-    data = animation_gif(film("cat sat", causal=True))
-    assert len(data) <= MAX_BYTES
-    picture = Image.open(io.BytesIO(data))
-    assert picture.n_frames > 30
-    picture.seek(0)
-    first = np.asarray(picture.convert("RGB"))
-    picture.seek(picture.n_frames - 1)
-    assert (first != np.asarray(picture.convert("RGB"))).mean() > 0.01
-
-
 class _Page(html.parser.HTMLParser):
     """Tags, and the text of the data element."""
 
@@ -247,7 +224,7 @@ class _Page(html.parser.HTMLParser):
 
 def test_the_page_holds_everything_and_loads_nothing() -> None:
     walked = film("<b>a</b> </script> $x &amp;")
-    text = animation_html(walked).decode()
+    text = film_page(walked).decode()
     page = _Page()
     page.feed(text)
     data = json.loads(page.film)
@@ -271,10 +248,9 @@ def test_film_data_is_not_repeated() -> None:
 
 
 def test_animations_are_written(tmp_path: Path) -> None:
-    for name, magic in (("f.html", b"<!doctype html>"), ("f.gif", b"GIF89a")):
-        answer = shapes(Request(text="cat sat", animate=tmp_path / name))
-        assert (tmp_path / name).read_bytes().startswith(magic)
-        assert answer.data["bytes"] == (tmp_path / name).stat().st_size
+    answer = shapes(Request(text="cat sat", animate=tmp_path / "f.html"))
+    assert (tmp_path / "f.html").read_bytes().startswith(b"<!doctype html>")
+    assert answer.data["bytes"] == (tmp_path / "f.html").stat().st_size
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -282,7 +258,7 @@ def test_the_film_plays_under_its_policy_and_its_stage_has_the_theme(
     browser: Any, tmp_path: Path, theme: str
 ) -> None:
     path = tmp_path / "film.html"
-    path.write_bytes(animation_html(film()))
+    path.write_bytes(film_page(film()))
     where = browser.new_context(color_scheme=theme, reduced_motion="reduce")
     page = where.new_page()
     told: list[str] = []

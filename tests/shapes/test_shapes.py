@@ -340,7 +340,7 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         ({"sweep": "seq=1..4", "cache": 3}, "do not go together"),
         ({"plot": Path("x.png")}, "plot belongs to sweep or scaling"),
         ({"diagram": True, "output": Path("x.bmp")}, "end it in .svg, .png, .pdf"),
-        ({"animate": Path("x.mp4")}, "end it in .gif, .html"),
+        ({"animate": Path("x.mp4")}, "end it in .html"),
         ({"diagram": True, "output": Path("/nonexistent/x.svg")}, "does not exist"),
         ({"scaling": True, "seed": -1}, "seed must not be negative"),
         ({"scaling": True, "preset": "gpt2"}, "does not take a model"),

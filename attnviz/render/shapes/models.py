@@ -11,12 +11,10 @@ from attnviz.render.shapes.units import percent, plural, size
 from attnviz.render.shapes.walk import spec_data
 from attnviz.shapes.configs.model import ModelSpec, group_parameters
 from attnviz.shapes.configs.presets import Preset
-from attnviz.shapes.costs.compare import cache_bytes, stack_of
+from attnviz.shapes.costs.compare import DEFAULT_TOKENS, cache_bytes, stack_of
 from attnviz.shapes.costs.formulas import cache_elements, parameters
 from attnviz.shapes.spec import RunSizes
 from attnviz.shapes.walk.verify import Verification
-
-DEFAULT_TOKENS = 4096
 
 
 def model_table(model: ModelSpec) -> Table:

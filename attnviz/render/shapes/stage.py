@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-WIDTH, HEIGHT = 960, 560
+WIDTH = 960
 TOP, LEFT = 24.0, 64.0
 STAGE = 486.0
 CAPTION_TOP = 490
@@ -83,7 +83,6 @@ class Stage:
         size: tuple[float, float],
         *,
         ring: Sequence[int] = (),
-        digits: int = 2,
     ) -> dict[str, Box]:
         """One box a number, named ``name.row.column``."""
         wide, high = size
@@ -91,9 +90,7 @@ class Stage:
         for i, row in enumerate(matrix.tolist()):
             for j, value in enumerate(row):
                 fill = fills[i][j]
-                text = (
-                    "-∞" if value == float("-inf") else f"{round(value, digits) + 0.0:.{digits}f}"
-                )
+                text = "-∞" if value == float("-inf") else f"{round(value, 2) + 0.0:.2f}"
                 boxes[f"{name}.{i}.{j}"] = Box(
                     x + j * wide,
                     y + i * high,

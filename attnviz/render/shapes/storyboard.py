@@ -1,7 +1,7 @@
 """Multi-head attention as a film: still pictures between which boxes move, from real numbers.
 
 A :class:`Frame` places boxes by name; a box that is in two frames moves from one place to the
-other. The GIF and the HTML both play what is written here.
+other. ``film.py`` puts it into a page that plays it.
 """
 
 from __future__ import annotations

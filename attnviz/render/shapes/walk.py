@@ -20,7 +20,7 @@ COUNTING = (
 )
 
 
-def walk_answer(walk: Walk, *, why: bool = False, layers: int = 1, title: str = "") -> Answer:
+def walk_answer(walk: Walk, *, why: bool = False, layers: int = 1) -> Answer:
     """The table of steps, the costs, and what to know about them."""
     numbers = (
         Column("parameters", "params", "right"),
@@ -41,7 +41,7 @@ def walk_answer(walk: Walk, *, why: bool = False, layers: int = 1, title: str = 
     )
     return Answer(
         "walk",
-        title or f"{walk.spec.title}, {_run_title(walk)}",
+        f"{walk.spec.title}, {_run_title(walk)}",
         (narrow, cost_table(walk, layers)),
         notes=tuple(_notes(walk)),
         data=walk_data(walk, why=why, layers=layers),

@@ -12,7 +12,7 @@ from attnviz.render.shapes.storyboard import storyboard
 from attnviz.shapes.worked.by_hand import NumericWalk
 
 
-def animation_html(walked: NumericWalk) -> bytes:
+def film_page(walked: NumericWalk) -> bytes:
     """Play a numeric walk, with pause, steps and speed; keyboard and reduced motion are heeded.
 
     Raises:
