@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from attnviz.answers.request import LAYER, Request, given
 from attnviz.attention.sizes import check_sizes
 from attnviz.errors import Setting, UsageError
+from attnviz.shapes.configs.keys import MAX_LAYERS
 from attnviz.shapes.spec import KINDS, AttentionSpec, RunSizes, dtype_name, spec_of
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ def spec_asked(request: Request) -> AttentionSpec:
 def layers_of(request: Request) -> int:
     """How many layers; UsageError where that is no number of layers."""
     layers = 1 if request.layers is None else request.layers
-    if not 1 <= layers <= 1_000_000:
-        raise UsageError("{layers} must be 1 to 1,000,000, got {:,}", layers, layers=...)
+    if not 1 <= layers <= MAX_LAYERS:
+        raise UsageError("{layers} must be 1 to {:,}, got {:,}", MAX_LAYERS, layers, layers=...)
     return layers
 
 

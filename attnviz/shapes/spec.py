@@ -26,6 +26,11 @@ MAX_LENGTH = 1 << 40
 """Beyond this a length, batch or cache is taken for a slip of the finger."""
 
 
+def cut(text: str) -> str:
+    """A text for a message, cut where it is long."""
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
 def dtype_name(name: str) -> str:
     """The full name of a dtype given by name or alias (``bf16``).
 

@@ -220,6 +220,7 @@ def test_unknown_family_is_answered_in_part() -> None:
         ({"model_type": "gpt2", "n_embd": "x", "n_layer": 2, "n_head": 5}, "n_embd must be"),
         ({"model_type": "gpt2", "n_embd": True, "n_layer": 2, "n_head": 5}, "n_embd must be"),
         ({"model_type": "gpt2", "n_embd": 64, "n_layer": 10**12, "n_head": 4}, "n_layer must be"),
+        ({"model_type": "gpt2", "n_embd": 10**4000, "n_layer": 2, "n_head": 4}, "n_embd must .*…$"),
         ({**preset("gemma2-9b").config, "sliding_window": "far"}, "sliding_window must be"),
         ({**preset("gemma2-9b").config, "layer_types": ["full"]}, "layer_types must be"),
         ({**preset("gemma2-9b").config, "attn_logit_softcapping": math.inf}, "softcapping must be"),
@@ -300,7 +301,8 @@ def test_memory_sizes(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "GB", "80XB", "-5GB", "1e9", "80 G B", "0", "0.1", "9999EB", "iB"]
+    "text",
+    ["", "GB", "80XB", "-5GB", "1e9", "80 G B", "0", "0.1", "9999EB", "iB"],
 )
 def test_junk_memory_sizes(text: str) -> None:
     with pytest.raises(UsageError, match=r"^memory="):
@@ -328,11 +330,23 @@ def test_sweeps(text: str, values: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "seq", "seq=", "seq=..", "seq=5..2", "seq=0..4", "seq=1..8:x1", "seq=1..8:+0", "seq=1,a",
-     "seq=1..9e9", "rows=1..4", "seq=1..1000000:+1", "seq=-1..4", "seq=²"],
+     "seq=1..9e9", "rows=1..4", "seq=1..1000000:+1", "seq=-1..4", "seq=²", "seq=_.._", "seq=1,_"],
 )  # fmt: skip
 def test_junk_sweeps(text: str) -> None:
     with pytest.raises(UsageError, match=r"^sweep"):
         parse_sweep(text)
+
+
+def test_numbers_without_end_are_refused_in_a_short_line() -> None:
+    nines = "9" * 5000
+    for text in (f"seq=1..{nines}", f"seq={nines}", f"{'r' * 5000}=1", f"seq=1..9:x{nines}",
+                 "seq=" + ",".join(map(str, range(1, 9999)))):  # fmt: skip
+        with pytest.raises(UsageError, match="sweep") as caught:
+            parse_sweep(text)
+        assert len(str(caught.value)) < 200
+    with pytest.raises(UsageError, match="memory") as caught:
+        parse_memory(nines + "GB")
+    assert len(str(caught.value)) < 200
 
 
 def test_sweep_agrees_with_the_walk_at_every_size() -> None:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -262,7 +263,30 @@ def test_tables_fit_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
             ["--sweep", "seq=128..131072"],
             ["--numbers", "cat sat on mat"],
         ):
-            assert max(map(cells_wide, run(*arguments).splitlines())) <= columns
+            lines = run(*arguments).splitlines()
+            assert max(map(cells_wide, lines)) <= columns
+            assert [line for line in lines if line != line.rstrip()] == []
+
+
+def test_wide_terminals_give_shape_and_size_a_column_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    for arguments in (["--d-model", "64"], ["--preset", "gemma2-9b"], ["--model", "demo-bert"]):
+        monkeypatch.setenv("COLUMNS", "140")
+        assert re.search("shape +size +operation", run(*arguments))
+        monkeypatch.setenv("COLUMNS", "80")
+        assert "size and shape" in run(*arguments)
+
+
+def test_layers_far_apart_are_counted_and_listed_for_programs() -> None:
+    assert "21 layers" in run("--preset", "gemma2-9b")
+    first = next(csv.DictReader(io.StringIO(run("--preset", "gemma2-9b", "--csv"))))
+    assert first["layers"].startswith("0, 2, 4, ")
+    assert "0-11" in run("--preset", "gpt2")
+
+
+def test_one_is_singular() -> None:
+    assert run("--numbers", "cat").startswith("1 token, ")
+    assert "at 1 token." in run("--preset", "gpt2", "--seq", "1")
+    assert "of 1 token a sequence" in " ".join(run("--compare", "--seq", "1").split())
 
 
 def test_colour_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,6 +346,7 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         ({"window": 0}, "window must be at least 1"),
         ({"dtype": "int7"}, "unknown dtype 'int7'; known: float64"),
         ({"layers": 0}, "layers must be"),
+        ({"layers": 1_000_000}, "layers must be 1 to 10,000"),
         ({"preset": "llama3"}, "did you mean llama3-8b"),
         ({"preset": "gpt2", "heads": 4}, "heads is fixed by 'gpt2'"),
         ({"preset": "gpt2", "model": "x"}, "keep one"),
@@ -356,8 +381,6 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_refusals_say_what_is_wrong(request_: dict[str, Any], said: str) -> None:
-    import re
-
     line = answered(**request_)
     assert re.search(said, line)
     assert "\n" not in line

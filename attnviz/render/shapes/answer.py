@@ -30,7 +30,6 @@ class Answer(NamedTuple):
         notes: sentences below.
         data: what the JSON holds beside schema, view, title and notes.
         draw: a plot or diagram for the terminal, shown before the notes.
-        wide: a wider form of the first table, for terminals with room for it, with its width.
     """
 
     view: str
@@ -39,15 +38,12 @@ class Answer(NamedTuple):
     notes: tuple[str, ...] = ()
     data: Mapping[str, Any] = {}
     draw: Draw | None = None
-    wide: tuple[int, Table] | None = None
 
 
 def as_text(answer: Answer, width: int, paint: Paint) -> str:
     """For a terminal of ``width`` columns."""
     lines = [paint(line, "title") for line in wrapped(answer.title, width)]
-    for i, table in enumerate(answer.tables):
-        if i == 0 and answer.wide is not None and width >= answer.wide[0]:
-            table = answer.wide[1]  # noqa: PLW2901
+    for table in answer.tables:
         lines += ["", *table_text(table, width, paint)]
     if answer.draw is not None:
         lines += ["", *answer.draw(width, paint)]
@@ -61,17 +57,14 @@ def as_text(answer: Answer, width: int, paint: Paint) -> str:
 
 def as_markdown(answer: Answer) -> str:
     """For papers and READMEs."""
-    tables = list(answer.tables)
-    if answer.wide is not None:
-        tables[0] = answer.wide[1]
-    parts = [f"### {answer.title}\n", *(table_markdown(table) for table in tables)]
+    parts = [f"### {answer.title}\n", *(table_markdown(table) for table in answer.tables)]
     parts += ["\n".join(f"- {note}" for note in answer.notes) + "\n"] if answer.notes else []
     return "\n".join(parts)
 
 
 def as_csv(answer: Answer) -> str:
     """The first table, bare values."""
-    return table_csv(answer.wide[1] if answer.wide else answer.tables[0])
+    return table_csv(answer.tables[0])
 
 
 def as_json(answer: Answer) -> str:

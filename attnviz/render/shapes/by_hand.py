@@ -10,6 +10,7 @@ from attnviz.render.palette import ink, mix
 from attnviz.render.shapes.answer import Answer
 from attnviz.render.shapes.colours import ansi, head_colour
 from attnviz.render.shapes.table import Column, Paint, Row, Table, cell, cells_wide
+from attnviz.render.shapes.units import plural
 from attnviz.shapes.worked.by_hand import HeadNumbers, NumericWalk
 
 if TYPE_CHECKING:
@@ -124,7 +125,9 @@ def numbers_answer(walked: NumericWalk, precision: int) -> Answer:
     options = "".join(
         [", causal" * given.causal, f", window {given.window}" if given.window else ""]
     )
-    title = f"{len(given.tokens)} tokens, {width}{sizes} of d = {d}{options} ({given.origin})"
+    title = (
+        f"{plural(len(given.tokens), 'token')}, {width}{sizes} of d = {d}{options} ({given.origin})"
+    )
 
     def draw(columns: int, paint: Paint) -> list[str]:
         return _drawn(walked, columns, precision, paint)
@@ -138,7 +141,8 @@ def numbers_answer(walked: NumericWalk, precision: int) -> Answer:
     if given.causal and len(given.tokens) == len(given.key_tokens):
         notes.append("The first query sees only itself, so its output is exactly its row of V.")
     if walked.blocked:
-        notes.append(f"{walked.blocked} queries may attend to no key: their weights are all zero.")
+        blocked = "1 query" if walked.blocked == 1 else f"{walked.blocked} queries"
+        notes.append(f"{blocked} may attend to no key: all of its weights are zero.")
     return Answer(
         "numbers",
         title,

@@ -6,7 +6,7 @@ from attnviz.errors import Message
 from attnviz.render.shapes.answer import Answer
 from attnviz.render.shapes.plot import Curve, Mark, plot
 from attnviz.render.shapes.table import Column, Paint, Row, Table, cell
-from attnviz.render.shapes.units import amount, count, percent, size
+from attnviz.render.shapes.units import amount, count, percent, plural, size
 from attnviz.render.shapes.walk import COUNTING, amount_data, run_data, spec_data
 from attnviz.shapes.costs.compare import Comparison, Variant
 from attnviz.shapes.costs.sweep import Sweep
@@ -55,8 +55,9 @@ def compare_answer(found: Comparison) -> Answer:
     memory = ""
     if found.memory is not None:
         memory = f", memory {found.memory / 1e9:,.4g} GB ({size(found.memory)})"
-    layers = f"{found.layers:,} layer{'s' if found.layers > 1 else ''}"
-    title = f"{found.subject}: kinds of attention, {layers}, {run.dtype}{memory}"
+    title = (
+        f"{found.subject}: kinds of attention, {plural(found.layers, 'layer')}, {run.dtype}{memory}"
+    )
     return Answer(
         "compare",
         title,
@@ -79,13 +80,13 @@ def _ratio(ratio: float) -> str:
 
 def _compare_notes(found: Comparison) -> list[str]:
     run = found.run
+    tokens, layers = plural(found.tokens, "token"), plural(found.layers, "layer")
     notes = [
         Message(
-            "Numbers: kept per token and layer. Cache of {:,} tokens a sequence ({cache} or {seq} "
-            "sets them), all {:,} layers, at {} bytes a number; all kinds keep the same D, H "
-            "and d.",
-            found.tokens,
-            found.layers,
+            "Numbers: kept per token and layer. Cache of {} a sequence ({cache} or {seq} sets "
+            "them), in {}, at {} bytes a number; all kinds keep the same D, H and d.",
+            tokens,
+            layers,
             run.width,
             cache=...,
             seq=...,
@@ -112,7 +113,7 @@ def _compare_notes(found: Comparison) -> list[str]:
         notes.append(
             "What fits counts the cache alone: the weights of the model and activations need room "
             "beside it. Tokens: one sequence as long as possible; sequences: of "
-            f"{found.tokens:,} tokens each."
+            f"{tokens} each."
         )
     return notes
 

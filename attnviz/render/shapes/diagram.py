@@ -136,13 +136,12 @@ class _Drawing:
         left = 2 * COLUMN + 1.5 * GAP - (width + rope) / 2
         box = self.scene.bar(left, y + 2, width, 9, "#9c3d3d", "")
         self.scene.text(left - 3, y + 6.5, f"c, latent {spec.latent}", size=8, align="right")
+        kept = "this is what a cache keeps"
         if spec.rope_dim:
             self.scene.bar(left + width + 1, y + 2, rope, 9, "#d98880", "")
-            self.scene.text(
-                left + width + rope + 4, y + 6.5, f"k_rope {spec.rope_dim}", size=8, align="left"
-            )
+            kept = f"k_rope {spec.rope_dim}; a cache keeps these two"
+        self.scene.text(left + width + rope + 4, y + 6.5, kept, size=8, align="left")
         self.scene.arrow(self.x.pull(box.centre), self.x.bottom, box.centre, y + 2)
-        self.scene.text(box.centre, y + 15.5, "this is what a cache keeps", size=7, colour=SOFT)
         self.shape("w_latent", y + 6)
         return Block(left, y + 2, width, 9)
 
@@ -187,7 +186,8 @@ class _Drawing:
                 self.scene.text(box.centre, y + 5, str(h), size=7, colour=ink(tone))
             boxes.append(box)
         label = f"{name}: {heads} head{'s' * (heads > 1)} of {dim}"
-        self.scene.text(x + heads * each / 2, y - 3.4, label, size=7, colour=SOFT, halo=True)
+        beside = x + heads * each / 2 - 3
+        self.scene.text(beside, y - 4.2, label, size=7, colour=SOFT, align="right")
         return boxes
 
     def heads(self, q: list[Block], k: list[Block], v: list[Block], y: float) -> float:

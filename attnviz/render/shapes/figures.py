@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from attnviz.render.canvas import rendered
 from attnviz.render.shapes.colours import HEADS, MIXED, NEUTRAL
@@ -42,7 +43,7 @@ def sweep_figure(found: Sweep, format: str) -> bytes:
     """FLOPs of projections and attention, with their crossing, and the memory of the weights."""
 
     def build() -> Figure:
-        figure = Figure(figsize=(9.6, 4.4), layout="constrained")
+        figure = Figure(figsize=(9.6, 4.4), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
         spec = found.points[0].spec
         figure.suptitle(spec.title, fontsize=11, color=MIXED)
         grid = figure.add_gridspec(1, 2, wspace=0.06)
@@ -107,7 +108,7 @@ def scaling_figure(found: Scaling, format: str) -> bytes:
     """Entropy and gradient of softmax by head width, with and without 1/√d."""
 
     def build() -> Figure:
-        figure = Figure(figsize=(9.6, 4.2), layout="constrained")
+        figure = Figure(figsize=(9.6, 4.2), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
         title = f"softmax over {found.keys} keys, standard normal queries and keys"
         figure.suptitle(title, fontsize=11, color=MIXED)
         grid = figure.add_gridspec(1, 2, wspace=0.06)

@@ -9,6 +9,7 @@ from string import Template
 from attnviz.render.page import policy, safe_json
 from attnviz.render.shapes.stage import CAPTION_TOP, WIDTH, Frame
 from attnviz.render.shapes.storyboard import storyboard
+from attnviz.render.shapes.units import plural
 from attnviz.shapes.worked.by_hand import NumericWalk
 
 
@@ -26,8 +27,8 @@ def film_page(walked: NumericWalk) -> bytes:
     given = walked.given
     words = " ".join(given.tokens)
     about = (
-        f"“{words}”: {len(given.tokens)} tokens, {given.heads} heads. Every number is "
-        "real: float64, shown to two digits."
+        f"“{words}”: {plural(len(given.tokens), 'token')}, "
+        f"{plural(given.heads, 'head')}. Every number is real: float64, shown to two digits."
     )
     style, script = asset("film.css"), asset("film.js")
     page = Template(asset("film.html")).substitute(

@@ -39,7 +39,7 @@ def model_table(model: ModelSpec) -> Table:
         rows.append(
             Row(
                 (
-                    cell(_ranges(group.layers), "strong"),
+                    cell(_counted(group.layers), "strong", _ranges(group.layers)),
                     cell(f"{kind}{group.label}{extras}"),
                     cell(heads, "H"),
                     cell(spec.head_dim, "d", spec.head_dim),
@@ -79,7 +79,7 @@ def model_answer(model: ModelSpec, run: RunSizes, walked: Answer) -> Answer:
         token = sum(layers * cache_elements(spec) for spec, layers in stack) * run.width
         whole = cache_bytes(stack, tokens, run.width)
         text = f"KV cache in {run.dtype}: {size(token)} per token in all layers"
-        text += f", {size(whole)} at {tokens:,} tokens"
+        text += f", {size(whole)} at {plural(tokens, 'token')}"
         if any(spec.window and spec.window < tokens for spec, _ in stack):
             text += " (layers with a window keep no more than that)"
         notes.append(text + ".")
@@ -129,14 +129,20 @@ def model_answer(model: ModelSpec, run: RunSizes, walked: Answer) -> Answer:
 
 
 def _ranges(numbers: tuple[int, ...]) -> str:
-    """``0-11``, ``1, 3, ... 41``."""
-    if len(numbers) == 1:
-        return str(numbers[0])
-    if numbers[-1] - numbers[0] == len(numbers) - 1:
-        return f"{numbers[0]}-{numbers[-1]}"
-    if len(numbers) <= 3:
-        return ", ".join(map(str, numbers))
-    return f"{numbers[0]}, {numbers[1]}, … {numbers[-1]}"
+    """All of some layers: ``0-11``, ``1, 3, 5``, ``0-4, 6-10``."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def _counted(numbers: tuple[int, ...]) -> str:
+    """``0-11``, ``0, 2``, or how many where a list would be long: ``52 layers``."""
+    shown = _ranges(numbers)
+    return shown if shown.count(",") < 2 else plural(len(numbers), "layer")
 
 
 def presets_answer(known: Mapping[str, Preset]) -> Answer:

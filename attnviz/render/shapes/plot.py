@@ -11,7 +11,7 @@ from attnviz.render.shapes.units import count
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _ASCII_MARKS = "*o+x"
-HEIGHT = 14
+HEIGHT = 16
 
 
 class Curve(NamedTuple):
@@ -31,7 +31,7 @@ class Mark(NamedTuple):
 
 
 def _label(value: float) -> str:
-    return count(value) if value >= 1 else f"{value:.2g}"
+    return count(value) if value >= 100 else f"{value:.3g}"
 
 
 def plot(
@@ -67,8 +67,9 @@ def plot(
     canvas = _Canvas(wide, high)
 
     def place(x: float, y: float) -> tuple[float, float]:
-        across = (math.log10(x) - low_x) / span_x * (2 * wide - 1)
-        return across, (1 - (scale(y) - low_y) / span_y) * (4 * high - 1)
+        """Dots from the left and from the top; a cell on each side stays free."""
+        across = 2 + (math.log10(x) - low_x) / span_x * (2 * wide - 5)
+        return across, 4 + (1 - (scale(y) - low_y) / span_y) * (4 * high - 9)
 
     for number, curve in enumerate(curves):
         placed = [place(x, y) for x, y in curve.points if x > 0 and (y > 0 or not y_log)]
@@ -84,12 +85,12 @@ def plot(
     lines = [f"{' ' * gutter}  {legend}"]
     top, bottom = (10 ** (low_y + span_y), 10**low_y) if y_log else (low_y + span_y, low_y)
     for row, text in enumerate(canvas.rows(paint, tones)):
-        side = {0: _label(top), high - 1: _label(bottom)}.get(row, y_name if row == 1 else "")
+        side = {0: y_name, 1: _label(top), high - 2: _label(bottom)}.get(row, "")
         lines.append(f"{side[:gutter]:>{gutter}} {paint('│', 'dim')}{text}")
     lines.append(" " * (gutter + 1) + paint("└" + "─" * wide, "dim"))
-    left, right = _label(10**low_x), _label(10 ** (low_x + span_x))
-    middle = x_name.center(wide - cells_wide(left) - cells_wide(right))
-    lines.append(" " * (gutter + 2) + left + paint(middle, "dim") + right)
+    left, right = f"{10**low_x:,.0f}", f"{10 ** (low_x + span_x):,.0f}"
+    middle = x_name.center(wide - 2 - cells_wide(left) - cells_wide(right))
+    lines.append(" " * (gutter + 3) + left + paint(middle, "dim") + right)
     if mark is not None:
         lines += ["", paint("◆ ", "strong") + paint(mark.text)]
     return lines

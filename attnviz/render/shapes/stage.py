@@ -21,6 +21,8 @@ TOP, LEFT = 24.0, 64.0
 STAGE = 486.0
 CAPTION_TOP = 490
 """Where pictures end and captions begin."""
+LETTER = 7.4
+"""About the width of a letter of a name."""
 HOLD = 2.2
 
 
@@ -65,7 +67,7 @@ class Stage:
         self.cross = given.context is not None
         self.lane = (STAGE - TOP) / self.h
         cells = 3 * self.d + self.s + self.d
-        self.gap = 52.0
+        self.gap = 58.0
         self.cw = min(58.0, (WIDTH - LEFT - 24 - 4 * self.gap) / cells)
         self.ch = min(36.0, (self.lane - 62) / max(self.t, self.s))
 
@@ -140,7 +142,7 @@ class Stage:
             y = self.top(h)
             tone = head_colour(h)
             boxes[f"lane{h}"] = Box(
-                LEFT - 46, y - 30, 0, 14, "", f"head {h}", tone, bold=True, align="start"
+                LEFT - 46, y - 38, 0, 14, "", f"head {h}", tone, bold=True, align="start"
             )
             shared = h // (self.h // self.given.kv_heads)
             for place, (letter, matrix) in enumerate((("Q", head.q), ("K", head.k), ("V", head.v))):
@@ -173,7 +175,7 @@ class Stage:
     def map_of(self, h: int, head: HeadNumbers, done: int, stage: str) -> dict[str, Box]:
         """A head's map so far: ``done`` rows of weights, and one row of scores if that is shown."""
         tone, y, x = head_colour(h), self.top(h), self.at(3)
-        boxes = self.label(f"Al{h}", x, y - 36, "A", tone, "start")
+        boxes = self.label(f"Al{h}", x, y - 38, "A", tone, "start")
         for j, key in enumerate(self.keys):
             boxes[f"A{h}k.{j}"] = Box(
                 x + (j + 0.5) * self.cw,
@@ -181,7 +183,7 @@ class Stage:
                 0,
                 14,
                 "",
-                key if self.cw > 30 else key[:3],
+                _short(key, max(1, int((self.cw - 4) / LETTER))),
                 NEUTRAL,
             )
         for i in range(self.t):
@@ -234,6 +236,6 @@ def some(matrix: Matrix | None) -> Matrix:
     return matrix
 
 
-def _short(token: str) -> str:
+def _short(token: str, most: int = 6) -> str:
     shown = visible(token)
-    return shown if len(shown) <= 7 else shown[:6] + "…"
+    return shown if len(shown) <= most else shown[: most - 1] + "…"

@@ -74,11 +74,16 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Columns and rows under a title."""
+    """Columns and rows under a title.
+
+    ``narrow`` is another form of the table for terminals of less than ``wide`` columns.
+    """
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    narrow: Table | None = None
+    wide: int = 0
 
 
 def cell(text: object = "", tone: Tone = "", raw: Any = None) -> TableCell:
@@ -135,6 +140,8 @@ def table_text(table: Table, width: int, paint: Paint) -> list[str]:
 
     Where it is too wide even with broken text, optional columns are left out, the last one first.
     """
+    if table.narrow is not None and width < table.wide:
+        table = table.narrow._replace(title=table.title)
     if paint.ascii_only:
         table = _ascii_table(table)
     while True:

@@ -29,23 +29,24 @@ def walk_answer(walk: Walk, *, why: bool = False, layers: int = 1) -> Answer:
     )
     operation = Column("operation", "operation", wrap=12)
     step = Column("step", "step", wrap=9)
-    wide = Table(
-        "",
-        (step, Column("shape", "shape"), Column("size", "size"), operation, *numbers),
-        tuple(_row(one, why, stack=False) for one in walk.steps),
-    )
     narrow = Table(
         "",
         (step, Column("shape", "size and shape"), operation, *numbers),
         tuple(_row(one, why, stack=True) for one in walk.steps),
     )
+    steps = Table(
+        "",
+        (step, Column("shape", "shape"), Column("size", "size"), operation, *numbers),
+        tuple(_row(one, why, stack=False) for one in walk.steps),
+        narrow,
+        WIDE,
+    )
     return Answer(
         "walk",
         f"{walk.spec.title}, {_run_title(walk)}",
-        (narrow, cost_table(walk, layers)),
+        (steps, cost_table(walk, layers)),
         notes=tuple(_notes(walk)),
         data=walk_data(walk, why=why, layers=layers),
-        wide=(WIDE, wide),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from attnviz.attention.sizes import MAX_SIZE
 from attnviz.errors import ModelError
+from attnviz.shapes.spec import cut
 
 Config = Mapping[str, Any]
 Names = tuple[str, ...]
@@ -203,5 +204,4 @@ def positive(config: Config, name: str) -> float | None:
 
 def shown(value: object) -> str:
     """A value for a message, cut where it is long."""
-    text = repr(value)
-    return text if len(text) <= 40 else text[:39] + "…"
+    return cut(repr(value))

@@ -11,7 +11,7 @@ from attnviz.errors import UsageError
 from attnviz.shapes.configs.model import ModelSpec
 from attnviz.shapes.configs.presets import presets
 from attnviz.shapes.costs.formulas import cache_elements, cached_tokens, flops, parameters
-from attnviz.shapes.spec import PROJECTIONS, AttentionSpec, Kind, LayerAxes, RunSizes
+from attnviz.shapes.spec import PROJECTIONS, AttentionSpec, Kind, LayerAxes, RunSizes, cut
 from attnviz.shapes.symbolic import Amount
 
 DEFAULT_TOKENS = 4096
@@ -210,7 +210,7 @@ def _used_by(spec: AttentionSpec, most: int = 3) -> tuple[str, ...]:
     return tuple(dict.fromkeys(picked))
 
 
-_MEMORY = re.compile(r"(?i)^\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?\s*$")
+_MEMORY = re.compile(r"(?i)^\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([kmgtp]?)(i?)b?\s*$")
 _POWERS = " kmgtp"
 
 
@@ -221,13 +221,11 @@ def parse_memory(text: str) -> int:
         UsageError: not a size, or zero.
     """
     found = _MEMORY.match(text)
-    if not found:
-        raise UsageError("{memory} is no size; write 80GB, 80GiB or 512MB", memory=text)
-    number, letter, binary = found.groups()
+    number, letter, binary = found.groups() if found else ("", "", "i")
     if binary and not letter:
-        raise UsageError("{memory} is no size; write 80GB, 80GiB or 512MB", memory=text)
+        raise UsageError("{memory} is no size; write 80GB, 80GiB or 512MB", memory=cut(text))
     power = _POWERS.index(letter.lower() or " ")
     size = int(float(number) * (1024 if binary else 1000) ** power)
     if size < 1 or size > 1 << 60:
-        raise UsageError("{memory} must be at least a byte and below an exbibyte", memory=text)
+        raise UsageError("{memory} must be at least a byte and below an exbibyte", memory=cut(text))
     return size

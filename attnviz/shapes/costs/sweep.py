@@ -16,7 +16,7 @@ from attnviz.shapes.costs.formulas import (
     streamed_elements,
     weights_elements,
 )
-from attnviz.shapes.spec import AttentionSpec, LayerAxes, RunSizes
+from attnviz.shapes.spec import AttentionSpec, LayerAxes, RunSizes, cut
 
 Variable = Literal["seq", "d-model", "heads", "context"]
 VARIABLES: tuple[Variable, ...] = ("seq", "d-model", "heads", "context")
@@ -24,8 +24,10 @@ MAX_STEPS = 200
 DEFAULT_SEQ = 2048
 
 _SWEEP = re.compile(r"^\s*(?P<name>[a-z_-]+)\s*=\s*(?P<values>.+?)\s*$", re.IGNORECASE)
+_NUMBER = r"[0-9][0-9_]{0,20}"
+_ONE = re.compile(_NUMBER)
 _RANGE = re.compile(
-    r"^(?P<low>[\d_]+)\s*\.\.\s*(?P<high>[\d_]+)(?:\s*:\s*(?P<op>[x+])(?P<by>\d+))?$"
+    rf"(?P<low>{_NUMBER})\s*\.\.\s*(?P<high>{_NUMBER})(?:\s*:\s*(?P<op>[x+])(?P<by>{_NUMBER}))?"
 )
 
 
@@ -74,9 +76,9 @@ def parse_sweep(text: str) -> tuple[Variable, tuple[int, ...]]:
     Raises:
         UsageError: junk, an unknown name, an empty or endless range.
     """
-    found = _SWEEP.match(text)
+    found, asked = _SWEEP.match(text), cut(text)
     unread = UsageError(
-        "{sweep} cannot be read; write NAME=LOW..HIGH, for example seq=128..131072", sweep=text
+        "{sweep} cannot be read; write NAME=LOW..HIGH, for example seq=128..131072", sweep=asked
     )
     if not found:
         raise unread
@@ -84,38 +86,48 @@ def parse_sweep(text: str) -> tuple[Variable, tuple[int, ...]]:
     variable = next((v for v in VARIABLES if v == name), None)
     if variable is None:
         raise UsageError(
-            "{sweep} over {!r} is not possible; it takes {}", name, ", ".join(VARIABLES), sweep=...
+            "{sweep} over {!r} is not possible; it takes {}",
+            cut(name),
+            ", ".join(VARIABLES),
+            sweep=...,
         )
     values = found["values"]
-    ranged = _RANGE.match(values)
+    ranged = _RANGE.fullmatch(values)
     if not ranged:
-        parts = [part.strip().replace("_", "") for part in values.split(",")]
-        if not all(part.isascii() and part.isdigit() for part in parts):
+        parts = [part.strip() for part in values.split(",")]
+        if not all(map(_ONE.fullmatch, parts)):
             raise unread
-        numbers = sorted({int(part) for part in parts})
+        numbers = sorted({_whole(part) for part in parts})
+        if len(numbers) > MAX_STEPS:
+            raise UsageError("{sweep} has more than {} steps; give fewer", MAX_STEPS, sweep=asked)
     else:
-        numbers = _steps(text, ranged)
+        numbers = _steps(asked, ranged)
     if numbers[0] < 1:
-        raise UsageError("{sweep} must start at 1 or above, not {}", numbers[0], sweep=text)
+        raise UsageError("{sweep} must start at 1 or above, not {}", numbers[0], sweep=asked)
     return variable, tuple(numbers)
 
 
-def _steps(text: str, ranged: re.Match[str]) -> list[int]:
-    low, high = (int(ranged[side].replace("_", "")) for side in ("low", "high"))
-    by = int(ranged["by"] or 2)
+def _whole(digits: str) -> int:
+    return int(digits.replace("_", ""))
+
+
+def _steps(asked: str, ranged: re.Match[str]) -> list[int]:
+    low, high, by = _whole(ranged["low"]), _whole(ranged["high"]), _whole(ranged["by"] or "2")
     if low > high:
-        raise UsageError("{sweep} runs from {:,} down to {:,}; swap the two", low, high, sweep=text)
+        raise UsageError(
+            "{sweep} runs from {:,} down to {:,}; swap the two", low, high, sweep=asked
+        )
     if low < 1:
-        raise UsageError("{sweep} must start at 1 or above, not {}", low, sweep=text)
+        raise UsageError("{sweep} must start at 1 or above, not {}", low, sweep=asked)
     doubling = ranged["op"] != "+"
     if by < (2 if doubling else 1):
-        raise UsageError("{sweep} never ends: step {}{}", ranged["op"], by, sweep=text)
+        raise UsageError("{sweep} never ends: step {}{}", ranged["op"], by, sweep=asked)
     numbers, value = [], low
     while value <= high:
         numbers.append(value)
         if len(numbers) > MAX_STEPS:
             raise UsageError(
-                "{sweep} has more than {} steps; take larger ones", MAX_STEPS, sweep=text
+                "{sweep} has more than {} steps; take larger ones", MAX_STEPS, sweep=asked
             )
         value = value * by if doubling else value + by
     if numbers[-1] != high:
