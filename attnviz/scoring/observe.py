@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,10 @@ from attnviz.scoring.totals import Totals
 
 _PART_ELEMENTS = 1 << 19
 """Weights to score at a time, 2 MiB in float32: what scores share stays in a near cache."""
+
+Watch = Callable[[int, Site, int, Sequence[str], Tensor], None]
+"""Gets the item, the layer, the first row's position, the names of n scores, and their values
+[n, H, r] in single rows, NaN where a row does not count."""
 
 
 class Recorder:
@@ -119,12 +123,17 @@ class ScoreObserver:
         batch: the items that run, in the order of the batch axis.
         layout: the heads of the model.
         names: the scores to compute, of :data:`~attnviz.scoring.scores.SCORES`; all by default.
+        watch: shown the scores of single rows as they go by.
     """
 
     def __init__(
-        self, batch: Sequence[Inputs], layout: Layout, names: Sequence[str] | None = None
+        self,
+        batch: Sequence[Inputs],
+        layout: Layout,
+        names: Sequence[str] | None = None,
+        watch: Watch | None = None,
     ) -> None:
-        self._batch = tuple(batch)
+        self._batch, self._watch = tuple(batch), watch
         self._layout = layout
         self._names = tuple(SCORES if names is None else names)
         self._totals: dict[Site, list[Totals]] = {}
@@ -147,7 +156,9 @@ class ScoreObserver:
         for number, totals in enumerate(items):
             block = self._block(rows, number, scratch)
             if block is not None:
-                totals.add(block)
+                values = totals.add(block)
+                if self._watch is not None:
+                    self._watch(number, rows.site, rows.start, self._scored(rows.site), values)
 
     def sums(self, item: int) -> Sums:
         """The sums over one item's rows, for every head of the layout."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
+from torch import Tensor
 
 from attnviz.scoring.block import Block, Uniform
 from attnviz.scoring.scores import SINK_REST, ScoreDef
@@ -41,8 +44,12 @@ class Totals:
         self.counted = torch.zeros(heads, dtype=torch.int64)
         self.empty_rows = 0
 
-    def add(self, block: Block) -> None:
-        """Take in one block of rows."""
+    def add(self, block: Block) -> Tensor:
+        """Take in one block of rows.
+
+        Returns:
+            [n, H, r], the scores of the single rows, NaN where a row does not count.
+        """
         place = block.place
         uniform = Uniform(place)
         chances = torch.stack([score.function(uniform) for score in self._scores])
@@ -66,3 +73,4 @@ class Totals:
         weight = values[self._targets].nan_to_num(0.0).cpu().double()
         shares = torch.einsum("nhr,mhr->nmh", kept, weight)
         self.shares += shares.masked_fill(self._off_sink & self._is_sink, 0.0)
+        return values.where(defined, math.nan)

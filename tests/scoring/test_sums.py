@@ -8,7 +8,7 @@ import torch
 
 from attnviz.passes import Rows
 from attnviz.records import Inputs, Layout, Sides, Site, Tokens
-from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.observe import ScoreObserver, Watch
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.sums import Sums, comparable, fold
 
@@ -24,9 +24,11 @@ TEXTS = [text("a b c a b c , a b"), text("x , y , x"), text("one two three one t
 LAYOUT = Layout({"decoder": (2, 3)})
 
 
-def observed(items: list[Inputs], names: list[str] | None = None) -> ScoreObserver:
+def observed(
+    items: list[Inputs], names: list[str] | None = None, watch: Watch | None = None
+) -> ScoreObserver:
     """Random causal attention in two layers, the same for an item whatever it runs with."""
-    observer = ScoreObserver(items, LAYOUT, names)
+    observer = ScoreObserver(items, LAYOUT, names, watch)
     width = max(item.length for item in items)
     for layer, heads in enumerate(LAYOUT.heads["decoder"]):
         weights = torch.zeros(len(items), heads, width, width, dtype=torch.float64)
@@ -51,6 +53,22 @@ def test_a_text_has_the_same_sums_whatever_it_runs_with() -> None:
             got, wanted = getattr(mine, field), getattr(alone, field)
             assert got == pytest.approx(wanted, rel=1e-12, abs=1e-14), field
         assert mine.rows.any()
+
+
+def test_whoever_watches_sees_the_rows_that_the_sums_are_made_of() -> None:
+    seen: dict[tuple[int, Site], torch.Tensor] = {}
+
+    def watch(item: int, site: Site, start: int, names: object, values: torch.Tensor) -> None:
+        assert (start, names) == (0, tuple(SCORES))
+        seen[item, site] = values
+
+    observer = observed(TEXTS, watch=watch)
+    for number, text in enumerate(TEXTS):
+        both = torch.cat([seen[number, Site("decoder", layer)] for layer in range(2)], dim=1)
+        assert both.shape == (len(SCORES), len(LAYOUT), text.length)
+        sums = observer.sums(number)
+        assert both.nansum(-1).T.numpy() == pytest.approx(sums.values)
+        assert ((~both.isnan()).sum(-1).T.numpy() == sums.rows).all()
 
 
 def test_texts_add_up_to_the_result() -> None:
