@@ -35,7 +35,7 @@ demo: export HF_HUB_OFFLINE = 1
 demo: .venv/minilm
 	@mkdir -p $(OUT)
 	@printf '\n== demo-gpt2, which comes with attnviz: four trained layers of six heads\n\n'
-	@$(BIN)/attnviz heads "$(SENTENCE)" --plot $(OUT)/heads.png
+	@$(BIN)/attnviz heads "$(SENTENCE)" --out $(OUT)/heads.png
 	@printf '\n== Its previous-token head\n\n'
 	@$(BIN)/attnviz heatmap "$(SENTENCE)" --select 1.4 --quiet
 	@$(BIN)/attnviz heatmap "$(SENTENCE)" --select 1.4,2.0,3.0 -o $(OUT)/heatmaps.png --quiet
@@ -74,7 +74,7 @@ dist: .venv/tested
 	grep '^torch==' constraints.txt > .venv/dist/constraints.txt
 	.venv/dist/bin/pip install --quiet -c .venv/dist/constraints.txt dist/*.whl
 	.venv/dist/bin/pip check
-	cd .venv/dist && bin/attnviz heads "$(SENTENCE)" --plot heads.png
+	cd .venv/dist && bin/attnviz heads "$(SENTENCE)" --out heads.png
 	cd .venv/dist && bin/attnviz shapes --d-model 512 --heads 8
 	cd .venv/dist && bin/attnviz shapes --preset llama3-70b
 	cd .venv/dist && bin/attnviz view "$(SENTENCE)" --model demo-bert -o page.html

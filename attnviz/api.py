@@ -5,23 +5,30 @@ Everything here is a few lines over the floors below, and the command line is a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz import files
 from attnviz.errors import InputError, Message, SelectionError, Setting, UsageError
+from attnviz.looking import (
+    DEFAULT_MODEL,
+    Look,
+    Model,
+    capture,
+    captures,
+    load,
+    prompt_of,
+    source_for,
+)
 from attnviz.models import recorded
 from attnviz.models.demo import DEMOS
-from attnviz.models.device import resolve
-from attnviz.models.memory import human_bytes, physical_memory
-from attnviz.models.untrained import Fresh, FreshConfig
+from attnviz.models.memory import human_bytes
 from attnviz.notebook import Captured, Heatmap, Report, Viewer
 from attnviz.passes import Source
-from attnviz.records import Capture, Head, HeadScores, HeadsReport, ModelEntry, Prompt
+from attnviz.records import Capture, Head, HeadScores, HeadsReport, ModelEntry
 from attnviz.scoring import select as selection
-from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
+from attnviz.scoring.observe import ScoreObserver, score_capture
 from attnviz.scoring.probe import run_probe
 from attnviz.scoring.words import merge_words
 
@@ -30,106 +37,31 @@ if TYPE_CHECKING:
     from attnviz.export.settings import Settings
     from attnviz.export.way import Way
 
-Model = str | FreshConfig | Source
-"""A name, a folder or a hub id; the options of a fresh layer; or a loaded model."""
-
-DEFAULT_MODEL = "demo-gpt2"
-"""A small GPT-2 that comes with attnviz; see its MODEL_CARD.md."""
+__all__ = [
+    "DEFAULT_MODEL",
+    "Look",
+    "Model",
+    "capture",
+    "captures",
+    "export_maps",
+    "heads",
+    "heatmap",
+    "load",
+    "models",
+    "notes",
+    "page_bytes",
+    "read_capture",
+    "select",
+    "view",
+    "write_capture",
+]
 
 MAX_PAGE_MB = 100.0
 """Larger pages are not made unless asked for."""
 
 
-def load(model: Model = DEFAULT_MODEL, *, device: str = "auto", dtype: str = "auto") -> Source:
-    """Load a model once, to use it for many texts.
-
-    Args:
-        model: a bundled model's name, ``"fresh"``, a :class:`FreshConfig`, a model folder, a hub
-            id, or a loaded model.
-        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
-        dtype: ``auto``, ``float32``, ``bfloat16``, ``float16``.
-
-    Raises:
-        ModelError: the model cannot be used; DeviceError: the device is not there.
-        SizeError, UsageError: options that make no sense.
-    """
-    if model == "fresh":
-        model = FreshConfig()
-    if isinstance(model, FreshConfig):
-        model.check()
-        return Fresh(model, *resolve(device, dtype))
-    if isinstance(model, str):
-        from attnviz.models import pretrained
-
-        return pretrained.load(model, device=device, dtype=dtype)
-    return model
-
-
-def capture(
-    text: str | Prompt,
-    *,
-    model: Model = DEFAULT_MODEL,
-    pair: str | None = None,
-    context: str | None = None,
-    target: str | None = None,
-    truncate: bool = False,
-    select: str | None = None,
-    device: str = "auto",
-    dtype: str = "auto",
-) -> Captured:
-    """Run a text through a model and keep its attention maps.
-
-    Args:
-        text: the text, or a whole :class:`Prompt`.
-        model: see :func:`load`, as for ``device`` and ``dtype``.
-        device: where to run.
-        dtype: in which precision.
-        pair: a second sentence, for models with segments.
-        context: the other sequence of a fresh cross-attention layer.
-        target: the decoder's text, for encoder-decoder models.
-        truncate: cut a text that is too long for the model; what was cut is noted.
-        select: heads whose layers to keep (``"4.11"``, ``"0-3.*"``); all by default.
-
-    Raises:
-        AttnvizError: see :mod:`attnviz.errors`.
-    """
-    prompt = (
-        text
-        if isinstance(text, Prompt)
-        else Prompt(text, pair=pair, context=context, target=target, truncate=truncate)
-    )
-    _check_prompt(prompt)
-    source = _source(model, prompt, device, dtype)
-    wanted = list(source.layout if select is None else selection.select(select, source.layout))
-    inputs = replace(source.prepare(prompt), texts=prompt.texts)
-    sites = {head.site for head in wanted}
-    sizes = [
-        source.layout.heads[site.kind][site.layer] * len(side.queries) * len(side.keys)
-        for site in sites
-        for side in [inputs.sides[site.kind]]
-    ]
-    needed = 4 * sum(sizes)
-    if needed > physical_memory() // 2:
-        raise InputError(
-            f"the maps of {inputs.length} tokens in {len(sites)} layers take "
-            f"{human_bytes(needed)}, too much for this machine's "
-            f"{human_bytes(physical_memory())}; select fewer layers, or score them without "
-            "keeping maps (attnviz heads)"
-        )
-    recorder = Recorder([inputs], sites)
-    source.forward([inputs], [recorder], hidden=False)
-    return Captured(
-        source.info,
-        source.layout,
-        inputs,
-        recorder.maps(),
-        recorder.empty_rows(),
-        recorder.reach(),
-    )
-
-
 def heads(
-    what: Capture | str | Prompt,
+    what: Look,
     *,
     model: Model = DEFAULT_MODEL,
     probe: bool = False,
@@ -160,9 +92,8 @@ def heads(
             what.source, what.layout, what.inputs, observer.result(), (), what.empty_rows
         )
     else:
-        prompt = what if isinstance(what, Prompt) else Prompt(what)
-        _check_prompt(prompt)
-        source = _source(model, prompt, device, dtype)
+        prompt = prompt_of(what)
+        source = source_for(prompt, model, device, dtype)
         inputs = source.prepare(prompt)
         observer = ScoreObserver([inputs], source.layout)
         source.forward([inputs], [observer], hidden=False)
@@ -183,59 +114,73 @@ def heads(
 
 
 def heatmap(
-    capture: Capture,
+    what: Look,
     select: str,
     *,
+    model: Model = DEFAULT_MODEL,
     words: bool = False,
     scale: str = "global",
     palette: str = "viridis",
+    device: str = "auto",
+    dtype: str = "auto",
 ) -> Heatmap:
     """Draw the maps of some heads.
 
     Args:
-        capture: from :func:`capture` or :func:`read_capture`.
+        what: a capture from :func:`capture` or :func:`read_capture`, or a text or prompt to run.
+        model: for a text or prompt, see :func:`load`, as for ``device`` and ``dtype``.
         select: which heads, ``"4.11"`` or ``"0-3.*"``.
         words: merge subwords into words (sum over a word's keys, mean over its queries).
         scale: ``global`` colours from 0 to the largest weight shown, ``row`` each row by itself.
         palette: a name in :data:`attnviz.render.palette.PALETTES`.
+        device: where to run.
+        dtype: in which precision.
 
     Returns:
         A picture with ``save("x.png")``; notebooks show it.
     """
-    chosen = selection.select(select, capture.layout)
-    missing = [head for head in chosen if head.site not in capture.maps]
+    held = capture(what, model=model, select=select, device=device, dtype=dtype)
+    chosen = selection.select(select, held.layout)
+    missing = [head for head in chosen if head.site not in held.maps]
     if missing:
         raise SelectionError(
-            f"the capture does not hold {capture.layout.name(missing[0])}; capture it again "
+            f"the capture does not hold {held.layout.name(missing[0])}; capture it again "
             "with a selection that does"
         )
     maps = []
     for head in chosen:
-        weights, sides = capture[head], capture.sides(head)
+        weights, sides = held[head], held.sides(head)
         if words:
             merged, sides = merge_words(weights[None], sides)
             weights = merged[0]
         maps.append((head, weights, sides))
-    roles = {scores.head: scores.roles for scores in score_capture(capture).result()}
-    return Heatmap(capture, tuple(maps), roles, scale=scale, palette=palette)
+    roles = {scores.head: scores.roles for scores in score_capture(held).result()}
+    return Heatmap(held, tuple(maps), roles, scale=scale, palette=palette)
 
 
 def view(
-    captures: Capture | Sequence[Capture],
+    what: Look | Iterable[Look],
     *,
+    model: Model = DEFAULT_MODEL,
     select: str | None = None,
     exact: bool = False,
     title: str | None = None,
     max_mb: float = MAX_PAGE_MB,
+    device: str = "auto",
+    dtype: str = "auto",
 ) -> Viewer:
-    """Put every head of one or several captures into one page that explains itself.
+    """Put every head of one or several texts into one page that explains itself.
 
     Args:
-        captures: from :func:`capture` or :func:`read_capture`; several get a picker in the page.
+        what: a capture from :func:`capture` or :func:`read_capture`, or a text or prompt to run;
+            several of them get a picker in the page.
+        model: for texts and prompts, see :func:`load`, as for ``device`` and ``dtype``.
         select: heads to show; by default all that the captures hold.
         exact: weights in 16 bits instead of 8 (off by at most 0.00002 instead of 0.004).
         title: of the page; by default the model's name.
         max_mb: the largest page to make, in megabytes.
+        device: where to run.
+        dtype: in which precision.
 
     Returns:
         A page with ``save("page.html")``; notebooks show it.
@@ -247,7 +192,7 @@ def view(
     from attnviz.render import viewer
     from attnviz.render.viewer.document import short_name
 
-    several = [captures] if isinstance(captures, Capture) else list(captures)
+    several = captures(what, model=model, select=select, device=device, dtype=dtype)
     heads = [_held(capture, select) for capture in several]
     bits = 16 if exact else 8
     size = viewer.estimate(several, heads, bits)
@@ -261,7 +206,7 @@ def view(
         )
     scores = [score_capture(capture).result() for capture in several]
     if title is None:
-        title = f"Attention of {short_name(several[0].source.model)}" if several else "Attention"
+        title = f"Attention of {short_name(several[0].source.model)}"
     page = viewer.page(several, scores, heads, title=title, bits=bits)
     return Viewer(page, title)
 
@@ -390,31 +335,6 @@ def models() -> tuple[ModelEntry, ...]:
     from attnviz.models.catalog import available
 
     return available()
-
-
-def _check_prompt(prompt: Prompt) -> None:
-    """Exactly one of text and ids, and text that is text."""
-    if (prompt.text is None) == (prompt.ids is None):
-        raise UsageError("give either a text or token ids")
-    for name in ("text", "pair", "context", "target"):
-        value = getattr(prompt, name)
-        if value is None:
-            continue
-        if not value.strip():
-            raise InputError(f"the {name} is empty; give at least one word")
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise InputError(f"the {name} is not valid UTF-8; save it as UTF-8") from None
-    if prompt.ids is not None and not prompt.ids:
-        raise InputError("the list of ids is empty; give at least one")
-
-
-def _source(model: Model, prompt: Prompt, device: str, dtype: str) -> Source:
-    """The loaded model; two sentences without a model of their own get a fresh cross-attention."""
-    if prompt.context is not None and model in ("fresh", DEFAULT_MODEL):
-        model = FreshConfig(kind="cross")
-    return load(model, device=device, dtype=dtype)
 
 
 def _only(scores: Sequence[HeadScores], chosen: frozenset[Head] | None) -> tuple[HeadScores, ...]:

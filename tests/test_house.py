@@ -33,11 +33,12 @@ FLOORS = {
     "answers": 7,
     "export": 7,
     "notebook": 7,
-    "api": 8,
-    "tour": 9,
-    "": 8,  # attnviz/__init__.py
-    "cli": 10,
-    "__main__": 11,
+    "looking": 8,
+    "api": 9,
+    "tour": 10,
+    "": 9,  # attnviz/__init__.py
+    "cli": 11,
+    "__main__": 12,
 }
 
 

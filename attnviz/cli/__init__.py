@@ -20,11 +20,23 @@ from attnviz import __version__
 from attnviz.cli import console, voice
 from attnviz.errors import AttnvizError
 
-COMMANDS = ("heads", "heatmap", "view", "export", "capture", "shapes", "models", "demo")
-"""Each is a module of this package with a function of its name, in the order of ``--help``."""
+LOOK, KEEP, LEARN = "Look", "Keep", "Learn"
+_TEXT = 'a text, such as "The cat sat"'
 
-_RUN_BARE = ("models", "demo")
-"""Commands that do something without any argument; the others show their help."""
+COMMANDS = {
+    "heads": (LOOK, _TEXT),
+    "heatmap": (LOOK, _TEXT),
+    "view": (LOOK, _TEXT),
+    "capture": (KEEP, "a text and --out FILE"),
+    "export": (KEEP, "files of texts and --out FOLDER"),
+    "shapes": (LEARN, "sizes, such as --d-model 512 --heads 8"),
+    "models": (LEARN, ""),
+    "demo": (LEARN, ""),
+}
+"""In the order of ``--help``: its group there, and what it needs at least; empty for nothing.
+
+Each is a module of this package with a function of its name.
+"""
 
 INTERRUPTED = 130
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
@@ -47,10 +59,11 @@ class Commands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         single = typer.Typer(rich_markup_mode="rich", add_completion=False)
-        bare = cmd_name not in _RUN_BARE
         function = getattr(import_module(f"attnviz.cli.{cmd_name}"), cmd_name)
-        single.command(cmd_name, no_args_is_help=bare, context_settings=_SETTINGS)(function)
-        return typer.main.get_command(single)
+        single.command(cmd_name, context_settings=_SETTINGS)(function)
+        command: Any = typer.main.get_command(single)
+        command.rich_help_panel, _ = COMMANDS[cmd_name]
+        return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that these arguments start with; messages now speak of its options."""
@@ -64,7 +77,6 @@ _SETTINGS = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     name="attnviz",
     cls=Commands,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings=_SETTINGS,
@@ -95,7 +107,12 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: without the program's name; those of the process by default.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
+    needed = _needed(arguments)
     try:
+        if needed:
+            app(args=[*arguments, "--help"], prog_name="attnviz", standalone_mode=False)
+            sys.stdout.flush()
+            return _fail(" ".join(["attnviz", *arguments, "needs", needed]), 2)
         code = app(args=arguments, prog_name="attnviz", standalone_mode=False)
         sys.stdout.flush()
     except AttnvizError as error:
@@ -115,6 +132,13 @@ def main(arguments: list[str] | None = None) -> int:
     if code == INTERRUPTED:  # typer catches the interrupt itself
         return _fail("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+def _needed(arguments: list[str]) -> str:
+    """What is missing where nothing was given, so that the help is shown first."""
+    if not arguments:
+        return 'a command, such as heads "The cat sat"'
+    return COMMANDS.get(arguments[0], ("", ""))[1] if len(arguments) == 1 else ""
 
 
 def _mute() -> None:

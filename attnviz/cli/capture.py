@@ -36,8 +36,9 @@ def capture(
     if out.suffix not in SUFFIXES:
         raise UsageError(f"cannot write attention to {out.name!r}; name it .npz or .safetensors")
     files.check_writable(out)
+    look, settings = prompt.look(model), model.settings(context=prompt.context)
     with console.waiting("running the model", output.quiet):
-        captured = prompt.capture(model)
+        captured = api.capture(look, **settings)
         api.write_capture(captured, out)
     if not output.quiet:
         screen = console.stdout()

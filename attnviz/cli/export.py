@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from attnviz.cli import INTERRUPTED, console
-from attnviz.cli.options import SELECT_HELP, ModelOptions, OutputOptions, flatten
+from attnviz.cli.options import SELECT_HELP, SPECIAL_TOKENS, ModelOptions, OutputOptions, flatten
 from attnviz.errors import AttnvizError, UsageError
 
 INPUT, PICTURES, RUN = "Input", "Pictures", "Running"
@@ -72,9 +72,7 @@ def export(
     strict: Annotated[
         bool, _option("Stop at the first line that cannot be used.", INPUT, "--strict")
     ] = False,
-    no_special: Annotated[
-        bool, _option("Leave out the tokens that the tokenizer adds.", INPUT, "--no-special")
-    ] = False,
+    special_tokens: Annotated[bool, SPECIAL_TOKENS] = True,
     truncate: Annotated[
         bool, _option("Cut texts that are too long for the model.", INPUT, "--truncate")
     ] = False,
@@ -168,7 +166,11 @@ def export(
         raise UsageError(f"--kind is of pictures here; write --fresh-kind {pictures} for a layer")
     if recorded:
         model.for_recorded()
-        given = {"--column": column, "--no-special": no_special, "--truncate": truncate}
+        given = {
+            "--column": column,
+            "--no-special-tokens": not special_tokens,
+            "--truncate": truncate,
+        }
         if extra := ", ".join(name for name, value in given.items() if value):
             raise UsageError(f"--recorded brings its own tokens; leave out {extra}")
     settings = Settings(
@@ -179,7 +181,7 @@ def export(
         look=Look(format, size, dpi, palette, scale, labels, values),
         words=words,
         weights=weights,
-        special_tokens=not no_special,
+        special_tokens=special_tokens,
         truncate=truncate,
     )
     way = Way(jobs=jobs, force=force, strict=strict, skip=skip, limit=limit, sync=sync)

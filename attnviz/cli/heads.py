@@ -39,9 +39,11 @@ def heads(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.heads/1).")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a head.")] = False,
-    plot: Annotated[
+    out: Annotated[
         Path | None,
-        typer.Option(help="Draw the grid into a .png, .svg or .pdf file.", metavar="FILE"),
+        typer.Option(
+            "--out", "-o", help="Also draw the grid: a .png, .svg or .pdf file.", metavar="FILE"
+        ),
     ] = None,
 ) -> None:
     """Show what every attention head does with a text: a grid of roles, and the evidence.
@@ -63,35 +65,25 @@ def heads(
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
-    if plot is not None:
-        picture_format(plot)
-        files.check_writable(plot)
-    recorded = prompt.recorded_capture(model)
+    if out is not None:
+        picture_format(out)
+        files.check_writable(out)
+    look, settings = prompt.look(model), model.settings(context=prompt.context)
     with console.waiting("running the model", output.quiet):
-        if recorded is not None:
-            report = api.heads(recorded, probe=probe, select=select)
-        else:
-            report = api.heads(
-                prompt.prompt(),
-                model=model.choose(context=prompt.context),
-                probe=probe,
-                select=select,
-                device=model.device,
-                dtype=model.dtype,
-            )
+        report = api.heads(look, probe=probe, select=select, **settings)
     machine = json or csv
     rows = arrange(report.heads, role=role, sort=sort, top=top, everything=everything or machine)
-    if plot is not None:
-        report.save(plot)
+    if out is not None:
+        report.save(out)
     if machine:
         console.put((tables.heads_json if json else tables.heads_csv)(report, rows))
         return
-    out = console.stdout()
-    out.print(terminal.heads_grid(report))
-    out.print(terminal.heads_table(report, rows))
+    screen = console.stdout()
+    screen.print(terminal.heads_grid(report))
+    screen.print(terminal.heads_table(report, rows))
     if report.probe:
-        out.print("On repeated random tokens:")
+        screen.print("On repeated random tokens:")
         probed = arrange(report.probe, role=role, sort=sort, top=top, everything=False)
-        out.print(terminal.heads_table(report, probed))
-    out.print(terminal.closing_line(report))
+        screen.print(terminal.heads_table(report, probed))
+    screen.print(terminal.closing_line(report))
     console.note(report.notes, output.quiet)

@@ -55,9 +55,9 @@ def heatmap(
     if out is not None:
         picture_format(out)
         files.check_writable(out)
+    look, settings = prompt.look(model), model.settings(context=prompt.context)
     with console.waiting("running the model", output.quiet):
-        captured = prompt.capture(model, select=select)
-        picture = api.heatmap(captured, select, words=words, scale=scale, palette=palette)
+        picture = api.heatmap(look, select, words=words, scale=scale, palette=palette, **settings)
         if out is not None:
             picture.save(out)
     screen = console.stdout()
@@ -76,5 +76,5 @@ def heatmap(
     elif not output.quiet:
         screen.print(f"wrote {out}")
     if not output.quiet:
-        screen.print(terminal.closing_line(captured))
-    console.note(api.notes(captured), output.quiet)
+        screen.print(terminal.closing_line(picture.capture))
+    console.note(api.notes(picture.capture), output.quiet)

@@ -9,17 +9,19 @@ import dataclasses
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 
 import typer
 
+from attnviz.cli.voice import option
 from attnviz.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from attnviz.looking import Look
     from attnviz.models.untrained import FreshConfig
-    from attnviz.records import Capture, Prompt
+    from attnviz.records import Prompt
 
 INPUT, MODEL, FRESH = "Input", "Model", "Fresh layer (--model fresh)"
 
@@ -28,9 +30,16 @@ def _option(help: str, *names: str, panel: str | None = None, **more: Any) -> An
     return typer.Option(*names, help=help, rich_help_panel=panel, **more)
 
 
+SPECIAL_TOKENS = _option(
+    "Leave out the tokens that the tokenizer adds.", " /--no-special-tokens", panel=INPUT
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class InputOptions:
-    """What to run."""
+    """What to look at: one text, one list of ids or recorded attention."""
+
+    SOURCES: ClassVar[tuple[str, ...]] = ("text", "file", "ids", "recorded")
 
     text: Annotated[str | None, typer.Argument(help="The text to run.", show_default=False)] = None
     file: Annotated[
@@ -55,9 +64,7 @@ class InputOptions:
     ids: Annotated[str | None, _option("Token ids instead of a text: 15496,995.", panel=INPUT)] = (
         None
     )
-    no_special: Annotated[
-        bool, _option("Leave out the tokens that the tokenizer adds.", "--no-special", panel=INPUT)
-    ] = False
+    special_tokens: Annotated[bool, SPECIAL_TOKENS] = True
     truncate: Annotated[
         bool, _option("Cut a text that is too long for the model.", "--truncate", panel=INPUT)
     ] = False
@@ -73,78 +80,73 @@ class InputOptions:
         int | None, _option("Which item of a recorded batch.", panel=INPUT, metavar="N")
     ] = None
 
-    def prompt(self) -> Prompt:
-        """What the model gets; UsageError or InputError where that is nothing, or junk."""
+    def look(self, model: ModelOptions) -> Look:
+        """What a command looks at.
+
+        Raises:
+            UsageError: nothing, or options that make no sense together; InputError: unusable.
+        """
+        self._check_given(model)
+        if self.recorded is not None:
+            from attnviz.api import read_capture
+
+            return read_capture(self.recorded, item=self.item)
+        ids = None if self.ids is None else _read_ids(self.ids)
+        return self._prompt(self.text if self.file is None else _read_text(self.file), ids)
+
+    def _prompt(self, text: str | None, ids: tuple[int, ...] | None = None) -> Prompt:
         from attnviz.records import Prompt
 
-        given = [
-            name
-            for name, value in (
-                ("TEXT", self.text),
-                ("--file", self.file),
-                ("--ids", self.ids),
-                ("--recorded", self.recorded),
-            )
-            if value is not None
-        ]
-        if len(given) > 1:
-            raise UsageError(f"{' and '.join(given)} exclude each other; give one of them")
-        if not given:
-            raise UsageError('nothing to run; give a text: attnviz heads "The cat sat"')
-        if self.item is not None:
-            raise UsageError(f"--item {self.item} chooses from a --recorded batch; add that file")
-        text = self.text if self.file is None else _read_text(self.file)
         return Prompt(
             text=text,
-            ids=None if self.ids is None else _read_ids(self.ids),
+            ids=ids,
             pair=self.pair,
             context=self.context,
             target=self.target,
-            special_tokens=not self.no_special,
+            special_tokens=self.special_tokens,
             truncate=self.truncate,
         )
 
-    def recorded_capture(self, model: ModelOptions) -> Capture | None:
-        """The recorded attention to use instead of a model, or None where none was given.
+    def _check_given(self, model: ModelOptions) -> None:
+        """Exactly one thing to look at, and nothing beside it that does not go with it."""
+        given = [option(name) for name in self.SOURCES if getattr(self, name) is not None]
+        if self.recorded is not None:
+            model.for_recorded()
+            extra = changed(self, but=("recorded", "item"))
+            if extra:
+                raise UsageError(f"--recorded brings its own tokens; leave out {', '.join(extra)}")
+        elif len(given) > 1:
+            raise UsageError(f"{' and '.join(given)} exclude each other; give one of them")
+        elif not given:
+            raise UsageError('nothing to look at; give a text such as "The cat sat"')
+        elif self.item is not None:
+            raise UsageError(f"--item {self.item} chooses from a --recorded batch; add that file")
 
-        Raises:
-            UsageError: options that make no sense beside recorded attention.
-        """
-        if self.recorded is None:
-            return None
-        model.for_recorded()
-        others = {
-            "TEXT": self.text,
-            "--file": self.file,
-            "--ids": self.ids,
-            "--pair": self.pair,
-            "--context": self.context,
-            "--target": self.target,
-            "--no-special": self.no_special or None,
-            "--truncate": self.truncate or None,
-        }
-        extra = [name for name, value in others.items() if value is not None]
-        if extra:
-            raise UsageError(f"--recorded brings its own tokens; leave out {', '.join(extra)}")
-        from attnviz import api
 
-        return api.read_capture(self.recorded, item=self.item)
+@dataclasses.dataclass(frozen=True)
+class TextsOptions(InputOptions):
+    """What to look at: one of those, or the lines of a file."""
 
-    def capture(self, model: ModelOptions, *, select: str | None = None) -> Capture:
-        """The recorded attention, or else what the model does with the text.
+    SOURCES: ClassVar[tuple[str, ...]] = (*InputOptions.SOURCES, "lines")
 
-        Raises:
-            AttnvizError: as :meth:`recorded_capture`, :meth:`prompt` and ``api.capture``.
-        """
-        from attnviz import api
+    lines: Annotated[
+        str | None,
+        _option(
+            "Read texts from a file, one a line ([bold]-[/] is standard input).",
+            panel=INPUT,
+            metavar="FILE",
+        ),
+    ] = None
 
-        return self.recorded_capture(model) or api.capture(
-            self.prompt(),
-            model=model.choose(context=self.context),
-            select=select,
-            device=model.device,
-            dtype=model.dtype,
-        )
+    def looks(self, model: ModelOptions) -> list[Look]:
+        """Everything to look at; raises as :meth:`look`."""
+        if self.lines is None:
+            return [self.look(model)]
+        self._check_given(model)
+        texts = [line for line in _read_text(self.lines).splitlines() if line.strip()]
+        if not texts:
+            raise InputError(f"{self.lines} holds no text; give a text a line")
+        return [self._prompt(text) for text in texts]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,36 +199,44 @@ class ModelOptions:
 
     def for_recorded(self) -> None:
         """Nothing here applies to recorded attention; UsageError names what was given."""
-        defaults = {f.name: f.default for f in dataclasses.fields(self)}
-        given = [name for name, default in defaults.items() if getattr(self, name) != default]
+        given = changed(self)
         if given:
-            flags = ", ".join("--" + name.replace("_", "-") for name in given)
-            raise UsageError(f"--recorded needs no model; leave out {flags}")
+            raise UsageError(f"--recorded needs no model; leave out {', '.join(given)}")
 
-    def choose(self, *, context: str | None = None) -> str | FreshConfig:
-        """The model to load: a name, or the options of a fresh layer.
+    def settings(self, *, context: str | None = None) -> dict[str, Any]:
+        """Model, device and dtype, as the functions of the api take them.
 
         Raises:
             UsageError: fresh-layer options together with another model.
         """
-        names = [f.name for f in dataclasses.fields(self)][3:]
-        given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        if self.model is None and not given and context is None:
+        return {"model": self.choose(context=context), "device": self.device, "dtype": self.dtype}
+
+    def choose(self, *, context: str | None = None) -> str | FreshConfig:
+        """The model to load: a name, or the options of a fresh layer; raises as :meth:`settings`.
+
+        Args:
+            context: the other sequence, which makes a fresh layer cross-attention.
+        """
+        named = ("model", "device", "dtype")
+        flags = changed(self, but=named)
+        if self.model is None and not flags and context is None:
             from attnviz.api import DEFAULT_MODEL
 
             return DEFAULT_MODEL
         if self.model not in (None, "fresh"):
-            if given:
-                flags = ", ".join("--" + name.replace("_", "-") for name in given)
-                raise UsageError(f"{flags} shape a fresh layer; leave out --model {self.model}")
+            if flags:
+                shape = f"{', '.join(flags)} shape{'s' if len(flags) == 1 else ''} a fresh layer"
+                raise UsageError(f"{shape}; leave out --model {self.model}")
             if context is not None:
                 raise UsageError("--context is for a fresh layer; models take --pair or --target")
             return str(self.model)
         from attnviz.models.untrained import FreshConfig
 
+        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        fresh = {k: value for k, value in given.items() if value is not None and k not in named}
         if context is not None:
-            given.setdefault("kind", "cross")
-        return FreshConfig(**given)
+            fresh.setdefault("kind", "cross")
+        return FreshConfig(**fresh)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,6 +247,15 @@ class OutputOptions:
 
 
 SELECT_HELP = "Heads: 4.11, L4H11, 5.*, *.3, 0-3.*, lists by comma; enc:, dec:, cross: in front."
+
+
+def changed(options: Any, *, but: Sequence[str] = ()) -> list[str]:
+    """The options of a group that were given, as they stand on the command line."""
+    return [
+        option(field.name, value if isinstance(value, bool) else ...)
+        for field in dataclasses.fields(options)
+        if field.name not in but and (value := getattr(options, field.name)) != field.default
+    ]
 
 
 def flatten(command: Callable[..., None]) -> Callable[..., None]:

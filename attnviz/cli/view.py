@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from attnviz.cli import console
-from attnviz.cli.options import SELECT_HELP, InputOptions, ModelOptions, OutputOptions, flatten
-
-if TYPE_CHECKING:
-    from attnviz.records import Capture, Prompt
+from attnviz.cli.options import SELECT_HELP, ModelOptions, OutputOptions, TextsOptions, flatten
 
 LARGE_PAGE = 16e6
 """Pages above so many bytes open slowly, which is said before they are made."""
@@ -20,7 +16,7 @@ LARGE_PAGE = 16e6
 
 @flatten
 def view(
-    prompt: InputOptions,
+    prompt: TextsOptions,
     model: ModelOptions,
     output: OutputOptions,
     out: Annotated[
@@ -45,7 +41,7 @@ def view(
 ) -> None:
     """Put every head into one offline page to explore: maps, lines, the text itself, head cards.
 
-    With --file each line that is not blank is a text of its own, to pick in the page.
+    With --lines each line that is not blank is a text of its own, to pick in the page.
 
     [bold]Examples[/]
 
@@ -53,7 +49,7 @@ def view(
 
       attnviz view "The cat sat." --model bert-base-uncased --pair "It slept." -o page.html
 
-      attnviz view --file sentences.txt --model gpt2 --select "0-5.*" -o page.html
+      attnviz view --lines sentences.txt --model gpt2 --select "0-5.*" -o page.html
     """
     from attnviz import api, files
     from attnviz.models.memory import human_bytes
@@ -63,16 +59,9 @@ def view(
     if out is not None:
         page_path(out)
         files.check_writable(out)
-    recorded = prompt.recorded_capture(model)
+    looks, settings = prompt.looks(model), model.settings(context=prompt.context)
     with console.waiting("running the model", output.quiet):
-        captures: list[Capture] = [] if recorded is None else [recorded]
-        if recorded is None:
-            source = None
-            for one in _prompts(prompt):
-                source = source or api.load(
-                    model.choose(context=prompt.context), device=model.device, dtype=model.dtype
-                )
-                captures.append(api.capture(one, model=source, select=select))
+        captures = api.captures(looks, select=select, **settings)
     size = api.page_bytes(captures, select, exact)
     if LARGE_PAGE < size <= max_mb * 1e6:
         console.note(
@@ -90,15 +79,6 @@ def view(
     if out is None and typer.launch(saved.as_uri()) != 0:
         console.note(["no browser answered; open the file yourself"], output.quiet)
     console.note(dict.fromkeys(n for c in captures for n in c.inputs.notes), output.quiet)
-
-
-def _prompts(options: InputOptions) -> list[Prompt]:
-    """One prompt, or one for each line of a file."""
-    prompt = options.prompt()
-    if options.file is None or prompt.text is None:
-        return [prompt]
-    lines = [line for line in prompt.text.splitlines() if line.strip()]
-    return [dataclasses.replace(prompt, text=line) for line in lines] or [prompt]
 
 
 def _temporary() -> Path:

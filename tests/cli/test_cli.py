@@ -134,7 +134,7 @@ def test_heatmap_shows_weights_and_files(capsys, tmp_path: Path, minilm: str) ->
         ok(capsys, "heatmap", SENTENCE, "-m", minilm, "-s", "0.2,1.*", "-o", str(path))
         assert path.read_bytes().startswith(start)
     plot = tmp_path / "grid.png"
-    ok(capsys, "heads", SENTENCE, "-m", minilm, "--plot", str(plot))
+    ok(capsys, "heads", SENTENCE, "-m", minilm, "--out", str(plot))
     assert plot.read_bytes().startswith(starts["png"])
     assert len(list(tmp_path.iterdir())) == 4, "temporary files left behind"
 
@@ -169,7 +169,7 @@ def test_pair_ids_and_special_tokens(capsys, minilm: str) -> None:
     pair = heads_of(capsys, "The cat sat.", "--pair", "It slept.", "-m", minilm)
     texts = [t["text"] for t in pair["tokens"]["encoder"]["keys"]]
     assert texts.count("[SEP]") == 2
-    bare = heads_of(capsys, "The cat sat.", "--no-special", "-m", minilm)
+    bare = heads_of(capsys, "The cat sat.", "--no-special-tokens", "-m", minilm)
     assert [t["text"] for t in bare["tokens"]["encoder"]["keys"]] == ["the", "cat", "sat", "."]
     ids = ",".join(str(t["id"]) for t in pair["tokens"]["encoder"]["keys"])
     again = heads_of(capsys, "--ids", ids, "-m", minilm)
@@ -276,7 +276,7 @@ def bad(tmp_path_factory) -> dict[str, str]:
 
 MISTAKES = [
     # arguments, exit code, words of the one line
-    ([], 2, ["nothing to run"]),
+    ([], 2, ["nothing to look at"]),
     (["a", "--file", "x"], 2, ["TEXT and --file"]),
     (["", "-m", "fresh"], 1, ["empty"]),
     ([" \t", "-m", "fresh"], 1, ["empty"]),
@@ -322,8 +322,8 @@ MISTAKES = [
     (["a", "--recorded", "{tmp}/sums.npz"], 2, ["leave out TEXT"]),
     (["--recorded", "{tmp}/sums.npz", "-m", "fresh"], 2, ["leave out --model"]),
     (["a", "--item", "1", "-m", "fresh"], 2, ["--item 1"]),
-    (["a", "-m", "fresh", "--plot", "{tmp}/x.bmp"], 2, ["x.bmp", ".png"]),
-    (["a", "-m", "fresh", "--plot", "{tmp}/no/x.png"], 1, ["does not exist"]),
+    (["a", "-m", "fresh", "-o", "{tmp}/x.bmp"], 2, ["x.bmp", ".png"]),
+    (["a", "-m", "fresh", "-o", "{tmp}/no/x.png"], 1, ["does not exist"]),
 ]
 
 

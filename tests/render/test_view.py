@@ -293,7 +293,7 @@ def test_pages_of_12_layers_of_12_heads_stay_small(tokens: int, most: float) -> 
 def test_a_page_that_is_too_large_is_refused_before_it_is_made() -> None:
     with pytest.raises(av.InputError, match=r"more than 0\.1 MB; select fewer heads"):
         av.view(made(8, 8, words(64)), max_mb=0.1)
-    with pytest.raises(av.UsageError, match="at least one capture"):
+    with pytest.raises(av.UsageError, match="at least one text or capture"):
         av.view([])
 
 
@@ -321,7 +321,7 @@ def test_command(tmp_path: Path, capsys) -> None:
 def test_command_makes_a_picker_of_the_lines_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("one two\n\n  \nthree four five\n", "utf-8")
     out = tmp_path / "page.html"
-    assert main(["view", "--file", str(tmp_path / "t.txt"), "-s", "0.1", "-o", str(out), "-q"]) == 0
+    assert main(["view", "--lines", str(tmp_path / "t.txt"), "-s", "0.1", "-o", str(out), "-q"]) == 0
     items = json.loads(Elements(out.read_text("utf-8")).find("script", id="data"))["items"]
     assert [item["label"] for item in items] == ["one two", "three four five"]
     assert [h["index"] for h in items[1]["kinds"][0]["sites"][0]["heads"]] == [1]
@@ -357,7 +357,7 @@ def test_command_without_a_file_opens_the_browser(capsys, monkeypatch: pytest.Mo
         (["a b", "-o", "/nowhere/page.html"], 1, "does not exist"),
         (["a b", "-s", "9.9", "-o", "page.html"], 2, "9.9"),
         (["a b " * 300, "--layers", "4", "--max-mb", "0.2", "-o", "page.html"], 1, "--max-mb"),
-        (["-o", "page.html"], 2, "nothing to run"),
+        (["-o", "page.html"], 2, "nothing to look at"),
     ],
 )
 def test_mistakes_get_one_clear_line(

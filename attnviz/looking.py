@@ -1,0 +1,189 @@
+"""From what a caller has, a text, a prompt or attention, and a model's name, to captures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from attnviz.errors import InputError, UsageError
+from attnviz.models.device import resolve
+from attnviz.models.memory import human_bytes, physical_memory
+from attnviz.models.untrained import Fresh, FreshConfig
+from attnviz.notebook import Captured
+from attnviz.passes import Source
+from attnviz.records import Capture, Prompt
+from attnviz.scoring import select as selection
+from attnviz.scoring.observe import Recorder
+
+Model = str | Path | FreshConfig | Source
+"""A name, a folder or a hub id; the options of a fresh layer; or a loaded model."""
+
+Look = str | Prompt | Capture
+"""What can be looked at: a text or a prompt to run, or attention that is there already."""
+
+DEFAULT_MODEL = "demo-gpt2"
+"""A small GPT-2 that comes with attnviz; see its MODEL_CARD.md."""
+
+
+def load(model: Model = DEFAULT_MODEL, *, device: str = "auto", dtype: str = "auto") -> Source:
+    """Load a model once, to use it for many texts.
+
+    Args:
+        model: a bundled model's name, ``"fresh"``, a :class:`FreshConfig`, a model folder, a hub
+            id, or a loaded model.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+        dtype: ``auto``, ``float32``, ``bfloat16``, ``float16``.
+
+    Raises:
+        ModelError: the model cannot be used; DeviceError: the device is not there.
+        SizeError, UsageError: options that make no sense.
+    """
+    if model == "fresh":
+        model = FreshConfig()
+    if isinstance(model, FreshConfig):
+        model.check()
+        return Fresh(model, *resolve(device, dtype))
+    if isinstance(model, str | Path):
+        from attnviz.models import pretrained
+
+        return pretrained.load(str(model), device=device, dtype=dtype)
+    if not (hasattr(model, "prepare") and hasattr(model, "forward")):
+        raise UsageError(
+            "{model} takes a name, a folder, a FreshConfig or what load() returned, not {}",
+            _kind(model),
+            model=...,
+        )
+    return model
+
+
+def source_for(prompt: Prompt, model: Model, device: str, dtype: str) -> Source:
+    """The loaded model; two sentences without a model of their own get a fresh cross-attention."""
+    if prompt.context is not None and model in ("fresh", DEFAULT_MODEL):
+        model = FreshConfig(kind="cross")
+    return load(model, device=device, dtype=dtype)
+
+
+def prompt_of(what: str | Prompt) -> Prompt:
+    """What a model is to run.
+
+    Raises:
+        UsageError: neither a text nor a prompt, or not exactly one of text and ids.
+        InputError: an empty text, or one that is no text.
+    """
+    if not isinstance(what, str | Prompt):
+        raise UsageError(
+            "a text, a Prompt or a Capture is wanted here, not {}; several go one by one",
+            _kind(what),
+        )
+    prompt = Prompt(what) if isinstance(what, str) else what
+    if (prompt.text is None) == (prompt.ids is None):
+        raise UsageError("give either a text or token ids")
+    for name in ("text", "pair", "context", "target"):
+        value = getattr(prompt, name)
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise UsageError("the {} must be a string, not {}", name, _kind(value))
+        if not value.strip():
+            raise InputError(f"the {name} is empty; give at least one word")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"the {name} is not valid UTF-8; save it as UTF-8") from None
+    if prompt.ids is not None and not prompt.ids:
+        raise InputError("the list of ids is empty; give at least one")
+    return prompt
+
+
+def capture(
+    what: Look,
+    *,
+    model: Model = DEFAULT_MODEL,
+    pair: str | None = None,
+    context: str | None = None,
+    target: str | None = None,
+    truncate: bool = False,
+    select: str | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+) -> Capture:
+    """Run a text through a model and keep its attention maps.
+
+    Args:
+        what: the text, or a whole :class:`Prompt`; a capture is given back as it is.
+        model: see :func:`load`, as for ``device`` and ``dtype``.
+        device: where to run.
+        dtype: in which precision.
+        pair: a second sentence, for models with segments.
+        context: the other sequence of a fresh cross-attention layer.
+        target: the decoder's text, for encoder-decoder models.
+        truncate: cut a text that is too long for the model; what was cut is noted.
+        select: heads whose layers to keep (``"4.11"``, ``"0-3.*"``); all by default.
+
+    Raises:
+        AttnvizError: see :mod:`attnviz.errors`.
+    """
+    if isinstance(what, Capture):
+        return what
+    if isinstance(what, str):
+        what = Prompt(what, pair=pair, context=context, target=target, truncate=truncate)
+    prompt = prompt_of(what)
+    source = source_for(prompt, model, device, dtype)
+    wanted = list(source.layout if select is None else selection.select(select, source.layout))
+    inputs = replace(source.prepare(prompt), texts=prompt.texts)
+    sites = {head.site for head in wanted}
+    sizes = [
+        source.layout.heads[site.kind][site.layer] * len(side.queries) * len(side.keys)
+        for site in sites
+        for side in [inputs.sides[site.kind]]
+    ]
+    needed = 4 * sum(sizes)
+    if needed > physical_memory() // 2:
+        raise InputError(
+            f"the maps of {inputs.length} tokens in {len(sites)} layers take "
+            f"{human_bytes(needed)}, too much for this machine's "
+            f"{human_bytes(physical_memory())}; select fewer layers, or score them without "
+            "keeping maps (attnviz heads)"
+        )
+    recorder = Recorder([inputs], sites)
+    source.forward([inputs], [recorder], hidden=False)
+    return Captured(
+        source.info,
+        source.layout,
+        inputs,
+        recorder.maps(),
+        recorder.empty_rows(),
+        recorder.reach(),
+    )
+
+
+def captures(
+    what: Look | Iterable[Look],
+    *,
+    model: Model = DEFAULT_MODEL,
+    select: str | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+) -> tuple[Capture, ...]:
+    """Capture one text or several, with the model loaded once; arguments as for :func:`capture`.
+
+    Raises:
+        UsageError: nothing at all; AttnvizError: as :func:`capture`.
+    """
+    several = [what] if isinstance(what, Look) or not isinstance(what, Iterable) else list(what)
+    if not several:
+        raise UsageError("there is nothing to look at; give at least one text or capture")
+    source: Source | None = None
+    found = []
+    for one in several:
+        if not isinstance(one, Capture):
+            one = prompt_of(one)  # noqa: PLW2901
+            source = source or source_for(one, model, device, dtype)
+        found.append(capture(one, model=source or model, select=select))
+    return tuple(found)
+
+
+def _kind(value: object) -> str:
+    """A value's type, as messages name it."""
+    return "None" if value is None else type(value).__name__
