@@ -112,7 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
         if needed:
             app(args=[*arguments, "--help"], prog_name="attnviz", standalone_mode=False)
             sys.stdout.flush()
-            return _fail(" ".join(["attnviz", *arguments, "needs", needed]), 2)
+            return _fail(needed, 2)
         code = app(args=arguments, prog_name="attnviz", standalone_mode=False)
         sys.stdout.flush()
     except AttnvizError as error:
@@ -137,8 +137,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _needed(arguments: list[str]) -> str:
     """What is missing where nothing was given, so that the help is shown first."""
     if not arguments:
-        return 'a command, such as heads "The cat sat"'
-    return COMMANDS.get(arguments[0], ("", ""))[1] if len(arguments) == 1 else ""
+        return 'name a command: attnviz heads "The cat sat"'
+    needed = COMMANDS.get(arguments[0], ("", ""))[1] if len(arguments) == 1 else ""
+    return f"{arguments[0]} needs {needed}" if needed else ""
 
 
 def _mute() -> None:

@@ -222,6 +222,28 @@ def test_version_and_help(capsys) -> None:
         assert "--model" in text
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([], 'attnviz: name a command: attnviz heads "The cat sat"\n'),
+        (["heads"], 'attnviz: heads needs a text, such as "The cat sat"\n'),
+        (["export"], "attnviz: export needs files of texts and --out FOLDER\n"),
+        (["shapes"], "attnviz: shapes needs sizes, such as --d-model 512 --heads 8\n"),
+    ],
+)
+def test_without_arguments_help_ends_with_what_is_missing(capsys, arguments, line) -> None:
+    code, out, err = call(capsys, *arguments)
+    assert (code, err) == (2, line)
+    assert "Usage: attnviz" in out
+
+
+def test_commands_are_listed_in_groups(capsys) -> None:
+    text = ok(capsys, "--help")
+    places = [text.index(f"{name} ───") for name in ("Look", "Keep", "Learn")]
+    assert places == sorted(places)
+    assert places[0] < text.index(" view ") < places[1] < text.index(" export ")
+
+
 def test_shell_completion() -> None:
     asked = {"_ATTNVIZ_COMPLETE": "complete_bash", "COMP_WORDS": "attnviz he", "COMP_CWORD": "1"}
     result = process(env={**os.environ, **asked})

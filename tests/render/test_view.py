@@ -321,7 +321,8 @@ def test_command(tmp_path: Path, capsys) -> None:
 def test_command_makes_a_picker_of_the_lines_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("one two\n\n  \nthree four five\n", "utf-8")
     out = tmp_path / "page.html"
-    assert main(["view", "--lines", str(tmp_path / "t.txt"), "-s", "0.1", "-o", str(out), "-q"]) == 0
+    lines = str(tmp_path / "t.txt")
+    assert main(["view", "--lines", lines, "-s", "0.1", "-o", str(out), "-q"]) == 0
     items = json.loads(Elements(out.read_text("utf-8")).find("script", id="data"))["items"]
     assert [item["label"] for item in items] == ["one two", "three four five"]
     assert [h["index"] for h in items[1]["kinds"][0]["sites"][0]["heads"]] == [1]
