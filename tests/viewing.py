@@ -122,6 +122,7 @@ class Opened:
         self.console: list[str] = []
         self.requests: list[str] = []
         self.documents: set[str] = set()
+        self.errors = np.zeros(0)
         page.on("console", lambda message: self.console.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.console.append(f"error: {error}"))
         page.on("request", lambda request: self.requests.append(request.url))
@@ -224,16 +225,18 @@ class Opened:
         )
         return base64.b64decode(made)
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        lines = list(csv.reader(io.StringIO(self.saved("csv").decode("utf-8"))))
+    def table(self, kind: str = "csv") -> tuple[list[str], list[list[str]]]:
+        lines = list(csv.reader(io.StringIO(self.saved(kind).decode("utf-8"))))
         return lines[0], lines[1:]
 
     def numbers(self, shape: tuple[int, int]) -> np.ndarray:
-        """The saved CSV of maps as [layers, R, C]."""
+        """The saved CSV of maps as [layers, R, C]; ``errors`` has how far each can be off."""
         names, lines = self.table()
         assert names[:4] == ["query_index", "query", "key_index", "key"]
-        values = np.array([[float(v) for v in line[4:]] for line in lines])
-        return values.T.reshape(-1, *shape)
+        assert names[-1] == "note"
+        values = np.array([[float(v) for v in line[4:-1]] for line in lines])
+        self.errors = values[:, 1::2].T.reshape(-1, *shape)
+        return values[:, ::2].T.reshape(-1, *shape)
 
     def clean(self) -> None:
         """Nothing was asked for but the page itself, and nothing complained."""

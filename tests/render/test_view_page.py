@@ -90,7 +90,7 @@ def near(got: Any, want: np.ndarray, most: float = 2) -> bool:
 
 
 def shown(value: float) -> str:
-    """A weight as the page writes it."""
+    """A score as the page writes it."""
     if value == 0:
         return "0"
     if value < 0.0001:
@@ -98,12 +98,17 @@ def shown(value: float) -> str:
     return f"{value:.{4 if value < 0.00995 else 3 if value < 0.0995 else 2}f}"
 
 
+def says(text: str, value: float) -> bool:
+    """Whether a text is the value itself, rounded to the digits that the text has."""
+    _, _, decimals = text.removeprefix("≈").partition(".")
+    return text.removeprefix("≈") == f"{value:.{len(decimals)}f}"
+
+
 def blended(weights: list[np.ndarray], paper: int = 255) -> np.ndarray:
-    """Each head pulls the paper towards its colour by its share of its largest weight."""
-    out = np.full((*weights[0].shape, 3), float(paper))
-    for one, color in zip(weights, (BLUE, ORANGE), strict=True):
-        out += (one / one.max())[..., None] * (np.array(color) - float(paper))
-    return np.clip(out, 0, 255)
+    """The head that leads pulls the paper towards its colour by its share of its largest weight."""
+    shares = np.stack([one / one.max() for one in weights])
+    colors = np.array((BLUE, ORANGE), dtype=float)[shares.argmax(0)]
+    return paper + shares.max(0)[..., None] * (colors - paper)
 
 
 def test_overview_draws_every_head_from_its_weights(shared: Opened, pages) -> None:
@@ -142,15 +147,19 @@ def test_overview_draws_every_head_from_its_weights(shared: Opened, pages) -> No
 
 def test_overview_sorts_by_role(shared: Opened, pages) -> None:
     report = av.heads(pair())
-    best = {h.head.name: h.roles[0].name if h.roles else "no role" for h in report.heads}
+    plays = {(h.head.name, r.name) for h in report.heads for r in h.roles}
+    plays |= {(h.head.name, "no role") for h in report.heads if not h.roles}
     shared.open(pages["pair"], "sort=role")
-    found = {}
+    found = []
     for row in shared.page.locator("#overview-tiles .row").all():
         title = row.locator(".row-title").inner_text()
         for button in row.locator("button").all():
-            found[button.get_attribute("data-head")] = title.rpartition(" (")[0]
+            found.append((button.get_attribute("data-head"), title.rpartition(" (")[0]))
             assert title.endswith(f"({row.locator('button').count()})")
-    assert found == best
+    assert sorted(found) == sorted(plays)
+    chips = shared.page.eval_on_selector_all("#roles button", "all => all.map(b => b.textContent)")
+    counts = [f"{name} {sum(role == name for _, role in plays)}" for name in dict(plays).values()]
+    assert {chip.strip() for chip in chips} == set(counts) - {c for c in counts if "no role" in c}
 
 
 def test_map_shows_weights_sums_and_colours(shared: Opened, pages) -> None:
@@ -159,8 +168,13 @@ def test_map_shows_weights_sums_and_colours(shared: Opened, pages) -> None:
     want = colors(weights / weights.max(), "blues")
     for r, c in ((0, 0), (2, 8), (9, 9), (4, 1)):
         tip = hover(shared, r, c)
-        sums = f"row 1.00, column {shown(weights[:, c].sum())}"
-        assert tip.split("\n")[1] == f"{shown(weights[r, c])} {sums}"
+        weight, row, column = re.fullmatch(
+            r"(\S+) row (\S+), column (\S+)", tip.split("\n")[1]
+        ).groups()
+        assert says(weight, weights[r, c])
+        assert row == "1"
+        assert len(weight) >= 6
+        assert says(column, weights[:, c].sum())
         assert near(shared.pixel("#map-cells", *cell(shared, r, c)), want[r, c])
     assert tip.split("\n")[0] == ". → a"
 
@@ -173,7 +187,7 @@ def test_row_scale_and_palette(shared: Opened, pages) -> None:
         assert near(shared.pixel("#map-cells", *cell(shared, r, c)), want[r, c])
 
 
-def test_blended_heads_add_their_colours(shared: Opened, pages) -> None:
+def test_of_blended_heads_the_one_that_leads_gives_the_colour(shared: Opened, pages) -> None:
     capture = pair()
     shared.open(pages["pair"], "view=map&on=0.1,1.2")
     want = blended([of(capture, "0.1"), of(capture, "1.2")])
@@ -181,7 +195,8 @@ def test_blended_heads_add_their_colours(shared: Opened, pages) -> None:
         assert near(shared.pixel("#map-cells", *cell(shared, r, c)), want[r, c])
     tip = hover(shared, 7, 2)
     for name in ("0.1", "1.2"):
-        assert f"head {name}: {shown(of(capture, name)[7, 2])} row 1.00" in tip
+        (weight,) = re.findall(rf"head {name}: (\S+) row 1,", tip)
+        assert says(weight, of(capture, name)[7, 2])
 
 
 SEPARATORS = [5, 9]
@@ -226,7 +241,8 @@ def test_what_is_shown_is_what_numpy_says(shared: Opened, pages, state: str, ref
     np.testing.assert_allclose(shared.numbers(want.shape[1:]), want, atol=4e-5)
     said = shared.text("#map-caption")
     assert ("rescaled" in said) == ("rescale" in state)
-    assert ("hidden" in said) == any(part in state for part in ("separators", "first", "quad"))
+    assert ("hidden" in said) == any(part in state for part in ("separators", "first"))
+    assert ("Only queries of sentence" in said) == ("quad" in state)
 
 
 def test_lines_carry_the_weights(shared: Opened, pages) -> None:
@@ -253,7 +269,7 @@ def test_lines_carry_the_weights(shared: Opened, pages) -> None:
         (weights[2] > 0.001).sum()
     )
     assert shared.text("#tip").startswith("key attends to")
-    assert shown(weights[2].max()) in shared.text("#tip").split("\n")[1]
+    assert says(shared.text("#tip").split("\n")[1].split()[0], weights[2].max())
     shared.page.mouse.move(box["x"] + g["width"] - 20, box["y"] + g["above"] + 6.5 * g["step"])
     shared.settle()
     assert shared.page.get_attribute("#lines-canvas", "data-lines") == str(
@@ -278,8 +294,13 @@ def test_text_tints_words_by_their_weight(shared: Opened, pages) -> None:
     got = np.array(word_colors(shared))
     others = [i for i in range(10) if i != 7]
     assert np.abs(got[others] - want[others]).max() <= 1.1
+    shared.go("view=text&on=0.1,1.2&pin=q7")
     label = shared.page.get_attribute("#text-body [data-at='3']", "aria-label")
-    assert label == f"##board, {shown(weights[0][7, 3])}, {shown(weights[1][7, 3])}"
+    name, *told = label.split(", ")
+    assert name == "##board"
+    assert [says(one, weight[7, 3]) for one, weight in zip(told, weights, strict=True)] == [
+        True
+    ] * 2
     shared.go("view=text&on=0.1,1.2&toward=1&pin=q7")
     shared.page.mouse.move(5, 5)
     shared.page.wait_for_timeout(200)
@@ -296,7 +317,8 @@ def test_cross_attention_has_a_text_for_each_side(shared: Opened, pages) -> None
     labels = shared.page.eval_on_selector_all(
         "#text-body [data-side=q]", "all => all.map(one => one.getAttribute('aria-label'))"
     )
-    assert labels == [f"tgt{i}, {shown(weights[i, 3])}" for i in range(4)]
+    assert [label.split(", ")[0] for label in labels] == [f"tgt{i}" for i in range(4)]
+    assert all(says(label.split(", ")[1], weights[i, 3]) for i, label in enumerate(labels))
 
 
 def test_card_gives_evidence_and_pairs(shared: Opened, pages) -> None:
@@ -317,7 +339,8 @@ def test_card_gives_evidence_and_pairs(shared: Opened, pages) -> None:
     cells = shared.page.eval_on_selector_all(
         "#card-body section:nth-child(2) tbody tr", "all => all.map(r => r.lastChild.textContent)"
     )
-    assert cells == [shown(w) for w in best if w > 0]
+    assert all(map(says, cells, best))
+    assert len(cells) == (best > 0).sum()
     assert "Jain & Wallace 2019" in body
     names, (line,) = shared.table()
     assert line[0] == scored.head.name
@@ -391,9 +414,9 @@ def test_keyboard_alone_goes_everywhere(shared: Opened, pages) -> None:
     shared.press("Shift+ArrowRight", "Shift+ArrowRight", "Shift+ArrowDown")
     weight = of(capture, "0.1")[1, 1]
     assert shared.text("#tip").split("\n")[0] == "a → a"
-    assert shown(weight) in shared.text("#tip")
     shared.page.wait_for_timeout(200)
-    assert shared.text("#spoken") == f"a to a: {shown(weight)}"
+    where, _, told = shared.text("#spoken").partition(": ")
+    assert (where, says(told, weight)) == ("a to a", True)
     shared.press("ArrowDown", "x")
     assert shared.pressed("#heads") == ["1.1"]
     shared.press("a", "m", "w", "s", "f", "r", "3")

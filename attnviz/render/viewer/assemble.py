@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 
 _IMPORT = re.compile(r"^import\s*\{([^}]*)\}\s*from\s*\"\./([\w-]+)\.js\";\n", re.MULTILINE)
-_EXPORT = re.compile(r"^export ((?:async )?function|const) ([A-Za-z_$][\w$]*)", re.MULTILINE)
+_EXPORT = re.compile(r"^export ((?:async )?function\*?|const) ([A-Za-z_$][\w$]*)", re.MULTILINE)
 _LEFT_OVER = re.compile(r"^\s*(?:import|export)\b.*$", re.MULTILINE)
 
 

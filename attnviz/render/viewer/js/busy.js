@@ -13,11 +13,19 @@ export function track(work) {
   });
 }
 
-/** @param {unknown} error */
-export function failed(error) {
+/**
+ * Say in the bar on top what could not be done; nothing clears it. The next drawing does, too.
+ * @param {string} text
+ */
+export function tell(text) {
   const place = document.getElementById("failure");
   if (!place) return;
-  place.hidden = false;
-  place.textContent = `This page could not be drawn: ${error instanceof Error ? error.message : error}`;
+  place.hidden = !text;
+  place.textContent = text;
+}
+
+/** @param {unknown} error */
+export function failed(error) {
+  tell(`This page could not be drawn: ${error instanceof Error ? error.message : error}`);
   console.error(error);
 }

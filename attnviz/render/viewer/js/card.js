@@ -1,7 +1,7 @@
 import { byId, fill, make, shown } from "./dom.js";
 import { headOf, itemOf, kindOf, page, roleOf } from "./data.js";
 import { ink } from "./colors.js";
-import { mixOf, panelOf, saidOf } from "./panel.js";
+import { mixOf, panelOf, saidOf, weightText } from "./panel.js";
 import { overview } from "./overview.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -85,7 +85,8 @@ function bars(head) {
  * @param {Head} head
  */
 function strongest(state, head) {
-  const { queries, keys, R, C, layers } = panelOf(state, [head.id]);
+  const panel = panelOf(state, [head.id]);
+  const { queries, keys, R, C, layers } = panel;
   const { data } = layers[0];
   /** @type {number[]} */
   const best = [];
@@ -98,7 +99,7 @@ function strongest(state, head) {
   }
   return best.map((i) => {
     const [r, c] = [Math.trunc(i / C), i % C];
-    return { query: queries.labels[r], key: keys.labels[c], r: queries.at[r], c: keys.at[c], weight: data[i] };
+    return { query: queries.labels[r], key: keys.labels[c], r: queries.at[r], c: keys.at[c], weight: weightText(panel, 0, i) };
   });
 }
 
@@ -127,7 +128,7 @@ export const card = {
     const pairs = strongest(state, head).map(({ query, key, r, c, weight }) => make("tr", {},
       make("td", {}, make("bdi", {}, query), make("span", { class: "tip-more" }, ` ${r}`)),
       make("td", {}, make("bdi", {}, key), make("span", { class: "tip-more" }, ` ${c}`)),
-      make("td", {}, shown(weight))));
+      make("td", {}, weight)));
     const said = saidOf(panelOf(state, [head.id]), { ...state, mix: "mean" });
     fill(byId("card-body"),
       make("h2", {}, `Head ${head.id}`, make("span", { class: "soft" }, `  ${kindOf(state).title}, ${itemOf(state).model}`)),
@@ -161,6 +162,7 @@ export const card = {
     painter.text(`Roles: ${names || "none"}`, 12, y + 8, { size: 12, weight: 600, color: tones.text });
     return { width: 640, height: y + 26 };
   },
+  focus: () => byId("card-body"),
   numbers(state) {
     const [names, ...lines] = overview.numbers(state);
     return [names, ...lines.filter(([id]) => id === state.head)];

@@ -1,7 +1,8 @@
-import { clamp, shown } from "./dom.js";
+import { clamp } from "./dom.js";
 import { ink, inkOn, pixels, ramp } from "./colors.js";
-import { matches } from "./panel.js";
-import { fitted } from "./painter.js";
+import { matches, weightText } from "./panel.js";
+import { known, upward } from "./digits.js";
+import { fitted, magnified } from "./painter.js";
 import { binned } from "./tiles.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -17,20 +18,24 @@ import { binned } from "./tiles.js";
  * @property {number} c0
  * @property {number} plotW
  * @property {number} plotH
+ * @property {number} room the width that the key may take
  * @property {number} width
  * @property {number} height
  */
 
 export const SUMS = 44;
-export const BELOW = 46;
-const FONT = 11.5;
+const BELOW = 46;
+const KEY_LINE = 16;
+/** The size of labels, and of the numbers in cells. */
+const FONT = () => 11.5 * magnified();
+const SMALL = () => 10.5 * magnified();
 
 /**
  * @param {number} room
  * @param {number} count
  */
 function cellSize(room, count) {
-  return clamp(room / Math.max(1, count), 0.05, 56);
+  return clamp(room / Math.max(1, count), 0.05, 56 * magnified());
 }
 
 /**
@@ -44,10 +49,11 @@ function cellSize(room, count) {
 export function geometry(painter, panel, zoom, W, H) {
   const { R, C } = panel;
   /** @param {string[]} labels @param {number} most */
-  const longest = (labels, most) => clamp(Math.max(...labels.map((label) => painter.measure(label, FONT))) + 12, 24, most);
-  const left = longest(panel.queries.labels, Math.min(150, W * 0.28));
-  const top = longest(panel.keys.labels, 110);
-  const [roomW, roomH] = [W - left - SUMS, H - top - SUMS - BELOW];
+  const longest = (labels, most) => clamp(Math.max(...labels.map((label) => painter.measure(label, FONT()))) + 12, 24, most);
+  const left = longest(panel.queries.labels, Math.min(150 * magnified(), W * 0.28));
+  const top = longest(panel.keys.labels, 110 * magnified());
+  const [under, across] = margins(painter, panel, W);
+  const [roomW, roomH] = [W - left - SUMS, H - top - under];
   let [cw, ch] = [cellSize(roomW, C), cellSize(roomH, R)];
   if (R === C) cw = ch = Math.min(cw, Math.max(ch, Math.min(cw, 12)));
   else if (cw < ch) ch = Math.min(ch, Math.max(cw, 18));
@@ -66,29 +72,46 @@ export function geometry(painter, panel, zoom, W, H) {
     left, top, cw, ch, plotW, plotH,
     r0: clamp(r0, 0, Math.max(0, R - plotH / ch)),
     c0: clamp(c0, 0, Math.max(0, C - plotW / cw)),
-    width: left + plotW + SUMS, height: top + plotH + SUMS + BELOW,
+    room: W, width: Math.max(left + plotW + SUMS, across), height: top + plotH + under,
   };
 }
 
-/** @type {WeakMap<Panel, { rows: Float64Array[], columns: Float64Array[] }>} */
-const summed = new WeakMap();
+/** @typedef {{ rows: Float64Array, columns: Float64Array }} Sums */
 
-/** @param {Panel} panel */
-export function sums(panel) {
-  let found = summed.get(panel);
-  if (!found) {
-    const { R, C, layers } = panel;
-    found = { rows: layers.map(() => new Float64Array(R)), columns: layers.map(() => new Float64Array(C)) };
-    for (const [l, { data, whole }] of layers.entries()) {
-      for (let r = 0, i = 0; r < R; r++) {
-        for (let c = 0; c < C; c++, i++) {
-          found.rows[l][r] += data[i];
-          found.columns[l][c] += data[i];
-        }
-        if (whole && found.rows[l][r] > 0) found.rows[l][r] = 1;
-      }
+/**
+ * @param {Float32Array} data
+ * @param {number} R
+ * @param {number} C
+ * @param {boolean} whole whether rows sum to 1, whatever the rounding
+ * @returns {Sums}
+ */
+function summed(data, R, C, whole) {
+  const [rows, columns] = [new Float64Array(R), new Float64Array(C)];
+  for (let r = 0, i = 0; r < R; r++) {
+    for (let c = 0; c < C; c++, i++) {
+      rows[r] += data[i];
+      columns[c] += data[i];
     }
-    summed.set(panel, found);
+    if (whole && rows[r] > 0) rows[r] = 1;
+  }
+  return { rows, columns };
+}
+
+/** @type {WeakMap<Panel, { middle: Sums, low: Sums, high: Sums }[]>} */
+const ready = new WeakMap();
+
+/**
+ * The sums of rows and columns of each layer, and their bounds.
+ * @param {Panel} panel
+ */
+export function sums(panel) {
+  let found = ready.get(panel);
+  if (!found) {
+    const { R, C } = panel;
+    found = panel.layers.map(({ data, low, high, whole }) => ({
+      middle: summed(data, R, C, whole), low: summed(low(), R, C, whole), high: summed(high(), R, C, whole),
+    }));
+    ready.set(panel, found);
   }
   return found;
 }
@@ -116,7 +139,18 @@ function cut(panel, state, ra, rb, ca, cb, most) {
       Math.max(...one.rowTops.subarray(ra + r * down, Math.min(rb, ra + (r + 1) * down))));
     return { ...one, data: small.data, rowTops };
   });
-  return { colors: pixels({ ...panel, ...size, layers }, state), ...size };
+  return { colors: pixels({ ...size, layers }, state), ...size };
+}
+
+/**
+ * A weight that has room in a cell: without the zero in front, and with its upper bound alone where
+ * no digit is known.
+ * @param {string} text
+ * @param {number} high
+ */
+function inCell(text, high) {
+  const short = text.includes("–") ? `<${upward(high, 1)}` : text;
+  return short.replace(/^([≈<]?)0(?=\.)/, "$1");
 }
 
 /**
@@ -137,26 +171,26 @@ export function drawMap(painter, panel, state, g, finest) {
   const xOf = (c) => g.left + (c - g.c0) * g.cw;
   const picture = cut(panel, state, ra, rb, ca, cb, finest);
   painter.image(picture.colors, picture.R, picture.C, xOf(ca), yOf(ra), (cb - ca) * g.cw, (rb - ra) * g.ch);
-  if (Math.min(g.cw, g.ch) >= 33 && panel.layers.length === 1) {
+  if (Math.min(g.cw, g.ch) >= 33 * magnified() && panel.layers.length === 1) {
     for (let r = ra; r < rb; r++) {
       for (let c = ca; c < cb; c++) {
         const value = panel.layers[0].data[r * C + c];
         if (value < 0.005) continue;
         const i = 4 * ((r - ra) * picture.C + c - ca);
         const color = inkOn(picture.colors[i], picture.colors[i + 1], picture.colors[i + 2]);
-        painter.text(value.toFixed(2).replace(/^0/, ""), xOf(c + 0.5), yOf(r + 0.5), { size: 10.5, align: "center", color });
+        painter.text(inCell(weightText(panel, 0, r * C + c), panel.layers[0].high()[r * C + c]), xOf(c + 0.5), yOf(r + 0.5), { size: SMALL(), align: "center", color });
       }
     }
   }
   // what a zoomed map would draw over its margins
   painter.rect(0, 0, g.width, g.top, tones.paper);
   painter.rect(0, 0, g.left, g.height, tones.paper);
-  painter.rect(g.left + g.plotW, 0, SUMS + 80, g.height, tones.paper);
-  painter.rect(0, g.top + g.plotH, g.width, SUMS + BELOW, tones.paper);
+  painter.rect(g.left + g.plotW, 0, g.width - g.left - g.plotW, g.height, tones.paper);
+  painter.rect(0, g.top + g.plotH, g.width, g.height - g.top - g.plotH, tones.paper);
   const found = new Set(matches(queries, state.find));
   const foundKeys = new Set(matches(keys, state.find));
-  const [everyRow, everyColumn] = [Math.ceil(10.5 / g.ch), Math.ceil(10.5 / g.cw)];
-  const [rowFont, columnFont] = [everyRow * g.ch, everyColumn * g.cw].map((room) => clamp(room * 0.9, 9, FONT));
+  const [everyRow, everyColumn] = [Math.ceil(SMALL() / g.ch), Math.ceil(SMALL() / g.cw)];
+  const [rowFont, columnFont] = [everyRow * g.ch, everyColumn * g.cw].map((room) => clamp(room * 0.9, 9, FONT()));
   for (let r = ra; r < rb; r++) {
     if (yOf(r + 0.5) < g.top || yOf(r + 0.5) > g.top + g.plotH || (r % everyRow && !found.has(r))) continue;
     painter.text(fitted(painter, queries.labels[r], g.left - 10, rowFont), g.left - 6, yOf(r + 0.5), {
@@ -187,27 +221,28 @@ export function drawMap(painter, panel, state, g, finest) {
  */
 function drawSums(painter, panel, g, ra, rb, ca, cb) {
   const tones = ink();
-  const { rows, columns } = sums(panel);
-  const most = Math.max(...rows.map((list) => Math.max(...list)), 1e-9);
-  const mostDown = Math.max(...columns.map((list) => Math.max(...list)), 1e-9);
+  const all = sums(panel);
+  const most = Math.max(...all.flatMap(({ high }) => [...high.rows]), 1e-9);
+  const mostDown = Math.max(...all.flatMap(({ high }) => [...high.columns]), 1e-9);
   const [right, below] = [g.left + g.plotW + 6, g.top + g.plotH + 6];
   const room = SUMS - 14;
   const part = 1 / panel.layers.length;
   panel.layers.forEach((layer, l) => {
+    const { rows, columns } = all[l].middle;
     const color = panel.layers.length > 1 ? layer.color : tones.soft;
     for (let r = ra; r < rb; r++) {
       const y = g.top + (r + l * part - g.r0) * g.ch;
       if (y < g.top - 0.5 || y + g.ch * part > g.top + g.plotH + 0.5) continue;
-      painter.rect(right, y + (g.ch > 4 ? 0.5 : 0), (room * rows[l][r]) / most, Math.max(g.ch * part - (g.ch > 4 ? 1 : 0), 0.2), color, 0.8);
+      painter.rect(right, y + (g.ch > 4 ? 0.5 : 0), (room * rows[r]) / most, Math.max(g.ch * part - (g.ch > 4 ? 1 : 0), 0.2), color, 0.8);
     }
     for (let c = ca; c < cb; c++) {
       const x = g.left + (c + l * part - g.c0) * g.cw;
       if (x < g.left - 0.5 || x + g.cw * part > g.left + g.plotW + 0.5) continue;
-      painter.rect(x + (g.cw > 4 ? 0.5 : 0), below, Math.max(g.cw * part - (g.cw > 4 ? 1 : 0), 0.2), (room * columns[l][c]) / mostDown, color, 0.8);
+      painter.rect(x + (g.cw > 4 ? 0.5 : 0), below, Math.max(g.cw * part - (g.cw > 4 ? 1 : 0), 0.2), (room * columns[c]) / mostDown, color, 0.8);
     }
   });
-  painter.text(`Σ ≤${shown(most)}`, right, g.top - 8, { size: 9.5, color: tones.soft });
-  painter.text(`Σ ≤${shown(mostDown)}`, g.left - 6, below + 6, { size: 9.5, align: "right", color: tones.soft });
+  painter.text(`Σ ≤${upward(most, 2)}`, right, g.top - 8, { size: 9.5, color: tones.soft });
+  painter.text(`Σ ≤${upward(mostDown, 2)}`, g.left - 6, below + 6, { size: 9.5, align: "right", color: tones.soft });
 }
 
 /**
@@ -220,7 +255,7 @@ function drawSums(painter, panel, g, ra, rb, ca, cb) {
 function drawKey(painter, panel, state, g) {
   const tones = ink();
   const y = g.top + g.plotH + SUMS + 4;
-  let x = Math.min(g.left, 12);
+  const x = Math.min(g.left, 12);
   const share = { map: "its largest weight", row: "the row's largest", one: "weight" }[state.scale] || "";
   if (panel.layers.length === 1) {
     const colors = ramp(state.palette);
@@ -228,16 +263,58 @@ function drawKey(painter, panel, state, g) {
     for (let i = 0; i < 64; i++) rgba.set([...colors.subarray(12 * i + (i === 63 ? 9 : 0), 12 * i + (i === 63 ? 12 : 3)), 255], 4 * i);
     painter.text("0", x, y + 6, { size: 10.5, color: tones.text });
     painter.image(rgba, 1, 64, x + 12, y, 110, 11);
-    const end = state.scale === "map" ? shown(panel.layers[0].top) : state.scale === "row" ? "the row's largest weight" : "1";
+    const end = state.scale === "map" ? known(top(panel.layers[0].low()), top(panel.layers[0].high()), 2) : state.scale === "row" ? "the row's largest weight" : "1";
     painter.text(end, x + 128, y + 6, { size: 10.5, color: tones.text });
     painter.text("queries ↓   keys →", x, y + 25, { size: 10.5, color: tones.soft });
     return;
   }
-  for (const layer of panel.layers) {
-    painter.rect(x, y, 11, 11, layer.color);
-    const text = `${layer.name} ≤${shown(layer.top)}`;
-    painter.text(text, x + 15, y + 6, { size: 10.5, color: tones.text });
-    x += 28 + painter.measure(text, 10.5);
+  for (const { layer, x: at, line, text } of keyPlaces(painter, panel, g.room)) {
+    painter.rect(at, y + line * KEY_LINE, 11, 11, layer.color);
+    painter.text(text, at + 15, y + line * KEY_LINE + 6, { size: 10.5, color: tones.text });
   }
-  painter.text(`full colour: ${share}    queries ↓   keys →`, Math.min(g.left, 12), y + 25, { size: 10.5, color: tones.soft });
+  painter.text(`full colour: ${share}    queries ↓   keys →`, x, y + g.height - g.top - g.plotH - SUMS - BELOW + 25, { size: 10.5, color: tones.soft });
+}
+
+/**
+ * Where the entries of the key stand, in as many lines as they need.
+ * @param {Painter} painter
+ * @param {Panel} panel
+ * @param {number} width
+ */
+function keyPlaces(painter, panel, width) {
+  let [x, line] = [12, 0];
+  return panel.layers.map((layer) => {
+    const text = `${layer.name} ≤${upward(top(layer.high()), 2)}`;
+    const wide = 28 + painter.measure(text, 10.5);
+    if (x > 12 && x + wide > width) [x, line] = [12, line + 1];
+    x += wide;
+    return { layer, x: x - wide, end: x, line, text };
+  });
+}
+
+/**
+ * How much room sums and key take: below the map, and in all across.
+ * @param {Painter} painter
+ * @param {Panel} panel
+ * @param {number} room
+ * @returns {[number, number]}
+ */
+export function margins(painter, panel, room) {
+  if (panel.layers.length === 1) return [SUMS + BELOW, 0];
+  const places = keyPlaces(painter, panel, room);
+  return [SUMS + BELOW + places[places.length - 1].line * KEY_LINE, Math.max(...places.map(({ end }) => end))];
+}
+
+/** @type {WeakMap<Float32Array, number>} */
+const largest = new WeakMap();
+
+/** @param {Float32Array} data */
+function top(data) {
+  let found = largest.get(data);
+  if (found === undefined) {
+    found = 0;
+    for (let i = 0; i < data.length; i++) if (data[i] > found) found = data[i];
+    largest.set(data, found);
+  }
+  return found;
 }

@@ -1,7 +1,7 @@
 import { page } from "./data.js";
 
 /** @typedef {import("./types.js").State} State */
-/** @typedef {import("./types.js").Panel} Panel */
+/** @typedef {import("./types.js").Shade} Shade */
 
 /** Colours of heads shown together, in their order: Okabe and Ito's, each with contrast on light and dark. */
 const SERIES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f5af0", "#a0522d"];
@@ -9,7 +9,8 @@ const SERIES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
 const SERIES_DARK = ["#4aa8ff", "#ff8a3d", "#2fd6a3", "#f2a0cf", "#ffc23d", "#8fd3ff", "#b39dff", "#d99a6c"];
 
 export function isDark() {
-  const theme = document.documentElement.dataset.theme;
+  const { print, theme } = document.documentElement.dataset;
+  if (print !== undefined) return false;
   if (theme === "dark" || theme === "light") return theme === "dark";
   return matchMedia("(prefers-color-scheme: dark)").matches;
 }
@@ -79,7 +80,7 @@ export function ramp(palette) {
 
 /**
  * How much of its colour each weight gets: 1 over the weight that counts as full.
- * @param {import("./types.js").Layer} layer
+ * @param {Shade} layer
  * @param {number} row
  * @param {string} scale `map`: the head's largest; `row`: the row's largest; `one`: 1
  */
@@ -89,13 +90,36 @@ export function unit(layer, row, scale) {
 }
 
 /**
- * The panel's cells as pixels r, g, b, a. One map goes through the palette; several are added up:
- * each pulls the paper towards its own colour by its share.
- * @param {Panel} panel
+ * The colour of a cell of several maps: the paper pulled towards the colour of the map that leads
+ * there, by its share of what counts as full. Colours that add up would be black where two meet.
+ * @param {Shade[]} layers
+ * @param {number[]} full of each map, see `unit`
+ * @param {number} i which cell
+ * @param {[number, number, number]} paper
+ * @param {[number, number, number][]} colors of the maps
+ * @returns {[number, number, number]}
+ */
+export function led(layers, full, i, paper, colors) {
+  let [leader, most] = [0, 0];
+  for (let l = 0; l < layers.length; l++) {
+    const share = layers[l].data[i] * full[l];
+    if (share > most) [leader, most] = [l, share];
+  }
+  const [share, color] = [Math.min(1, most), colors[leader]];
+  return [
+    paper[0] + share * (color[0] - paper[0]),
+    paper[1] + share * (color[1] - paper[1]),
+    paper[2] + share * (color[2] - paper[2]),
+  ];
+}
+
+/**
+ * Cells as pixels r, g, b, a. One map goes through the palette; of several the one that leads
+ * gives the colour.
+ * @param {{ R: number, C: number, layers: Shade[] }} panel
  * @param {State} state
  */
-export function pixels(panel, state) {
-  const { R, C, layers } = panel;
+export function pixels({ R, C, layers }, state) {
   const out = new Uint8ClampedArray(4 * R * C);
   if (layers.length === 1) {
     const colors = ramp(state.palette);
@@ -113,20 +137,11 @@ export function pixels(panel, state) {
     return out;
   }
   const paper = rgb(ink().paper);
-  const pulls = layers.map(({ color }) => rgb(color).map((part, i) => part - paper[i]));
+  const colors = layers.map(({ color }) => rgb(color));
   for (let r = 0; r < R; r++) {
     const full = layers.map((layer) => unit(layer, r, state.scale));
     for (let i = r * C; i < (r + 1) * C; i++) {
-      let [red, green, blue] = paper;
-      for (let l = 0; l < layers.length; l++) {
-        const share = Math.min(1, layers[l].data[i] * full[l]);
-        red += share * pulls[l][0];
-        green += share * pulls[l][1];
-        blue += share * pulls[l][2];
-      }
-      out[4 * i] = red;
-      out[4 * i + 1] = green;
-      out[4 * i + 2] = blue;
+      out.set(led(layers, full, i, paper, colors), 4 * i);
       out[4 * i + 3] = 255;
     }
   }

@@ -9,8 +9,8 @@ import { toggle } from "./overview.js";
 
 let built = "";
 
-/** The switches, and the entry of the state that each one is. @type {[string, "words" | "separators" | "first" | "rescale" | "toward"][]} */
-const SWITCHES = [["words", "words"], ["separators", "separators"], ["first", "first"], ["rescale", "rescale"], ["toward", "toward"]];
+/** The switches, and the entry of the state that each one is. @type {[string, "words" | "separators" | "first" | "rescale" | "toward" | "letters"][]} */
+const SWITCHES = [["words", "words"], ["separators", "separators"], ["first", "first"], ["rescale", "rescale"], ["toward", "toward"], ["letters", "letters"]];
 /** @type {[string, "palette" | "scale" | "sort" | "theme" | "quad"][]} */
 const CHOICES = [["palette", "palette"], ["scale", "scale"], ["sort", "sort"], ["theme", "theme"], ["quad", "quad"]];
 
@@ -42,15 +42,14 @@ function buildHeads(state) {
     return make("div", { class: "heads-row" }, all, ...line);
   });
   const grid = byId("heads");
-  grid.style.setProperty("--across", String(widest));
-  grid.classList.toggle("dense", widest > 16);
+  document.documentElement.style.setProperty("--across", String(widest));
   fill(grid, ...rows);
   const counts = new Map();
   for (const { data } of heads) for (const { name } of data.roles) counts.set(name, (counts.get(name) || 0) + 1);
   const chips = page.roles.filter(({ name }) => counts.has(name)).map((role) => {
     const dot = make("span", { class: "chip" });
     dot.style.background = role.color;
-    return make("button", { type: "button", class: "role", "data-role": role.name, title: `only ${role.name} heads; ${role.reason}` }, dot, `${role.name} ${counts.get(role.name)}`);
+    return make("button", { type: "button", class: "role", "data-role": role.name, "aria-pressed": "false", title: `only ${role.name} heads; ${role.reason}` }, dot, `${role.name} ${counts.get(role.name)}`);
   });
   fill(byId("roles"), ...chips, counts.size ? "" : make("span", { class: "small" }, "no head has a role on this text"));
 }
@@ -66,8 +65,36 @@ function build(state) {
   fill(byId("kinds"), ...item.kinds.map(({ kind, title }) => make("button", { type: "button", "data-kind": kind, title }, kind)));
   byId("quad-line").hidden = !isPair(state);
   byId("origin").textContent = `${item.origin} · ${precision()}`;
-  fill(byId("notes"), ...item.notes.map((note) => make("p", {}, note)));
+  const spaced = item.axes.some(({ labels }) => labels.some((label) => /^·.|.·$/.test(label)));
+  const notes = spaced ? [...item.notes, "A dot (·) at the edge of a token stands for a space."] : item.notes;
+  fill(byId("notes"), ...notes.map((note) => make("p", {}, note)));
   byId("sentence").textContent = item.label;
+}
+
+/**
+ * A control that would change nothing in the open view cannot be used there.
+ * @param {State} state
+ */
+function enable(state) {
+  const { view } = state;
+  const drawn = view === "map" || view === "lines" || view === "text";
+  const several = state.on.length > 1;
+  const { queries, keys } = kindOf(state);
+  const axes = [itemOf(state).axes[queries], itemOf(state).axes[keys]];
+  /** @type {Record<string, boolean>} */
+  const use = {
+    find: drawn,
+    words: axes.some(({ labels, starts }) => starts.length < labels.length),
+    separators: axes.some(({ separators }) => separators.includes(1)),
+    scale: view === "overview" || view === "map" || view === "text",
+    palette: view === "overview" || (view === "map" && (!several || mixOf(state, state.on.length) !== "blend")),
+  };
+  for (const [id, can] of Object.entries(use)) {
+    input(id).disabled = !can && !input(id).checked;
+    (input(id).closest(".line, .check") || input(id)).setAttribute("title", can ? "" : "has no effect here");
+  }
+  for (const button of byId("mix").querySelectorAll("button")) button.disabled = !drawn || !several;
+  byId("mix").title = drawn && several ? "" : "for several heads in a map, lines or text";
 }
 
 /** @param {State} state */
@@ -85,6 +112,14 @@ export function drawControls(state) {
       button.setAttribute("aria-pressed", String(whole.every((head) => on.has(head.id))));
     }
   }
+  const held = /** @type {HTMLElement | null} */ (document.activeElement);
+  if (held?.classList.contains("cell") && held.dataset.head !== state.head) {
+    /** @type {HTMLElement | null} */ (byId("heads").querySelector(".current"))?.focus();
+  }
+  for (const button of byId("roles").querySelectorAll("button")) {
+    const some = headsOf(state).filter(({ data }) => data.roles.some(({ name }) => name === button.dataset.role));
+    button.setAttribute("aria-pressed", String(some.length === on.size && some.every(({ id }) => on.has(id))));
+  }
   for (const button of byId("kinds").querySelectorAll("button")) button.setAttribute("aria-pressed", String(button.dataset.kind === state.kind));
   for (const button of byId("tabs").querySelectorAll("button")) {
     const own = button.dataset.view === state.view;
@@ -97,16 +132,17 @@ export function drawControls(state) {
   for (const [id, name] of SWITCHES) input(id).checked = state[name];
   for (const [id, name] of CHOICES) input(id).value = state[name];
   input("texts").value = String(state.text);
-  input("top").value = String(state.top);
+  if (held !== byId("top")) input("top").value = String(state.top);
   input("least").value = String(state.least);
   byId("least-said").textContent = state.least.toFixed(2);
-  if (document.activeElement !== byId("find")) input("find").value = state.find;
+  if (held !== byId("find")) input("find").value = state.find;
   const { queries, keys } = axesOf(state);
   const count = matches(queries, state.find).length + (queries === keys ? 0 : matches(keys, state.find).length);
   byId("find-said").textContent = state.find ? `${count} match${count === 1 ? "" : "es"}` : "";
   byId("lines-options").hidden = state.view !== "lines";
   byId("sort-line").hidden = state.view !== "overview";
   byId("direction-line").hidden = state.view !== "text";
+  enable(state);
   const { paper } = ink();
   document.querySelector("meta[name=theme-color]")?.setAttribute("content", paper);
 }
@@ -167,7 +203,11 @@ export function startControls() {
   for (const [id, name] of SWITCHES) input(id).addEventListener("change", () => set({ [name]: input(id).checked }));
   for (const [id, name] of CHOICES) input(id).addEventListener("change", () => set({ [name]: input(id).value }));
   input("texts").addEventListener("change", () => set({ text: Number(input("texts").value) }));
-  input("top").addEventListener("input", () => set({ top: Math.max(1, Math.trunc(Number(input("top").value)) || 1) }));
+  input("top").addEventListener("input", () => {
+    const wanted = Math.trunc(Number(input("top").value));
+    if (wanted >= 1) set({ top: wanted });
+  });
+  input("top").addEventListener("blur", () => { input("top").value = String(get().top); });
   input("least").addEventListener("input", () => set({ least: Number(input("least").value) }));
   input("find").addEventListener("input", () => set({ find: input("find").value }));
   input("find").addEventListener("keydown", (event) => {

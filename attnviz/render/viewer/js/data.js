@@ -1,4 +1,4 @@
-import { byId } from "./dom.js";
+import { byId, clamp } from "./dom.js";
 
 /** @typedef {import("./types.js").SiteData} SiteData */
 /** @typedef {import("./types.js").Head} Head */
@@ -10,7 +10,6 @@ export const page = JSON.parse(byId("data").textContent || "");
 export const roleOf = new Map(page.roles.map((role) => [role.name, role]));
 
 const steps = 2 ** page.bits - 1;
-const squares = Float64Array.from({ length: 256 }, (_, q) => (q / 255) ** 2);
 
 /** @type {Map<number, Uint8Array>} */
 const unpacked = new Map();
@@ -55,26 +54,36 @@ function fromBase64(text) {
 }
 
 /**
+ * What a code stands for, as a share of the head's largest weight.
+ * @param {number} code
+ * @param {number} shift -0.5 and 0.5 give the bounds of what was rounded to it
+ */
+function share(code, shift) {
+  return (clamp(code + shift, 0, steps) / steps) ** 2;
+}
+
+/**
  * The weights [T, S] of one head of a layer that is loaded.
  * @param {SiteData} site
  * @param {number} row which of the site's heads
  * @param {number} rows T
  * @param {number} columns S
+ * @param {number} [shift] -0.5 for the least that each can have been, 0.5 for the largest
  */
-export function weights(site, row, rows, columns) {
+export function weights(site, row, rows, columns, shift = 0) {
   const bytes = unpacked.get(site.chunk);
   if (!bytes) throw new Error(`layer ${site.layer} is not unpacked yet`);
   const out = new Float32Array(rows * columns);
   const size = site.causal ? (rows * (rows + 1)) / 2 : rows * columns;
   const top = site.heads[row].top;
   const low = page.bits === 16 ? bytes.length / 2 : 0;
-  const values = squares.map((square) => square * top);
+  const values = low ? [] : Float64Array.from({ length: 256 }, (_, code) => top * share(code, shift));
   let from = row * size;
   for (let r = 0; r < rows; r++) {
     const end = r * columns + (site.causal ? r + 1 : columns);
     if (low) {
       for (let i = r * columns; i < end; i++, from++) {
-        out[i] = top * ((bytes[from] * 256 + bytes[low + from]) / steps) ** 2;
+        out[i] = top * share(bytes[from] * 256 + bytes[low + from], shift);
       }
     } else {
       for (let i = r * columns; i < end; i++, from++) out[i] = values[bytes[from]];
@@ -120,6 +129,21 @@ export function headsOf(state) {
  */
 export function headOf(state, id) {
   return headsOf(state).find((head) => head.id === id);
+}
+
+/**
+ * The layers that a saved picture or table of the open view needs.
+ * @param {State} state
+ */
+export function sitesShown(state) {
+  const { view, head, on } = state;
+  const ids = view === "overview" ? headsOf(state).map(({ id }) => id) : view === "card" ? [head] : on;
+  return [...new Set(ids.flatMap((id) => headOf(state, id)?.site || []))];
+}
+
+/** @param {SiteData[]} sites */
+export function loadAll(sites) {
+  return Promise.all(sites.map(load));
 }
 
 /**

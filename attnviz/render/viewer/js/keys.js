@@ -1,11 +1,9 @@
-import { byId, clamp, fill, make } from "./dom.js";
-import { headsOf, page } from "./data.js";
+import { byId, clamp, fill, make, say } from "./dom.js";
+import { described, headsOf, page } from "./data.js";
 import { get, MIXES, set, VIEWS } from "./store.js";
 import { nextMatch } from "./controls.js";
 import { hidePreview, toggle } from "./overview.js";
 import { hideTip } from "./tip.js";
-import { say } from "./dom.js";
-import { described } from "./data.js";
 
 /** @typedef {import("./types.js").View} View */
 
@@ -27,7 +25,7 @@ const HELP = [
   ["/", "search a token; Enter and n: the next match"],
   ["[ ]", "the text before, the text after"],
   ["t", "light, dark, or as the system"],
-  ["Esc", "close, let go of the pinned token"],
+  ["Esc", "close, let go of the cell and of the pinned token"],
   ["?", "these keys"],
 ];
 
@@ -78,11 +76,30 @@ function pressed(event, view) {
     else return false;
     return true;
   }
-  switch (event.key) {
-    case "Enter":
-      if (state.view !== "overview" || /** @type {HTMLElement} */ (event.target).closest?.("button")) return false;
-      set({ view: "map", on: [state.head] });
-      return true;
+  if (event.key === "Escape") {
+    hideTip();
+    hidePreview();
+    view.escape?.();
+    set({ pin: "" });
+    return true;
+  }
+  if (event.key === "Enter") {
+    if (state.view !== "overview" || /** @type {HTMLElement} */ (event.target).closest?.("button, a, summary")) return false;
+    set({ view: "map", on: [state.head] });
+    return true;
+  }
+  return state.letters && single(event.key, view);
+}
+
+/**
+ * A key that is one letter, digit or sign: these can be turned off (WCAG 2.1.4).
+ * @param {string} key
+ * @param {View} view
+ * @returns {boolean} whether the key means something here
+ */
+function single(key, view) {
+  const state = get();
+  switch (key) {
     case "x": toggle(state.head); return true;
     case "o": set({ on: [state.head] }); return true;
     case "a": set({ on: headsOf(state).map(({ id }) => id) }); return true;
@@ -102,10 +119,9 @@ function pressed(event, view) {
     case "[": set({ text: Math.max(0, state.text - 1) }); return true;
     case "]": set({ text: Math.min(page.items.length - 1, state.text + 1) }); return true;
     case "?": openHelp(); return true;
-    case "Escape": hideTip(); hidePreview(); set({ pin: "" }); return true;
     default:
-      if (/^[1-5]$/.test(event.key)) {
-        set({ view: VIEWS[Number(event.key) - 1] });
+      if (/^[1-5]$/.test(key)) {
+        set({ view: VIEWS[Number(key) - 1] });
         return true;
       }
       return false;
@@ -130,4 +146,5 @@ export function startKeys(current) {
     event.preventDefault();
   });
   byId("open-help").addEventListener("click", openHelp);
+  byId("skip").addEventListener("click", () => (current().focus?.() || byId("main")).focus());
 }

@@ -1,17 +1,17 @@
-import { byId, clamp, say, shown } from "./dom.js";
+import { byId, clamp, say } from "./dom.js";
 import { get, set } from "./store.js";
 import { ink } from "./colors.js";
-import { matches, pairsTable, panelOf, pinned } from "./panel.js";
-import { fitted, prepared } from "./painter.js";
+import { matches, pairsTable, panelOf, pinned, weightText } from "./panel.js";
+import { fitted, magnified, prepared } from "./painter.js";
 import { caption, heading } from "./captions.js";
 import { hideTip, showTip } from "./tip.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Panel} Panel */
 /** @typedef {import("./types.js").Painter} Painter */
-/** @typedef {{ r: number, c: number, weight: number, color: string }} Line */
+/** @typedef {{ l: number, r: number, c: number, weight: number, color: string }} Line which layer, query and key */
 
-const FONT = 12.5;
+const FONT = () => 12.5 * magnified();
 const ABOVE = 26;
 const THICKEST = 5;
 
@@ -35,13 +35,13 @@ function kept(panel, state) {
   const { R, C, layers } = panel;
   /** @type {Line[]} */
   const out = [];
-  for (const { data, color } of layers) {
+  for (const [l, { data, color }] of layers.entries()) {
     for (let r = 0; r < R; r++) {
       const row = data.subarray(r * C, (r + 1) * C);
       const some = [];
       for (let c = 0; c < C; c++) if (row[c] >= state.least && row[c] > 0) some.push(c);
       some.sort((a, b) => row[b] - row[a]);
-      for (const c of some.slice(0, state.top)) out.push({ r, c, weight: row[c], color });
+      for (const c of some.slice(0, state.top)) out.push({ l, r, c, weight: row[c], color });
     }
   }
   return out.sort((a, b) => a.weight - b.weight);
@@ -57,10 +57,10 @@ function ofToken(panel, { side, i }) {
   const { R, C, layers } = panel;
   /** @type {Line[]} */
   const out = [];
-  for (const { data, color } of layers) {
+  for (const [l, { data, color }] of layers.entries()) {
     for (let other = 0; other < (side === "q" ? C : R); other++) {
       const [r, c] = side === "q" ? [i, other] : [other, i];
-      if (data[r * C + c] > 0.001) out.push({ r, c, weight: data[r * C + c], color });
+      if (data[r * C + c] > 0.001) out.push({ l, r, c, weight: data[r * C + c], color });
     }
   }
   return out.sort((a, b) => a.weight - b.weight);
@@ -103,22 +103,19 @@ function drawLines(painter, panel, state, list, token, { step: gap, labelW: side
     for (let i = start; i < end; i++) {
       const own = token && token.side === which && token.i === i;
       if (token && token.side !== which) {
-        let share = 0;
-        let strongest = panel.layers[0].color;
-        for (const { data, color } of panel.layers) {
-          const weight = data[left ? i * panel.C + token.i : token.i * panel.C + i];
-          if (weight > share) [share, strongest] = [weight, color];
-        }
-        if (share >= 0.005) {
-          painter.rect(left ? 2 : x2 + 4, y(i) - gap / 2 + 1, side - 2, gap - 2, strongest, 0.12 + 0.3 * share);
-          painter.text(shown(share), left ? 6 : wide - 6, y(i), { size: 10, align: left ? "left" : "right", color: tones.soft });
+        const cell = left ? i * panel.C + token.i : token.i * panel.C + i;
+        const strongest = panel.layers.reduce((best, { data }, l) => (data[cell] > panel.layers[best].data[cell] ? l : best), 0);
+        const { data, color } = panel.layers[strongest];
+        if (data[cell] >= 0.005) {
+          painter.rect(left ? 2 : x2 + 4, y(i) - gap / 2 + 1, side - 2, gap - 2, color, 0.12 + 0.3 * data[cell]);
+          painter.text(weightText(panel, strongest, cell), left ? 6 : wide - 6, y(i), { size: 10, align: left ? "left" : "right", color: tones.soft });
         }
       }
       if (own) painter.rect(left ? 2 : x2 + 4, y(i) - gap / 2 + 1, side - 2, gap - 2, tones.mark, 0.25);
       const bold = own || found.has(i);
       const numbers = token && token.side !== which ? 40 : 10;
-      painter.text(fitted(painter, labels[i], side - numbers, Math.min(FONT, gap - 3)), left ? x1 - 6 : x2 + 8, y(i), {
-        size: Math.min(FONT, gap - 3), align: left ? "right" : "left", weight: bold ? 700 : 400,
+      painter.text(fitted(painter, labels[i], side - numbers, Math.min(FONT(), gap - 3)), left ? x1 - 6 : x2 + 8, y(i), {
+        size: Math.min(FONT(), gap - 3), align: left ? "right" : "left", weight: bold ? 700 : 400,
         color: found.has(i) ? tones.mark : special[i] ? tones.soft : tones.text,
       });
     }
@@ -162,9 +159,10 @@ function tokenAt(x, y) {
 function tellToken({ side, i }) {
   if (!panelNow) return;
   const best = ofToken(panelNow, { side, i }).slice(-4).reverse();
-  const { queries, keys } = panelNow;
-  const name = side === "q" ? `${queries.labels[i]} attends to` : `${keys.labels[i]} is attended to by`;
-  say(`${name} ${best.map(({ r, c, weight }) => `${side === "q" ? keys.labels[c] : queries.labels[r]} ${shown(weight)}`).join(", ") || "nothing"}`);
+  const panel = panelNow;
+  const { queries, keys } = panel;
+  const name = side === "q" ? `${queries.spoken[i]} attends to` : `${keys.spoken[i]} is attended to by`;
+  say(`${name} ${best.map(({ l, r, c }) => `${side === "q" ? keys.spoken[c] : queries.spoken[r]} ${weightText(panel, l, r * panel.C + c)}`).join(", ") || "nothing"}`);
 }
 
 export function startLines() {
@@ -183,10 +181,12 @@ export function startLines() {
     drawNow();
     if (!next || !panelNow) hideTip();
     else {
-      const label = next.side === "q" ? panelNow.queries.labels[next.i] : panelNow.keys.labels[next.i];
-      const best = ofToken(panelNow, next).slice(-5).reverse().map(({ r, c, weight, color }) => ({
-        color: panelNow && panelNow.layers.length > 1 ? color : "",
-        text: shown(weight), more: next.side === "q" ? panelNow?.keys.labels[c] : panelNow?.queries.labels[r],
+      const panel = panelNow;
+      const { queries, keys, layers, C } = panel;
+      const label = next.side === "q" ? queries.named[next.i] : keys.named[next.i];
+      const best = ofToken(panel, next).slice(-5).reverse().map(({ l, r, c, color }) => ({
+        color: layers.length > 1 ? color : "",
+        text: weightText(panel, l, r * C + c), more: next.side === "q" ? keys.named[c] : queries.named[r],
       }));
       showTip(next.side === "q" ? `${label} attends to` : `${label} is attended to by`, best, event.clientX + 14, event.clientY + 14);
     }
@@ -224,15 +224,15 @@ export const linesView = {
     lines = kept(panel, state);
     const frame = byId("lines-frame");
     const count = Math.max(panel.R, panel.C);
-    step = count <= 40 ? 24 : count <= 120 ? 19 : 15;
+    step = (count <= 40 ? 24 : count <= 120 ? 19 : 15) * magnified();
     const needed = ABOVE + count * step + 8;
     const room = Math.max(340, innerHeight - frame.getBoundingClientRect().top - scrollY - 24);
     frame.style.height = `${Math.min(needed, room)}px`;
     byId("lines-space").style.height = `${Math.max(0, needed - Math.min(needed, room))}px`;
-    width = clamp(frame.clientWidth, 240, 900);
+    width = Math.max(frame.clientWidth, 240);
     const painter = prepared(/** @type {HTMLCanvasElement} */ (byId("lines-canvas")), 1, 1);
-    const longest = Math.max(...[...panel.queries.labels, ...panel.keys.labels].map((label) => painter.measure(label, FONT, 700)));
-    labelW = clamp(longest + 52, 60, Math.min(200, width * 0.34));
+    const longest = Math.max(...[...panel.queries.labels, ...panel.keys.labels].map((label) => painter.measure(label, FONT(), 700)));
+    labelW = clamp(longest + 52, 60, Math.min(200 * magnified(), width * 0.34));
     byId("lines-canvas").setAttribute("aria-label", `Lines from ${panel.R} queries on the left to ${panel.C} keys on the right, ${lines.length} of them. Shift and arrows go from token to token.`);
     const token = chosen();
     if (token) {
@@ -243,8 +243,8 @@ export const linesView = {
   },
   picture(painter, state) {
     const panel = panelOf(state, state.on);
-    const gap = 20;
-    const longest = Math.max(...[...panel.queries.labels, ...panel.keys.labels].map((label) => painter.measure(label, FONT, 700)));
+    const gap = 20 * magnified();
+    const longest = Math.max(...[...panel.queries.labels, ...panel.keys.labels].map((label) => painter.measure(label, FONT(), 700)));
     const side = clamp(longest + 52, 60, 260);
     const height = 44 + ABOVE + Math.max(panel.R, panel.C) * gap + 12;
     panelNow = panel;
@@ -256,6 +256,7 @@ export const linesView = {
     return heading(painter, panel, state, wide, height);
   },
   numbers: pairsTable,
+  focus: () => byId("lines-frame"),
   step(dx, dy) {
     if (!panelNow) return;
     const now = chosen() || { side: "q", i: -dy };

@@ -1,5 +1,5 @@
 import { byId } from "./dom.js";
-import { headOf, isLoaded, load } from "./data.js";
+import { isLoaded, loadAll, sitesShown } from "./data.js";
 import { fromHash, get, subscribe, VIEWS } from "./store.js";
 import { hidePreview, overview, startOverview } from "./overview.js";
 import { map, startMap } from "./map.js";
@@ -9,7 +9,8 @@ import { card, counted } from "./card.js";
 import { drawControls, startControls } from "./controls.js";
 import { startKeys } from "./keys.js";
 import { startSave } from "./save.js";
-import { failed, track } from "./busy.js";
+import { failed, tell, track } from "./busy.js";
+import { startPrint } from "./print.js";
 import { hideTip } from "./tip.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -26,22 +27,30 @@ let turn = 0;
  */
 function draw(state, changed) {
   turn++;
-  if (state.theme === "system") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = state.theme;
+  tell("");
+  const left = document.activeElement?.closest("[role=tabpanel]");
+  const theme = "print" in document.documentElement.dataset ? "light" : state.theme;
+  if (theme === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
   drawControls(state);
   hideTip();
   if (state.view !== "overview") hidePreview();
   for (const view of VIEWS) byId(`view-${view}`).hidden = view !== state.view;
   byId("zoom").hidden = state.view !== "map";
   byId("where").textContent = state.view === "overview" ? "" : state.view === "card" ? `head ${state.head}` : counted(state);
-  const needed = state.view === "overview" ? [] : state.view === "card" ? [state.head] : state.on;
-  const sites = new Set(needed.flatMap((id) => headOf(state, id)?.site || []));
-  const missing = [...sites].filter((site) => !isLoaded(site));
+  // the overview loads its layers as they come into sight
+  const missing = state.view === "overview" ? [] : sitesShown(state).filter((site) => !isLoaded(site));
   const now = turn;
-  if (!missing.length) views[state.view].draw(state, changed);
+  const view = views[state.view];
+  const finish = () => {
+    view.draw(state, changed);
+    // who worked in a view that has gone goes on in the one that came
+    if (left && left.id !== `view-${state.view}`) view.focus?.()?.focus();
+  };
+  if (!missing.length) finish();
   else {
-    track(Promise.all(missing.map(load)).then(() => {
-      if (turn === now) views[state.view].draw(state, changed);
+    track(loadAll(missing).then(() => {
+      if (turn === now) finish();
     }));
   }
 }
@@ -72,6 +81,7 @@ function start() {
   startText();
   startKeys(current);
   startSave(current);
+  startPrint(current, () => draw(get(), null));
   byId("zoom-in").addEventListener("click", () => map.zoom?.(1.5));
   byId("zoom-out").addEventListener("click", () => map.zoom?.(1 / 1.5));
   byId("zoom-all").addEventListener("click", () => map.zoom?.(0));

@@ -1,10 +1,10 @@
-import { byId, clamp, say, shown } from "./dom.js";
-import { page } from "./data.js";
-import { get, set } from "./store.js";
+import { byId, clamp, say } from "./dom.js";
+import { get, MOST_ZOOM, set } from "./store.js";
 import { ink } from "./colors.js";
-import { pairsTable, panelOf, pinned } from "./panel.js";
+import { pairsTable, panelOf, pinned, weightText } from "./panel.js";
 import { prepared } from "./painter.js";
-import { BELOW, drawMap, geometry, sums, SUMS } from "./cells.js";
+import { drawMap, geometry, margins, sums, SUMS } from "./cells.js";
+import { between, known } from "./digits.js";
 import { caption, heading } from "./captions.js";
 import { hideTip, showTip } from "./tip.js";
 
@@ -32,6 +32,26 @@ function cellAt(x, y) {
   return r < panelNow.R && c < panelNow.C ? [r, c] : null;
 }
 
+/**
+ * The weights of a cell, with their rows' and columns' sums.
+ * @param {Panel} panel
+ * @param {number} r
+ * @param {number} c
+ */
+function cellLines(panel, r, c) {
+  const i = r * panel.C + c;
+  return panel.layers.map(({ name, color, low, high, whole }, l) => {
+    const several = panel.layers.length > 1;
+    const [text, all] = [weightText(panel, l, i, 4), sums(panel)[l]];
+    const row = whole ? "1" : known(all.low.rows[r], all.high.rows[r], 3);
+    const range = text.startsWith("≈") ? `${between(low()[i], high()[i])}; ` : "";
+    return {
+      color: several ? color : "", text: `${several ? `${name}: ` : ""}${text}`,
+      more: `${range}row ${row}, column ${known(all.low.columns[c], all.high.columns[c], 3)}`,
+    };
+  });
+}
+
 /** The crosshair, and the number under it. @param {boolean} [spoken] */
 function drawCursor(spoken = false) {
   const overlay = /** @type {HTMLCanvasElement} */ (byId("map-over"));
@@ -39,6 +59,7 @@ function drawCursor(spoken = false) {
   const painter = prepared(overlay, g.width, g.height);
   const state = get();
   const pin = pinned(panelNow.queries, state.pin, "q");
+  const pinnedKey = pinned(panelNow.keys, state.pin, "k");
   const tones = ink();
   const { left, top, plotW, plotH, cw, ch, r0, c0 } = g;
   /** @param {number} r @param {number} opacity */
@@ -48,29 +69,27 @@ function drawCursor(spoken = false) {
     painter.rect(0, from - 1, left + plotW + SUMS, 1, tones.mark, opacity);
     painter.rect(0, to, left + plotW + SUMS, 1, tones.mark, opacity);
   };
+  /** @param {number} c @param {number} opacity */
+  const column = (c, opacity) => {
+    const [from, to] = [Math.max(left, left + (c - c0) * cw), Math.min(left + plotW, left + (c + 1 - c0) * cw)];
+    if (to <= from) return;
+    painter.rect(from - 1, 0, 1, top + plotH + SUMS, tones.mark, opacity);
+    painter.rect(to, 0, 1, top + plotH + SUMS, tones.mark, opacity);
+  };
   if (pin >= 0) row(pin, 0.9);
+  if (pinnedKey >= 0) column(pinnedKey, 0.9);
   if (!cursor) {
     hideTip();
     return;
   }
   const [r, c] = cursor;
   row(r, 0.7);
-  const [from, to] = [Math.max(left, left + (c - c0) * cw), Math.min(left + plotW, left + (c + 1 - c0) * cw)];
-  if (to > from) {
-    painter.rect(from - 1, 0, 1, top + plotH + SUMS, tones.mark, 0.7);
-    painter.rect(to, 0, 1, top + plotH + SUMS, tones.mark, 0.7);
-  }
-  const { queries, keys, layers, C } = panelNow;
-  const { rows, columns } = sums(panelNow);
-  const about = page.bits === 8 ? "≈" : "";
-  const lines = layers.map((layer, l) => ({
-    color: layers.length > 1 ? layer.color : "",
-    text: `${layers.length > 1 ? `${layer.name}: ` : ""}${shown(layer.data[r * C + c])}`,
-    more: `row ${layer.whole ? "" : about}${shown(rows[l][r])}, column ${about}${shown(columns[l][c])}`,
-  }));
+  column(c, 0.7);
+  const lines = cellLines(panelNow, r, c);
+  const { queries, keys } = panelNow;
   const box = overlay.getBoundingClientRect();
-  showTip(`${queries.labels[r]} → ${keys.labels[c]}`, lines, box.left + left + (c + 1 - c0) * cw + 10, box.top + top + (r + 1 - r0) * ch + 10);
-  if (spoken) say(`${queries.labels[r]} to ${keys.labels[c]}: ${lines.map(({ text }) => text).join(", ")}`);
+  showTip(`${queries.named[r]} → ${keys.named[c]}`, lines, box.left + left + (c + 1 - c0) * cw + 10, box.top + top + (r + 1 - r0) * ch + 10);
+  if (spoken) say(`${queries.spoken[r]} to ${keys.spoken[c]}: ${lines.map(({ text }) => text).join(", ")}`);
 }
 
 /** @param {number} dr @param {number} dc rows and columns to move by */
@@ -83,7 +102,7 @@ function pan(dr, dc) {
 /** @param {number} factor @param {number} r @param {number} c */
 function setZoom(factor, r, c) {
   if (!panelNow) return;
-  const wanted = clamp(factor, 1, 64);
+  const wanted = clamp(factor, 1, MOST_ZOOM);
   const zoom = wanted <= 1.001 ? "" : [wanted, clamp(r, 0, panelNow.R), clamp(c, 0, panelNow.C)].map((value) => value.toFixed(3)).join(",");
   set({ zoom });
 }
@@ -97,7 +116,7 @@ function setZoom(factor, r, c) {
 function zoomAt(by, x, y) {
   if (!g) return;
   const [factor] = (get().zoom || "1,0,0").split(",").map(Number);
-  const next = clamp(factor * by, 1, 64);
+  const next = clamp(factor * by, 1, MOST_ZOOM);
   const real = next / factor;
   const [inX, inY] = [clamp(x - g.left, 0, g.plotW), clamp(y - g.top, 0, g.plotH)];
   setZoom(next, g.r0 + inY / g.ch - inY / (g.ch * real), g.c0 + inX / g.cw - inX / (g.cw * real));
@@ -174,7 +193,7 @@ function describedMap(panel) {
   for (let i = 0; i < data.length; i++) if (data[i] > data[best]) best = i;
   const [r, c] = [Math.trunc(best / panel.C), best % panel.C];
   return `Attention map of ${panel.layers.map(({ name }) => name).join(", ")}: ${panel.R} queries by ${panel.C} keys. ` +
-    `Largest weight ${shown(data[best])}, ${panel.queries.labels[r]} to ${panel.keys.labels[c]}. Shift and arrows read single weights.`;
+    `Largest weight ${weightText(panel, 0, best)}, ${panel.queries.spoken[r]} to ${panel.keys.spoken[c]}. Shift and arrows read single weights.`;
 }
 
 /** @type {import("./types.js").View} */
@@ -217,14 +236,19 @@ export const map = {
     shifted.rect = (x, y, w, h, fill, opacity) => painter.rect(x, y + above, w, h, fill, opacity);
     shifted.text = (text, x, y, style) => painter.text(text, x, y + above, style);
     shifted.image = (colors, rows, columns, x, y, w, h) => painter.image(colors, rows, columns, x, y + above, w, h);
-    const wide = geometry(shifted, panel, "", 1e5, 1e5);
-    const size = { ...wide, cw: cell, ch: cell, plotW: panel.C * cell, plotH: panel.R * cell, r0: 0, c0: 0 };
-    size.width = size.left + size.plotW + SUMS;
-    size.height = size.top + size.plotH + SUMS + BELOW;
+    const { left, top } = geometry(shifted, panel, "", 1e5, 1e5);
+    const [plotW, plotH] = [panel.C * cell, panel.R * cell];
+    const room = Math.max(left + plotW + SUMS, 520);
+    const [under, across] = margins(painter, panel, room);
+    const size = {
+      left, top, cw: cell, ch: cell, plotW, plotH, r0: 0, c0: 0, room,
+      width: Math.max(left + plotW + SUMS, across), height: top + plotH + under,
+    };
     drawMap(shifted, panel, state, size, most);
     return heading(painter, panel, state, size.width, size.height + above);
   },
   numbers: pairsTable,
+  focus: () => byId("map-over"),
   step(dx, dy) {
     if (!panelNow || !g) return;
     const pin = pinned(panelNow.queries, get().pin, "q");
@@ -235,6 +259,10 @@ export const map = {
       if (get().zoom) pan(cursor[0] - g.r0 - rowsIn / 2, cursor[1] - g.c0 - columnsIn / 2);
     }
     drawCursor(true);
+  },
+  escape() {
+    cursor = null;
+    drawCursor();
   },
   zoom(factor) {
     if (!g) return;

@@ -2,8 +2,8 @@ import { byId, clamp, fill, make } from "./dom.js";
 import { described, headsOf, isLoaded, itemOf, kindOf, load, page, roleOf } from "./data.js";
 import { get, set } from "./store.js";
 import { ink } from "./colors.js";
-import { axesOf } from "./panel.js";
-import { prepared } from "./painter.js";
+import { axesOf, cutSaid, isCut } from "./panel.js";
+import { magnified, prepared } from "./painter.js";
 import { tile } from "./tiles.js";
 import { track } from "./busy.js";
 
@@ -12,13 +12,15 @@ import { track } from "./busy.js";
 /** @typedef {import("./types.js").Painter} Painter */
 /** @typedef {{ title: string, color: string, heads: (Head | null)[][] }} Group lines of tiles under one title */
 
-const SIDE = 30;
+const SIDE = 24;
+const LARGEST = 240;
 const PREVIEW = 224;
 /** Saved overviews have about so many cells, so that an SVG stays small. */
 const SAVED_CELLS = 250000;
 
 /**
- * The lines of tiles: layers as the model has them, or the heads of each role, strongest first.
+ * The lines of tiles: layers as the model has them, or the heads of each role, strongest first; a
+ * head of several roles stands in each.
  * @param {State} state
  * @param {number} across how many tiles fit beside each other, for roles
  * @returns {Group[]}
@@ -36,18 +38,18 @@ function groupsOf(state, across) {
   }
   const names = [...page.roles.map(({ name }) => name), ""];
   return names.flatMap((name) => {
-    const some = heads.filter(({ data }) => (data.roles[0]?.name || "") === name);
+    const some = heads.filter(({ data }) => (name ? data.roles.some((role) => role.name === name) : !data.roles.length));
     if (!some.length) return [];
-    some.sort((a, b) => strength(b) - strength(a));
+    some.sort((a, b) => strength(b, name) - strength(a, name));
     const lines = [];
     for (let i = 0; i < some.length; i += across) lines.push(some.slice(i, i + across));
     return [{ title: `${name || "no role"} (${some.length})`, color: roleOf.get(name)?.color || "", heads: lines }];
   });
 }
 
-/** @param {Head} head */
-function strength(head) {
-  const role = head.data.roles[0];
+/** @param {Head} head @param {string} name of a role */
+function strength(head, name) {
+  const role = head.data.roles.find((one) => one.name === name);
   if (!role) return 0;
   return head.data.scores[page.scores.findIndex(({ name }) => name === role.score)][0] || 0;
 }
@@ -60,10 +62,10 @@ function sizes(state, width) {
   const heads = headsOf(state);
   const across = Math.max(...heads.map(({ data }) => data.index)) + 1;
   const room = width - SIDE;
-  const gap = room / across > 40 ? 6 : room / across > 24 ? 3 : 2;
-  const least = state.sort === "role" ? 56 : 18;
-  const size = clamp(Math.floor(room / across) - gap, least, heads.length === 1 ? 360 : 150);
-  const strip = size >= 38 ? 15 : size >= 26 ? 6 : 4;
+  const gap = room / across > 40 ? 6 : room / across > 30 ? 3 : room / across > 26 ? 2 : 1;
+  const least = state.sort === "role" ? 56 : 24;
+  const size = clamp(Math.floor(room / across) - gap, least, heads.length === 1 ? 360 : LARGEST);
+  const strip = size >= 38 ? Math.round(15 * magnified()) : size >= 26 ? 6 : 4;
   return { size, gap, strip, across: Math.max(1, Math.floor(room / (size + gap))) };
 }
 
@@ -84,10 +86,10 @@ function drawTile(painter, state, head, x, y, { size, strip }, cells) {
   const role = roleOf.get(head.data.roles[0]?.name || "");
   painter.rect(x, y + size, size, strip, role ? role.color : tones.paper);
   if (strip > 10) {
-    const code = role ? role.code : "·";
+    const code = role ? role.code : "";
     const number = size >= 58 ? `${head.id} ` : "";
-    painter.text(number + code, x + size / 2, y + size + strip / 2 + 0.5, {
-      size: 10, align: "center", color: role ? role.ink : tones.soft,
+    painter.text((number + code).trim(), x + size / 2, y + size + strip / 2 + 0.5, {
+      size: Math.min(10 * magnified(), strip - 3), align: "center", color: role ? role.ink : tones.soft,
     });
   }
 }
@@ -186,15 +188,21 @@ function drawVisible() {
 /** @param {State} state */
 function mark(state) {
   const on = new Set(state.on);
+  const first = buttonOf(state.head);
   for (const button of byId("overview-tiles").querySelectorAll("button")) {
     const id = button.dataset.head || "";
     button.setAttribute("aria-pressed", String(on.has(id)));
-    button.tabIndex = id === state.head ? 0 : -1;
+    button.tabIndex = button === first ? 0 : -1;
   }
 }
 
-/** @param {string} id */
+/**
+ * The tile of a head: of several the one in focus.
+ * @param {string} id
+ */
 function buttonOf(id) {
+  const now = /** @type {HTMLElement | null} */ (document.activeElement);
+  if (now?.classList.contains("tile") && now.dataset.head === id) return now;
   return /** @type {HTMLElement | null} */ (byId("overview-tiles").querySelector(`[data-head="${id}"]`));
 }
 
@@ -272,7 +280,8 @@ export const overview = {
     const nothing = !queries.at.length || !keys.at.length;
     byId("overview-tiles").hidden = nothing;
     const words = state.scale === "one" ? "full colour is a weight of 1" : state.scale === "row" ? "each row by its largest weight" : "each map by its largest weight, colours by the square root so that small weights show";
-    const said = `Queries downwards, keys across; ${words}. `;
+    const coded = "Below a map: its head and the sign of its strongest role, if it has one.";
+    const said = [`Queries downwards, keys across; ${words}.`, coded, ...cutSaid(state, isCut(state))].join(" ");
     byId("overview-said").textContent = nothing ? "Nothing is left to show: everything is hidden." : said;
     if (!changed || [...changed].some((name) => !["head", "on", "pin", "find", "mix", "top", "least", "toward", "zoom"].includes(name))) {
       if (!nothing) drawVisible();
@@ -288,7 +297,7 @@ export const overview = {
     const tones = ink();
     const cells = clamp(Math.floor(Math.sqrt(SAVED_CELLS / headsOf(state).length)), 6, 96);
     painter.text(`${itemOf(state).model}: ${kindOf(state).title}`, 12, 16, { size: 14, weight: 600, color: tones.text });
-    painter.text(itemOf(state).label, 12, 35, { size: 11, color: tones.soft });
+    painter.text([itemOf(state).label, ...cutSaid(state, isCut(state))].join("   "), 12, 35, { size: 11, color: tones.soft });
     let [y, widest] = [58, 400];
     for (const group of groupsOf(state, layout.across)) {
       const side = state.sort === "model" ? 12 + SIDE : 12;
@@ -309,6 +318,7 @@ export const overview = {
     }
     return { width: widest + 12, height: y + 8 };
   },
+  focus: () => buttonOf(get().head),
   numbers(state) {
     const names = page.scores.flatMap(({ name }) => [name, `${name}_chance`, `${name}_lift`, `${name}_rows`]);
     const lines = [["head", "roles", ...names]];

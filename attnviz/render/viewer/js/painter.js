@@ -5,6 +5,11 @@ import { clamp } from "./dom.js";
 
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif";
 
+/** How much larger letters and cells are on very wide screens. */
+export function magnified() {
+  return innerWidth >= 2200 ? 1.45 : 1;
+}
+
 /** @param {number} size @param {number} [weight] */
 function font(size, weight = 400) {
   return `${weight} ${size}px ${FONT}`;

@@ -1,5 +1,6 @@
 import { headOf, itemOf, kindOf, page, weights } from "./data.js";
 import { seriesColor } from "./colors.js";
+import { known, upward, withError } from "./digits.js";
 import { MOST_BLENDED } from "./store.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -23,7 +24,7 @@ function shownAxis(axis, state, segment) {
   const count = axis.labels.length;
   const starts = state.words ? axis.starts : axis.labels.map((_, i) => i);
   /** @type {Axis} */
-  const out = { labels: [], inline: [], gaps: [], special: [], from: [], to: [], at: [] };
+  const out = { labels: [], named: [], spoken: [], inline: [], gaps: [], special: [], from: [], to: [], at: [] };
   starts.forEach((from, i) => {
     if (segment && axis.segments[from] !== (segment === "A" ? 0 : 1)) return;
     if (state.separators && axis.separators[from]) return;
@@ -36,6 +37,14 @@ function shownAxis(axis, state, segment) {
     out.from.push(from);
     out.to.push(to);
     out.at.push(i);
+  });
+  /** @type {Map<string, number>} */
+  const counts = new Map();
+  for (const label of out.labels) counts.set(label, (counts.get(label) || 0) + 1);
+  out.labels.forEach((label, i) => {
+    const more = /** @type {number} */ (counts.get(label)) > 1 ? ` (${out.at[i]})` : "";
+    out.named.push(label + more);
+    out.spoken.push((label.replace(/^·+(?=[^·])|(?<=[^·])·+$/g, "").replace(/^·+$/, "space")) + more);
   });
   return out;
 }
@@ -71,63 +80,134 @@ export function axesOf(state) {
 }
 
 /**
- * The weights of one head over the axes as shown: summed over the keys of a word, averaged over
- * its queries that have any weight, then cut, then rescaled if asked for.
- * @param {State} state
- * @param {Head} head
+ * Make a matrix, or take the one that is ready.
+ * @param {string} key
+ * @param {() => Float32Array} compute
  */
-export function matrix(state, head) {
-  const { queries, keys } = axesOf(state);
-  const kept = cache.get(head.id);
+function ready(key, compute) {
+  const kept = cache.get(key);
   if (kept) return kept;
-  const kind = kindOf(state);
-  const { axes } = itemOf(state);
-  const [T, S] = [axes[kind.queries].labels.length, axes[kind.keys].labels.length];
-  const base = weights(head.site, head.row, T, S);
-  const [R, C] = [queries.at.length, keys.at.length];
-  let out = base;
-  if (state.words || R !== T || C !== S) {
-    out = new Float32Array(R * C);
-    for (let r = 0; r < R; r++) {
-      let full = 0;
-      for (let t = queries.from[r]; t < queries.to[r]; t++) {
-        let any = false;
-        for (let s = t * S; s < (t + 1) * S && !any; s++) any = base[s] > 0;
-        if (!any) continue;
-        full++;
-        for (let c = 0; c < C; c++) {
-          for (let s = keys.from[c]; s < keys.to[c]; s++) out[r * C + c] += base[t * S + s];
-        }
-      }
-      if (full > 1) for (let i = r * C; i < (r + 1) * C; i++) out[i] /= full;
-    }
-  }
-  if (state.rescale) {
-    for (let r = 0; r < R; r++) {
-      let sum = 0;
-      for (let i = r * C; i < (r + 1) * C; i++) sum += out[i];
-      if (sum > 0) for (let i = r * C; i < (r + 1) * C; i++) out[i] /= sum;
-    }
-  }
+  const out = compute();
   if (cached + out.length > MOST_CACHED) {
     cache.clear();
     cached = 0;
   }
-  cache.set(head.id, out);
+  cache.set(key, out);
   cached += out.length;
   return out;
 }
 
 /**
+ * The weights of one head over the axes as shown: summed over the keys of a word, averaged over
+ * its queries that have any weight, then cut.
+ * @param {State} state
+ * @param {Head} head
+ * @param {number} shift see `weights`
+ */
+function gathered(state, head, shift) {
+  const { queries, keys } = axesOf(state);
+  const kind = kindOf(state);
+  const { axes } = itemOf(state);
+  const [T, S] = [axes[kind.queries].labels.length, axes[kind.keys].labels.length];
+  const base = weights(head.site, head.row, T, S, shift);
+  const [R, C] = [queries.at.length, keys.at.length];
+  let out = base;
+  if (state.words || R !== T || C !== S) {
+    const full = emptiness(head, T, S);
+    out = new Float32Array(R * C);
+    for (let r = 0; r < R; r++) {
+      let count = 0;
+      for (let t = queries.from[r]; t < queries.to[r]; t++) {
+        if (!full[t]) continue;
+        count++;
+        for (let c = 0; c < C; c++) {
+          for (let s = keys.from[c]; s < keys.to[c]; s++) out[r * C + c] += base[t * S + s];
+        }
+      }
+      if (count > 1) for (let i = r * C; i < (r + 1) * C; i++) out[i] /= count;
+    }
+  }
+  return out;
+}
+
+/**
+ * Which queries of a head have any weight.
+ * @param {Head} head
+ * @param {number} T
+ * @param {number} S
+ */
+function emptiness(head, T, S) {
+  return ready(`${head.id} full`, () => {
+    const base = weights(head.site, head.row, T, S);
+    const full = new Float32Array(T);
+    for (let i = 0; i < base.length; i++) if (base[i] > 0) full[Math.trunc(i / S)] = 1;
+    return full;
+  });
+}
+
+/**
+ * Each row divided by its sum over what is shown. A bound divides by the sum of the opposite
+ * bounds of the others: w / (w + others) grows with w and falls with them.
+ * @param {Float32Array} data
+ * @param {Float32Array} opposite the other bounds, or the weights themselves
+ * @param {number} C
+ */
+function rescaled(data, opposite, C) {
+  const out = new Float32Array(data.length);
+  for (let from = 0; from < data.length; from += C) {
+    let sum = 0;
+    for (let i = from; i < from + C; i++) sum += opposite[i];
+    for (let i = from; i < from + C; i++) {
+      const all = data[i] + Math.max(0, sum - opposite[i]);
+      if (all > 0) out[i] = data[i] / all;
+    }
+  }
+  return out;
+}
+
+/**
+ * The weights of one head over the axes as shown, rescaled if asked for.
+ * @param {State} state
+ * @param {Head} head
+ * @param {number} [shift] -0.5 for the least that each can have been, 0.5 for the largest
+ */
+export function matrix(state, head, shift = 0) {
+  const { keys } = axesOf(state);
+  return ready(`${head.id} ${shift}`, () => {
+    const data = gathered(state, head, shift);
+    return state.rescale ? rescaled(data, shift ? gathered(state, head, -shift) : data, keys.at.length) : data;
+  });
+}
+
+/**
+ * The weights of several heads as one map.
+ * @param {State} state
+ * @param {Head[]} heads
+ * @param {string} mixed `mean` or `max`
+ * @param {number} shift
+ */
+function together(state, heads, mixed, shift) {
+  const [first, ...others] = heads.map((head) => matrix(state, head, shift));
+  const data = first.slice();
+  for (const one of others) {
+    if (mixed === "mean") for (let i = 0; i < data.length; i++) data[i] += one[i];
+    else for (let i = 0; i < data.length; i++) if (one[i] > data[i]) data[i] = one[i];
+  }
+  if (mixed === "mean") for (let i = 0; i < data.length; i++) data[i] /= heads.length;
+  return data;
+}
+
+/**
  * @param {string} name
  * @param {string} color
- * @param {Float32Array} data
+ * @param {(shift: number) => Float32Array} weigh the weights, or their bounds
  * @param {number} R
  * @param {number} C
  * @param {boolean} whole whether rows sum to 1, but for the rounding of single weights
  * @returns {Layer}
  */
-function layer(name, color, data, R, C, whole) {
+function layer(name, color, weigh, R, C, whole) {
+  const data = weigh(0);
   const rowTops = new Float32Array(R);
   let top = 0;
   for (let r = 0; r < R; r++) {
@@ -136,7 +216,7 @@ function layer(name, color, data, R, C, whole) {
     rowTops[r] = most;
     if (most > top) top = most;
   }
-  return { name, color, data, top, rowTops, whole };
+  return { name, color, data, top, rowTops, whole, low: () => weigh(-0.5), high: () => weigh(0.5) };
 }
 
 /**
@@ -149,25 +229,18 @@ export function panelOf(state, ids) {
   const [R, C] = [queries.at.length, keys.at.length];
   const heads = ids.flatMap((id) => headOf(state, id) || []);
   const mixed = mixOf(state, heads.length);
-  const kind = kindOf(state);
-  const { axes } = itemOf(state);
-  const cut = !state.words
-    ? R < axes[kind.queries].labels.length || C < axes[kind.keys].labels.length
-    : R < axes[kind.queries].starts.length || C < axes[kind.keys].starts.length;
+  const cut = isCut(state);
   /** @param {Head} head */
   const whole = (head) => head.data.whole && (!cut || state.rescale);
   /** @type {Layer[]} */
   let layers;
   if (mixed === "mean" || mixed === "max") {
-    const data = new Float32Array(R * C);
-    for (const head of heads) {
-      const one = matrix(state, head);
-      if (mixed === "mean") for (let i = 0; i < data.length; i++) data[i] += one[i] / heads.length;
-      else for (let i = 0; i < data.length; i++) if (one[i] > data[i]) data[i] = one[i];
-    }
-    layers = [layer(`${mixed} of ${heads.length} heads`, seriesColor(0), data, R, C, mixed === "mean" && heads.every(whole))];
+    const key = `${mixed} ${heads.map(({ id }) => id)}`;
+    /** @param {number} shift */
+    const weigh = (shift) => ready(`${key} ${shift}`, () => together(state, heads, mixed, shift));
+    layers = [layer(`${mixed} of ${heads.length} heads`, seriesColor(0), weigh, R, C, mixed === "mean" && heads.every(whole))];
   } else {
-    layers = heads.map((head, i) => layer(`head ${head.id}`, seriesColor(i), matrix(state, head), R, C, whole(head)));
+    layers = heads.map((head, i) => layer(`head ${head.id}`, seriesColor(i), (shift) => matrix(state, head, shift), R, C, whole(head)));
   }
   return { queries, keys, R, C, layers, mixed, cut, rescaled: state.rescale };
 }
@@ -183,6 +256,36 @@ export function mixOf(state, count) {
 }
 
 /**
+ * What was left out, and whether rows were rescaled.
+ * @param {State} state
+ * @param {boolean} cut
+ */
+export function cutSaid(state, cut) {
+  if (!cut) return state.rescale ? ["Each row is rescaled: divided by its sum."] : [];
+  const quad = isPair(state) && state.quad !== "all";
+  const what = [
+    ...(quad ? [`Only queries of sentence ${state.quad[0]} and keys of sentence ${state.quad[1]} are shown`] : []),
+    ...(state.separators || state.first || !quad ? ["some tokens are hidden"] : []),
+  ].join(", ");
+  const rows = state.rescale
+    ? "and each row is rescaled: divided by its sum over the keys shown"
+    : "the weights are as they were, so rows can sum to less than 1";
+  return [`${what[0].toUpperCase()}${what.slice(1)}${state.rescale ? ", " : "; "}${rows}.`];
+}
+
+/**
+ * Whether tokens are left out of what is shown.
+ * @param {State} state
+ */
+export function isCut(state) {
+  const { queries, keys } = axesOf(state);
+  const kind = kindOf(state);
+  const { axes } = itemOf(state);
+  const [R, C] = [kind.queries, kind.keys].map((axis) => axes[axis][state.words ? "starts" : "labels"].length);
+  return queries.at.length < R || keys.at.length < C;
+}
+
+/**
  * What must be said about the weights shown.
  * @param {Panel} panel
  * @param {State} state
@@ -192,13 +295,11 @@ export function saidOf(panel, state) {
   if (panel.mixed === "mean" && state.mix === "blend") {
     said.push(`More than ${MOST_BLENDED} heads are on: their mean is shown, since so many colours cannot be told apart.`);
   }
+  const cells = { map: "cell", text: "word" }[state.view];
+  if (panel.mixed === "blend" && cells) said.push(`Each ${cells} has the colour of the head that leads there, by its share.`);
   if (panel.mixed === "max") said.push("The largest weight of any head that is on; rows can sum to more than 1.");
   if (state.words) said.push("Words: summed over a word's keys, averaged over its queries.");
-  if (panel.cut && panel.rescaled) {
-    said.push("Some tokens are hidden, and each row is rescaled: divided by its sum over the keys shown.");
-  } else if (panel.cut) {
-    said.push("Some tokens are hidden; the weights are as they were, so rows can sum to less than 1.");
-  } else if (panel.rescaled) said.push("Each row is rescaled: divided by its sum.");
+  said.push(...cutSaid(state, panel.cut));
   const empty = itemOf(state).emptyRows;
   if (empty) said.push(`${empty} query row${empty > 1 ? "s have" : " has"} no key to attend to: all zero.`);
   return said;
@@ -229,23 +330,42 @@ export function matches(axis, find) {
 
 /** The weights' precision, in words. */
 export function precision() {
-  return `weights in ${page.bits} bits, off by at most ${page.error.toExponential(0)}`;
+  return `weights in ${page.bits} bits, off by at most ${upward(page.error, 2)}`;
 }
 
 /**
- * The numbers of a panel, a line a pair of query and key.
- * @param {State} state
- * @returns {string[][]}
+ * One weight of a panel, with the digits that are known.
+ * @param {Panel} panel
+ * @param {number} l which of its layers
+ * @param {number} i which cell
+ * @param {number} [most] significant digits
  */
-export function pairsTable(state) {
-  const panel = panelOf(state, state.on);
-  const lines = [["query_index", "query", "key_index", "key", ...panel.layers.map(({ name }) => name)]];
-  for (let r = 0; r < panel.R; r++) {
-    for (let c = 0; c < panel.C; c++) {
-      const numbers = panel.layers.map(({ data }) => String(Number(data[r * panel.C + c].toPrecision(6))));
-      const { queries, keys } = panel;
-      lines.push([String(queries.at[r]), queries.labels[r], String(keys.at[c]), keys.labels[c], ...numbers]);
-    }
+export function weightText(panel, l, i, most = 2) {
+  const { low, high } = panel.layers[l];
+  return known(low()[i], high()[i], most);
+}
+
+/**
+ * The numbers of heads as they are shown, a line a pair of query and key. Beside each weight stands
+ * how far it can be off; the first line's note says what was done to the weights.
+ * @param {State} state
+ * @param {string[]} ids
+ * @returns {Generator<string[]>}
+ */
+export function* pairs(state, ids) {
+  const panel = panelOf(state, ids);
+  const { queries, keys, R, C } = panel;
+  const bounds = panel.layers.map(({ low, high }) => ({ low: low(), high: high() }));
+  yield ["query_index", "query", "key_index", "key", ...panel.layers.flatMap(({ name }) => [name, `${name} ±`]), "note"];
+  const note = [`${itemOf(state).model}, ${kindOf(state).title}; ${precision()}, each by at most its ±.`, ...saidOf(panel, state)].join(" ");
+  for (let i = 0; i < R * C; i++) {
+    const [r, c] = [Math.trunc(i / C), i % C];
+    const numbers = bounds.flatMap(({ low, high }) => withError(low[i], high[i]));
+    yield [String(queries.at[r]), queries.labels[r], String(keys.at[c]), keys.labels[c], ...numbers, i ? "" : note];
   }
-  return lines;
+}
+
+/** The numbers of the heads that are on. @param {State} state */
+export function pairsTable(state) {
+  return pairs(state, state.on);
 }

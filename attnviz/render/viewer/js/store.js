@@ -5,6 +5,7 @@ import { headsOf, page } from "./data.js";
 export const VIEWS = ["overview", "map", "lines", "text", "card"];
 export const MIXES = ["blend", "mean", "max"];
 export const QUADRANTS = ["all", "AA", "AB", "BA", "BB"];
+export const MOST_ZOOM = 64;
 /** Blended colours can be told apart up to so many heads; beyond, their mean is shown. */
 export const MOST_BLENDED = 8;
 
@@ -12,7 +13,7 @@ export const MOST_BLENDED = 8;
 const DEFAULTS = {
   view: "overview", text: 0, kind: "", head: "", on: [], mix: "blend", sort: "model",
   words: false, separators: false, first: false, rescale: false, quad: "all",
-  scale: "map", palette: "auto", theme: "system", top: 5, least: 0.05, toward: false,
+  scale: "map", palette: "auto", theme: "system", top: 5, least: 0.05, toward: false, letters: true,
   pin: "", find: "", zoom: "",
 };
 
@@ -29,7 +30,7 @@ const ALLOWED = {
   theme: (value) => ["system", "light", "dark"].includes(value),
   pin: (value) => /^[qk]\d+$/.test(value),
   find: () => true,
-  zoom: (value) => /^\d+(\.\d+)?,\d+(\.\d+)?,\d+(\.\d+)?$/.test(value),
+  zoom: (value) => /^\d+(\.\d+)?,\d+(\.\d+)?,\d+(\.\d+)?$/.test(value) && Number.parseFloat(value) > 1 && Number.parseFloat(value) <= MOST_ZOOM,
 };
 
 /** @type {State} */
@@ -104,7 +105,7 @@ export function asHash() {
     if (name === "on") parts.set(name, shortened());
     else if (name === "kind" && page.items[state.text].kinds.length === 1) continue;
     else if (String(value) !== String(/** @type {any} */ (DEFAULTS)[name])) {
-      parts.set(name, value === true ? "1" : String(value));
+      parts.set(name, typeof value === "boolean" ? String(Number(value)) : String(value));
     }
   }
   return `#${parts}`;
@@ -151,18 +152,30 @@ export function fromHash() {
   state = { ...state, text: next.text, kind: next.kind, words: next.words, quad: next.quad };
   state = settled({ ...next, pin, zoom });
   changed = new Set(/** @type {(keyof State)[]} */ (Object.keys(state)));
+  visited = place();
   schedule();
 }
+
+/** What the browser's Back goes back over: another view, head or text. */
+function place() {
+  const { view, text, kind, head } = state;
+  return JSON.stringify([view, text, kind, head]);
+}
+
+let visited = "";
 
 /** @type {number | undefined} */
 let remembering;
 
-/** Put the state into the address; browsers allow this only so often. */
+/** Put the state into the address, once things have settled: browsers allow this only so often. */
 function remember() {
   clearTimeout(remembering);
   remembering = setTimeout(() => {
+    const moved = place() !== visited;
+    visited = place();
     try {
-      history.replaceState(null, "", asHash());
+      if (moved) history.pushState(null, "", asHash());
+      else history.replaceState(null, "", asHash());
     } catch {
       // a notebook's frame has no address of its own
     }

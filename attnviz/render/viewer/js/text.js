@@ -1,8 +1,8 @@
-import { byId, clamp, fill, make, say, shown } from "./dom.js";
+import { byId, clamp, fill, make, say } from "./dom.js";
 import { kindOf } from "./data.js";
 import { get, set } from "./store.js";
-import { ink, inkOn, rgb, unit } from "./colors.js";
-import { matches, pairsTable, panelOf, pinned } from "./panel.js";
+import { ink, inkOn, led, rgb, unit } from "./colors.js";
+import { matches, pairsTable, panelOf, pinned, weightText } from "./panel.js";
 import { caption, heading } from "./captions.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -14,6 +14,9 @@ const MOST_JOINED = 6;
 
 /** @type {Panel | null} */
 let panelNow = null;
+/** The words of the text, as they stand. @type {HTMLElement[]} */
+let buttons = [];
+let painting = 0;
 /** @type {{ side: string, i: number } | null} */
 let over = null;
 let shape = "";
@@ -43,24 +46,25 @@ function fromPin(panel, state) {
 }
 
 /**
- * The colour of a word, and what it stands for.
+ * How the other words are tinted: the cell each stands for, its colour and that of its letters.
  * @param {Panel} panel
  * @param {State} state
  * @param {{ side: string, i: number }} token
- * @param {number} other
  */
-function tint(panel, state, token, other) {
-  const [r, c] = token.side === "q" ? [token.i, other] : [other, token.i];
+function tinting(panel, state, token) {
+  const { layers } = panel;
   const paper = rgb(ink().paper);
-  const color = [...paper];
-  const parts = panel.layers.map((layer) => {
-    const weight = layer.data[r * panel.C + c];
-    const share = Math.min(1, weight * unit(layer, r, state.scale));
-    rgb(layer.color).forEach((part, i) => { color[i] += share * (part - paper[i]); });
-    return weight;
-  });
-  const [red, green, blue] = color.map((part) => Math.round(clamp(part, 0, 255)));
-  return { color: `rgb(${red}, ${green}, ${blue})`, ink: inkOn(red, green, blue), parts };
+  const colors = layers.map(({ color }) => rgb(color));
+  /** @param {number} r */
+  const units = (r) => layers.map((layer) => unit(layer, r, state.scale));
+  const row = token.side === "q" ? units(token.i) : null;
+  /** @param {number} other */
+  return (other) => {
+    const [r, c] = row ? [token.i, other] : [other, token.i];
+    const cell = r * panel.C + c;
+    const [red, green, blue] = led(layers, row || units(r), cell, paper, colors).map(Math.round);
+    return { cell, color: `rgb(${red}, ${green}, ${blue})`, ink: inkOn(red, green, blue) };
+  };
 }
 
 /**
@@ -76,13 +80,16 @@ function paragraph(axis, side, title) {
       type: "button", class: axis.special[i] ? "word special" : "word", tabindex: "-1", "data-side": side, "data-at": i,
     }, make("bdi", {}, text));
     const last = words[words.length - 1];
-    if (i && !axis.gaps[i] && last instanceof HTMLElement && last.childElementCount < MOST_JOINED) last.append(button);
-    else words.push(...(axis.gaps[i] && i ? [" "] : []), make("span", { class: "joined" }, button));
+    if (i && !axis.gaps[i] && last instanceof HTMLElement && last.childElementCount < MOST_JOINED) {
+      last.append(button);
+      if (last.childElementCount === MOST_JOINED) last.classList.add("loose");
+    } else words.push(...(axis.gaps[i] && i ? [" "] : []), make("span", { class: axis.special[i] ? "joined loose" : "joined" }, button));
   });
   return make("div", { class: "paragraph" }, title ? make("h3", {}, title) : "", make("p", { role: "group", "aria-label": title || "the text" }, ...words));
 }
 
-function paint() {
+/** @param {boolean} [passing] only a pointer has moved */
+function paint(passing = false) {
   const panel = panelNow;
   if (!panel) return;
   const state = get();
@@ -90,27 +97,28 @@ function paint() {
   const same = panel.queries === panel.keys;
   const found = { q: new Set(matches(panel.queries, state.find)), k: new Set(matches(panel.keys, state.find)) };
   const focus = over || fromPin(panel, state) || { side: "q", i: 0 };
-  for (const button of /** @type {NodeListOf<HTMLElement>} */ (byId("text-body").querySelectorAll("button"))) {
-    const side = /** @type {"q" | "k"} */ (button.dataset.side);
-    const i = Number(button.dataset.at);
-    const label = (side === "q" ? panel.queries : panel.keys).labels[i];
+  const tint = token && tinting(panel, state, token);
+  buttons.forEach((button, place) => {
+    const side = place < panel.R ? "q" : "k";
+    const i = side === "q" ? place : place - panel.R;
     const own = token !== null && i === token.i && (same || side === token.side);
     const tinted = token !== null && (same || side !== token.side);
-    let name = label;
-    if (tinted && token) {
-      const { color, ink: letters, parts } = tint(panel, state, token, i);
+    let name = (side === "q" ? panel.queries : panel.keys).spoken[i];
+    if (tinted && tint) {
+      const { cell, color, ink: letters } = tint(i);
       button.style.background = color;
       button.style.color = letters;
-      name += `, ${parts.map(shown).join(", ")}`;
+      // who is told by voice has the focus or a pin, not a pointer in passing
+      if (!passing) name += `, ${panel.layers.map((_, l) => weightText(panel, l, cell)).join(", ")}`;
     } else {
       button.style.background = "";
       button.style.color = "";
     }
-    button.setAttribute("aria-label", name);
+    if (!passing) button.setAttribute("aria-label", name);
     button.setAttribute("aria-pressed", String(own));
     button.classList.toggle("found", found[side].has(i));
     button.tabIndex = focus.i === i && (same || focus.side === side) ? 0 : -1;
-  }
+  });
   byId("text-said").textContent = sentence(panel, state, token);
 }
 
@@ -123,16 +131,14 @@ function sentence(panel, state, token) {
   if (!token) return "Point at a word, or go to it with Shift and the arrows; a click keeps it.";
   const one = token.side === "q" ? panel.queries : panel.keys;
   const others = token.side === "q" ? panel.keys : panel.queries;
-  const best = panel.layers.map((layer) => {
-    const weights = others.labels.map((label, i) => ({
-      label, weight: layer.data[token.side === "q" ? token.i * panel.C + i : i * panel.C + token.i],
-    }));
-    weights.sort((a, b) => b.weight - a.weight);
-    const top = weights.filter(({ weight }) => weight > 0).slice(0, 4).map(({ label, weight }) => `${label} ${shown(weight)}`);
+  const best = panel.layers.map((layer, l) => {
+    const cells = others.named.map((label, i) => ({ label, cell: token.side === "q" ? token.i * panel.C + i : i * panel.C + token.i }));
+    cells.sort((a, b) => layer.data[b.cell] - layer.data[a.cell]);
+    const top = cells.slice(0, 4).filter(({ cell }) => layer.data[cell] > 0).map(({ label, cell }) => `${label} ${weightText(panel, l, cell)}`);
     return `${layer.name}: ${top.join(", ") || "nothing"}`;
   });
   const scale = { map: "full colour: its largest weight", row: "full colour: the row's largest weight", one: "full colour: a weight of 1" }[state.scale];
-  return `${one.labels[token.i]} ${token.side === "q" ? "attends to" : "is attended to by"} – ${best.join("; ")} (${scale})`;
+  return `${one.named[token.i]} ${token.side === "q" ? "attends to" : "is attended to by"} – ${best.join("; ")} (${scale})`;
 }
 
 export function startText() {
@@ -146,9 +152,11 @@ export function startText() {
     const next = wordAt(event);
     if (!next || event.pointerType !== "mouse") return;
     over = next;
-    paint();
+    cancelAnimationFrame(painting);
+    painting = requestAnimationFrame(() => paint(true));
   });
   body.addEventListener("pointerleave", () => {
+    cancelAnimationFrame(painting);
     over = null;
     paint();
   });
@@ -190,6 +198,7 @@ export const textView = {
         fill(body, paragraph(queries, "q", cross ? "Queries (attending)" : `Queries, sentence ${state.quad[0]}`),
           paragraph(keys, "k", cross ? "Keys (attended to)" : `Keys, sentence ${state.quad[1]}`));
       }
+      buttons = [...body.querySelectorAll("button")];
     }
     byId("text-direction").hidden = !empty && panel.queries !== panel.keys;
     paint();
@@ -197,6 +206,7 @@ export const textView = {
   picture(painter, state) {
     const panel = panelOf(state, state.on);
     const token = chosen(panel, state);
+    const tint = token && tinting(panel, state, token);
     const tones = ink();
     const [WIDE, SIZE, LINE] = [760, 15, 27];
     let y = 66;
@@ -211,7 +221,7 @@ export const textView = {
           y += LINE;
         }
         const tinted = token && (panel.queries === panel.keys || side !== token.side);
-        const made = tinted ? tint(panel, state, token, i) : null;
+        const made = tinted && tint ? tint(i) : null;
         if (made) painter.rect(x, y - 11, w, 22, made.color);
         const own = token && i === token.i && (panel.queries === panel.keys || side === token.side);
         if (own) painter.rect(x, y + 11, w, 2, tones.mark);
@@ -229,6 +239,7 @@ export const textView = {
     return heading(painter, panel, state, WIDE, y + 6);
   },
   numbers: pairsTable,
+  focus: () => buttons.find(({ tabIndex }) => tabIndex === 0) || null,
   step(dx, dy) {
     if (!panelNow) return;
     const now = chosen(panelNow, get());

@@ -50,7 +50,6 @@ export function tile(state, head, most) {
     small.data = small.data.map((weight) => Math.sqrt(weight * top));
     for (let r = 0; r < small.R; r++) rowTops[r] = Math.sqrt(rowTops[r] * top);
   }
-  const layers = [{ name: "", color: "", data: small.data, top, rowTops, whole: false }];
-  const panel = { queries, keys, R: small.R, C: small.C, layers, mixed: "single", cut: false, rescaled: false };
-  return { colors: pixels(panel, state), R: small.R, C: small.C };
+  const layers = [{ color: "", data: small.data, top, rowTops }];
+  return { colors: pixels({ R: small.R, C: small.C, layers }, state), R: small.R, C: small.C };
 }

@@ -28,19 +28,26 @@ export interface Head { id: string; place: number; site: SiteData; row: number; 
 export interface State {
   view: string; text: number; kind: string; head: string; on: string[]; mix: string; sort: string;
   words: boolean; separators: boolean; first: boolean; rescale: boolean; quad: string;
-  scale: string; palette: string; theme: string; top: number; least: number; toward: boolean;
+  scale: string; palette: string; theme: string; top: number; least: number; toward: boolean; letters: boolean;
   pin: string; find: string; zoom: string;
 }
 
 /** One axis as shown: tokens or words, without what is hidden. */
 export interface Axis {
-  labels: string[]; inline: string[]; gaps: boolean[]; special: boolean[];
+  /** `named` tells repeated labels apart by their number, `spoken` leaves the marks of spaces out */
+  labels: string[]; named: string[]; spoken: string[]; inline: string[]; gaps: boolean[]; special: boolean[];
   /** first and one past the last token of each entry */
   from: number[]; to: number[];
   /** its number on the whole axis */
   at: number[];
 }
-export interface Layer { name: string; color: string; data: Float32Array; top: number; rowTops: Float32Array; whole: boolean }
+/** A map to be coloured. */
+export interface Shade { color: string; data: Float32Array; top: number; rowTops: Float32Array }
+export interface Layer extends Shade {
+  name: string; whole: boolean;
+  /** the bounds between which each weight was before it was packed */
+  low(): Float32Array; high(): Float32Array;
+}
 /** What the drawings show: one or several maps [R, C] over the same axes. */
 export interface Panel {
   queries: Axis; keys: Axis; R: number; C: number; layers: Layer[]; mixed: string; cut: boolean; rescaled: boolean;
@@ -59,8 +66,12 @@ export interface View {
   draw(state: State, changed: Set<keyof State> | null): void;
   /** Draw the whole of it, for saving; gives the size it needs. */
   picture(painter: Painter, state: State): { width: number; height: number };
-  numbers(state: State): string[][];
+  numbers(state: State): Iterable<string[]>;
   /** Shift and an arrow. */
   step?(dx: number, dy: number): void;
   zoom?(factor: number): void;
+  /** Let go of what the keyboard points at. */
+  escape?(): void;
+  /** What takes the focus when the view opens. */
+  focus?(): HTMLElement | null;
 }
