@@ -31,7 +31,7 @@ def run_probe(source: Source) -> tuple[HeadScores, ...]:
     """
     if source.vocab_size is None:
         raise UsageError("a probe needs a model with a vocabulary; see {model}", model=...)
-    start, added = _added_ids(source)
+    start, added = starts_with(source)
     prompts = probe_prompts(
         source.vocab_size, lengths=LENGTHS, max_tokens=source.max_tokens, bos=start, avoid=added
     )
@@ -90,7 +90,7 @@ def probe_prompts(
     return tuple(prompts)
 
 
-def _added_ids(source: Source) -> tuple[int | None, frozenset[int]]:
+def starts_with(source: Source) -> tuple[int | None, frozenset[int]]:
     """The id that the tokenizer puts before a text, if any, and all ids that it adds to one."""
     try:
         sides = source.prepare(Prompt("a")).sides

@@ -1,0 +1,61 @@
+"""Importance from gradients: how the metric would change if a gate closed a little.
+
+∂L/∂ξ_h = ⟨z_h, ∂L/∂z_h⟩, summed over the tokens of one text (Michel et al. 2019, arXiv:1905.10650;
+their code takes absolute values per token, others per batch: these are three different numbers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from attnviz.ablate.metrics import Metric
+from attnviz.ablate.trials import Trial
+from attnviz.errors import UsageError
+from attnviz.passes import Gate, Output, Source
+
+
+def check(metric: Metric) -> None:
+    """Raise UsageError for a metric whose gradient is zero where nothing is taken away."""
+    if metric.compares:
+        raise UsageError(
+            "{} is 0 on the full model and flat there, so it has no gradient",
+            metric.name,
+            remedy="use {metric} or leave {gradient} out",
+            metric="loss",
+            gradient=...,
+        )
+
+
+def gradients(source: Source, trials: Sequence[Trial], metric: Metric) -> Tensor:
+    """∂(sum of the metric over a trial's positions)/∂ξ_h in one backward pass.
+
+    Args:
+        source: the model.
+        trials: a batch.
+        metric: one that does not compare.
+
+    Returns:
+        Float64 [trials, heads], the heads in the order of the layout.
+    """
+    layout = source.layout
+    shares = {
+        site: torch.ones(
+            len(trials), layout.heads[site.kind][site.layer], device=source.info.device
+        ).requires_grad_()
+        for site in layout.sites
+        if layout.heads[site.kind][site.layer]
+    }
+    output = source.forward(
+        [trial.inputs for trial in trials],
+        gates={site: Gate(share) for site, share in shares.items()},
+        hidden=not metric.logits,
+        logits=metric.logits,
+        grad=True,
+    )
+    with torch.enable_grad():
+        total = torch.stack([one.sum() for one in metric.of(Output(), output, trials)]).sum()
+    found = torch.autograd.grad(total, list(shares.values()))
+    return torch.cat(found, 1).double()

@@ -1,0 +1,98 @@
+"""Which heads are taken away together: ``5.1``, ``3.0+3.1``, ``layer:2``, ``role:induction``.
+
+Grammar, after the one of :mod:`attnviz.scoring.select`::
+
+    groups := item ("," item)*
+    item   := selection                        every head that it means, alone
+            | part ("+" part)+                 all that the parts mean, together
+            | "layer:" [kind ":"] number       the heads of a layer, together
+            | "role:" name                     the heads that show a role on the same texts
+            | "all-but:" part ("+" part)*      all heads but those
+    part   := selection without commas | "layer:..." | "role:..."
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from attnviz.errors import SelectionError
+from attnviz.records import Head, Layout, Site
+from attnviz.scoring.select import select
+
+Roles = Callable[[str], Collection[Head]]
+"""The heads that show a role; raises SelectionError for a role that does not exist."""
+
+_LAYER = re.compile(r"(?:(?P<kind>[a-z]+):)?(?P<layer>[0-9]{1,9})")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Heads that are taken away together.
+
+    Attributes:
+        name: as it is shown, ``5.1``, ``3.0+3.1``, ``layer:2``.
+        heads: in the order of the layout; never empty.
+    """
+
+    name: str
+    heads: tuple[Head, ...]
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """The layers that it touches, in the order of the layout."""
+        return tuple(dict.fromkeys(head.site for head in self.heads))
+
+
+def every_head(layout: Layout) -> tuple[Group, ...]:
+    """Every head alone."""
+    return tuple(Group(layout.name(head), (head,)) for head in layout)
+
+
+def read_groups(text: str, layout: Layout, roles: Roles) -> tuple[Group, ...]:
+    """Read what is to be taken away.
+
+    Args:
+        text: see the module's grammar.
+        layout: the heads of the model.
+        roles: finds the heads of a role.
+
+    Raises:
+        SelectionError: it cannot be read, names heads that are not there, or leaves none.
+    """
+    groups: dict[tuple[Head, ...], Group] = {}
+    for item in re.sub(r"\s+", "", text).split(","):
+        for group in _item(item, layout, roles):
+            groups.setdefault(group.heads, group)
+    return tuple(groups.values())
+
+
+def _item(item: str, layout: Layout, roles: Roles) -> Sequence[Group]:
+    rest = item.removeprefix("all-but:")
+    named = [_part(part, layout, roles) for part in rest.split("+")]
+    chosen = frozenset(head for heads in named for head in heads)
+    if rest != item:
+        chosen = frozenset(layout) - chosen
+        if not chosen:
+            raise SelectionError(f"{item} leaves no head to take away; name fewer")
+    together = tuple(head for head in layout if head in chosen)
+    if rest != item or "+" in rest or (":" in rest and rest.startswith(("layer:", "role:"))):
+        return [Group(item, together)]
+    return [Group(layout.name(head), (head,)) for head in together]
+
+
+def _part(part: str, layout: Layout, roles: Roles) -> Collection[Head]:
+    if part.startswith("role:"):
+        name = part.removeprefix("role:")
+        found = roles(name)
+        if not found:
+            raise SelectionError(f"no head shows the role {name} on these texts; see attnviz heads")
+        return found
+    if not part.startswith("layer:"):
+        return select(part, layout)
+    match = _LAYER.fullmatch(part.removeprefix("layer:"))
+    if match is None:
+        raise SelectionError(f"cannot read {part!r} as a layer; write layer:2 or layer:dec:2")
+    kind = f"{match['kind']}:" if match["kind"] else ""
+    return select(f"{kind}{match['layer']}.*", layout)

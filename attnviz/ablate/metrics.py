@@ -1,0 +1,103 @@
+"""What an ablation changes: a number for every position that counts.
+
+| metric | value at a position | unit |
+|---|---|---|
+| ``loss`` | -log p(the token that belongs there) | nats |
+| ``kl`` | KL(full ‖ ablated) of the predictions | nats |
+| ``logit-diff`` | logit of one token minus that of another | logits |
+| ``hidden`` | 1 - cosine of the last hidden states, full and ablated | |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attnviz.ablate.trials import Trial
+from attnviz.errors import ModelError
+from attnviz.passes import Output
+
+MetricName = Literal["loss", "kl", "logit-diff", "hidden"]
+
+At = Callable[[Tensor, Tensor, Trial], Tensor]
+"""Full and ablated states or logits [n, ·] at a trial's positions -> a value for each, [n]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric.
+
+    Attributes:
+        name: as options and reports call it.
+        at: its values.
+        logits: whether it looks at logits or at hidden states.
+        unit: for reports.
+        worse: +1 if more of it is worse, -1 if less is.
+        compares: whether it compares with the full model, and is 0 there, with gradient 0.
+    """
+
+    name: MetricName
+    at: At
+    logits: bool = True
+    unit: str = "nats"
+    worse: int = 1
+    compares: bool = False
+
+    def of(self, full: Output, changed: Output, trials: Sequence[Trial]) -> list[Tensor]:
+        """The value at every position that counts, [n] in float64 for each trial.
+
+        Args:
+            full: of the whole model, one item for each trial.
+            changed: of the ablated one (or the same).
+            trials: in the order of the batch axis.
+        """
+        other = self._looked_at(changed)
+        whole = self._looked_at(full) if self.compares else other
+        values = []
+        for number, trial in enumerate(trials):
+            places = torch.tensor(trial.positions, device=other.device)
+            values.append(self.at(whole[number, places], other[number, places], trial).double())
+        return values
+
+    def _looked_at(self, output: Output) -> Tensor:
+        found = output.logits if self.logits else output.hidden
+        if found is None:
+            raise ModelError(f"the model gives no {'logits' if self.logits else 'hidden states'}")
+        return found
+
+
+def _loss(_: Tensor, logits: Tensor, trial: Trial) -> Tensor:
+    targets = torch.tensor(trial.targets, device=logits.device)
+    return F.cross_entropy(logits.float(), targets, reduction="none")
+
+
+def _kl(full: Tensor, logits: Tensor, _: Trial) -> Tensor:
+    before, after = full.float().log_softmax(-1), logits.float().log_softmax(-1)
+    return (before.exp() * (before - after)).sum(-1)
+
+
+def _hidden(full: Tensor, states: Tensor, _: Trial) -> Tensor:
+    return 1 - F.cosine_similarity(full.double(), states.double(), dim=-1)
+
+
+LOSS = Metric("loss", _loss)
+KL = Metric("kl", _kl, compares=True)
+HIDDEN = Metric("hidden", _hidden, logits=False, unit="1 - cosine", compares=True)
+
+
+def logit_difference(answer: int, against: int) -> Metric:
+    """The logit of one id minus that of another."""
+
+    def at(_: Tensor, logits: Tensor, __: Trial) -> Tensor:
+        return logits[:, answer].double() - logits[:, against].double()
+
+    return Metric("logit-diff", at, unit="logits", worse=-1)
+
+
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (LOSS, KL, HIDDEN)}
+"""Those that need nothing but their name."""

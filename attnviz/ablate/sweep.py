@@ -1,0 +1,151 @@
+"""Taking groups of heads away, one after the other, on one batch of texts.
+
+Gating layer l leaves everything below it as it was, so a pass begins at the first layer that is
+touched, with the states of the full pass, and several groups that begin there run as one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attnviz.ablate.fills import Fills
+from attnviz.ablate.groups import Group
+from attnviz.ablate.metrics import Metric
+from attnviz.ablate.trials import Trial
+from attnviz.errors import ModelError
+from attnviz.passes import Gate, Output, Source, Start
+from attnviz.records import Inputs, Layout, Site
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What was measured on one batch.
+
+    Attributes:
+        base: the metric on the full model, for each trial a float64 tensor [n] over its positions.
+        ablated: the same without each group, by the group's number; the same groups as asked for.
+    """
+
+    base: list[Tensor]
+    ablated: dict[int, list[Tensor]]
+
+
+def check(source: Source, metric: Metric) -> None:
+    """Raise ModelError if a model cannot be ablated, or not by this metric."""
+    if source.no_gates:
+        raise ModelError("{} cannot be ablated: {}", source.info.model, source.no_gates)
+    if metric.logits and source.no_logits:
+        raise ModelError(
+            "{} has no {}: {}",
+            source.info.model,
+            metric.name,
+            source.no_logits,
+            remedy="use {metric}",
+            metric="hidden",
+        )
+
+
+def sweep(
+    source: Source,
+    trials: Sequence[Trial],
+    groups: Sequence[Group],
+    metric: Metric,
+    *,
+    fills: Fills | None = None,
+    tokens: int = 4096,
+) -> Values:
+    """Measure a batch without each of the groups.
+
+    Args:
+        source: the model, see :func:`check`.
+        trials: the batch.
+        groups: what to take away.
+        metric: what to measure.
+        fills: what takes a head's place, by layer; zero by default.
+        tokens: at most so many tokens run at once (but always a whole batch).
+    """
+    batch = [trial.inputs for trial in trials]
+    begins = source.start_kind is not None
+    full = source.forward(batch, hidden=not metric.logits, logits=metric.logits, states=begins)
+    base = metric.of(full, full, trials)
+    longest = max(item.length for item in batch)
+    at_once = max(1, tokens // (len(batch) * longest))
+    ablated: dict[int, list[Tensor]] = {}
+    for layer, numbers in _by_start(groups, source):
+        for first in range(0, len(numbers), at_once):
+            some = numbers[first : first + at_once]
+            changed = _pass(source, batch, [groups[n] for n in some], metric, fills, full, layer)
+            for place, number in enumerate(some):
+                rows = slice(place * len(batch), (place + 1) * len(batch))
+                ablated[number] = metric.of(full, _cut(changed, rows), trials)
+    return Values(base, ablated)
+
+
+def gates_of(
+    groups: Sequence[Group], layout: Layout, items: int, fills: Fills | None, device: torch.device
+) -> dict[Site, Gate]:
+    """Gates that close each group for ``items`` items, one group after the other.
+
+    Returns:
+        By layer, a share [groups · items, H], 0 for the heads that are taken away.
+    """
+    shares: dict[Site, Tensor] = {}
+    for number, group in enumerate(groups):
+        for head in group.heads:
+            if head.site not in shares:
+                heads = layout.heads[head.site.kind][head.layer]
+                shares[head.site] = torch.ones(len(groups), heads, device=device)
+            shares[head.site][number, head.index] = 0
+    gates = {}
+    for site, share in shares.items():
+        fill = None if fills is None else fills[site]
+        if fill is not None and fill.ndim == 4 and len(fill) > 1:
+            fill = fill.repeat(len(groups), 1, 1, 1)
+        gates[site] = Gate(share.repeat_interleave(items, 0), fill)
+    return gates
+
+
+def _by_start(groups: Sequence[Group], source: Source) -> Iterator[tuple[int | None, list[int]]]:
+    """Numbers of groups by the layer that their pass can begin at; None for a whole pass."""
+    found: dict[int | None, list[int]] = {}
+    for number, group in enumerate(groups):
+        layers = [site.layer for site in group.sites if site.kind == source.start_kind]
+        whole = source.start_kind is None or len(layers) < len(group.sites)
+        found.setdefault(None if whole else min(layers), []).append(number)
+    yield from found.items()
+
+
+def _pass(
+    source: Source,
+    batch: Sequence[Inputs],
+    groups: Sequence[Group],
+    metric: Metric,
+    fills: Fills | None,
+    full: Output,
+    layer: int | None,
+) -> Output:
+    """One pass with the batch repeated for each group."""
+    shown = full.logits if metric.logits else full.hidden
+    assert shown is not None
+    start = None
+    if layer is not None:
+        start = Start(layer, full.states[layer].repeat(len(groups), 1, 1))
+    return source.forward(
+        list(batch) * len(groups),
+        gates=gates_of(groups, source.layout, len(batch), fills, shown.device),
+        hidden=not metric.logits,
+        logits=metric.logits,
+        start=start,
+    )
+
+
+def _cut(output: Output, rows: slice) -> Output:
+    """Some items of an output."""
+    return Output(
+        None if output.hidden is None else output.hidden[rows],
+        None if output.logits is None else output.logits[rows],
+    )

@@ -1,0 +1,187 @@
+"""Texts as an ablation runs them: with masks where a masked model is to guess, and what counts.
+
+Causal models predict the next token everywhere. A masked model predicts what is hidden from it: a
+seeded share of the tokens at once (15 %, as in training: Devlin et al. 2018, arXiv:1810.04805), or
+each token in turn.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from attnviz.errors import InputError, ModelError
+from attnviz.passes import Source
+from attnviz.records import Inputs, Prompt, Sides, Tokens
+from attnviz.scoring.probe import probe_prompts, starts_with
+
+MASKED_SHARE = 0.15
+MASKS = ("[MASK]", "<mask>")
+
+PROBE_HALVES = (16, 32, 48)
+PROBE_SEEDS = 20
+"""So many texts of each length are repeated for a probe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run of a text.
+
+    Attributes:
+        text: the number of the text it belongs to.
+        inputs: what runs, perhaps with masks in it.
+        positions: where in the sequence that is predicted a value is taken.
+        targets: the ids that belong there; empty where a metric needs none.
+    """
+
+    text: int
+    inputs: Inputs
+    positions: tuple[int, ...]
+    targets: tuple[int, ...] = ()
+
+    @property
+    def tokens(self) -> Tokens:
+        """The sequence whose hidden states and predictions are looked at."""
+        return predicted(self.inputs)
+
+
+def predicted(inputs: Inputs) -> Tokens:
+    """The sequence whose states and predictions are looked at: a decoder's, if there is one."""
+    return list(inputs.sides.values())[-1].queries
+
+
+def is_masked(source: Source) -> bool:
+    """Whether its predictions are those of a masked model."""
+    return source.layout.kinds == ("encoder",)
+
+
+def next_tokens(text: int, inputs: Inputs) -> list[Trial]:
+    """One trial: every token after the first is predicted."""
+    ids = predicted(inputs).ids
+    if len(ids) < 2:
+        return []
+    return [Trial(text, inputs, tuple(range(len(ids) - 1)), ids[1:])]
+
+
+def everywhere(text: int, inputs: Inputs) -> list[Trial]:
+    """One trial: every token that is not special counts, or all where there are no others."""
+    tokens = predicted(inputs)
+    plain = [i for i, special in enumerate(tokens.special) if not special]
+    return [Trial(text, inputs, tuple(plain or range(len(tokens))))]
+
+
+def last(text: int, inputs: Inputs) -> list[Trial]:
+    """One trial: the prediction that follows the last token."""
+    return [Trial(text, inputs, (len(predicted(inputs)) - 1,))]
+
+
+def at_mask(text: int, inputs: Inputs, mask: int) -> list[Trial]:
+    """One trial: the prediction at the mask that stands in the text.
+
+    Raises:
+        InputError: there is not exactly one.
+    """
+    places = [i for i, token in enumerate(predicted(inputs).ids) if token == mask]
+    if len(places) != 1:
+        raise InputError(
+            f"the text has {len(places)} masks; write exactly one {' or '.join(MASKS)} where the "
+            "answer belongs"
+        )
+    return [Trial(text, inputs, tuple(places))]
+
+
+def masked(text: int, inputs: Inputs, mask: int, *, seed: int) -> list[Trial]:
+    """One trial with 15 % of the tokens masked, at least one.
+
+    Args:
+        text: its number, which the choice depends on with the seed.
+        inputs: the text.
+        mask: the id that hides a token.
+        seed: another one chooses others.
+    """
+    plain = _plain(inputs)
+    if not plain:
+        return []
+    draw = random.Random(f"{seed}/{text}")
+    chosen = sorted(draw.sample(plain, max(1, round(MASKED_SHARE * len(plain)))))
+    return [_hidden(text, inputs, mask, chosen)]
+
+
+def each_masked(text: int, inputs: Inputs, mask: int) -> list[Trial]:
+    """A trial for each token, with that one masked."""
+    return [_hidden(text, inputs, mask, [place]) for place in _plain(inputs)]
+
+
+def mask_id(source: Source) -> int:
+    """The id that hides a token.
+
+    Raises:
+        ModelError: the tokenizer has none that we know.
+    """
+    for name in MASKS:
+        tokens = predicted(source.prepare(Prompt(name, special_tokens=False)))
+        if tokens.texts == (name,):
+            return tokens.ids[0]
+    raise ModelError(
+        "{} has no mask token ({}), so its loss cannot be measured",
+        source.info.model,
+        " or ".join(MASKS),
+        remedy="use {metric}",
+        metric="hidden",
+    )
+
+
+def one_token(source: Source, word: str) -> int:
+    """The id of a word that is one token, with a space in front where the vocabulary has that.
+
+    Raises:
+        InputError: it is several tokens.
+    """
+    options = [word, f" {word.strip()}"] if not is_masked(source) else [word]
+    read = [predicted(source.prepare(Prompt(o, special_tokens=False))) for o in reversed(options)]
+    single = [tokens.ids[0] for tokens in read if len(tokens) == 1]
+    if not single:
+        pieces = " | ".join(read[-1].texts)
+        raise InputError(
+            f"{word!r} is {len(read[-1])} tokens ({pieces}), and only one token can be compared; "
+            "choose another word"
+        )
+    return single[0]
+
+
+def probe(source: Source) -> Iterator[Trial]:
+    """Repeated random tokens: what the repetition predicts, the second half but its first token."""
+    if source.vocab_size is None:
+        raise ModelError(f"a probe needs a vocabulary, and {source.info.model} has none")
+    start, added = starts_with(source)
+    number = 0
+    for seed in range(PROBE_SEEDS):
+        prompts = probe_prompts(
+            source.vocab_size,
+            lengths=PROBE_HALVES,
+            seed=seed,
+            max_tokens=source.max_tokens,
+            bos=start,
+            avoid=added,
+        )
+        for ids in prompts:
+            inputs = source.prepare(Prompt(ids=ids, special_tokens=False))
+            half = len(ids) // 2
+            first = len(ids) - half  # of the second half
+            places = range(first, len(ids) - 1)
+            yield Trial(number, inputs, tuple(places), ids[first + 1 :])
+            number += 1
+
+
+def _plain(inputs: Inputs) -> list[int]:
+    return [i for i, special in enumerate(predicted(inputs).special) if not special]
+
+
+def _hidden(text: int, inputs: Inputs, mask: int, places: Sequence[int]) -> Trial:
+    tokens = predicted(inputs)
+    ids = tuple(mask if i in places else token for i, token in enumerate(tokens.ids))
+    shown = replace(tokens, ids=ids)
+    (kind,) = inputs.sides
+    hidden = replace(inputs, sides={kind: Sides(shown, shown)})
+    return Trial(text, hidden, tuple(places), tuple(tokens.ids[i] for i in places))

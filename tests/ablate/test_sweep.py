@@ -1,0 +1,299 @@
+"""Taking heads away, against the loop that people write and against transformers' own model."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import attnviz as av
+from attnviz.ablate import fills, gradient, metrics, sweep, trials
+from attnviz.ablate.groups import Group, every_head, read_groups
+from attnviz.errors import InputError, ModelError, SelectionError, UsageError
+from attnviz.models.demo import DEMOS
+from attnviz.models.untrained import FreshConfig
+from attnviz.passes import Gate
+from attnviz.records import Head, Inputs, Layout, Prompt, Site
+
+TEXTS = ("the keys to the cabinet are on the table", "one two three one two", "a b c a b c a")
+
+
+def nobody(name: str) -> tuple[Head, ...]:
+    return ()
+
+
+@pytest.fixture(scope="module")
+def gpt2():
+    return av.load("demo-gpt2")
+
+
+@pytest.fixture(scope="module")
+def bert():
+    return av.load("demo-bert")
+
+
+def prepared(source, texts=TEXTS) -> list[Inputs]:
+    return [source.prepare(Prompt(text)) for text in texts]
+
+
+def causal(source, texts=TEXTS) -> list[trials.Trial]:
+    return [t for n, x in enumerate(prepared(source, texts)) for t in trials.next_tokens(n, x)]
+
+
+def total(values: list[torch.Tensor]) -> float:
+    return float(sum(one.sum() for one in values))
+
+
+# --- groups --------------------------------------------------------------------------------------
+
+LAYOUT = Layout({"decoder": (3, 3)})
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "sizes"),
+    [
+        ("0.1", ["0.1"], [1]),
+        ("0.*", ["0.0", "0.1", "0.2"], [1, 1, 1]),
+        ("0.1, 0.1,1.2", ["0.1", "1.2"], [1, 1]),
+        ("0.1+1.2", ["0.1+1.2"], [2]),
+        ("layer:1", ["layer:1"], [3]),
+        ("layer:dec:1", ["layer:dec:1"], [3]),
+        ("layer:0+1.0", ["layer:0+1.0"], [4]),
+        ("role:sleeps", ["role:sleeps"], [2]),
+        ("all-but:0.*", ["all-but:0.*"], [3]),
+        ("all-but:0.0+role:sleeps", ["all-but:0.0+role:sleeps"], [4]),
+        ("0.1+1.2, 1.2", ["0.1+1.2", "1.2"], [2, 1]),
+    ],
+)
+def test_groups(text: str, names: list[str], sizes: list[int]) -> None:
+    sleeping = (Head(Site("decoder", 0), 0), Head(Site("decoder", 1), 1))
+    found = read_groups(text, LAYOUT, lambda name: sleeping)
+    assert [group.name for group in found] == names
+    assert [len(group.heads) for group in found] == sizes
+
+
+@pytest.mark.parametrize("text", ["", "0.7", "layer:9", "layer:x", "all-but:*.*", "0.1+", "role:x"])
+def test_groups_that_are_none(text: str) -> None:
+    with pytest.raises(SelectionError):
+        read_groups(text, LAYOUT, nobody)
+
+
+# --- against others ------------------------------------------------------------------------------
+
+
+def test_every_head_equals_the_loop_that_people_write(gpt2) -> None:
+    tested = causal(gpt2)
+    groups = (*every_head(gpt2.layout), Group("two", (Head(Site("decoder", 1), 0),
+                                                      Head(Site("decoder", 3), 2))))  # fmt: skip
+    values = sweep.sweep(gpt2, tested, groups, metrics.LOSS, tokens=200)
+    batch = [trial.inputs for trial in tested]
+    for number, group in enumerate(groups):
+        gates = {}
+        for head in group.heads:
+            share = torch.ones(6)
+            share[head.index] = 0
+            gates[head.site] = Gate(share)
+        logits = gpt2.forward(batch, gates=gates, logits=True).logits
+        for trial, one, found in zip(tested, logits, values.ablated[number], strict=True):
+            expected = F.cross_entropy(
+                one[: len(trial.targets)], torch.tensor(trial.targets), reduction="none"
+            )
+            torch.testing.assert_close(found, expected.double(), atol=1e-4, rtol=1e-4)
+
+
+def test_zero_ablation_is_cutting_rows_out_of_transformers_own_model(gpt2) -> None:
+    import transformers
+
+    folder = DEMOS["demo-gpt2"]
+    model = transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float32).eval()
+    tested = causal(gpt2)
+    values = sweep.sweep(gpt2, tested, every_head(gpt2.layout), metrics.LOSS)
+    width = model.config.n_embd // model.config.n_head
+    for number, head in enumerate(gpt2.layout):
+        weight = model.transformer.h[head.layer].attn.c_proj.weight  # [H * d, D]
+        rows = slice(head.index * width, (head.index + 1) * width)
+        with torch.no_grad():
+            kept = weight[rows].clone()
+            weight[rows] = 0
+            for trial, found in zip(tested, values.ablated[number], strict=True):
+                ids = torch.tensor([trial.tokens.ids])
+                logits = model(ids).logits[0, :-1]
+                expected = F.cross_entropy(logits, ids[0, 1:], reduction="none").double()
+                torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+            weight[rows] = kept
+
+
+def test_metrics_by_hand(gpt2) -> None:
+    tested = causal(gpt2)[:1]
+    group = every_head(gpt2.layout)[10:11]
+    share = torch.ones(6)
+    share[group[0].heads[0].index] = 0
+    batch = [tested[0].inputs]
+    full = gpt2.forward(batch, logits=True)
+    other = gpt2.forward(batch, gates={group[0].heads[0].site: Gate(share)}, logits=True)
+    n = len(tested[0].positions)
+    p = full.logits[0, :n].double().softmax(-1).numpy()
+    q = other.logits[0, :n].double().softmax(-1).numpy()
+    found = sweep.sweep(gpt2, tested, group, metrics.KL)
+    assert np.allclose(found.ablated[0][0], (p * np.log(p / q)).sum(-1), atol=1e-5)
+    assert np.allclose(found.base[0], 0, atol=1e-6)
+    found = sweep.sweep(gpt2, tested, group, metrics.logit_difference(5, 9))
+    logits = other.logits[0, :n]
+    assert np.allclose(found.ablated[0][0], logits[:, 5] - logits[:, 9], atol=1e-5)
+    a, b = full.hidden[0, :n].double().numpy(), other.hidden[0, :n].double().numpy()
+    cosine = (a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
+    found = sweep.sweep(gpt2, tested, group, metrics.HIDDEN)
+    assert np.allclose(found.ablated[0][0], 1 - cosine, atol=1e-6)
+
+
+# --- identities ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["demo-gpt2", "demo-bert", "mha", "gqa"])
+def test_resampling_from_the_text_itself_changes_nothing(name: str) -> None:
+    configs = {"mha": FreshConfig(64, 4, layers=2), "gqa": FreshConfig(64, 4, kind="gqa")}
+    source = av.load(configs.get(name, name))
+    batch = prepared(source)
+    own = fills.resampled(source, batch, batch)
+    tested = [t for n, inputs in enumerate(batch) for t in trials.everywhere(n, inputs)]
+    values = sweep.sweep(source, tested, every_head(source.layout), metrics.HIDDEN, fills=own)
+    for found in values.ablated.values():
+        assert total(found) == pytest.approx(0, abs=1e-6)
+
+
+def test_a_mean_over_one_text_at_every_position_changes_nothing_in_it(gpt2) -> None:
+    tested = causal(gpt2, TEXTS[:1])
+    means = fills.Means("positions")
+    means.add(gpt2, [tested[0].inputs])
+    own = means.fills(len(tested[0].tokens))
+    values = sweep.sweep(gpt2, tested, every_head(gpt2.layout), metrics.LOSS, fills=own)
+    for found in values.ablated.values():
+        torch.testing.assert_close(found[0], values.base[0], atol=1e-5, rtol=1e-5)
+
+
+def test_means_by_hand(gpt2) -> None:
+    batch = prepared(gpt2, TEXTS[:2])
+    kept = fills.HeadOutputs(gpt2.layout.sites)
+    gpt2.forward(batch, [kept])
+    lengths = [len(trials.predicted(item)) for item in batch]
+    site = gpt2.layout.sites[2]
+    z = kept.found()[site].double()
+    rows = [z[n, :length] for n, length in enumerate(lengths)]
+    tokens, positions = fills.Means("tokens"), fills.Means("positions")
+    for item in batch:
+        tokens.add(gpt2, [item])
+        positions.add(gpt2, [item])
+    overall = torch.cat(rows).mean(0)
+    torch.testing.assert_close(tokens.fills(9)[site], overall, atol=1e-6, rtol=1e-5)
+    found = positions.fills(max(lengths) + 2)[site][0]
+    shortest = min(lengths)
+    both = torch.stack([row[:shortest] for row in rows]).mean(0)
+    torch.testing.assert_close(found[:shortest], both, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(found[-1], overall, atol=1e-6, rtol=1e-5)
+
+
+def test_an_effect_per_size_of_the_step_is_the_gradient(gpt2) -> None:
+    """ΔL(ξ = 1 - ε)/ε → -∂L/∂ξ, and gradients of a text do not depend on its batch."""
+    tested = causal(gpt2)
+    found = gradient.gradients(gpt2, tested, metrics.LOSS)
+    alone = torch.cat([gradient.gradients(gpt2, [trial], metrics.LOSS) for trial in tested])
+    torch.testing.assert_close(found, alone, atol=1e-4, rtol=1e-3)
+    step = 1e-2
+    batch = [trial.inputs for trial in tested]
+    for number, head in enumerate(gpt2.layout):
+        if number % 5:
+            continue
+        sides = []
+        for sign in (1, -1):
+            gates = {head.site: Gate(1 + sign * step * torch.eye(6)[head.index])}
+            output = gpt2.forward(batch, gates=gates, logits=True)
+            sides.append([float(v.sum()) for v in metrics.LOSS.of(output, output, tested)])
+        for text in range(len(tested)):
+            slope = (sides[0][text] - sides[1][text]) / (2 * step)
+            assert slope == pytest.approx(float(found[text, number]), abs=2e-2, rel=2e-2)
+
+
+# --- what is tried -------------------------------------------------------------------------------
+
+
+def test_masked_trials(bert) -> None:
+    inputs = prepared(bert)[0]
+    mask = trials.mask_id(bert)
+    (some,) = trials.masked(3, inputs, mask, seed=0)
+    plain = [i for i, s in enumerate(trials.predicted(inputs).special) if not s]
+    assert len(some.positions) == max(1, round(0.15 * len(plain)))
+    assert set(some.positions) <= set(plain)
+    ids = trials.predicted(inputs).ids
+    for i, token in enumerate(some.tokens.ids):
+        assert token == (mask if i in some.positions else ids[i])
+    assert some.targets == tuple(ids[i] for i in some.positions)
+    assert trials.masked(3, inputs, mask, seed=0) == [some]
+    each = trials.each_masked(3, inputs, mask)
+    assert [trial.positions for trial in each] == [(i,) for i in plain]
+
+
+def test_the_answer_stands_at_the_mask(bert) -> None:
+    mask = trials.mask_id(bert)
+    inputs = bert.prepare(Prompt("the [MASK] is on the table"))
+    (trial,) = trials.at_mask(0, inputs, mask)
+    assert trial.tokens.texts[trial.positions[0]] == "[MASK]"
+    with pytest.raises(InputError, match="the text has 0 masks"):
+        trials.at_mask(0, prepared(bert)[0], mask)
+
+
+def test_an_answer_is_one_token(gpt2) -> None:
+    token = trials.one_token(gpt2, "table")
+    assert gpt2.prepare(Prompt(ids=(token,))).sides["decoder"].queries.texts == (" table",)
+    with pytest.raises(InputError, match=r"'antidisestablishmentarianism' is \d+ tokens"):
+        trials.one_token(gpt2, "antidisestablishmentarianism")
+
+
+def test_the_probe_asks_for_what_the_repetition_tells(gpt2) -> None:
+    for trial in trials.probe(gpt2):
+        ids = trial.tokens.ids
+        half = len(trial.targets) + 1
+        assert ids[-half:] == ids[-2 * half : -half]
+        assert trial.targets == ids[-half + 1 :]
+        assert [ids[i + 1] for i in trial.positions] == list(trial.targets)
+
+
+def test_donors_do_not_depend_on_the_batch() -> None:
+    lengths = [5, 9, 9, 3, 7]
+    whole = fills.donors(range(5), lengths, seed=1, draw=0)
+    assert [fills.donors([n], lengths, seed=1, draw=0)[0] for n in range(5)] == whole
+    assert all(donor != text for text, donor in enumerate(whole))
+    assert all(lengths[d] >= lengths[t] for t, d in enumerate(whole))
+    equal = [5] * 40
+    first = fills.donors(range(40), equal, seed=1, draw=0)
+    assert first != fills.donors(range(40), equal, seed=2, draw=0)
+    assert first != fills.donors(range(40), equal, seed=1, draw=1)
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+def test_models_without_a_head_for_words(minilm) -> None:
+    source = av.load(minilm)
+    with pytest.raises(ModelError, match=r"has no loss: its checkpoint has no head for words.*"):
+        sweep.check(source, metrics.LOSS)
+    sweep.check(source, metrics.HIDDEN)
+
+
+@pytest.mark.parametrize("metric", [metrics.KL, metrics.HIDDEN])
+def test_flat_metrics_have_no_gradient(metric) -> None:
+    with pytest.raises(UsageError, match="flat there, so it has no gradient"):
+        gradient.check(metric)
+
+
+def test_the_number_of_tokens_at_once_changes_nothing(gpt2) -> None:
+    tested = causal(gpt2)
+    groups = every_head(gpt2.layout)
+    many = sweep.sweep(gpt2, tested, groups, metrics.LOSS, tokens=100_000)
+    few = sweep.sweep(gpt2, tested, groups, metrics.LOSS, tokens=1)
+    for number in range(len(groups)):
+        for a, b in zip(many.ablated[number], few.ablated[number], strict=True):
+            torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+    assert math.isfinite(total(many.base))
