@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attnviz.attention.masks import Masks, cut
+from attnviz.errors import ModelError
 from attnviz.passes import Gate, Observer, Rows
 from attnviz.records import Site
 
@@ -92,6 +93,7 @@ def attend(
 
     Raises:
         ValueError: shapes that do not fit together, named with their sizes.
+        ModelError: weights that observers would see are not numbers.
     """
     _check_shapes(query, key, value)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
@@ -160,6 +162,8 @@ def _streamed(
             weights = weights * torch.sigmoid(total - sinks.to(scores.dtype)[:, None, None])
         if empty is not None and empty.any():
             weights = weights.masked_fill(empty[..., None], 0.0)
+        if observers:
+            check_numbers(weights, site)
         logits = scores.detach() if finite else None
         shown = value[:, :, keys].detach()
         block = Rows(
@@ -175,6 +179,26 @@ def _streamed(
     if not masks.may_be_empty:
         return Attended(output, None)
     return Attended(output, torch.cat([e for e in empties if e is not None], dim=2))
+
+
+def check_numbers(weights: Tensor, site: Site) -> None:
+    """Refuse weights that are not numbers; scores would leave such rows out without a word.
+
+    Softmax spreads one NaN or infinite score over its row, so one column tells of all of them, and
+    a NaN in a token's state reaches every later layer.
+
+    Args:
+        weights: [B, H, r, s], rows of softmax.
+        site: the layer, for the message.
+
+    Raises:
+        ModelError: names the layer.
+    """
+    if not bool(weights[..., :1].isfinite().all()):
+        raise ModelError(
+            f"attention weights of {site.kind} layer {site.layer} are not numbers (NaN): the "
+            "model's weights are damaged, or too large for half precision"
+        )
 
 
 def _gated(output: Tensor, gate: Gate) -> Tensor:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attnviz.errors import AttnvizError, Message
 from attnviz.models.demo import DEMOS
-from attnviz.models.folder import find_weights, read_config
+from attnviz.models.folder import check_files, find_weights, read_config
 from attnviz.records import ModelEntry
 from attnviz.shapes.configs.model import read_config as read_attention
 
@@ -29,8 +29,10 @@ def inspect(name: str, folder: Path, place: str) -> ModelEntry:
         folder: where config.json and the weights are.
         place: ``bundled`` or ``hub cache``.
     """
-    size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+    size = 0
     try:
+        check_files(folder)
+        size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
         config = read_config(folder)
     except AttnvizError as error:
         return ModelEntry(name, place, size=size, usable=False, note=_reason(error, folder))
@@ -42,7 +44,7 @@ def inspect(name: str, folder: Path, place: str) -> ModelEntry:
     except AttnvizError:
         note = "its configuration does not tell layers and heads"
     try:
-        find_weights(folder)
+        find_weights(folder, config)
     except AttnvizError as error:
         return ModelEntry(name, place, family, shape, size, False, _reason(error, folder))
     if not any(any(folder.glob(pattern)) for pattern in _TOKENIZERS):
@@ -56,16 +58,24 @@ def _reason(error: AttnvizError, folder: Path) -> str:
 
 
 def _cached() -> Iterator[ModelEntry]:
-    """The models in the hub's cache, by name."""
-    import huggingface_hub
-    from huggingface_hub.errors import CacheNotFound
+    """The models in the hub's cache, by name; whatever is wrong with one stays with that one."""
+    from huggingface_hub import constants
 
+    for repo in sorted(Path(constants.HF_HUB_CACHE).glob("models--*")):
+        snapshot = _snapshot(repo)
+        if snapshot is not None:
+            name = repo.name.removeprefix("models--").replace("--", "/")
+            yield inspect(name, snapshot, "hub cache")
+
+
+def _snapshot(repo: Path) -> Path | None:
+    """The revision of a cached repository that main names, or else the newest; None if none."""
     try:
-        repos = huggingface_hub.scan_cache_dir().repos
-    except CacheNotFound:
-        return
-    for repo in sorted(repos, key=lambda repo: repo.repo_id):
-        if repo.repo_type != "model" or not repo.revisions:
-            continue
-        newest = max(repo.revisions, key=lambda r: ("main" in r.refs, r.last_modified))
-        yield inspect(repo.repo_id, newest.snapshot_path, "hub cache")
+        found = {path.name: path for path in (repo / "snapshots").iterdir() if path.is_dir()}
+        main = repo / "refs" / "main"
+        named = main.read_text("utf-8").strip() if main.is_file() else ""
+        return found.get(named) or max(
+            found.values(), key=lambda path: path.stat().st_mtime, default=None
+        )
+    except (OSError, UnicodeError):
+        return None

@@ -40,7 +40,7 @@ def read_arrays(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
         raise InputError(f"cannot read {path}: {one_line(error)}; record it again") from None
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """An error's text as one line of at most 200 characters."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 

@@ -8,29 +8,45 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from attnviz.errors import ModelError
 from attnviz.models.demo import DEMOS
-from attnviz.models.hub import CONVERT, PICKLES, bundled, download, download_config
+from attnviz.models.hub import CONFIG, CONVERT, PICKLES, bundled, download, download_config
+from attnviz.shapes.configs.keys import shown
 
 INDEX = "model.safetensors.index.json"
 MAX_CONFIG_BYTES = 8 << 20
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_OPENED = (".json", ".txt", ".model", ".spm", ".jinja", ".tiktoken", ".safetensors")
+"""Endings of the files of a model that attnviz, tokenizers or transformers open."""
+
+_NUMBERS = ("F64", "F32", "F16", "BF16")
+"""How weights are stored that can be used as they are."""
+
 _FOREIGN = (".h5", ".msgpack", ".gguf", ".onnx", ".tflite")
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A model on this machine: what the user calls it, its folder, and its ``config.json``."""
+    """A model on this machine.
+
+    Attributes:
+        name: what the user calls it.
+        folder: where it lies.
+        config: its ``config.json``.
+        weights: its safetensors files.
+        tensors: how many are stored in them.
+    """
 
     name: str
     folder: Path
     config: dict[str, Any]
     weights: tuple[Path, ...]
+    tensors: int
 
 
 def locate(model: str) -> Located:
@@ -47,7 +63,10 @@ def locate(model: str) -> Located:
             id, or no way to reach the hub.
     """
     folder = _folder(model, download)
-    return Located(model, folder, read_config(folder), find_weights(folder))
+    check_files(folder)
+    config = read_config(folder)
+    files, tensors = find_weights(folder, config)
+    return Located(model, folder, config, files, tensors)
 
 
 def locate_config(model: str) -> tuple[dict[str, Any], Path]:
@@ -75,7 +94,35 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(config.get("model_type"), str):
         path = folder / "config.json"
         raise ModelError(f"{path} names no model_type; it is not a transformers configuration")
+    named = config.get("architectures") or []
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise ModelError(
+            f"{folder / CONFIG} has architectures {shown(config['architectures'])}; it must be a "
+            "list of names"
+        )
     return config
+
+
+def check_files(folder: Path) -> None:
+    """Refuse a folder in which a file of the model is anything but a regular file.
+
+    A pipe would be waited for, a device read without end, and a link into nothing (the hub's cache
+    after pruning) would count as a file that never was there.
+
+    Raises:
+        ModelError: names the file and what it is; or the folder cannot be read.
+    """
+    try:
+        for path in sorted(folder.iterdir()):
+            if path.suffix in _OPENED and not path.is_file():
+                gone = path.is_symlink() and not path.exists()
+                what = "a folder" if path.is_dir() else "a pipe or a device"
+                raise ModelError(
+                    f"{path} is {'a link to a file that is gone' if gone else what}",
+                    remedy="download the model again",
+                )
+    except OSError as error:
+        raise ModelError(f"cannot read {folder}: {error.strerror}") from None
 
 
 def _config(folder: Path) -> dict[str, Any]:
@@ -91,11 +138,19 @@ def _config(folder: Path) -> dict[str, Any]:
     )
 
 
-def find_weights(folder: Path) -> tuple[Path, ...]:
+def find_weights(folder: Path, config: Mapping[str, Any]) -> tuple[tuple[Path, ...], int]:
     """The safetensors files that hold a model's weights, checked to be whole.
 
+    Args:
+        folder: where they lie.
+        config: the model's; whether its weights are quantized stands in it.
+
+    Returns:
+        The files, and how many tensors they hold.
+
     Raises:
-        ModelError: none, only pickled ones, a missing shard, or a damaged file.
+        ModelError: none, only pickled ones, a missing shard, a damaged file, or weights that are
+            not floating-point numbers, and nothing says how to make some of them.
     """
     single = folder / "model.safetensors"
     if single.is_file():
@@ -111,9 +166,8 @@ def find_weights(folder: Path) -> tuple[Path, ...]:
             )
     if not files:
         raise ModelError(_no_weights(folder))
-    for file in files:
-        _check_header(file)
-    return tuple(files)
+    quantized = bool(config.get("quantization_config"))
+    return tuple(files), sum(_check_header(file, quantized=quantized) for file in files)
 
 
 def _local(model: str) -> Path:
@@ -193,15 +247,32 @@ def _no_weights(folder: Path) -> str:
     return f"{folder} has no weights; add model.safetensors"
 
 
-def _check_header(path: Path) -> None:
+def _check_header(path: Path, *, quantized: bool) -> int:
+    """The number of tensors in a file that is whole, and whose weights can be used."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="pt"):
-            pass
+        with safe_open(path, framework="pt") as file:
+            stored = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 (no dict)
+            for key, tensor in stored.items():
+                if not (quantized or tensor.get_dtype() in _NUMBERS) and _is_weight(key, tensor):
+                    raise ModelError(
+                        f"{path} stores {key} as {tensor.get_dtype()}, and config.json has no "
+                        "quantization_config that says what such numbers stand for",
+                        remedy="take the model in float32, float16 or bfloat16",
+                    )
+            return len(stored)
     except (SafetensorError, OSError) as error:
-        with path.open("rb") as file:
-            pointer = file.read(20).startswith(b"version https://git")
+        with path.open("rb") as raw:
+            pointer = raw.read(20).startswith(b"version https://git")
         remedy = "git lfs pull fetches it" if pointer else "download it again"
         what = "a git-lfs pointer, not the file" if pointer else f"truncated or damaged ({error})"
         raise ModelError(f"{path} is {what}; {remedy}") from None
+
+
+def _is_weight(key: str, tensor: Any) -> bool:
+    """Whether a tensor is multiplied or added, and not a mask or a list of positions."""
+    last = key.rpartition(".")[2]
+    return last in ("weight", "gamma") or (
+        last in ("bias", "beta") and len(tensor.get_shape()) == 1  # GPT-2's mask is a bias too
+    )

@@ -1,16 +1,61 @@
-"""How much memory this machine has, asked before trying something large."""
+"""How much memory there is, asked before trying something large."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_GROUPS = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
 
 
 def physical_memory() -> int:
-    """Bytes of physical memory, or 16 GiB where the system does not tell."""
+    """Bytes that this process may have: the machine's, or its control group's where that is less.
+
+    A machine that does not tell counts for 16 GiB.
+    """
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
-        return 16 << 30
+        machine = 16 << 30
+    return min([machine, *group_limits()])
+
+
+def group_limits(groups: Path = _GROUPS, own: Path = _OWN) -> Iterator[int]:
+    """The memory limits of the control groups that this process is in; containers set them.
+
+    Args:
+        groups: where the control groups are, version 2 (``memory.max``) or 1 (in ``memory/``,
+            ``memory.limit_in_bytes``).
+        own: the file that names the groups of this process, a line ``number:controllers:path``.
+            Every group above has a limit of its own; inside a container the path may not be seen,
+            and the limit stands at the top.
+    """
+    try:
+        lines = own.read_text("utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            top, name = groups, "memory.max"
+        elif "memory" in controllers.split(","):
+            top, name = groups / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        group = top / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if folder == top or top in folder.parents:
+                yield from _limit(folder / name)
+
+
+def _limit(file: Path) -> Iterator[int]:
+    """The number in a file, if there is one: ``max`` is none."""
+    try:
+        yield int(file.read_text("ascii"))
+    except (OSError, ValueError):
+        return
 
 
 def human_bytes(count: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from attnviz.errors import ModelError, UsageError
@@ -10,8 +10,12 @@ from attnviz.models import native
 from attnviz.models.device import resolve
 from attnviz.models.folder import Located, locate
 from attnviz.passes import Source
+from attnviz.shapes.configs.keys import LAYER_KEYS
 
 Choice = Literal["auto", "native", "hooked"]
+
+_MANY_LAYERS = 1000
+"""No published model has as many."""
 
 
 def load(
@@ -46,6 +50,7 @@ def load(
         raise ModelError(f"{model}: {reason}; leave the backend to attnviz")
     _refuse_foreign_code(located)
     _refuse_dropped_positions(located)
+    _refuse_made_up_layers(located)
 
     from attnviz.models import hooked
 
@@ -90,3 +95,25 @@ def _refuse_dropped_positions(located: Located) -> None:
             f"{located.name} has {positions} positions, which transformers "
             f"{transformers.__version__} ignores in {family} models; transformers 4 computes them"
         )
+
+
+def _refuse_made_up_layers(located: Located) -> None:
+    """Refuse more layers than there are weights for: building a million takes all memory.
+
+    A thousand are built all the same, since layers may share their weights.
+    """
+    layers = max(_depths(located.config), default=0)
+    if layers > max(_MANY_LAYERS, located.tensors):
+        raise ModelError(
+            f"{located.name}: its config.json says {layers:,} layers, its weights are "
+            f"{located.tensors:,} tensors; the two files belong to different models"
+        )
+
+
+def _depths(config: Mapping[str, Any]) -> Iterator[int]:
+    """Every number of layers in a configuration, those of its parts too."""
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _depths(value)
+        elif name in LAYER_KEYS and isinstance(value, int):
+            yield value

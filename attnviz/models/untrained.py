@@ -20,10 +20,17 @@ from torch import Tensor
 from attnviz.attention.layers import Kind, build_layer, output_slices
 from attnviz.attention.sizes import Sizes, check_sizes
 from attnviz.errors import InputError, Setting, SizeError, UsageError
+from attnviz.models.limits import check_length
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.models.running import check_start, running
 from attnviz.passes import Gates, Observer, Output, OutputProjection, Start
 from attnviz.records import Inputs, Layout, Prompt, Sides, Site, SiteKind, SourceInfo, Tokens
+
+_LONGEST = 1 << 14
+"""Tokens of a text at most: the time that attention takes grows with their square."""
+
+_LAYER_BYTES = 32 << 10
+"""What a layer's modules take beside its weights, as measured."""
 
 KINDS: tuple[Kind, ...] = ("mha", "gqa", "mqa", "mla", "cross")
 
@@ -55,11 +62,11 @@ class FreshConfig:
         sizes = check_sizes(self.d_model, self.heads, kind=self.kind, kv_heads=self.kv_heads)
         inner = sizes.heads * sizes.head_dim
         shared = 2 * sizes.kv_heads * sizes.head_dim if sizes.kind != "mla" else 6 * inner
-        needed = 4 * self.layers * self.d_model * (2 * inner + shared)
+        needed = self.layers * (4 * self.d_model * (2 * inner + shared) + _LAYER_BYTES)
         if needed > physical_memory() // 2:
             raise SizeError(
                 f"{self.layers} layer(s) of d-model {self.d_model:,} need about "
-                f"{human_bytes(needed)} for the weights; this machine has "
+                f"{human_bytes(needed)} for weights and modules; this machine has "
                 f"{human_bytes(physical_memory())}: choose a smaller d-model or fewer layers"
             )
         return sizes
@@ -72,7 +79,7 @@ class Fresh:
         SizeError, UsageError: options that do not fit together.
     """
 
-    max_tokens: int | None = None
+    max_tokens: int | None = _LONGEST
     vocab_size: int | None = None
     no_logits = "an untrained layer has no vocabulary"
     no_gates = ""
@@ -128,7 +135,12 @@ class Fresh:
         return Layout({self.kind: (self.config.heads,) * self.config.layers})
 
     def prepare(self, prompt: Prompt) -> Inputs:
-        """Split the text into words; raises UsageError for options that need a trained model."""
+        """Split the text into words.
+
+        Raises:
+            UsageError: options that need a trained model.
+            InputError: no word in the text, or too many and they are not to be cut.
+        """
         if prompt.text is None:
             raise UsageError("a fresh layer has no vocabulary; give text instead of ids")
         for name, value in (("pair", prompt.pair), ("target", prompt.target)):
@@ -146,9 +158,12 @@ class Fresh:
                 context=...,
                 kind=self.config.kind,
             )
-        queries = split_words(prompt.text)
-        keys = queries if prompt.context is None else split_words(prompt.context)
-        return Inputs({self.kind: Sides(queries, keys)})
+        notes: list[str] = []
+        queries = _read(prompt.text, "the text", notes, truncate=prompt.truncate)
+        keys = queries
+        if prompt.context is not None:
+            keys = _read(prompt.context, "the context", notes, truncate=prompt.truncate)
+        return Inputs({self.kind: Sides(queries, keys)}, tuple(notes))
 
     def embed(self, tokens: Tokens) -> Tensor:
         """Embeddings plus positions, [T, D] in float32 on the CPU."""
@@ -209,6 +224,16 @@ class Fresh:
             return x, None
         padding = torch.arange(x.shape[1]) < lengths[:, None]
         return x, padding.to(self._device)
+
+
+def _read(text: str, what: str, notes: list[str], *, truncate: bool) -> Tokens:
+    """The words of a text, cut where there are too many and that is wanted; a note says so."""
+    tokens = split_words(text)
+    note = check_length(len(tokens), _LONGEST, truncate=truncate, what=what)
+    if not note:
+        return tokens
+    notes.append(note)
+    return Tokens(tokens.texts[:_LONGEST])
 
 
 def split_words(text: str) -> Tokens:

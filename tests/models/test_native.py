@@ -216,7 +216,6 @@ def test_unknown_configurations_are_left_to_the_tap(bert, changes, says):
         (lambda s: {k: v for k, v in s.items() if "1.output.dense.bias" not in k}, "lack"),
         (lambda s: s | {"encoder.layer.0.adapter.weight": torch.ones(1)}, "adapter"),
         (lambda s: s | {"x.embeddings.word_embeddings.weight": torch.ones(1)}, "2 tensors"),
-        (lambda s: {k: v.to(torch.int8) for k, v in s.items()}, "int8"),
     ],
 )
 def test_unknown_weights_are_left_to_the_tap(bert, change, says):

@@ -8,10 +8,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from attnviz.attention.attend import check_numbers
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import limits
 from attnviz.models.hooked.checkpoint import load_network
-from attnviz.models.hooked.compare import lengths
+from attnviz.models.hooked.compare import lengths, real
 from attnviz.models.hooked.eager import hand_out, returned
 from attnviz.models.hooked.interface import Run, hooking
 from attnviz.models.hooked.network import Item, Network
@@ -170,12 +171,15 @@ class Hooked:
         windows = sizes + [size // 2 + 1 for size in sizes]  # to one side, or half to either
         expected = lengths(items)
         for site in list(found):
-            size = expected["encoder" if single else site.kind]
+            side: SiteKind = "encoder" if single else site.kind
+            size = expected[side]
             if found[site].shape[2:] != size:
                 raise ModelError(
                     f"{self._name}: this {network.family} model gives no weights from token to "
                     f"token for {size[0]} tokens; try a shorter text"
                 )
+            for one in real(found[site], side, items):
+                check_numbers(one, site)
             padding = targets if site.kind == "decoder" and network.seq2seq else sources
             hand_out(
                 site,

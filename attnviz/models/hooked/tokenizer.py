@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.models.containers import one_line
+from attnviz.models.foreign import muted, provoke, refusing
 from attnviz.models.hooked.network import quiet
 from attnviz.models.text import TokenReader, transformers_reader, unnamed_reader
 from attnviz.records import Tokens
@@ -100,7 +100,9 @@ class Texts:
                 remedy="add its tokenizer, or give token ids with {ids}",
                 ids=...,
             )
-        with quiet():
+        remedy = "give token ids with {ids}"
+        what = f"the tokenizer of {self._name} cannot read this text"
+        with quiet(), refusing(what, remedy, ids=...):
             return self._tokenizer(*args, **kwargs)
 
 
@@ -109,14 +111,16 @@ def load_texts(folder: Path, name: str) -> Texts:
     from transformers import AutoTokenizer
 
     try:
-        with quiet():
-            tokenizer = AutoTokenizer.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            )
-    except Exception as error:  # transformers raises whatever its parts raise
+        with quiet(), refusing("its tokenizer cannot be loaded"):
+            with muted():
+                tokenizer = AutoTokenizer.from_pretrained(
+                    folder, local_files_only=True, trust_remote_code=False
+                )
+            provoke(tokenizer)
+    except ModelError as error:
         if not _vocabularies(folder):
             return Texts(None, name, "its folder has no tokenizer")
-        return Texts(None, name, f"its tokenizer cannot be loaded: {one_line(error)}")
+        return Texts(None, name, str(error))
     # transformers makes up an empty vocabulary where the files are missing
     files = set(getattr(tokenizer, "vocab_files_names", {}).values()) | {"tokenizer.json"}
     if files != {"tokenizer.json"} and not any((folder / file).exists() for file in files):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnviz.errors import ModelError
-from attnviz.models.native.families import FAMILIES, Family
+from attnviz.models.native.families import FAMILIES, GPT2, Family
 from attnviz.models.native.unsupported import Unsupported
 from attnviz.shapes.configs.keys import keys_of, shown
 
@@ -52,6 +52,13 @@ class Config:
         """The longest sequence; positions that RoBERTa never uses don't count."""
         return self.positions - (self.pad + 1 if self.family.from_padding else 0)
 
+    @property
+    def settings(self) -> str:
+        """What decides which arithmetic runs, in words; the sizes do not."""
+        by_width = () if self.scaled else ("scores not scaled by width",)
+        by_layer = ("scores scaled by layer",) if self.scaled_by_layer else ()
+        return ", ".join((self.activation, *by_width, *by_layer))
+
     def scale(self, layer: int) -> float:
         """The factor on a layer's attention scores."""
         scale = float((self.width // self.heads) ** -0.5) if self.scaled else 1.0
@@ -78,21 +85,23 @@ def read(raw: Mapping[str, Any]) -> Config:
         if raw.get(key) not in allowed:
             raise Unsupported(f"its configuration has {key} {raw[key]!r}")
     values = dict(family.defaults)
-    keys = _keys(raw["model_type"])
-    for name in _SETTINGS:
-        given = [raw[key] for key in keys[name] if raw.get(key) is not None]
-        values[name] = given[0] if given else values.get(name)
+    keys = {}
+    for name, names in _keys(raw["model_type"]).items():
+        given = [key for key in names if raw.get(key) is not None]
+        keys[name] = (given or names or (name,))[0]
+        values[name] = raw[given[0]] if given else values.get(name)
     if "segments" not in family.tensors:
         values["segments"] = 0
     if values["inner"] is None and isinstance(values["width"], int):
         values["inner"] = 4 * values["width"]
     _check(values, keys)
+    own = raw if family is GPT2 else {}  # the others have no such settings
     config = Config(
         family,
         **values,
         tied=raw.get("tie_word_embeddings", True) is not False,
-        scaled=raw.get("scale_attn_weights", True) is not False,
-        scaled_by_layer=raw.get("scale_attn_by_inverse_layer_idx") is True,
+        scaled=own.get("scale_attn_weights", True) is not False,
+        scaled_by_layer=own.get("scale_attn_by_inverse_layer_idx") is True,
     )
     if config.max_tokens < 1:
         raise ModelError(f"config.json leaves no position for a token: pad_token_id {config.pad}")
@@ -100,26 +109,27 @@ def read(raw: Mapping[str, Any]) -> Config:
 
 
 def _keys(family: str) -> Mapping[str, tuple[str, ...]]:
-    """Setting -> its names in the family's ``config.json``."""
+    """Setting -> its names in the family's ``config.json``, the one that counts most first."""
     keys = keys_of(family)
     return {name: getattr(keys, "d_model" if name == "width" else name) for name in _SETTINGS}
 
 
-def _check(values: Mapping[str, Any], keys: Mapping[str, tuple[str, ...]]) -> None:
+def _check(values: Mapping[str, Any], keys: Mapping[str, str]) -> None:
+    """Refuse settings that make no sense, under the names that they have in the file."""
     for name in (*_SIZES, "pad"):
         value, least = values[name], 0 if name in ("segments", "pad") else 1
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ModelError(
-                f"config.json has {keys[name][0]} {shown(value)}; it must be a number from {least}"
+                f"config.json has {keys[name]} {shown(value)}; it must be a number from {least}"
             )
     if values["width"] % values["heads"]:
         raise ModelError(
-            f"config.json has {keys['width'][0]} {values['width']}, which "
+            f"config.json has {keys['width']} {values['width']}, which "
             f"{values['heads']} heads do not divide"
         )
     if not isinstance(values["eps"], (int, float)):
         raise ModelError(
-            f"config.json has {keys['eps'][0]} {shown(values['eps'])}; it must be a number"
+            f"config.json has {keys['eps']} {shown(values['eps'])}; it must be a number"
         )
     if not isinstance(values["activation"], str):
         raise Unsupported(f"its activation is {values['activation']!r}")

@@ -15,6 +15,7 @@ from attnviz.attention.layers import output_slices
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models import limits, text
 from attnviz.models.folder import Located
+from attnviz.models.foreign import refusing
 from attnviz.models.native.network import Network
 from attnviz.models.native.words import Words
 from attnviz.models.running import check_start, running
@@ -42,7 +43,10 @@ class Native:
         self._reader = text.unnamed_reader() if tokenizer is None else text.reader(tokenizer)
         self._device = network.tokens.device
         dtype = str(network.tokens.dtype).removeprefix("torch.")
-        exact = "checked against transformers to 1e-5" if dtype == "float32" else f"in {dtype}"
+        exact = f"in {dtype}"
+        if dtype == "float32":
+            family, settings = located.config["model_type"], network.config.settings
+            exact = f"checked against transformers to 1e-5 on small {family} models with {settings}"
         self.info = SourceInfo(
             model=located.name,
             backend="native",
@@ -181,9 +185,14 @@ class Native:
                 remedy="add it, or give token ids with {ids}",
                 ids=...,
             )
-        read = self._tokenizer.encode(
-            prompt.text or "", prompt.pair, add_special_tokens=prompt.special_tokens
-        )
+        with refusing(
+            f"the tokenizer of {self._name} cannot read this text",
+            "give token ids with {ids}",
+            ids=...,
+        ):
+            read = self._tokenizer.encode(
+                prompt.text or "", prompt.pair, add_special_tokens=prompt.special_tokens
+            )
         return self._reader.tokens(read.ids, segments=read.type_ids, added=read.special_tokens_mask)
 
     def _cut(self, prompt: Prompt, tokens: Tokens) -> Tokens:

@@ -24,8 +24,10 @@ from tokenizers import (
 )
 
 from attnviz.errors import ModelError
+from attnviz.models.foreign import muted, provoke, refusing
 from attnviz.models.native.families import Spelling
 from attnviz.models.native.unsupported import Unsupported
+from attnviz.shapes.configs.keys import shown
 
 _CLASSES: Mapping[str, Spelling] = {
     "Bert": "wordpiece",
@@ -70,7 +72,7 @@ def load(folder: Path, usual: Spelling) -> Tokenizer | None:
     if settings.get("auto_map"):
         raise Unsupported("its tokenizer asks for code of its own (auto_map)")
     if (folder / "tokenizer.json").is_file():
-        found: Tokenizer | None = _read(folder / "tokenizer.json", Tokenizer.from_file)
+        found: Tokenizer | None = _read(folder / "tokenizer.json", _from_file)
     else:
         found = _build(folder, usual, settings)
     if found is None:
@@ -79,7 +81,14 @@ def load(folder: Path, usual: Spelling) -> Tokenizer | None:
     _apply(tokenizer, settings)
     tokenizer.no_padding()
     tokenizer.no_truncation()
+    with refusing(f"the tokenizer in {folder} reads no text", "download it again"):
+        provoke(tokenizer.encode)
     return tokenizer
+
+
+def _from_file(path: str) -> Tokenizer:
+    with muted():
+        return Tokenizer.from_file(path)
 
 
 def _build(folder: Path, usual: Spelling, settings: Mapping[str, Any]) -> Tokenizer | None:
@@ -148,14 +157,33 @@ def _add_special(
             if tokenizer.token_to_id(token) is not None
         ]
     )
-    later = settings.get("added_tokens_decoder") or {}
-    for token_id, token in sorted(later.items(), key=lambda pair: int(pair[0])):
+    for token_id, token in sorted(_later(settings).items()):
         if tokenizer.token_to_id(token["content"]) is None:
             flags = {k: bool(token[k]) for k in ("lstrip", "rstrip", "normalized") if k in token}
             added = AddedToken(token["content"], special=bool(token.get("special")), **flags)
             tokenizer.add_tokens([added])
-        if tokenizer.token_to_id(token["content"]) != int(token_id):
+        if tokenizer.token_to_id(token["content"]) != token_id:
             raise Unsupported(f"its tokenizer gives {token['content']} the id {token_id}")
+
+
+def _later(settings: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+    """The tokens that were added to the vocabulary later, by id.
+
+    Raises:
+        ModelError: they are not written as ids and tokens.
+    """
+    later = settings.get("added_tokens_decoder") or {}
+    try:
+        found = {int(token_id): token for token_id, token in later.items()}
+        if all(isinstance(token["content"], str) for token in found.values()):
+            return found
+    except (AttributeError, KeyError, TypeError, ValueError):
+        pass
+    raise ModelError(
+        f"tokenizer_config.json has added_tokens_decoder {shown(later)}; it must hold ids, each "
+        "with a token's content",
+        remedy="download it again",
+    )
 
 
 def _apply(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> None:
@@ -197,8 +225,5 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _read(path: Path, read: Any) -> Any:
-    try:
+    with refusing(f"cannot read {path}", "download it again"):
         return read(str(path))
-    except Exception as error:  # tokenizers raises bare Exceptions
-        reason = " ".join(str(error).split())[:200]
-        raise ModelError(f"cannot read {path}: {reason}; download it again") from None

@@ -21,7 +21,10 @@ MAX_LAYERS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The names under which a family keeps its sizes; alternatives in the order of preference.
+    """The names under which a family keeps its sizes; the first that a config has is taken.
+
+    Where a family has names of its own beside the usual ones, transformers lets the usual ones win
+    (its ``attribute_map`` is applied last), and so do we.
 
     Attributes:
         d_model: D. heads: H. layers: how many. kv_heads: G. head_dim: d.
@@ -59,11 +62,11 @@ class Keys:
 
 USUAL = Keys()
 OLD_GPT = Keys(
-    d_model=("n_embd", "hidden_size"),
-    heads=("n_head", "num_attention_heads"),
-    layers=("n_layer", "num_hidden_layers"),
+    d_model=("hidden_size", "n_embd"),
+    heads=("num_attention_heads", "n_head"),
+    layers=("num_hidden_layers", "n_layer"),
     inner=("n_inner",),
-    positions=("n_positions", "max_position_embeddings"),
+    positions=("max_position_embeddings", "n_positions"),
     eps=("layer_norm_epsilon",),
     activation=("activation_function",),
 )
@@ -78,9 +81,9 @@ GUESS = Keys(
 """For a family that nobody described."""
 
 _DISTILBERT = Keys(
-    d_model=("dim", "hidden_size"),
-    heads=("n_heads", "num_attention_heads"),
-    layers=("n_layers", "num_hidden_layers"),
+    d_model=("hidden_size", "dim"),
+    heads=("num_attention_heads", "n_heads"),
+    layers=("num_hidden_layers", "n_layers"),
     inner=("hidden_dim",),
     eps=(),
     activation=("activation",),
@@ -123,6 +126,13 @@ FAMILY_KEYS: Mapping[str, Keys] = {
     ),
 }
 """``model_type`` -> names; a known family that is not here has the usual ones."""
+
+LAYER_KEYS = frozenset(
+    name
+    for keys in (USUAL, GUESS, *FAMILY_KEYS.values())
+    for name in (*keys.layers, *keys.decoder_layers)
+)
+"""Every name that a number of layers has in some family."""
 
 _MEANING = {
     "d_model": "model width",

@@ -1,0 +1,69 @@
+"""Calls into libraries that raise whatever they like, Rust's panics among it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from attnviz.errors import AttnvizError, ModelError
+from attnviz.models.containers import one_line
+
+_PANIC = "PanicException"
+"""What Rust's bindings raise where Rust gives up: a BaseException that no module exports."""
+
+_one_at_a_time = threading.Lock()
+
+
+@contextmanager
+def refusing(what: str, remedy: str = "", **parameters: object) -> Iterator[None]:
+    """Turn everything that a library raises inside the ``with`` block into a ModelError.
+
+    Args:
+        what: could not be done; the library's own words follow.
+        remedy: what to do about it, as for :class:`~attnviz.errors.AttnvizError`.
+        parameters: those that the remedy speaks of.
+
+    Raises:
+        ModelError: anything was raised but our own errors, an interrupt, or an exit.
+    """
+    try:
+        yield
+    except AttnvizError:
+        raise
+    except BaseException as error:
+        if isinstance(error, Exception) or type(error).__name__ == _PANIC:
+            raise ModelError("{}: {}", what, one_line(error), remedy=remedy, **parameters) from None
+        raise
+
+
+def provoke(read: Callable[..., object]) -> None:
+    """Let a tokenizer whose parts do not fit together panic now; no other error counts.
+
+    Args:
+        read: takes one text, or two.
+    """
+    with muted():
+        for texts in (("a",), ("a", "a")):
+            with suppress(Exception):
+                read(*texts)
+
+
+@contextmanager
+def muted() -> Iterator[None]:
+    """Send the process's standard error nowhere: Rust prints a panic before it raises it."""
+    with _one_at_a_time:
+        try:
+            kept = os.dup(2)
+        except OSError:  # it is closed
+            yield
+            return
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, 2)
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            os.close(nowhere)
