@@ -61,10 +61,11 @@ def _cached() -> Iterator[ModelEntry]:
     """The models in the hub's cache, by name; whatever is wrong with one stays with that one."""
     from huggingface_hub import constants
 
-    for repo in sorted(Path(constants.HF_HUB_CACHE).glob("models--*")):
+    between = constants.REPO_ID_SEPARATOR
+    for repo in sorted(Path(constants.HF_HUB_CACHE).glob(f"models{between}*")):
         snapshot = _snapshot(repo)
         if snapshot is not None:
-            name = repo.name.removeprefix("models--").replace("--", "/")
+            name = "/".join(repo.name.split(between)[1:])
             yield inspect(name, snapshot, "hub cache")
 
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from attnviz.errors import AttnvizError, ModelError
+from attnviz.errors import AttnvizError, Message, ModelError
 from attnviz.models.containers import one_line
 
 _PANIC = "PanicException"
@@ -17,13 +17,12 @@ _one_at_a_time = threading.Lock()
 
 
 @contextmanager
-def refusing(what: str, remedy: str = "", **parameters: object) -> Iterator[None]:
+def refusing(what: str, remedy: str = "") -> Iterator[None]:
     """Turn everything that a library raises inside the ``with`` block into a ModelError.
 
     Args:
         what: could not be done; the library's own words follow.
-        remedy: what to do about it, as for :class:`~attnviz.errors.AttnvizError`.
-        parameters: those that the remedy speaks of.
+        remedy: what to do about it; a :class:`~attnviz.errors.Message` where it names parameters.
 
     Raises:
         ModelError: anything was raised but our own errors, an interrupt, or an exit.
@@ -34,7 +33,8 @@ def refusing(what: str, remedy: str = "", **parameters: object) -> Iterator[None
         raise
     except BaseException as error:
         if isinstance(error, Exception) or type(error).__name__ == _PANIC:
-            raise ModelError("{}: {}", what, one_line(error), remedy=remedy, **parameters) from None
+            ending = Message("; {}", remedy) if remedy else ""
+            raise ModelError("{}: {}{}", what, one_line(error), ending) from None
         raise
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from attnviz.errors import InputError, SizeError, UsageError
+from attnviz.models import untrained
 from attnviz.models.untrained import Fresh, FreshConfig, embedding, sinusoids, split_words
 from attnviz.records import Prompt, Site
 from attnviz.scoring.observe import Recorder
@@ -127,3 +128,25 @@ def test_bad_options(config: FreshConfig, error: type[Exception], says: str) -> 
 def test_bad_prompts(kind: str, prompt: Prompt, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         Fresh(FreshConfig(kind=kind), CPU, torch.float32).prepare(prompt)
+
+
+def test_a_megabyte_of_text_is_refused_or_cut() -> None:
+    source = Fresh(FreshConfig(d_model=8, heads=2), torch.device("cpu"), torch.float32)
+    text = "word " * 200_000
+    with pytest.raises(InputError, match=r"the text has 200,000 tokens.*at most 16,384.*truncate"):
+        source.prepare(Prompt(text))
+    inputs = source.prepare(Prompt(text, truncate=True))
+    assert len(inputs.sides["encoder"].queries) == 16_384
+    assert inputs.notes == (
+        "The text was cut to the model's 16,384 tokens; 183,616 were left out.",
+    )
+    cross = Fresh(FreshConfig(d_model=8, heads=2, kind="cross"), torch.device("cpu"), torch.float32)
+    with pytest.raises(InputError, match="the context has 200,000 tokens"):
+        cross.prepare(Prompt("word", context=text))
+
+
+def test_layers_cost_memory_beside_their_weights(monkeypatch) -> None:
+    monkeypatch.setattr(untrained, "physical_memory", lambda: 24 << 30)
+    with pytest.raises(SizeError, match=r"1000000 layer\(s\) .*for weights and modules"):
+        FreshConfig(d_model=2, heads=1, layers=1_000_000).check()
+    FreshConfig(d_model=2, heads=1, layers=10_000).check()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models.foreign import muted, provoke, refusing
 from attnviz.models.hooked.network import quiet
 from attnviz.models.text import TokenReader, transformers_reader, unnamed_reader
@@ -100,9 +100,8 @@ class Texts:
                 remedy="add its tokenizer, or give token ids with {ids}",
                 ids=...,
             )
-        remedy = "give token ids with {ids}"
         what = f"the tokenizer of {self._name} cannot read this text"
-        with quiet(), refusing(what, remedy, ids=...):
+        with quiet(), refusing(what, Message("give token ids with {ids}", ids=...)):
             return self._tokenizer(*args, **kwargs)
 
 

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from attnviz.attention.layers import output_slices
-from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models import limits, text
 from attnviz.models.folder import Located
 from attnviz.models.foreign import refusing
@@ -187,8 +187,7 @@ class Native:
             )
         with refusing(
             f"the tokenizer of {self._name} cannot read this text",
-            "give token ids with {ids}",
-            ids=...,
+            Message("give token ids with {ids}", ids=...),
         ):
             read = self._tokenizer.encode(
                 prompt.text or "", prompt.pair, add_special_tokens=prompt.special_tokens

@@ -74,7 +74,7 @@ class Weights:
             shape: what the configuration says it is.
 
         Raises:
-            Unsupported: not there, or not made of floating-point numbers.
+            Unsupported: not there.
             ModelError: another shape, or it cannot be read.
         """
         if not self.has(self._prefix + name):
@@ -95,8 +95,6 @@ class Weights:
             tensor: Tensor = file.get_tensor(key)
         except (SafetensorError, RuntimeError, OSError) as error:
             raise ModelError(f"cannot read weight {key}: {error}; download it again") from None
-        if not tensor.is_floating_point() or tensor.element_size() < 2:
-            raise Unsupported(f"its weights are stored as {str(tensor.dtype).split('.')[-1]}")
         return tensor.to(self._device, self._dtype)
 
     def check_all_taken(self) -> None:
