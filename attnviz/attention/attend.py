@@ -194,7 +194,7 @@ def check_numbers(weights: Tensor, site: Site) -> None:
     Raises:
         ModelError: names the layer.
     """
-    if not bool(weights[..., :1].isfinite().all()):
+    if not math.isfinite(weights[..., :1].sum().item()):
         raise ModelError(
             f"attention weights of {site.kind} layer {site.layer} are not numbers (NaN): the "
             "model's weights are damaged, or too large for half precision"
