@@ -15,170 +15,26 @@ import attnviz.models.hooked.interface as interface
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models import hooked
 from attnviz.passes import Rows
-from attnviz.records import Inputs, Prompt, Sides, Site, SiteKind, Tokens
-
-transformers = pytest.importorskip("transformers")
+from attnviz.records import Prompt, Site, SiteKind
+from tests.models.tiny import (
+    FAMILIES,
+    HOOKED,
+    LONG,
+    LONGEST,
+    SEQ2SEQ,
+    SHORT,
+    SIZES,
+    TWO_STACKS,
+    VOCABULARY,
+    Folders,
+    build,
+    inputs_of,
+    transformers,
+)
 
 VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
 newer = pytest.mark.skipif(VERSION < (5, 5), reason="transformers could not save or build these")
 CPU = torch.device("cpu")
-VOCABULARY, LONGEST, WINDOW = 41, 32, 4
-SHORT, LONG = (5, 9, 2, 31, 17, 12, 3), (7, 21, 30, 4, 18, 11, 5, 27, 33, 14, 8, 39, 26)
-SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-
-SIZES = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 24,
-    "vocab_size": VOCABULARY,
-    "max_position_embeddings": LONGEST,
-    **SPECIAL,
-}
-GROUPED = {**SIZES, "num_key_value_heads": 2}
-NARROW = {**GROUPED, "head_dim": 4}
-TWO_STACKS = {
-    "d_model": 16,
-    "encoder_layers": 2,
-    "decoder_layers": 3,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 24,
-    "decoder_ffn_dim": 24,
-    "vocab_size": VOCABULARY,
-    "max_position_embeddings": LONGEST,
-    "forced_eos_token_id": None,
-    "decoder_start_token_id": 2,
-    **SPECIAL,
-}
-
-HOOKED: dict[str, tuple[str, dict[str, Any]]] = {
-    "bert": ("Bert", SIZES),
-    "roberta": ("Roberta", SIZES),
-    "distilbert": (
-        "DistilBert",
-        {
-            "dim": 16,
-            "n_layers": 2,
-            "n_heads": 4,
-            "hidden_dim": 24,
-            "vocab_size": VOCABULARY,
-            "max_position_embeddings": LONGEST,
-            "pad_token_id": 0,
-        },
-    ),
-    "electra": ("Electra", {**SIZES, "embedding_size": 8}),
-    "albert": ("Albert", {**SIZES, "num_hidden_layers": 3, "embedding_size": 8}),
-    "gpt2": (
-        "GPT2",
-        {
-            "n_embd": 16,
-            "n_layer": 2,
-            "n_head": 4,
-            "vocab_size": VOCABULARY,
-            "n_positions": LONGEST,
-            **SPECIAL,
-        },
-    ),
-    "llama": ("Llama", GROUPED),
-    "qwen2": ("Qwen2", GROUPED),
-    "qwen3": ("Qwen3", NARROW),
-    "mistral": ("Mistral", {**NARROW, "sliding_window": WINDOW}),
-    "gemma2": (
-        "Gemma2",
-        {
-            **NARROW,
-            "sliding_window": WINDOW,
-            "attn_logit_softcapping": 2.0,
-            "query_pre_attn_scalar": 4,
-        },
-    ),
-    "gpt_neox": ("GPTNeoX", SIZES),
-    "opt": ("OPT", {**SIZES, "ffn_dim": 24, "word_embed_proj_dim": 16}),
-    "deepseek_v3": (
-        "DeepseekV3",
-        {
-            **SIZES,
-            "num_key_value_heads": 4,
-            "q_lora_rank": 8,
-            "kv_lora_rank": 8,
-            "qk_rope_head_dim": 4,
-            "qk_nope_head_dim": 6,
-            "v_head_dim": 5,
-            "n_routed_experts": 4,
-            "num_experts_per_tok": 2,
-            "n_group": 2,
-            "topk_group": 1,
-            "moe_intermediate_size": 8,
-            "first_k_dense_replace": 1,
-        },
-    ),
-    "lfm2": ("Lfm2", {**GROUPED, "layer_types": ["conv", "full_attention"]}),
-    "modernbert": (
-        "ModernBert",
-        {
-            **SIZES,
-            "local_attention": WINDOW,
-            "global_attn_every_n_layers": 2,
-            "cls_token_id": 1,
-            "sep_token_id": 2,
-        },
-    ),
-    "t5": (
-        "T5",
-        {
-            "d_model": 16,
-            "d_kv": 4,
-            "d_ff": 24,
-            "num_layers": 2,
-            "num_decoder_layers": 3,
-            "num_heads": 4,
-            "vocab_size": VOCABULARY,
-            "pad_token_id": 0,
-            "eos_token_id": 1,
-            "decoder_start_token_id": 0,
-        },
-    ),
-    "bart": ("Bart", TWO_STACKS),
-    "marian": ("Marian", {**TWO_STACKS, "decoder_start_token_id": 0}),
-}
-EAGER: dict[str, tuple[str, dict[str, Any]]] = {
-    "gpt_neo": (
-        "GPTNeo",
-        {
-            "hidden_size": 16,
-            "num_layers": 2,
-            "num_heads": 4,
-            "attention_types": [[["global", "local"], 1]],
-            "window_size": WINDOW,
-            "vocab_size": VOCABULARY,
-            "max_position_embeddings": LONGEST,
-            **SPECIAL,
-        },
-    ),
-    "deberta_v2": (
-        "DebertaV2",
-        {**SIZES, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
-    ),
-    "bloom": (
-        "Bloom",
-        {"hidden_size": 16, "n_layer": 2, "n_head": 4, "vocab_size": VOCABULARY, **SPECIAL},
-    ),
-    "xlnet": (
-        "XLNet",
-        {"d_model": 16, "n_layer": 2, "n_head": 4, "d_inner": 24, "vocab_size": VOCABULARY},
-    ),
-    "falcon": ("Falcon", {**SIZES, "new_decoder_architecture": True, "num_kv_heads": 2}),
-    "gpt_oss": (
-        "GptOss",
-        {**NARROW, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": WINDOW},
-    ),
-}
-FAMILIES = {**HOOKED, **EAGER}
-SEQ2SEQ = ("t5", "bart", "marian")
-GAIN = {"t5": 1.0}  # weights large enough for attention to be uneven
-
-Folders = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -188,34 +44,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """Folders of tiny models, each built once."""
-    built: dict[str, Path] = {}
-
-    def folder(family: str) -> Path:
-        if family not in built:
-            built[family] = tmp_path_factory.mktemp(family)
-            build(family, built[family])
-        return built[family]
-
-    return folder
-
-
-def build(family: str, folder: Path, gain: float | None = None) -> None:
-    name, sizes = FAMILIES[family]
-    config = getattr(transformers, f"{name}Config")(**sizes)
-    torch.manual_seed(0)
-    kind = "AutoModelForSeq2SeqLM" if family in SEQ2SEQ else "AutoModel"
-    model = getattr(transformers, kind).from_config(config)
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            parameter.data *= gain or GAIN.get(family, 12.0)
-        elif family == "gpt_oss":  # its sinks
-            parameter.data.normal_()
-    model.save_pretrained(folder)
 
 
 def load(folder: Path, dtype: torch.dtype = torch.float32) -> hooked.Hooked:
@@ -270,14 +98,6 @@ def eager(folder: Path, family: str, **inputs: Any) -> dict[Site, torch.Tensor]:
     seen = torch.stack([w[0].triu(1).amax() for w in output.attentions])
     kind = "encoder" if bool(seen.any()) else "decoder"
     return {Site(kind, n): w[0] for n, w in enumerate(output.attentions)}
-
-
-def inputs_of(source: hooked.Hooked, ids: tuple[int, ...], target: tuple[int, ...]) -> Inputs:
-    one, other = (Tokens(tuple(map(str, row)), row) for row in (ids, target))
-    if len(source.layout.kinds) == 1:
-        return source.prepare(Prompt(ids=ids))
-    sides = {"encoder": Sides(one, one), "decoder": Sides(other, other), "cross": Sides(other, one)}
-    return Inputs(sides)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -376,7 +196,6 @@ def test_a_tap_that_shows_something_else_is_not_used(
 
 def test_reasons_say_why_the_tap_was_left(folders: Folders) -> None:
     assert "gpt_neo layers do not ask" in load(folders("gpt_neo")).info.reason
-    assert "s_aux" in load(folders("gpt_oss")).info.reason
     source = hooked.load(folders("gpt_neo"), "x", CPU, torch.float32, reason="no native backend")
     assert source.info.reason.startswith("no native backend; ")
 

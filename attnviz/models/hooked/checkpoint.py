@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,12 @@ from attnviz.errors import ModelError
 from attnviz.models.containers import one_line
 from attnviz.models.hooked.network import Network, quiet
 
-_BESIDES = ("pooler", "lm_head", "final_logits_bias", "logits_bias")
+_BESIDES = ("pooler", "logits_bias")
 """Weights that no attention depends on; a checkpoint may lack them."""
 
 
 def load_network(folder: Path, name: str, device: torch.device, dtype: torch.dtype) -> Network:
-    """Load a model for its attention, with eager attention switched on.
+    """Load a model, with its head for words if it has one, and with eager attention switched on.
 
     Raises:
         ModelError: no such architecture, a damaged file, or weights that do not fit it.
@@ -26,7 +26,7 @@ def load_network(folder: Path, name: str, device: torch.device, dtype: torch.dty
         import transformers
 
         config = _config(folder, name)
-        builder, seq2seq = _architecture(config)
+        builder, no_logits = _architecture(config)
         try:
             model, report = builder.from_pretrained(
                 folder,
@@ -44,11 +44,14 @@ def load_network(folder: Path, name: str, device: torch.device, dtype: torch.dty
                 f"{name}: transformers {transformers.__version__} cannot load this "
                 f"{config.model_type} model: {one_line(error)}"
             ) from error
-        _check(report, name)
-        missing = " ".join(report["missing_keys"])
-        can_write = seq2seq and hasattr(model, "generate") and "lm_head" not in missing
+        body = model if no_logits else _body(model)
+        if absent := _made_up(report, model, body, name):
+            no_logits = f"its checkpoint has no head for words ({absent} is not in it)"
+        seq2seq = getattr(config, "is_encoder_decoder", False)
+        if no_logits and not seq2seq:
+            model = body  # a head that was made up is dropped
         try:
-            return Network(model, device, seq2seq=seq2seq, can_write=can_write)
+            return Network(model, body, device, seq2seq=bool(seq2seq), no_logits=no_logits)
         except (RuntimeError, torch.OutOfMemoryError) as error:
             raise ModelError(f"{name} does not fit on {device}: {one_line(error)}") from error
 
@@ -64,35 +67,81 @@ def _config(folder: Path, name: str) -> Any:
         ) from error
 
 
-def _architecture(config: Any) -> tuple[Any, bool]:
-    """The class to load it with, and whether that has an encoder and a decoder."""
+def _architecture(config: Any) -> tuple[Any, str]:
+    """The class to load it with, and why that has no head for words (empty where it has).
+
+    The one that the checkpoint names, if that has such a head; else the family's own: whether the
+    checkpoint has weights for it shows when they are loaded.
+    """
     import transformers
-    from transformers.models.auto.modeling_auto import MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING
+    from transformers.models.auto import modeling_auto as auto
 
     named = (getattr(config, "architectures", None) or [""])[0]
-    if named.endswith("EncoderModel") and hasattr(transformers, named):  # T5's encoder alone
-        return getattr(transformers, named), False
+    known = getattr(transformers, named, None) if named else None
+    mappings = [auto.MODEL_FOR_MASKED_LM_MAPPING, auto.MODEL_FOR_CAUSAL_LM_MAPPING]
     if getattr(config, "is_encoder_decoder", False):
-        if type(config) in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
-            return transformers.AutoModelForSeq2SeqLM, True
-        return transformers.AutoModel, True
-    return transformers.AutoModel, False
+        mappings = [auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING]
+    heads = [mapping[type(config)] for mapping in mappings if type(config) in mapping]
+    if named.endswith("EncoderModel") and known is not None:  # T5's encoder alone
+        return known, f"{named} has no head for words"
+    if not heads:
+        family = named or config.model_type
+        return transformers.AutoModel, f"transformers has no head for words for {family}"
+    return known if known in heads else heads[0], ""
 
 
-def _check(report: Mapping[str, Any], name: str) -> None:
-    """Refuse a model with weights that transformers had to make up."""
+def _body(model: Any) -> Any:
+    """A model without its head; where that is no module of its own (T5), one of the same parts."""
+    import transformers
+
+    kinds: Any = transformers.MODEL_MAPPING
+    if model.base_model is not model or type(model.config) not in kinds:
+        return model.base_model
+    for part in model.children():  # Llama 4 keeps it under another name than it says
+        if isinstance(part, kinds[type(model.config)]):
+            return part
+    auto: Any = transformers.AutoModel
+    with torch.device("meta"):
+        body = auto.from_config(model.config, attn_implementation="eager")
+    parts = dict(model.named_children())
+    for name in [name for name, _ in body.named_children() if name in parts]:
+        setattr(body, name, parts[name])
+    missing = any(tensor.is_meta for tensor in (*body.parameters(), *body.buffers()))
+    return model if missing else body.eval()
+
+
+def _made_up(report: Mapping[str, Any], model: Any, body: Any, name: str) -> str:
+    """The first weight of the head for words that transformers had to make up, if there is one.
+
+    Raises:
+        ModelError: it had to make up weights of the body.
+    """
+    inside = [name for name, module in model.named_modules() if module is body and name]
+    prefix = f"{inside[0]}." if inside else ""
+    own = frozenset(body.state_dict())
+    head: list[str] = []
     for entry in report["mismatched_keys"]:
-        if isinstance(entry, str):  # transformers 4 names the weight only
-            raise ModelError(f"{name}: weight {entry} has another shape than its config.json says")
-        key, stored, expected = entry
-        raise ModelError(
-            f"{name}: weight {key} has shape {tuple(stored)}, its config.json says "
-            f"{tuple(expected)}; the two files belong to different models"
-        )
-    missing = sorted(key for key in report["missing_keys"] if not any(b in key for b in _BESIDES))
+        key, *shapes = [entry] if isinstance(entry, str) else entry
+        if key.removeprefix(prefix) in own:
+            _refuse_shape(name, key.removeprefix(prefix), shapes)
+        head.append(key)
+    wanted = [key for key in report["missing_keys"] if not any(b in key for b in _BESIDES)]
+    names = {key: key.removeprefix(prefix) for key in sorted(wanted)}
+    missing = sorted(name for name in names.values() if name in own)
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ModelError(
             f"{name}: its weights lack {missing[0]}{more}; the checkpoint is incomplete or of "
             "another architecture"
         )
+    return next(iter((*head, *names)), "")
+
+
+def _refuse_shape(name: str, key: str, shapes: Sequence[Any]) -> None:
+    if not shapes:  # transformers 4 names the weight only
+        raise ModelError(f"{name}: weight {key} has another shape than its config.json says")
+    stored, expected = map(tuple, shapes)
+    raise ModelError(
+        f"{name}: weight {key} has shape {stored}, its config.json says {expected}; the two files "
+        "belong to different models"
+    )

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from attnviz.models.hooked.network import Item
+from attnviz.passes import OutputProjection
 from attnviz.records import Site, SiteKind
 
 TOLERANCE = 1e-4
@@ -24,12 +25,16 @@ Maps = Mapping[Site, Tensor]
 
 @dataclass
 class Passed:
-    """What one pass of the comparison left: weights, final states, or why there are none."""
+    """What one pass of the comparison left: weights, final states, or why there are none.
+
+    The hooked pass leaves the module and the output projection of every call as well.
+    """
 
     maps: Maps = field(default_factory=dict)
     states: Tensor | None = None
     fault: str = ""
     modules: tuple[int, ...] = ()
+    projections: tuple[OutputProjection, ...] = ()
 
 
 def compare(
@@ -42,12 +47,12 @@ def compare(
         (empty if nothing could be compared).
     """
     tolerance = TOLERANCE_LOW if is_low(dtype) else TOLERANCE
-    change = _change(eager.states, hooked.states, items)
-    changed = f"its outputs change by {change:.1e} of the largest when hooked"
+    apart = change(eager.states, hooked.states, items)
+    changed = f"its outputs change by {apart:.1e} of the largest when hooked"
     if not eager.maps:
-        if change > tolerance:
+        if apart > tolerance:
             return changed, ""
-        return "", f"hooked, outputs within {change:.1e} of eager's, which returns no weights"
+        return "", f"hooked, outputs within {apart:.1e} of eager's, which returns no weights"
     worst = 0.0
     for kind in {site.kind for site in [*eager.maps, *hooked.maps]}:
         theirs, ours = (
@@ -63,7 +68,7 @@ def compare(
     difference = f"max |Δ| {worst:.1e}"
     if worst > tolerance:
         reason = f"hooked weights differ from eager by up to {worst:.1e}"
-    elif eager.states is not None and change > tolerance:
+    elif eager.states is not None and apart > tolerance:
         reason = changed
     else:
         return "", f"hooked, {difference} against eager"
@@ -85,12 +90,7 @@ def real(weights: Tensor, kind: SiteKind, items: Sequence[Item]) -> list[Tensor]
     return [one[:, :queries, :keys] for one, (queries, keys) in zip(weights, sizes, strict=True)]
 
 
-def is_low(dtype: torch.dtype) -> bool:
-    """Whether eager attention rounds its weights to half precision."""
-    return dtype in (torch.float16, torch.bfloat16)
-
-
-def _change(a: Tensor | None, b: Tensor | None, items: Sequence[Item]) -> float:
+def change(a: Tensor | None, b: Tensor | None, items: Sequence[Item]) -> float:
     """Largest |a - b| over real positions relative to the largest |a|; infinite if unknown."""
     if a is None or b is None or a.shape != b.shape:
         return math.inf
@@ -100,6 +100,11 @@ def _change(a: Tensor | None, b: Tensor | None, items: Sequence[Item]) -> float:
         scale = one[:length].float().abs().max().clamp_min(1e-30)
         worst = max(worst, _largest((one - two)[:length].float() / scale))
     return worst
+
+
+def is_low(dtype: torch.dtype) -> bool:
+    """Whether eager attention rounds its weights to half precision."""
+    return dtype in (torch.float16, torch.bfloat16)
 
 
 def _largest(delta: Tensor) -> float:

@@ -9,7 +9,7 @@ a forward pass. Without one, the function attends and nobody looks.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,6 +57,7 @@ class Run:
         gates: what passes of the heads, by site; only with a plan.
         calls: what was called, in order.
         strangers: names of tensors that layers passed and the hooks do not know.
+        attended: gets the heads' outputs of every call, [B, T, H, d_v].
     """
 
     observers: Sequence[Observer]
@@ -64,6 +65,7 @@ class Run:
     gates: Gates = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     strangers: set[str] = field(default_factory=set)
+    attended: Callable[[Tensor], None] | None = None
     _mask: tuple[Tensor, Tensor] | None = None
 
     def next_site(self, call: Call) -> Site:
@@ -158,6 +160,7 @@ def attention(
     is_causal: bool | None = None,
     position_bias: Tensor | None = None,
     softcap: float | None = None,
+    s_aux: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """What a hooked layer calls instead of its own attention.
@@ -174,6 +177,7 @@ def attention(
         is_causal: what a missing mask means; the module's own ``is_causal`` by default.
         position_bias: added to the scores.
         softcap: c · tanh(scores / c).
+        s_aux: [H], learned sinks.
         others: whatever else the layer passes; tensors without a known meaning are noted in the
             run, and the model is then not hooked.
 
@@ -213,9 +217,13 @@ def attention(
         causal=causal,
         scale=scaling,
         softcap=softcap,
+        sinks=s_aux,
         dropout=dropout,
         gate=None if run is None else run.gates.get(site),
         site=site,
         observers=observers,
     )
-    return attended.output.transpose(1, 2).contiguous(), None
+    output = attended.output.transpose(1, 2).contiguous()
+    if run is not None and run.attended is not None:
+        run.attended(output)
+    return output, None

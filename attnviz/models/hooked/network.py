@@ -60,18 +60,26 @@ class Network:
     """A transformers model with its weights, in evaluation mode.
 
     Attributes:
-        model: the transformers model.
+        model: the transformers model, with its head for words if it has one.
+        body: the model without that head.
+        device: where it runs.
         seq2seq: whether it has an encoder and a decoder.
-        can_write: whether it can generate the decoder's text.
+        no_logits: why there is no head for words, as the end of a sentence; empty where there is.
     """
 
-    def __init__(self, model: Any, device: torch.device, *, seq2seq: bool, can_write: bool) -> None:
+    def __init__(
+        self, model: Any, body: Any, device: torch.device, *, seq2seq: bool, no_logits: str
+    ) -> None:
         self.model = model.to(device).eval().requires_grad_(False)
+        self.body = body
         self.device = device
         self.seq2seq = seq2seq
-        self.can_write = can_write
-        self._body = self.model.base_model if seq2seq else self.model
-        self._accepts = frozenset(inspect.signature(self._body.forward).parameters)
+        self.no_logits = no_logits
+
+    @property
+    def can_write(self) -> bool:
+        """Whether it can generate the decoder's text."""
+        return self.seq2seq and not self.no_logits and hasattr(self.model, "generate")
 
     @property
     def config(self) -> Any:
@@ -120,18 +128,18 @@ class Network:
                 limits.append(module.num_embeddings - start)
         return min(limits, default=None)
 
-    @property
-    def takes_segments(self) -> bool:
-        """Whether ``token_type_ids`` mean anything to it."""
-        return "token_type_ids" in self._accepts
-
     def switch(self, implementation: str) -> None:
         """Let every layer that asks use this attention function from now on."""
         with quiet():
             self.model.set_attn_implementation(implementation)
 
     def run(
-        self, items: Sequence[Item], *, weights: bool = False, segments: bool = False
+        self,
+        items: Sequence[Item],
+        *,
+        weights: bool = False,
+        segments: bool = False,
+        logits: bool = False,
     ) -> Mapping[str, Any]:
         """One forward pass over a batch, padded on the right; the caller says what is tracked.
 
@@ -139,23 +147,52 @@ class Network:
             items: the inputs.
             weights: ask for the attention weights, which only eager attention returns.
             segments: pass the items' segments.
+            logits: run the head for words as well, if there is one.
+
+        Returns:
+            What the body returns, or with logits what the whole model returns and the body's
+            ``last_hidden_state``.
         """
+        whole = logits and not self.no_logits
+        module = self.model if whole else self.body
+        accepted = inspect.signature(module.forward).parameters
         inputs, mask = self._pad([item.ids for item in items])
         arguments: dict[str, Any] = {"input_ids": inputs, "attention_mask": mask}
         if self.seq2seq:
             targets, target_mask = self._pad([item.target for item in items])
             arguments |= {"decoder_input_ids": targets, "decoder_attention_mask": target_mask}
-        if segments and self.takes_segments:
+        if segments and "token_type_ids" in accepted:
             parts = [item.segments or (0,) * len(item.ids) for item in items]
             known = getattr(self.config, "type_vocab_size", None) or max(map(max, parts)) + 1
             arguments["token_type_ids"] = self._pad(parts, filler=0)[0].clamp(max=known - 1)
-        if "use_cache" in self._accepts:
+        if "use_cache" in accepted:
             arguments["use_cache"] = False
         if weights:
             arguments["output_attentions"] = True
         with quiet():
-            output: Mapping[str, Any] = self._body(**arguments, return_dict=True)
-        return output
+            if module is self.body:
+                output: Mapping[str, Any] = module(**arguments, return_dict=True)
+                return output
+            with self._last_states() as kept:
+                output = module(**arguments, return_dict=True)
+            return {**output, "last_hidden_state": kept[-1]}
+
+    @contextlib.contextmanager
+    def _last_states(self) -> Iterator[list[Tensor]]:
+        """Keep the last hidden states that a pass of the whole model inside the block has.
+
+        The head may run the body, or its decoder alone (OPT, T5).
+        """
+        sought = (self.body, getattr(self.model, "get_decoder", lambda: None)())
+        kept: list[Tensor] = []
+        with contextlib.ExitStack() as undo:
+            for part in self.body.modules():
+                if any(part is one for one in sought):
+                    hook = part.register_forward_hook(
+                        lambda _, args, output: kept.append(output[0])
+                    )
+                    undo.callback(hook.remove)
+            yield kept
 
     def padding(self, lengths: Sequence[int]) -> Tensor:
         """Bool [B, longest], True for real tokens."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,9 +19,10 @@ from attnviz.models.hooked.compare import lengths, real
 from attnviz.models.hooked.eager import hand_out, returned
 from attnviz.models.hooked.interface import Run, hooking
 from attnviz.models.hooked.network import Item, Network
-from attnviz.models.hooked.survey import Survey, survey
+from attnviz.models.hooked.stack import Stack, find_stack
+from attnviz.models.hooked.survey import Survey, sample, survey
 from attnviz.models.hooked.tokenizer import Texts, load_texts
-from attnviz.models.running import running
+from attnviz.models.running import check_start, running
 from attnviz.passes import Gates, Observer, Output, OutputProjection, Start
 from attnviz.records import Inputs, Layout, Prompt, Sides, Site, SiteKind, SourceInfo, Tokens
 
@@ -111,12 +115,7 @@ class Hooked:
     @property
     def no_logits(self) -> str:
         """Why the model gives no logits; empty where it does."""
-        return "not looked for yet"
-
-    @property
-    def start_kind(self) -> SiteKind | None:
-        """A pass cannot begin in the middle."""
-        return None
+        return self._network.no_logits
 
     @property
     def no_gates(self) -> str:
@@ -124,6 +123,18 @@ class Hooked:
         if self.info.backend == "hooked":
             return ""
         return f"{self._network.family} models compute it in code of their own (eager backend)"
+
+    @property
+    def start_kind(self) -> SiteKind | None:
+        """The kind of a single stack whose layers are a plain list."""
+        return None if self._stack is None else self._survey.kind
+
+    @cached_property
+    def _stack(self) -> Stack | None:
+        """The layers at which a pass can begin, tried when they are first needed."""
+        if self.info.backend != "hooked" or self._survey.kind is None:
+            return None
+        return find_stack(self._network, self._survey.plan, sample(self._network))
 
     def forward(
         self,
@@ -139,32 +150,53 @@ class Hooked:
     ) -> Output:
         """Run a batch; see :class:`~attnviz.passes.Source`."""
         items = [self._item(inputs) for inputs in batch]
-        segments = self._texts.segments
         if gates and self.no_gates:
             raise ModelError(f"attention of {self._name} cannot be gated: {self.no_gates}")
+        stack = None if start is None and not states else self._stack
+        if stack is None and (start is not None or states):
+            raise ModelError(
+                f"{self._name} has no plain list of layers that run one after the other; a pass "
+                "cannot begin at one of them, nor show the states between them"
+            )
+        if start is not None:
+            check_start(self._name, start, batch, self.layout)
+        kept: list[Tensor] = []
         with running(self._name, batch, self._network.device, grad=grad, kept=states):
             if self.info.backend == "hooked":
-                with hooking(Run(observers, self._survey.plan, gates or {})) as run:
-                    last = self._network.run(items, segments=segments).get("last_hidden_state")
+                first = 0 if start is None else start.layer
+                plan = [call for call in self._survey.plan if call[1].layer >= first]
+                with contextlib.ExitStack() as around:
+                    run = around.enter_context(hooking(Run(observers, plan, gates or {})))
+                    if stack is not None and start is not None:
+                        around.enter_context(stack.beginning(start))
+                    if stack is not None and states:
+                        around.enter_context(stack.keeping(kept, first))
+                    output = self._network.run(items, segments=self._texts.segments, logits=logits)
                 run.check_complete()
             else:
-                last = self._forward_eagerly(items, observers, segments=segments)
-        return Output(last)
+                output = self._forward_eagerly(items, observers, logits=logits)
+        last = output.get("last_hidden_state")
+        return Output(last, output.get("logits") if logits else None, tuple(kept))
 
     def output(self, site: Site) -> OutputProjection:
         """W_O and b_O of a layer, where they were proved at loading."""
-        return OutputProjection(None, None, "not looked for yet")
+        if self.info.backend == "eager":
+            return OutputProjection(None, None, self.no_gates)
+        none = OutputProjection(None, None, "the layer has no attention")
+        return self._survey.projections.get(site, none)
 
     def _forward_eagerly(
-        self, items: Sequence[Item], observers: Sequence[Observer], *, segments: bool
-    ) -> Tensor | None:
-        """The same by the weights that come back with the output; the last hidden states."""
+        self, items: Sequence[Item], observers: Sequence[Observer], *, logits: bool
+    ) -> Mapping[str, Any]:
+        """The same by the weights that come back with the output; the rest of it."""
         network, single = self._network, self._survey.kind is not None
-        output = network.run(items, weights=bool(observers), segments=segments)
+        output = network.run(
+            items, weights=bool(observers), segments=self._texts.segments, logits=logits
+        )
         sources = network.padding([len(item.ids) for item in items])
         targets = network.padding([len(item.target) for item in items])
         found = returned(output, self._survey.kind)
-        last: Tensor | None = output.get("last_hidden_state")
+        rest = {name: output.get(name) for name in ("last_hidden_state", "logits")}
         del output
         named = [getattr(network.config, name, None) for name in _WINDOWS]
         sizes = [size for size in named if isinstance(size, int)]
@@ -189,7 +221,7 @@ class Hooked:
                 causal=site.kind == "decoder",
                 windows=() if site.kind == "cross" else windows,
             )
-        return last
+        return rest
 
     def _read(self, prompt: Prompt, notes: list[str]) -> Tokens:
         """The tokens of the encoder or of the only stack."""

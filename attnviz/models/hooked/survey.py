@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -22,7 +22,8 @@ from attnviz.models.hooked.compare import Maps, Passed, compare, is_low, lengths
 from attnviz.models.hooked.eager import returned
 from attnviz.models.hooked.interface import NAME, Run, hooking, register
 from attnviz.models.hooked.network import Item, Network
-from attnviz.passes import Rows
+from attnviz.models.hooked.projection import Projections
+from attnviz.passes import OutputProjection, Rows
 from attnviz.records import SITE_KINDS, Backend, Layout, Site, SiteKind
 
 _LENGTHS = ((11, 6), (7, 3))
@@ -42,6 +43,7 @@ class Survey:
         layout: which heads there are.
         kind: what the layers of a single stack are; None for an encoder-decoder model.
         plan: module and site of every attention call of a forward pass, in order (hooked only).
+        projections: W_O of every layer, or why it is not known (hooked only).
     """
 
     backend: Backend
@@ -50,6 +52,7 @@ class Survey:
     layout: Layout
     kind: SiteKind | None
     plan: tuple[tuple[int, Site], ...] = ()
+    projections: Mapping[Site, OutputProjection] = field(default_factory=dict)
 
 
 def survey(network: Network, name: str) -> Survey:
@@ -62,7 +65,7 @@ def survey(network: Network, name: str) -> Survey:
     Raises:
         ModelError: no backend gives weights from token to token, or they are not finite.
     """
-    items = _items(network)
+    items = sample(network)
     with torch.no_grad():
         eager = _eager_pass(network, items)
         hooked = _hooked_pass(network, items)
@@ -105,10 +108,11 @@ def survey(network: Network, name: str) -> Survey:
         network.switch("eager")
         return Survey("eager", exactness, reason, layout, kind)
     plan = tuple(zip(hooked.modules, sites, strict=True))
-    return Survey("hooked", exactness, "", layout, kind, plan)
+    projections = dict(zip(sites, hooked.projections, strict=True))
+    return Survey("hooked", exactness, "", layout, kind, plan, projections)
 
 
-def _items(network: Network) -> list[Item]:
+def sample(network: Network) -> list[Item]:
     """A batch of two, the second shorter, so that padding is compared as well."""
     vocabulary = network.vocab_size
     named = {
@@ -146,12 +150,13 @@ def _eager_pass(network: Network, items: Sequence[Item]) -> Passed:
 
 def _hooked_pass(network: Network, items: Sequence[Item]) -> Passed:
     register()
-    run = Run(observers=[])
+    projections = Projections()
+    run = Run(observers=[], attended=projections.attended)
     whole: dict[int, Tensor] = {}
     run.observers = [_Keeper(run, whole)]
     try:
         network.switch(NAME)
-        with hooking(run):
+        with hooking(run), projections.watching(network.body):
             output = network.run(items)
     except Exception as error:  # as above
         return Passed(fault=f"the hooked pass failed: {one_line(error)}")
@@ -175,7 +180,8 @@ def _hooked_pass(network: Network, items: Sequence[Item]) -> Passed:
         layers = _numbers([run.calls[n].layer for n in calls], depth)
         numbers |= dict(zip(calls, layers, strict=True))
     maps = {Site(kind, numbers[n]): whole[n] for n, kind in enumerate(kinds)}
-    return Passed(maps, _states(output), modules=tuple(call.module for call in run.calls))
+    modules = tuple(call.module for call in run.calls)
+    return Passed(maps, _states(output), "", modules, tuple(projections.found))
 
 
 @dataclass

@@ -1,0 +1,96 @@
+"""W_O of a hooked model: found by what goes in, proved by what comes out.
+
+Modules are not known by name. The output projection of a layer is the linear layer that takes its
+heads' outputs z_h, number for number; that Σ_h z_h W_O^h + b_O is then what it gives is computed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnviz.attention.layers import output_slices
+from attnviz.models.hooked.compare import is_low
+from attnviz.passes import OutputProjection
+
+TOLERANCE = 1e-5
+"""Largest difference of the projection's output, relative to the largest, that counts as none."""
+
+TOLERANCE_LOW = 1e-2
+"""The same for float16 and bfloat16, to which the projection rounds what it gives."""
+
+
+@dataclass
+class Projections:
+    """Watches which linear layer takes what each call of the attention function returned.
+
+    Attributes:
+        found: for every call, the projection or the reason why there is none.
+    """
+
+    found: list[OutputProjection] = field(default_factory=list)
+    _z: Tensor | None = None
+
+    @contextlib.contextmanager
+    def watching(self, model: nn.Module) -> Iterator[None]:
+        """Look on while the model runs inside the ``with`` block."""
+        from transformers.pytorch_utils import Conv1D
+
+        linear = [m for m in model.modules() if isinstance(m, nn.Linear | Conv1D)]
+        handles = [module.register_forward_hook(self._ran) for module in linear]
+        try:
+            yield
+        finally:
+            self._z = None
+            for handle in handles:
+                handle.remove()
+
+    def attended(self, z: Tensor) -> None:
+        """Take in the heads' outputs of the next call, [B, T, H, d_v]."""
+        self._z = z
+        none = "no linear layer takes its heads' outputs as they are"
+        self.found.append(OutputProjection(None, None, none))
+
+    def _ran(self, module: Any, arguments: tuple[Any, ...], output: Any) -> None:
+        """A linear layer has run: is it the projection of the last call?"""
+        z = self._z
+        if z is None or not arguments or not _same(arguments[0], z):
+            return
+        if self.found[-1].weight is not None:
+            self.found[-1] = OutputProjection(None, None, "two layers take its heads' outputs")
+            return
+        weight, bias = _slices(module, z.shape[2]), module.bias
+        error = _error(z, weight, bias, output)
+        if error <= (TOLERANCE_LOW if is_low(z.dtype) else TOLERANCE):
+            self.found[-1] = OutputProjection(weight, bias)
+        else:
+            reason = f"its output differs from the sum over its heads by {error:.0e} of the largest"
+            self.found[-1] = OutputProjection(None, None, reason)
+
+
+def _same(x: Any, z: Tensor) -> bool:
+    """Whether a layer's input is the outputs of all heads side by side."""
+    if not isinstance(x, Tensor) or x.shape[-1] != z.shape[2] * z.shape[3]:
+        return False
+    return x.numel() == z.numel() and torch.equal(x.flatten(), z.flatten())
+
+
+def _slices(module: Any, heads: int) -> Tensor:
+    """[H, d_v, D], a view of the module's own matrix; Conv1D keeps it as [in, out]."""
+    weight: Tensor = module.weight.detach()
+    return output_slices(weight if isinstance(module, nn.Linear) else weight.t(), heads)
+
+
+def _error(z: Tensor, weight: Tensor, bias: Tensor | None, output: Tensor) -> float:
+    """Largest |Σ_h z_h W_O^h + b_O - output|, relative to the largest output."""
+    rows = z.flatten(0, 1).transpose(0, 1).float()  # [H, B * T, d_v]
+    made = (rows @ weight.float()).sum(0)
+    if bias is not None:
+        made += bias.float()
+    output = output.reshape(made.shape).float()
+    return float((made - output).abs().max() / output.abs().max().clamp_min(1e-30))

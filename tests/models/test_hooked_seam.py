@@ -1,0 +1,318 @@
+"""What hooked models offer beside attention: logits, W_O, passes that begin at a layer, sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from attnviz.errors import ModelError
+from attnviz.models import hooked
+from attnviz.passes import Gate, Rows, Start
+from attnviz.records import Inputs, Site
+from tests.models.tiny import (
+    EAGER,
+    FAMILIES,
+    HEADS,
+    LONG,
+    SEQ2SEQ,
+    SHORT,
+    SIZES,
+    Folders,
+    inputs_of,
+    transformers,
+)
+
+CPU = torch.device("cpu")
+WORDS = ["gpt2", "bert", "modernbert", "llama", "gemma2", "gpt_neox", "opt", "phi", "cohere"]
+WORDS += ["granite", "gpt_oss", "gpt_neo", "bloom", "deberta_v2", *SEQ2SEQ]
+SINGLE = [f for f in FAMILIES if f not in (*EAGER, *SEQ2SEQ, "albert")]
+
+
+def load(folder: Path, dtype: torch.dtype = torch.float32) -> hooked.Hooked:
+    return hooked.load(folder, folder.name, CPU, dtype)
+
+
+def batch_of(source: hooked.Hooked) -> list[Inputs]:
+    return [inputs_of(source, SHORT, (0, *LONG[:8])), inputs_of(source, LONG, SHORT)]
+
+
+# --- logits ------------------------------------------------------------------------------------
+
+
+def theirs(folder: Path, family: str, batch: Sequence[Inputs]) -> list[Tensor]:
+    """Logits of each item as transformers computes them, one by one: [T, V]."""
+    kind = "Seq2SeqLM" if family in SEQ2SEQ else HEADS.get(family, "CausalLM")
+    model = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(folder).eval()
+    found = []
+    for item in batch:
+        *_, last = item.sides.values()
+        arguments = {"input_ids": torch.tensor([last.keys.ids])}
+        if family in SEQ2SEQ:
+            arguments["decoder_input_ids"] = torch.tensor([last.queries.ids])
+        with torch.no_grad():
+            found.append(model(**arguments).logits[0])
+    return found
+
+
+@pytest.mark.parametrize("family", WORDS)
+def test_logits_are_those_of_transformers(family: str, folders: Folders) -> None:
+    folder = folders(family, words=True)
+    source = load(folder)
+    assert source.no_logits == ""
+    batch = batch_of(source)
+    output, plain = source.forward(batch, logits=True), source.forward(batch)
+    assert plain.logits is None
+    assert output.logits is not None
+    for item, expected in enumerate(theirs(folder, family, batch)):
+        length = len(expected)
+        assert expected.std() > 1e-3, "too even to prove anything"
+        torch.testing.assert_close(output.logits[item, :length], expected, atol=1e-4, rtol=1e-5)
+        torch.testing.assert_close(output.hidden[item, :length], plain.hidden[item, :length])
+
+
+def test_the_head_for_words_runs_only_when_it_is_asked_for(folders: Folders) -> None:
+    for family in ("llama", "t5", "bart"):
+        source = load(folders(family, words=True))
+        runs: list[object] = []
+        head = source._network.model.get_output_embeddings()
+        head.register_forward_hook(lambda *args, runs=runs: runs.append(args))
+        source.forward(batch_of(source))
+        assert not runs
+        source.forward(batch_of(source), logits=True)
+        assert len(runs) == 1
+
+
+def test_a_head_that_would_be_made_up_is_no_head(folders: Folders, tmp_path: Path) -> None:
+    source = load(folders("llama"))
+    missing = "its checkpoint has no head for words (lm_head.weight is not in it)"
+    assert source.no_logits == missing
+    assert source.forward(batch_of(source), logits=True).logits is None
+    assert not any("lm_head" in name for name, _ in source._network.model.named_parameters())
+    assert load(folders("gpt2")).no_logits == "", "tied to the embeddings"
+    config = transformers.BertConfig(**SIZES)
+    transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "classes")
+    assert "(cls.predictions.bias is not in it)" in load(tmp_path / "classes").no_logits
+    alone = transformers.T5EncoderModel(transformers.T5Config(**FAMILIES["t5"][1]))
+    alone.save_pretrained(tmp_path / "t5")
+    assert load(tmp_path / "t5").no_logits == "T5EncoderModel has no head for words"
+
+
+def test_minilm_has_no_head_for_words(minilm: str) -> None:
+    source = load(Path(minilm))
+    assert source.no_logits.startswith("its checkpoint has no head for words (cls.predictions.")
+    assert source.start_kind == "encoder"
+    assert source.output(Site("encoder", 5)).weight.shape == (12, 32, 384)
+
+
+# --- W_O ---------------------------------------------------------------------------------------
+
+NAMES = {
+    "gpt2": "h.{}.attn.c_proj",
+    "bert": "encoder.layer.{}.attention.output.dense",
+    "modernbert": "layers.{}.attn.Wo",
+    "llama": "layers.{}.self_attn.o_proj",
+    "gpt_neox": "layers.{}.attention.dense",
+    "opt": "decoder.layers.{}.self_attn.out_proj",
+    "distilbert": "transformer.layer.{}.attention.out_lin",
+}
+
+
+@pytest.mark.parametrize("family", NAMES)
+def test_the_output_projection_is_the_one_in_the_checkpoint(family: str, folders: Folders) -> None:
+    source = load(folders(family))
+    stored = load_file(folders(family) / "model.safetensors")
+    for site in source.layout.sites:
+        found = source.output(site)
+        name = NAMES[family].format(site.layer)
+        weight = stored[f"{name}.weight"]
+        weight = weight if family == "gpt2" else weight.T  # Conv1D keeps it as [in, out]
+        assert torch.equal(found.weight.flatten(0, 1), weight)
+        bias = stored.get(f"{name}.bias")
+        assert found.bias is None if bias is None else torch.equal(found.bias, bias)
+
+
+@pytest.mark.parametrize("family", ["t5", "bart", "marian", "albert", "gpt_oss"])
+def test_every_layer_of_every_kind_has_its_projection(family: str, folders: Folders) -> None:
+    source = load(folders(family))
+    weights = [source.output(site).weight for site in source.layout.sites]
+    assert all(weight is not None for weight in weights)
+    different = {weight.data_ptr() for weight in weights}
+    assert len(different) == (1 if family == "albert" else len(weights))
+
+
+def test_no_projection_where_it_does_not_give_what_it_should(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site("decoder", 1)
+    forward = torch.nn.Linear.forward
+
+    def louder(self: torch.nn.Linear, x: Tensor) -> Tensor:
+        return 1.001 * forward(self, x)
+
+    monkeypatch.setattr(torch.nn.Linear, "forward", louder)
+    none = load(folders("llama")).output(site)
+    assert none.weight is None
+    assert none.reason == "its output differs from the sum over its heads by 1e-03 of the largest"
+    monkeypatch.undo()
+    from transformers.models.llama import modeling_llama
+
+    attended = modeling_llama.LlamaAttention.forward
+
+    def normed(self: torch.nn.Module, *args: object, **kwargs: object) -> object:
+        projection = self.o_proj
+        self.o_proj = torch.nn.Sequential(torch.nn.LayerNorm(16), projection)
+        try:
+            return attended(self, *args, **kwargs)
+        finally:
+            self.o_proj = projection
+
+    monkeypatch.setattr(modeling_llama.LlamaAttention, "forward", normed)
+    none = load(folders("llama")).output(site)
+    assert (none.weight, none.reason) == (
+        None,
+        "no linear layer takes its heads' outputs as they are",
+    )
+    assert load(folders("lfm2")).output(Site("decoder", 0)).reason == "the layer has no attention"
+
+
+# --- states and starts -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", SINGLE)
+def test_passes_begin_at_every_layer_of_a_single_stack(family: str, folders: Folders) -> None:
+    source = load(folders(family))
+    (kind,) = source.layout.kinds
+    assert source.start_kind == kind
+    batch = batch_of(source)
+    whole = source.forward(batch, states=True)
+    torch.testing.assert_close(whole.hidden, source.forward(batch).hidden, atol=1e-5, rtol=1e-5)
+    assert len(whole.states) == 1 + source.layout.layers(kind)
+    for layer, states in enumerate(whole.states[:-1]):
+        late = source.forward(batch, states=True, start=Start(layer, states))
+        torch.testing.assert_close(late.hidden, whole.hidden, atol=1e-5, rtol=1e-5)
+        for one, other in zip(late.states, whole.states[layer:], strict=True):
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+        moved = source.forward(batch, start=Start(layer, states.roll(1, -1)))
+        assert not torch.allclose(moved.hidden, whole.hidden, atol=1e-2)
+
+
+def test_states_are_those_that_transformers_returns(folders: Folders) -> None:
+    source = load(folders("llama"))
+    batch = [inputs_of(source, LONG, ())]
+    model = transformers.AutoModel.from_pretrained(folders("llama")).eval()
+    with torch.no_grad():
+        output = model(torch.tensor([LONG]), output_hidden_states=True)
+    states = source.forward(batch, states=True).states
+    for one, other in zip(states[:-1], output.hidden_states[:-1], strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(model.norm(states[-1]), output.last_hidden_state)
+
+
+@pytest.mark.parametrize("family", ["albert", "bart", "gpt_neo"])
+def test_where_a_pass_cannot_begin(family: str, folders: Folders) -> None:
+    source = load(folders(family))
+    assert source.start_kind is None
+    with pytest.raises(ModelError, match="no plain list of layers that run one after the other"):
+        source.forward(batch_of(source), states=True)
+    with pytest.raises(ModelError, match="a pass cannot begin at one of them"):
+        source.forward(batch_of(source), start=Start(0, torch.zeros(2, 13, 16)))
+
+
+def test_a_stack_whose_layers_need_more_than_states_has_no_start(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a pass can begin late is tried, not assumed."""
+    from transformers.models.llama import modeling_llama
+
+    source = load(folders("llama"))
+    forward = modeling_llama.LlamaDecoderLayer.forward
+    run: list[object] = []
+
+    def counting(self: torch.nn.Module, *args: object, **kwargs: object) -> Tensor:
+        run.append(self)
+        return forward(self, *args, **kwargs).roll(len(run) % 2, -1)
+
+    monkeypatch.setattr(modeling_llama.LlamaDecoderLayer, "forward", counting)
+    assert source.start_kind is None
+
+
+def hooks(source: hooked.Hooked) -> list[object]:
+    """The hooks that there are (transformers has some of its own), and replaced methods."""
+    return [
+        (list(module._forward_hooks), list(module._forward_pre_hooks), "forward" in vars(module))
+        for module in source._network.model.modules()
+    ]
+
+
+def test_a_pass_that_fails_leaves_no_hook_behind(folders: Folders) -> None:
+    source = load(folders("llama"))
+    batch = batch_of(source)
+    whole = source.forward(batch, states=True)
+    before = hooks(source)
+
+    class Stopper:
+        def observe(self, rows: Rows) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        source.forward(batch, [Stopper()], states=True, start=Start(1, whole.states[1]))
+    assert hooks(source) == before
+    assert torch.equal(source.forward(batch).hidden, whole.hidden)
+
+
+# --- gates, gradients, sinks -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gates_get_gradients_in_half_precision(dtype: torch.dtype, folders: Folders) -> None:
+    source, exact = load(folders("llama", 3.0), dtype), load(folders("llama", 3.0))
+    site = Site("decoder", 0)
+    found = []
+    for one in (source, exact):
+        share = torch.ones(4, requires_grad=True)
+        hidden = one.forward(batch_of(one)[1:], gates={site: Gate(share)}, grad=True).hidden
+        found += torch.autograd.grad(hidden.float().sin().mean(), share)
+        assert one.output(site).weight.dtype == hidden.dtype
+    torch.testing.assert_close(found[0], found[1], atol=2e-3, rtol=0.1)
+
+
+def test_gradients_with_checkpointing_and_caches_switched_on(folders: Folders) -> None:
+    found = []
+    for switched in (False, True):
+        source = load(folders("llama", 3.0))
+        if switched:
+            source._network.model.config.use_cache = True
+            source._network.model.gradient_checkpointing_enable()
+        share = torch.ones(4, requires_grad=True)
+        gates = {Site("decoder", 0): Gate(share)}
+        hidden = source.forward(batch_of(source), gates=gates, grad=True).hidden
+        found += torch.autograd.grad(hidden.sin().mean(), share)
+        assert not any(p.requires_grad for p in source._network.model.parameters())
+    assert torch.equal(*found)
+
+
+def test_sinks_are_part_of_every_row(folders: Folders) -> None:
+    source = load(folders("gpt_oss"))
+    seen: list[Rows] = []
+
+    class Keeper:
+        def observe(self, rows: Rows) -> None:
+            seen.append(rows)
+
+    source.forward(batch_of(source)[1:], [Keeper()])
+    assert all(rows.sink for rows in seen)
+    assert all(0.05 < 1 - float(rows.weights.sum(-1).min()) < 1 for rows in seen)
+
+
+def test_eager_models_give_logits_and_say_what_they_cannot(folders: Folders) -> None:
+    source = load(folders("gpt_neo", words=True))
+    reason = "gpt_neo models compute it in code of their own (eager backend)"
+    assert source.no_gates == source.output(Site("decoder", 0)).reason == reason
+    assert source.output(Site("decoder", 0)).weight is None
+    with pytest.raises(ModelError, match=r"cannot be gated: gpt_neo models compute it"):
+        source.forward(batch_of(source), gates={Site("decoder", 0): Gate(torch.ones(4))})
