@@ -2,140 +2,134 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import os
 import shutil
 import sys
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from attnviz.cli import voice
+from attnviz.cli.options import flatten
+from attnviz.cli.shapes_options import (
+    Asked,
+    FormatOptions,
+    LayerOptions,
+    ModelOptions,
+    RunOptions,
+    ViewOptions,
+)
+from attnviz.errors import Message, Setting, UsageError
 
-LAYER, RUN = "The layer", "What runs through it"
-MODEL, VIEW, OUT = "A published or local model", "Views (the walk, unless told otherwise)", "Output"
+if TYPE_CHECKING:
+    from attnviz.answers import Answer
+
 PIPE_WIDTH = 110
 
 
+class View(NamedTuple):
+    """A view: what answers, the options it heeds, and those of them that its CSV does not show."""
+
+    answer: Callable[[Asked], Answer]
+    heeds: frozenset[str] = frozenset()
+    not_in_csv: frozenset[str] = frozenset()
+    has_csv: bool = True
+
+
+def _walk(asked: Asked) -> Answer:
+    from attnviz import answers
+
+    return answers.walk(asked.subject(), asked.sizes(), why=asked.view.why)
+
+
+def _diagram(asked: Asked) -> Answer:
+    from attnviz import answers
+
+    return answers.diagram(asked.subject(), asked.sizes(), why=asked.view.why, out=asked.output.out)
+
+
+def _verify(asked: Asked) -> Answer:
+    from attnviz import answers
+
+    return answers.verify(asked.subject(), asked.sizes())
+
+
+def _compare(asked: Asked) -> Answer:
+    from attnviz import answers
+
+    return answers.compare(asked.subject(), asked.sizes(), memory=asked.view.memory)
+
+
+def _sweep(asked: Asked) -> Answer:
+    from attnviz import answers
+
+    sweep = str(asked.view.sweep)
+    return answers.sweep(asked.subject(), sweep, asked.sizes(), out=asked.output.out)
+
+
+def _scaling(asked: Asked) -> Answer:
+    from attnviz import answers
+
+    return answers.scaling(asked.view.seed, out=asked.output.out)
+
+
+def _numbers(asked: Asked) -> Answer:
+    from attnviz import answers
+
+    return answers.numbers(asked.tiny(), precision=asked.view.precision)
+
+
+def _animate(asked: Asked) -> Answer:
+    from attnviz import answers
+
+    if asked.output.out is None:
+        raise UsageError("{animate} makes a file; add {out}", animate=..., out="film.html")
+    return answers.animate(asked.tiny(), asked.output.out)
+
+
+def _presets(asked: Asked) -> Answer:
+    from attnviz import answers
+
+    return answers.presets()
+
+
+_SIZES = frozenset(f.name for f in dataclasses.fields(LayerOptions))
+_RUN = frozenset(f.name for f in dataclasses.fields(RunOptions))
+_MODEL = frozenset(f.name for f in dataclasses.fields(ModelOptions))
+_TINY = frozenset({"text", "input", "example", "seed", "d_model", "heads", "kv_heads", "kind"})
+_TINY |= {"causal", "window"}
+_ONE = _SIZES - {"layers"}
+
+VIEWS: Mapping[str, View] = {
+    "walk": View(_walk, _SIZES | _RUN | _MODEL | {"why"}, frozenset({"layers"})),
+    "diagram": View(_diagram, _SIZES | _RUN | _MODEL | {"why", "out"}, has_csv=False),
+    "verify": View(_verify, _ONE | _RUN | _MODEL),
+    "compare": View(_compare, _SIZES | _RUN | _MODEL | {"memory"}),
+    "sweep": View(_sweep, _ONE | _RUN | _MODEL | {"out"}),
+    "scaling": View(_scaling, frozenset({"seed", "out"})),
+    "numbers": View(_numbers, _TINY | {"precision"}, frozenset({"precision"})),
+    "animate": View(_animate, _TINY | {"out"}, has_csv=False),
+    "presets": View(_presets),
+}
+"""Every view by the option that asks for it; the walk is what nobody has to ask for."""
+
+_OF_A_MODEL = _RUN | {"why"}
+"""What the walk of a model heeds below the table of its layers, which is all that CSV holds."""
+
+
+@flatten
 def shapes(
+    layer: LayerOptions,
+    run: RunOptions,
+    model: ModelOptions,
+    view: ViewOptions,
+    output: FormatOptions,
     text: Annotated[
         str | None, typer.Argument(help="Words for --numbers and --animate: 'cat sat on mat'.")
     ] = None,
-    d_model: Annotated[
-        int | None, typer.Option(help="D, the model width (512).", rich_help_panel=LAYER)
-    ] = None,
-    heads: Annotated[
-        int | None, typer.Option(help="H query heads (8).", rich_help_panel=LAYER)
-    ] = None,
-    kv_heads: Annotated[
-        int | None, typer.Option(help="G key/value heads (H).", rich_help_panel=LAYER)
-    ] = None,
-    head_dim: Annotated[
-        int | None, typer.Option(help="d of one head (D / H).", rich_help_panel=LAYER)
-    ] = None,
-    kind: Annotated[
-        str | None, typer.Option(help="mha, gqa, mqa, mla or cross.", rich_help_panel=LAYER)
-    ] = None,
-    latent: Annotated[
-        int | None, typer.Option(help="r of MLA (4·d).", rich_help_panel=LAYER)
-    ] = None,
-    rope_dim: Annotated[
-        int | None, typer.Option(help="Rotary width of MLA (d / 2).", rich_help_panel=LAYER)
-    ] = None,
-    bias: Annotated[
-        bool | None,
-        typer.Option("--bias/--no-bias", help="Biases (with).", rich_help_panel=LAYER),
-    ] = None,
-    causal: Annotated[
-        bool | None,
-        typer.Option("--causal/--no-causal", help="Hide the future.", rich_help_panel=LAYER),
-    ] = None,
-    window: Annotated[
-        int | None, typer.Option(help="Positions that a query sees.", rich_help_panel=LAYER)
-    ] = None,
-    layers: Annotated[
-        int | None, typer.Option(help="How many such layers (1).", rich_help_panel=LAYER)
-    ] = None,
-    batch: Annotated[int | None, typer.Option(help="B (1).", rich_help_panel=RUN)] = None,
-    seq: Annotated[
-        int | None, typer.Option(help="T queries; a letter if unset.", rich_help_panel=RUN)
-    ] = None,
-    context: Annotated[
-        int | None, typer.Option(help="S keys of cross-attention.", rich_help_panel=RUN)
-    ] = None,
-    cache: Annotated[
-        int | None,
-        typer.Option(help="Decode one token on a cache of N.", metavar="N", rich_help_panel=RUN),
-    ] = None,
-    dtype: Annotated[
-        str, typer.Option(help="float64, float32, bfloat16 or float16.", rich_help_panel=RUN)
-    ] = "float32",
-    preset: Annotated[
-        str | None, typer.Option(help="gpt2, llama3-70b, ...", rich_help_panel=MODEL)
-    ] = None,
-    presets: Annotated[
-        bool, typer.Option("--presets", help="List them all.", rich_help_panel=MODEL)
-    ] = False,
-    model: Annotated[
-        str | None,
-        typer.Option(help="Read config.json alone.", metavar="FOLDER|ID", rich_help_panel=MODEL),
-    ] = None,
-    why: Annotated[
-        bool, typer.Option("--why", help="The reason of every step.", rich_help_panel=VIEW)
-    ] = False,
-    verify: Annotated[
-        bool,
-        typer.Option("--verify", help="Run the real layer, compare.", rich_help_panel=VIEW),
-    ] = False,
-    compare: Annotated[
-        bool, typer.Option("--compare", help="MHA, GQA, MQA, MLA.", rich_help_panel=VIEW)
-    ] = False,
-    memory: Annotated[
-        str | None, typer.Option(help="What fits: 80GB, 24GiB.", rich_help_panel=VIEW)
-    ] = None,
-    sweep: Annotated[
-        str | None,
-        typer.Option(
-            help="seq=128..131072, also d-model, heads, context; :x4 or :+512 sets the step.",
-            metavar="NAME=LOW..HIGH",
-            rich_help_panel=VIEW,
-        ),
-    ] = None,
-    scaling: Annotated[
-        bool, typer.Option("--scaling", help="What 1/√d is for.", rich_help_panel=VIEW)
-    ] = False,
-    numbers: Annotated[
-        bool, typer.Option("--numbers", help="A tiny layer in numbers.", rich_help_panel=VIEW)
-    ] = False,
-    input: Annotated[
-        Path | None, typer.Option(help="JSON with x or q, k, v.", rich_help_panel=VIEW)
-    ] = None,
-    example: Annotated[
-        str | None, typer.Option(help="words or causal.", rich_help_panel=VIEW)
-    ] = None,
-    precision: Annotated[int, typer.Option(help="Digits.", rich_help_panel=VIEW)] = 3,
-    seed: Annotated[int, typer.Option(help="Of --numbers, --scaling.", rich_help_panel=VIEW)] = 0,
-    diagram: Annotated[
-        bool, typer.Option("--diagram", help="Boxes and arrows.", rich_help_panel=VIEW)
-    ] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="--diagram as svg, png, pdf.", rich_help_panel=OUT),
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(help="--sweep or --scaling as png, svg, pdf.", rich_help_panel=OUT),
-    ] = None,
-    animate: Annotated[
-        Path | None, typer.Option(help="F.html: it moves.", rich_help_panel=OUT)
-    ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="JSON (attnviz.shapes/1).", rich_help_panel=OUT)
-    ] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="CSV.", rich_help_panel=OUT)] = False,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Markdown.", rich_help_panel=OUT)
-    ] = False,
 ) -> None:
     """Which shape does each step of attention have, why, and what does it cost?
 
@@ -143,38 +137,91 @@ def shapes(
 
       attnviz shapes --d-model 512 --heads 8 --why
 
-      attnviz shapes --d-model 256 --heads 8 --kind cross --seq 12 --context 20 --verify
+      attnviz shapes --d-model 256 --heads 8 --kind cross --seq 12 --context-length 20 --verify
 
       attnviz shapes --preset llama3-70b --compare --memory 80GB --dtype bf16
 
-      attnviz shapes --sweep seq=128..131072 --plot growth.svg
+      attnviz shapes --sweep seq=128..131072 -o growth.svg
 
       attnviz shapes --numbers "cat sat on mat" --causal
 
       attnviz shapes --kind gqa --kv-heads 2 --diagram -o layer.svg
 
-      attnviz shapes --animate heads.html
+      attnviz shapes --animate -o heads.html
     """
-    asked = dict(locals())
-    formats = [name for name in ("json", "csv", "markdown") if asked.pop(name)]
-    from attnviz.answers import Request
-    from attnviz.answers import shapes as answer
-    from attnviz.errors import UsageError
+    asked = Asked(text, layer, run, model, view, output)
+    answer = _view_of(asked).answer(asked)
+    _print(answer._replace(notes=tuple(map(voice.words, answer.notes))), output)
+    if answer.data.get("equal") is False:
+        raise typer.Exit(1)
+
+
+def _view_of(asked: Asked) -> View:
+    """The one view asked for; UsageError for two, and for options that it would not heed."""
+    given = asked.given()
+    views = [name for name in given if name in VIEWS]
+    formats = [name for name in ("json", "csv", "markdown") if name in given]
+    for several, what in ((views, "views"), (formats, "formats")):
+        if len(several) > 1:
+            one, other = map(Setting, several[:2])
+            raise UsageError("{} and {} are two {}; choose one", one, other, what)
+    name = views[0] if views else "walk"
+    view, heeds = VIEWS[name], VIEWS[name].heeds
+    if asked.model.name is not None:
+        heeds -= _SIZES | (_RUN if name == "verify" else frozenset())
+    for option in given:
+        if option not in heeds | {name, *formats}:
+            raise _unheeded(option, asked, name if views else "")
+    if "csv" in formats:
+        _check_csv(name, view, asked)
+    return view
+
+
+def _check_csv(name: str, view: View, asked: Asked) -> None:
+    """Refuse CSV where there is no table, and options that change nothing in it."""
+    if not view.has_csv:
+        raise UsageError("{} has no table for {csv}; leave it out", Setting(name), csv=...)
+    silent = view.not_in_csv
+    if name == "walk" and asked.model.name is not None:
+        silent = _OF_A_MODEL
+    for option in asked.given():
+        if option in silent:
+            raise UsageError(
+                "{} changes nothing in {csv}; leave it out, or take {json}",
+                Setting(option),
+                csv=...,
+                json=...,
+            )
+
+
+def _unheeded(name: str, asked: Asked, view: str) -> UsageError:
+    """What to say of an option that a view does not heed; the walk is the view without a name."""
+    said: Any = f"the text {asked.text!r}" if name == "text" else Setting(name)
+    model = asked.model.name
+    if name in _SIZES and model is not None:
+        return UsageError(
+            "{} is fixed by {!r}; leave it out, or leave the model out", Setting(name), model
+        )
+    if view:
+        return UsageError("{} does not apply to {}; leave it out", said, Setting(view))
+    takers: list[Setting | Message] = [Setting(v) for v, one in VIEWS.items() if name in one.heeds]
+    listed = functools.reduce(lambda some, one: Message("{} or {}", some, one), takers)
+    return UsageError("{} belongs to {}; add it", said, listed)
+
+
+def _print(answer: Answer, output: FormatOptions) -> None:
     from attnviz.render.shapes.answer import as_csv, as_json, as_markdown, as_text
     from attnviz.render.shapes.table import Paint
 
-    if len(formats) > 1:
-        raise UsageError(f"--{formats[0]} and --{formats[1]} are two formats; choose one")
-    report = answer(Request(**asked))
-    report = report._replace(notes=tuple(map(voice.words, report.notes)))
-    writers = {"json": as_json, "csv": as_csv, "markdown": as_markdown}
-    if formats:
-        sys.stdout.write(writers[formats[0]](report))
+    if output.json:
+        text = as_json(answer)
+    elif output.csv:
+        text = as_csv(answer)
+    elif output.markdown:
+        text = as_markdown(answer)
     else:
-        paint = Paint(colour=_colour(), ascii_only=not _unicode())
-        sys.stdout.write(as_text(report, _width(), paint))
-    if report.data.get("equal") is False:
-        raise typer.Exit(1)
+        text = as_text(answer, _width(), Paint(colour=_colour(), ascii_only=not _unicode()))
+    sys.stdout.write(text)
 
 
 def _colour() -> bool:

@@ -152,16 +152,22 @@ class RunSizes:
     """What goes through the layer; a size of None stays a letter.
 
     Attributes:
-        batch: B. seq: T, the queries. context: S of cross-attention.
+        batch: B. seq: T, the queries. context_length: S of cross-attention.
         cache: keys already kept when one token is decoded (T = 1, S = cache + 1).
-        dtype: name of the dtype of activations and weights.
+        dtype: name of the dtype of activations and weights, or a short one (``bf16``).
+
+    Raises:
+        UsageError: an unknown dtype.
     """
 
     batch: int | None = 1
     seq: int | None = None
-    context: int | None = None
+    context_length: int | None = None
     cache: int | None = None
     dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", dtype_name(self.dtype))
 
     @property
     def width(self) -> int:
@@ -187,7 +193,7 @@ class LayerAxes:
         self.g = Dim("G" if spec.kv_heads != spec.heads else "H", spec.kv_heads)
         self.new = self.t  # the tokens whose keys and values are projected now
         if spec.kind == "cross":
-            self.s = self.new = Dim("S", run.context)
+            self.s = self.new = Dim("S", run.context_length)
         elif run.cache is not None:
             kept = run.cache + 1
             self.s = Dim("S", kept if spec.window is None else min(kept, spec.window))
@@ -196,7 +202,7 @@ class LayerAxes:
 
 
 def _check(spec: AttentionSpec, run: RunSizes) -> None:
-    named = {"batch": run.batch, "seq": run.seq, "context": run.context}
+    named = {"batch": run.batch, "seq": run.seq, "context-length": run.context_length}
     for name, size in named.items():
         if size is not None and size < 1:
             raise SizeError(f"{name} must be at least 1, got {size}")
@@ -205,11 +211,11 @@ def _check(spec: AttentionSpec, run: RunSizes) -> None:
     for name, size in {**named, "cache": run.cache}.items():
         if size is not None and size > MAX_LENGTH:
             raise SizeError(f"{name} {size:,} is beyond {MAX_LENGTH:,} (2^40); check the number")
-    if spec.kind != "cross" and run.context is not None:
+    if spec.kind != "cross" and run.context_length is not None:
         raise UsageError(
-            "{context} is the other sequence of cross-attention",
+            "{context_length} is the other sequence of cross-attention",
             remedy="add {kind}, or use {seq} for self-attention",
-            context=run.context,
+            context_length=run.context_length,
             kind="cross",
             seq=...,
         )
@@ -217,11 +223,11 @@ def _check(spec: AttentionSpec, run: RunSizes) -> None:
         if spec.kind == "cross":
             raise UsageError(
                 "{cache} contradicts {kind}, whose keys come from the context",
-                remedy="use {seq} and {context}",
+                remedy="use {seq} and {context_length}",
                 cache=run.cache,
                 kind="cross",
                 seq=1,
-                context=...,
+                context_length=...,
             )
         if run.seq not in (None, 1):
             raise UsageError(

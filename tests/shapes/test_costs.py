@@ -320,7 +320,7 @@ def test_junk_memory_sizes(text: str) -> None:
         ("heads=1..64:x4", (1, 4, 16, 64)),
         ("d_model=64..80:+8", (64, 72, 80)),
         ("SEQ = 5, 3,3", (3, 5)),
-        ("context=7..7", (7,)),
+        ("context-length=7..7", (7,)),
     ],
 )
 def test_sweeps(text: str, values: tuple[int, ...]) -> None:
@@ -365,7 +365,7 @@ def test_sizes_that_make_no_sense() -> None:
     for run in (RunSizes(0), RunSizes(1, 0), RunSizes(1, 1 << 50), RunSizes(cache=-1)):
         with pytest.raises(SizeError):
             walk(layer(), run)
-    for run in (RunSizes(context=4), RunSizes(seq=3, cache=4)):
+    for run in (RunSizes(context_length=4), RunSizes(seq=3, cache=4)):
         with pytest.raises(UsageError):
             walk(layer(), run)
     with pytest.raises(UsageError, match="cross"):

@@ -15,6 +15,7 @@ from attnviz.render.shapes.table import (
 )
 
 SCHEMA = "attnviz.shapes/1"
+MARKDOWN_WIDTH = 100
 
 Draw = Callable[[int, Paint], list[str]]
 """Draws something for a terminal of so many columns."""
@@ -56,8 +57,11 @@ def as_text(answer: Answer, width: int, paint: Paint) -> str:
 
 
 def as_markdown(answer: Answer) -> str:
-    """For papers and READMEs."""
+    """For papers and READMEs; what is only drawn is drawn as text."""
     parts = [f"### {answer.title}\n", *(table_markdown(table) for table in answer.tables)]
+    if answer.draw is not None and not answer.tables:
+        lines = answer.draw(MARKDOWN_WIDTH, Paint(colour=False))
+        parts.append("\n".join(["```text", *lines, "```\n"]))
     parts += ["\n".join(f"- {note}" for note in answer.notes) + "\n"] if answer.notes else []
     return "\n".join(parts)
 

@@ -56,7 +56,7 @@ def _run_title(walk: Walk) -> str:
     if run.cache is not None:
         parts.append(f"decoding one token on a cache of {run.cache:,}")
     parts += [] if run.seq is None or run.cache is not None else [f"T = {run.seq:,}"]
-    parts += [] if run.context is None else [f"S = {run.context:,}"]
+    parts += [] if run.context_length is None else [f"S = {run.context_length:,}"]
     return ", ".join([*parts, run.dtype])
 
 
@@ -243,7 +243,7 @@ def run_data(run: RunSizes) -> dict[str, Any]:
     return {
         "batch": run.batch,
         "seq": run.seq,
-        "context": run.context,
+        "context_length": run.context_length,
         "cache": run.cache,
         "dtype": run.dtype,
     }

@@ -18,8 +18,8 @@ from attnviz.shapes.costs.formulas import (
 )
 from attnviz.shapes.spec import AttentionSpec, LayerAxes, RunSizes, cut
 
-Variable = Literal["seq", "d-model", "heads", "context"]
-VARIABLES: tuple[Variable, ...] = ("seq", "d-model", "heads", "context")
+Variable = Literal["seq", "d-model", "heads", "context-length"]
+VARIABLES: tuple[Variable, ...] = ("seq", "d-model", "heads", "context-length")
 MAX_STEPS = 200
 DEFAULT_SEQ = 2048
 
@@ -147,7 +147,7 @@ def sweep(
             the value); raises SizeError where that does not fit.
 
     Raises:
-        UsageError: junk, or ``context`` without cross-attention.
+        UsageError: junk, or ``context-length`` without cross-attention.
         SizeError: a size on the way that does not fit the others.
     """
     variable, values = parse_sweep(text)
@@ -180,12 +180,14 @@ def _run_at(spec: AttentionSpec, run: RunSizes, variable: Variable, value: int) 
         raise UsageError(
             "{sweep} and {cache} do not go together; leave one out", sweep=..., cache=run.cache
         )
-    if variable == "context" and spec.kind != "cross":
+    if variable == "context-length" and spec.kind != "cross":
         raise UsageError(
-            "{sweep} needs {kind}; for self-attention sweep seq", sweep="context=...", kind="cross"
+            "{sweep} needs {kind}; for self-attention sweep seq",
+            sweep="context-length=...",
+            kind="cross",
         )
     seq = value if variable == "seq" else run.seq or DEFAULT_SEQ
-    context = run.context
+    length = run.context_length
     if spec.kind == "cross":
-        context = value if variable == "context" else run.context or DEFAULT_SEQ
-    return replace(run, seq=seq, context=context, batch=run.batch or 1)
+        length = value if variable == "context-length" else length or DEFAULT_SEQ
+    return replace(run, seq=seq, context_length=length, batch=run.batch or 1)

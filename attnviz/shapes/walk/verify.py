@@ -111,7 +111,7 @@ class _Runner:
         )
         self.context = self.x
         if spec.kind == "cross":
-            shape = (run.batch or 1, run.context or DEFAULT_S, spec.d_model)
+            shape = (run.batch or 1, run.context_length or DEFAULT_S, spec.d_model)
             self.context = torch.randn(shape, generator=generator).to(self.dtype)
 
     def said(self, key: str) -> Step:

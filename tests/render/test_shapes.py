@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from attnviz.answers import Request, shapes
+from attnviz import answers
 from attnviz.attention.sizes import check_sizes
 from attnviz.errors import UsageError
 from attnviz.render.shapes.colours import head_colour
@@ -100,23 +100,20 @@ def test_diagrams_are_the_same_on_every_run() -> None:
         assert data == diagram_figure(walked, kind)
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        {"diagram": True, "output": "f", "preset": "deepseek-v2"},
-        {"sweep": "seq=128..4096", "plot": "f"},
-        {"sweep": "context=8..64", "kind": "cross", "plot": "f"},
-        {"sweep": "heads=1..8", "plot": "f"},
-        {"scaling": True, "plot": "f"},
-    ],
-)
-def test_figures_are_written(request_: dict[str, Any], tmp_path: Path) -> None:
-    option = "output" if "output" in request_ else "plot"
-    for kind in ("svg", "png"):
-        path = tmp_path / f"f.{kind}"
-        answer = shapes(Request(**{**request_, option: path}))
-        assert path.read_bytes().startswith(MAGIC[kind])
-        assert str(path) in answer.title + "".join(answer.notes)
+def test_figures_are_written(tmp_path: Path) -> None:
+    layer, cross = answers.Layer(), answers.Layer(kind="cross")
+    for draw in (
+        lambda out: answers.diagram(answers.Model("deepseek-v2"), out=out),
+        lambda out: answers.sweep(layer, "seq=128..4096", out=out),
+        lambda out: answers.sweep(cross, "context-length=8..64", out=out),
+        lambda out: answers.sweep(layer, "heads=1..8", out=out),
+        lambda out: answers.scaling(out=out),
+    ):
+        for kind in ("svg", "png"):
+            path = tmp_path / f"f.{kind}"
+            answer = draw(path)
+            assert path.read_bytes().startswith(MAGIC[kind])
+            assert str(path) in answer.title + "".join(answer.notes)
 
 
 def test_the_crossing_is_marked_where_the_curves_meet() -> None:
@@ -271,7 +268,7 @@ def test_film_data_is_not_repeated() -> None:
 
 
 def test_animations_are_written(tmp_path: Path) -> None:
-    answer = shapes(Request(text="cat sat", animate=tmp_path / "f.html"))
+    answer = answers.animate(answers.Example("cat sat"), tmp_path / "f.html")
     assert (tmp_path / "f.html").read_bytes().startswith(b"<!doctype html>")
     assert answer.data["bytes"] == (tmp_path / "f.html").stat().st_size
 

@@ -1,0 +1,89 @@
+"""What attention costs: kinds side by side, growth along one size, published models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from attnviz.answers.pictures import FIGURES, save
+from attnviz.answers.subject import Layer, Subject, spec_of_subject
+from attnviz.errors import Setting, UsageError
+from attnviz.render.shapes.answer import Answer
+from attnviz.shapes.spec import AttentionSpec, RunSizes
+
+DEFAULT_RUN = RunSizes()
+
+
+def compare(subject: Subject, run: RunSizes = DEFAULT_RUN, *, memory: str | None = None) -> Answer:
+    """MHA, GQA, MQA and MLA at the same widths: parameters, FLOPs, cache, and what fits.
+
+    Args:
+        subject: a layer, or a model with all of its layers.
+        run: batch, length and dtype of the cache.
+        memory: what the cache may take, ``80GB`` or ``80GiB``.
+
+    Raises:
+        UsageError: cross-attention, or a memory that is no size. AttnvizError: as for
+            :func:`attnviz.answers.walk`.
+    """
+    from attnviz.render.shapes.costs import compare_answer
+    from attnviz.shapes.costs.compare import compare, parse_memory
+
+    room = parse_memory(memory) if memory is not None else None
+    spec, model = spec_of_subject(subject)
+    layers = subject.count() if isinstance(subject, Layer) else 1
+    return compare_answer(compare(spec, run, layers=layers, model=model, memory=room))
+
+
+def sweep(
+    subject: Subject, sweep: str, run: RunSizes = DEFAULT_RUN, *, out: Path | None = None
+) -> Answer:
+    """Costs along one size, for the terminal and perhaps as curves in a file.
+
+    Args:
+        subject: a layer, or a model, whose main kind of layer is taken.
+        sweep: ``seq=128..131072``; see :func:`attnviz.shapes.costs.sweep.parse_sweep`.
+        run: the other sizes.
+        out: an .svg, .png or .pdf file.
+
+    Raises:
+        UsageError: a sweep that makes no sense, or of a size that is given already.
+        AttnvizError: as for :func:`attnviz.answers.walk` and
+            :func:`~attnviz.answers.pictures.save`.
+    """
+    from attnviz.render.shapes.costs import sweep_answer
+    from attnviz.shapes.costs.sweep import sweep as along
+
+    def spec_at(variable: str, value: int | None) -> AttentionSpec:
+        if variable in ("seq", "context-length"):
+            return spec_of_subject(subject)[0]
+        if not isinstance(subject, Layer):
+            raise UsageError(
+                "{sweep} contradicts {!r}, which fixes it; sweep seq", subject.name, sweep=variable
+            )
+        name = variable.replace("-", "_")
+        if getattr(subject, name) is not None:
+            raise UsageError("{} and {sweep} contradict each other", Setting(name), sweep=variable)
+        at = replace(subject, heads=value) if name == "heads" else replace(subject, d_model=value)
+        return at.spec()
+
+    found = along(sweep, run, spec_at)
+    answer = sweep_answer(found)
+    if out is None:
+        return answer
+
+    def draw(format: str) -> bytes:
+        from attnviz.render.shapes.figures import sweep_figure
+
+        return sweep_figure(found, format)
+
+    save(out, FIGURES, draw)
+    return answer._replace(notes=(*answer.notes, f"Wrote {out}."))
+
+
+def presets() -> Answer:
+    """Published models with their sizes and sources."""
+    from attnviz.render.shapes.models import presets_answer
+    from attnviz.shapes.configs.presets import presets
+
+    return presets_answer(presets())

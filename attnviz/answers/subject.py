@@ -1,0 +1,133 @@
+"""What a view is about: a fresh layer of some sizes, or a model known by its configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnviz.attention.sizes import check_sizes
+from attnviz.errors import UsageError
+from attnviz.shapes.configs.keys import MAX_LAYERS
+from attnviz.shapes.spec import KINDS, AttentionSpec, spec_of
+
+if TYPE_CHECKING:
+    from attnviz.shapes.configs.model import ModelSpec
+
+DEFAULT_D_MODEL, DEFAULT_HEADS = 512, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A fresh layer; a size of None takes its usual value.
+
+    Attributes:
+        d_model: D, 512. heads: H, 8. kv_heads: G. head_dim: d.
+        kind: ``mha``, ``gqa``, ``mqa``, ``mla`` or ``cross``; by the numbers of heads if None.
+        latent: r of MLA. rope_dim: d_r of MLA.
+        bias: whether the projections have biases; they do.
+        causal: whether a query sees only keys up to its own position; it does not.
+        window: how many positions a query sees, its own included; None for all.
+        layers: how many such layers there are.
+    """
+
+    d_model: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    kind: str | None = None
+    latent: int | None = None
+    rope_dim: int | None = None
+    bias: bool | None = None
+    causal: bool | None = None
+    window: int | None = None
+    layers: int | None = None
+
+    def spec(self) -> AttentionSpec:
+        """The layer, every size filled in.
+
+        Raises:
+            SizeError: sizes that do not fit together. UsageError: an unknown kind.
+        """
+        sizes = check_sizes(
+            DEFAULT_D_MODEL if self.d_model is None else self.d_model,
+            DEFAULT_HEADS if self.heads is None else self.heads,
+            kind=self._kind(),
+            kv_heads=self.kv_heads,
+            head_dim=self.head_dim,
+            latent=self.latent,
+            rope_dim=self.rope_dim,
+        )
+        bias, causal = self.bias is not False, bool(self.causal)
+        return spec_of(sizes, bias=bias, causal=causal, window=self.window)
+
+    def _kind(self) -> str:
+        if self.kind is not None:
+            kind = self.kind.lower()
+            if kind not in KINDS:
+                raise UsageError(f"unknown kind {self.kind!r}; there are {', '.join(KINDS)}")
+            return kind
+        heads = DEFAULT_HEADS if self.heads is None else self.heads
+        if self.kv_heads in (None, heads):
+            return "mha"
+        return "mqa" if self.kv_heads == 1 else "gqa"
+
+    def count(self) -> int:
+        """How many such layers; UsageError where that is no number of layers."""
+        layers = 1 if self.layers is None else self.layers
+        if not 1 <= layers <= MAX_LAYERS:
+            raise UsageError("{layers} must be 1 to {:,}, got {:,}", MAX_LAYERS, layers, layers=...)
+        return layers
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model: a published one by name, or any by its configuration.
+
+    Attributes:
+        preset: the name of a published model.
+        model: a bundled model, a folder, a config.json, or an id on the hub.
+    """
+
+    preset: str | None = None
+    model: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What the user called it."""
+        return str(self.model if self.preset is None else self.preset)
+
+    def read(self) -> ModelSpec:
+        """Its attention, layer by layer; no weights are read.
+
+        Raises:
+            UsageError: an unknown preset, or both names, or none.
+            ModelError: a configuration that is not there or cannot be read.
+        """
+        if self.preset is not None and self.model is not None:
+            raise UsageError(
+                "{preset} and {model} both name a model; keep one", preset=..., model=...
+            )
+        if self.preset is None and self.model is None:
+            raise UsageError("no model named; give {preset} or {model}", preset=..., model=...)
+        if self.preset is not None:
+            from attnviz.shapes.configs.presets import preset
+
+            return preset(self.preset).model
+        from attnviz.models.folder import locate_config
+        from attnviz.shapes.configs.model import read_config
+
+        config, folder = locate_config(self.name)
+        there = Path(self.name).expanduser().exists()
+        return read_config(config, folder.resolve().name if there else self.name)
+
+
+Subject = Layer | Model
+
+
+def spec_of_subject(subject: Subject) -> tuple[AttentionSpec, ModelSpec | None]:
+    """The layer in question: a model's main one where there is a model, which comes with it."""
+    if isinstance(subject, Layer):
+        return subject.spec(), None
+    model = subject.read()
+    return model.main.spec, model

@@ -1,0 +1,168 @@
+"""Attention with real numbers: a tiny layer as tables and as a film, and what 1/√d is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnviz.answers.pictures import FIGURES, save
+from attnviz.answers.subject import Layer
+from attnviz.attention.sizes import check_sizes
+from attnviz.errors import InputError, Setting, UsageError
+from attnviz.render.shapes.answer import Answer
+
+if TYPE_CHECKING:
+    from attnviz.shapes.worked.tiny import TinyInput
+
+_SIZES = ("d_model", "heads", "kv_heads", "kind", "causal", "window")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Numbers to walk through: a text, a file, or a bundled example (``cat sat on mat``).
+
+    Attributes:
+        text: up to 32 words. layer: sizes of the tiny layer. seed: of its matrices.
+        input: a JSON file with everything; see docs/shapes.md.
+        example: ``words`` or ``causal``.
+    """
+
+    text: str | None = None
+    layer: Layer = Layer()  # noqa: RUF009 - frozen
+    input: Path | None = None
+    example: str | None = None
+    seed: int = 0
+
+    def read(self) -> TinyInput:
+        """The tiny input.
+
+        Raises:
+            UsageError: two inputs, or options that a file or an example fixes.
+            InputError: a file that cannot be read, or too many words. SizeError: sizes.
+        """
+        from attnviz.shapes.worked import tiny_json
+        from attnviz.shapes.worked.tiny import EMBEDDINGS, from_text
+
+        if sum(one is not None for one in (self.text, self.input, self.example)) > 1:
+            raise UsageError(
+                "a text, {input} and {example} are three inputs; give one", input=..., example=...
+            )
+        given = [name for name in _SIZES if getattr(self.layer, name) is not None]
+        given += ["seed"] if self.seed else []
+        if self.input is not None:
+            if given:
+                raise UsageError(
+                    "{} belongs into the file {}; leave it out here", Setting(given[0]), self.input
+                )
+            return tiny_json.read_json(_read(self.input), str(self.input))
+        if self.example is not None and self.example not in tiny_json.EXAMPLES:
+            known = " and ".join(tiny_json.EXAMPLES)
+            raise UsageError(f"unknown example {self.example!r}; there are {known}")
+        if self.example == "causal":
+            if given:
+                raise UsageError(
+                    "{} is fixed by the example 'causal'; leave it out", Setting(given[0])
+                )
+            return tiny_json.causal_example()
+        layer = self.layer
+        if layer.window is not None and layer.window < 1:
+            raise UsageError(f"window must be at least 1 position, got {layer.window}")
+        heads = 2 if layer.heads is None else layer.heads
+        kv_heads = layer.kv_heads
+        if layer.kind is not None:
+            if layer.kind.lower() not in ("mha", "gqa", "mqa"):
+                raise UsageError(
+                    "{kind} has no numeric walk; it shows mha, gqa and mqa (and cross-attention "
+                    "from an {input} file with a context)",
+                    kind=layer.kind,
+                    input=...,
+                )
+            width = 4 if layer.d_model is None else layer.d_model
+            kv_heads = check_sizes(
+                width, heads, kind=layer.kind.lower(), kv_heads=kv_heads
+            ).kv_heads
+        return from_text(
+            " ".join(EMBEDDINGS) if self.text is None else self.text,
+            d_model=layer.d_model,
+            heads=heads,
+            kv_heads=kv_heads,
+            causal=bool(layer.causal),
+            window=layer.window,
+            seed=self.seed,
+        )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.is_dir():
+            raise InputError("{} is a folder; {input} takes a JSON file", path, input=...)
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def numbers(example: Example, *, precision: int = 3) -> Answer:
+    """Every matrix of a tiny layer, head by head.
+
+    Args:
+        example: what goes through it.
+        precision: digits to show, 0 to 12.
+
+    Raises:
+        AttnvizError: as for :meth:`Example.read`; UsageError for another precision.
+    """
+    from attnviz.render.shapes.by_hand import numbers_answer
+    from attnviz.shapes.worked.by_hand import compute
+
+    if not 0 <= precision <= 12:
+        raise UsageError("{precision} must be 0 to 12 digits, got {}", precision, precision=...)
+    return numbers_answer(compute(example.read()), precision)
+
+
+def animate(example: Example, out: Path) -> Answer:
+    """The same numbers as a film in one HTML file, which loads nothing.
+
+    Args:
+        example: as for :func:`numbers`, small enough to be seen.
+        out: an .html file.
+
+    Raises:
+        AttnvizError: as for :meth:`Example.read` and :func:`~attnviz.answers.pictures.save`;
+            UsageError for an example that is too large.
+    """
+    from attnviz.render.shapes.film import film_page
+    from attnviz.shapes.worked.by_hand import compute
+
+    walked = compute(example.read())
+    size = save(out, ("html",), lambda _: film_page(walked))
+    return Answer("animate", f"wrote {out}", (), data={"file": str(out), "bytes": size})
+
+
+def scaling(seed: int = 0, *, out: Path | None = None) -> Answer:
+    """Softmax with and without 1/√d as heads grow wider, perhaps as curves in a file.
+
+    Args:
+        seed: of the random queries and keys.
+        out: an .svg, .png or .pdf file.
+
+    Raises:
+        UsageError: a negative seed; and as for :func:`~attnviz.answers.pictures.save`.
+    """
+    from attnviz.render.shapes.costs import scaling_answer
+    from attnviz.shapes.worked.softmax_scale import scaling
+
+    if seed < 0:
+        raise UsageError("{seed} must not be negative, got {}", seed, seed=...)
+    found = scaling(seed)
+    answer = scaling_answer(found)
+    if out is None:
+        return answer
+
+    def draw(format: str) -> bytes:
+        from attnviz.render.shapes.figures import scaling_figure
+
+        return scaling_figure(found, format)
+
+    save(out, FIGURES, draw)
+    return answer._replace(notes=(*answer.notes, f"Wrote {out}."))

@@ -1,0 +1,279 @@
+"""``attnviz shapes``: every view in every format, what it refuses, and what it loads."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from attnviz import answers
+from attnviz.cli import main
+from attnviz.cli.shapes import shapes as command
+from attnviz.errors import InputError
+from attnviz.render.shapes.answer import as_text
+from attnviz.render.shapes.table import Paint, cells_wide, wrapped
+
+SCHEMA = json.loads(
+    (Path(__file__).parent.parent.parent / "docs" / "shapes.schema.json").read_text()
+)
+APP = typer.Typer()
+APP.command()(command)
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(APP, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def answer(*arguments: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(run(*arguments, "--json"))
+    jsonschema.validate(document, SCHEMA)
+    return document
+
+
+def test_a_failed_verification_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    from attnviz.shapes.costs import formulas as costs
+
+    monkeypatch.setattr(costs.Projection, "parameters", property(lambda self: self.weights + 1))
+    result = CliRunner().invoke(APP, ["--verify", "--d-model", "16", "--heads", "2"])
+    assert result.exit_code == 1
+    assert "DIFFERS" in result.output
+
+
+def test_verify_counts_weights_and_presets(minilm: str) -> None:
+    assert answer("--model", minilm, "--verify")["equal"] is True
+    assert answer("--preset", "t5-base", "--verify")["equal"] is True
+
+
+def test_scores_stand_beside_their_scaled_selves() -> None:
+    lines = run("--numbers", "cat sat on mat", "--precision", "2").splitlines()
+    beside = next(line for line in lines if "scores Q Kᵀ" in line)
+    assert "scaled by 1/√d" in beside
+    assert any("-1.05" in line or "-1.39" in line for line in lines)
+
+
+def test_torch_is_not_imported_and_neither_is_rich() -> None:
+    script = (
+        "import sys\nfrom attnviz import answers\n"
+        "from attnviz.render.shapes.answer import as_text\n"
+        "from attnviz.render.shapes.table import Paint\n"
+        "import attnviz.cli.shapes\n"
+        "print(len(as_text(answers.walk(answers.Layer(512, 8)), 100, Paint(colour=False))))\n"
+        "heavy = {'torch', 'numpy', 'matplotlib', 'rich.console', 'rich.table', 'transformers'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    length, heavy = out.stdout.splitlines()
+    assert int(length) > 1000
+    assert heavy == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "view"),
+    [
+        (["--d-model", "512", "--heads", "8"], "walk"),
+        (["--d-model", "64", "--heads", "4", "--seq", "9", "--why", "--layers", "3"], "walk"),
+        (["--kind", "mla", "--cache", "100", "--dtype", "bf16"], "walk"),
+        (["--kind", "cross", "--seq", "12", "--context-length", "20", "--diagram"], "diagram"),
+        (["--preset", "gemma2-9b", "--seq", "8192"], "model"),
+        (["--compare", "--memory", "80GB", "--layers", "4", "--batch", "8"], "compare"),
+        (["--sweep", "seq=128..131072"], "sweep"),
+        (["--sweep", "heads=1..8", "--kind", "gqa", "--kv-heads", "1"], "sweep"),
+        (["--presets"], "presets"),
+        (["--verify", "--d-model", "24", "--heads", "3"], "verify"),
+        (["--numbers", "cat sat on mat", "--causal"], "numbers"),
+        (["--numbers", "--example", "causal"], "numbers"),
+        (["--scaling"], "scaling"),
+    ],
+)
+def test_every_view_in_every_format(arguments: list[str], view: str) -> None:
+    document = answer(*arguments)
+    assert document["view"] == view
+    text = run(*arguments)
+    assert document["title"].split()[0] in text
+    assert "\x1b" not in text
+    markdown = run(*arguments, "--markdown")
+    if view == "diagram":
+        assert markdown.count("```") == 2
+        return
+    assert len([line for line in markdown.splitlines() if line.startswith("|")]) > 2
+    if not {"--layers", "--preset", "--precision"} & set(arguments) or "--compare" in arguments:
+        rows = list(csv.reader(io.StringIO(run(*arguments, "--csv"))))
+        assert len({len(row) for row in rows}) == 1
+        assert len(rows) > 1
+
+
+def test_tables_fit_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for columns in (80, 100, 140):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        for arguments in (
+            ["--kind", "gqa", "--seq", "64", "--why"],
+            ["--kind", "mla", "--diagram"],
+            ["--preset", "gemma2-9b"],
+            ["--preset", "llama3-70b", "--compare", "--memory", "80GB", "--batch", "8"],
+            ["--presets"],
+            ["--scaling"],
+            ["--sweep", "seq=128..131072"],
+            ["--numbers", "cat sat on mat"],
+        ):
+            lines = run(*arguments).splitlines()
+            assert max(map(cells_wide, lines)) <= columns
+            assert [line for line in lines if line != line.rstrip()] == []
+
+
+def test_wide_terminals_give_shape_and_size_a_column_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    for arguments in (["--d-model", "64"], ["--preset", "gemma2-9b"], ["--model", "demo-bert"]):
+        monkeypatch.setenv("COLUMNS", "140")
+        assert re.search("shape +size +operation", run(*arguments))
+        monkeypatch.setenv("COLUMNS", "80")
+        assert "size and shape" in run(*arguments)
+
+
+def test_layers_far_apart_are_counted_and_listed_for_programs() -> None:
+    assert "21 layers" in run("--preset", "gemma2-9b")
+    first = next(csv.DictReader(io.StringIO(run("--preset", "gemma2-9b", "--csv"))))
+    assert first["layers"].startswith("0, 2, 4, ")
+    assert "0-11" in run("--preset", "gpt2")
+
+
+def test_one_is_singular() -> None:
+    assert run("--numbers", "cat").startswith("1 token, ")
+    assert "at 1 token." in run("--preset", "gpt2", "--seq", "1")
+    assert "of 1 token a sequence" in " ".join(run("--compare", "--seq", "1").split())
+
+
+def test_colour_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[" in run("--seq", "4")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in run("--seq", "4")
+
+
+def test_ascii_terminals_get_ascii() -> None:
+    plain = Paint(colour=False, ascii_only=True)
+    layer = answers.Layer()
+    for found in (
+        answers.walk(layer, why=True),
+        answers.diagram(layer),
+        answers.sweep(layer, "seq=1..64"),
+    ):
+        assert as_text(found, 100, plain).isascii()
+
+
+def test_wrapping_keeps_every_word() -> None:
+    text = "a bb ccc dddd eeeee ffffff"
+    for width in (1, 5, 9, 40):
+        lines = wrapped(text, width)
+        assert " ".join(lines) == text
+        assert all(len(line) <= width or " " not in line for line in lines)
+
+
+def test_what_deepseek_compares_is_said() -> None:
+    text = " ".join(run("--preset", "deepseek-v2", "--compare").split())
+    assert "576 numbers" in text
+    assert "32,768" in text
+    assert "1.76 %" in text
+    assert "93.3 % reduction compares whole systems" in text
+
+
+def test_a_partial_answer_says_so(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(
+        json.dumps({"model_type": "zork", "hidden_size": 64, "num_attention_heads": 4})
+    )
+    assert "Partial answer: family 'zork'" in run("--model", str(tmp_path))
+    with pytest.raises(InputError, match="no safetensors weights"):
+        answers.verify(answers.Model(model=str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--heads", "6"], "85.33 per head, not a whole number.*nearest: 4 or 8"),
+        (["--heads", "0"], "heads must be at least 1, got 0"),
+        (["--d-model", "-8"], "d-model must be at least 1, got -8"),
+        (["--d-model", "1000000000000000000000000000000"], "beyond"),
+        (["--seq", "1000000000000000000000000000000"], "beyond"),
+        (["--batch", "0"], "batch must be at least 1"),
+        (["--kind", "mqa", "--kv-heads", "4"], "mqa has one key/value head, not 4"),
+        (["--latent", "64"], "latent 64 belongs to kind mla"),
+        (["--rope-dim", "8", "--kind", "gqa"], "rope-dim 8 belongs to kind mla"),
+        (["--kv-heads", "3"], "cannot share 3"),
+        (["--kind", "foo"], "unknown kind 'foo'; there are mha, gqa"),
+        (["--context-length", "5"], "add --kind cross"),
+        (["--kind", "cross", "--causal"], "two sequences"),
+        (["--window", "0"], "window must be at least 1"),
+        (["--dtype", "int7"], "unknown dtype 'int7'; known: float64"),
+        (["--layers", "0"], "layers must be"),
+        (["--layers", "1000000"], "layers must be 1 to 10,000"),
+        (["--preset", "llama3"], "did you mean llama3-8b"),
+        (["--preset", "gpt2", "--heads", "4"], "heads is fixed by 'gpt2'"),
+        (["--preset", "gpt2", "--model", "x"], "keep one"),
+        (["--preset", "t5-base", "--context-length", "9"], "context-length 9 is for cross"),
+        (["--preset", "gpt3", "--verify"], "no transformers class"),
+        (["--model", "/nonexistent"], "no folder '/nonexistent'"),
+        (["--model", __file__], "is a file"),
+        (["--verify", "--compare"], "two views"),
+        (["--memory", "80GB"], "memory belongs to --compare"),
+        (["--compare", "--memory", "80XB"], "no size"),
+        (["--compare", "--kind", "cross"], "cross-attention has none"),
+        (["hello"], "belongs to --numbers or --animate"),
+        (["--sweep", "heads=1..4", "--heads", "4"], "contradict each other"),
+        (["--sweep", "heads=3..3"], "170.67 per head"),
+        (["--sweep", "heads=1..4", "--preset", "gpt2"], "contradicts 'gpt2'"),
+        (["--sweep", "seq=1..4", "--cache", "3"], "do not go together"),
+        (["--out", "x.png"], "--out belongs to --diagram or --sweep or --scaling or --animate"),
+        (["--diagram", "--out", "x.bmp"], "end it in .svg, .png, .pdf"),
+        (["--animate", "--out", "x.mp4"], "end it in .html"),
+        (["--diagram", "--out", "/nonexistent/x.svg"], "does not exist"),
+        (["--scaling", "--seed", "-1"], "seed must not be negative"),
+        (["--scaling", "--preset", "gpt2"], "--preset does not apply to --scaling"),
+        (["  ", "--numbers"], "blank"),
+        (["a " * 40, "--numbers"], "too many"),
+        (["a", "--numbers", "--input", "f"], "three inputs"),
+        (["a", "--numbers", "--kind", "mla"], "has no numeric walk"),
+        (["a", "--numbers", "--d-model", "1000"], "at most 64"),
+        (["a", "--numbers", "--seq", "3"], "seq does not apply"),
+        (["--numbers", "--example", "foo"], "there are words and causal"),
+        (["--numbers", "--input", "/nonexistent"], "No such file"),
+        (["--numbers", "--precision", "99"], "precision must be"),
+        (["--diagram", "--csv"], "--diagram has no table for --csv"),
+        (["--preset", "gpt2", "--seq", "8", "--csv"], "--seq changes nothing in --csv"),
+        (["--preset", "gpt2", "--dtype", "bf16", "--csv"], "--dtype changes nothing in --csv"),
+        (["--layers", "4", "--csv"], "--layers changes nothing in --csv"),
+        (["--csv", "--json", "--seq", "4"], "two formats; choose one"),
+        (["--animate"], "--animate makes a file; add --out film.html"),
+        (["--presets", "--seq", "4"], "--seq does not apply to --presets"),
+        (["--preset", "gpt2", "--verify", "--seq", "4"], "--seq does not apply to --verify"),
+        (["--numbers", "--example", "causal", "--heads", "4"], "--heads is fixed by the example"),
+        (["--numbers", "--input", "f.json", "--heads", "4"], "--heads belongs into the file"),
+        (["--numbers", "--input", "."], "is a folder"),
+        (["--verify", "--d-model", "4096", "--heads", "32", "--seq", "1000000"], "GiB"),
+        (["--context", "3"], "No such option"),
+        (["--d-model", "9" * 5000], "not a valid int"),
+    ],
+)  # fmt: skip
+def test_refusals_say_what_is_wrong(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["shapes", *arguments]) != 0
+    out, line = capsys.readouterr()
+    assert out == ""
+    assert line.count("\n") == 1
+    assert re.search(said, line)
+
+
+def test_enormous_sizes_are_answered_without_allocating() -> None:
+    document = answer("--d-model", str(1 << 24), "--heads", "1024", "--seq", str(1 << 40))
+    step = next(s for s in document["steps"] if s["key"] == "softmax")
+    assert step["bytes"]["value"] == 1024 * (1 << 80) * 4

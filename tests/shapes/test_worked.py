@@ -1,0 +1,159 @@
+"""Attention in numbers: every matrix against a second opinion, inputs, and 1/√d."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnviz.errors import InputError, SizeError
+from attnviz.shapes.worked.by_hand import compute
+from attnviz.shapes.worked.softmax_scale import scaling
+from attnviz.shapes.worked.tiny import EMBEDDINGS, from_text
+from attnviz.shapes.worked.tiny_json import causal_example, from_json, read_json
+
+
+def reference(q: Any, k: Any, v: Any, *, causal: bool) -> tuple[Any, Any]:
+    """One head, one number at a time."""
+    out, weights = [], []
+    for i, query in enumerate(q):
+        keys = range(i + 1) if causal else range(len(k))
+        scores = [sum(a * b for a, b in zip(query, k[j], strict=True)) for j in keys]
+        powers = [math.exp(score / math.sqrt(len(query))) for score in scores]
+        row = [p / sum(powers) for p in powers] + [0.0] * (len(k) - len(powers))
+        weights.append(row)
+        out.append([sum(w * v[j][c] for j, w in enumerate(row)) for c in range(len(v[0]))])
+    return np.array(weights), np.array(out)
+
+
+def test_the_causal_vector() -> None:
+    walked = compute(causal_example())
+    head = walked.heads[0]
+    weights, output = reference(head.q, head.k, head.v, causal=True)
+    np.testing.assert_allclose(head.weights, weights, atol=1e-15)
+    np.testing.assert_allclose(walked.output, output, atol=1e-15)
+    assert walked.output[0].tolist() == [0.5, 0.0]
+    assert head.masked[0, 1] == -np.inf
+
+
+@pytest.mark.parametrize("kv_heads", [2, 1])
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_number_of_a_sentence(kv_heads: int, causal: bool) -> None:
+    given = from_text("cat sat on mat cat", kv_heads=kv_heads, causal=causal)
+    assert given.x is not None
+    assert given.x[0].tolist() == list(EMBEDDINGS["cat"])
+    assert given.w_q is not None
+    assert given.w_k is not None
+    assert given.w_v is not None
+    assert given.w_o is not None
+    walked = compute(given)
+    outputs = []
+    for h, head in enumerate(walked.heads):
+        g = h * kv_heads // 2
+        q, k = given.x @ given.w_q[:, 2 * h : 2 * h + 2], given.x @ given.w_k[:, 2 * g : 2 * g + 2]
+        v = given.x @ given.w_v[:, 2 * g : 2 * g + 2]
+        weights, output = reference(q, k, v, causal=causal)
+        np.testing.assert_allclose(head.raw, q @ k.T, atol=1e-13)
+        np.testing.assert_allclose(head.scaled, q @ k.T / math.sqrt(2), atol=1e-13)
+        np.testing.assert_allclose(head.weights, weights, atol=1e-13)
+        np.testing.assert_allclose(head.output, output, atol=1e-13)
+        bits = [-sum(w * math.log2(w) for w in row if w) for row in weights]
+        np.testing.assert_allclose(head.entropy, bits, atol=1e-13)
+        np.testing.assert_allclose(head.top, weights.max(1), atol=1e-13)
+        outputs.append(output)
+    np.testing.assert_allclose(walked.concat, np.hstack(outputs), atol=1e-13)
+    np.testing.assert_allclose(walked.output, np.hstack(outputs) @ given.w_o, atol=1e-13)
+    np.testing.assert_allclose(sum(walked.contributions), walked.output, atol=1e-13)
+
+
+def test_numbers_agree_with_attend() -> None:
+    import torch
+
+    from attnviz.attention.attend import attend
+
+    walked = compute(from_text("a b c d e", d_model=8, heads=2, kv_heads=1, causal=True, window=2))
+    q = torch.tensor(np.stack([h.q for h in walked.heads]))[None]
+    k, v = (torch.tensor(getattr(walked.heads[0], name))[None, None] for name in "kv")
+    output = attend(q, k, v, causal=True, window=2).output
+    np.testing.assert_allclose(output[0], np.stack([h.output for h in walked.heads]), atol=1e-12)
+
+
+def test_equal_words_are_equal_vectors_and_seeds_differ() -> None:
+    one, two = from_text("red red blue"), from_text("blue red", seed=1)
+    assert one.x is not None
+    assert two.x is not None
+    assert one.x[0].tolist() == one.x[1].tolist() != one.x[2].tolist()
+    assert one.x[2].tolist() != two.x[0].tolist()
+
+
+def test_json_input_with_everything() -> None:
+    content = {
+        "tokens": ["a", "b"],
+        "x": [[1, 0], [0, 1]],
+        "context": [[1, 1], [2, 0], [0, 2]],
+        "heads": 1,
+        "w_q": [[1, 0], [0, 1]],
+        "w_k": [[1, 0], [0, 1]],
+        "w_v": [[1, 0], [0, 1]],
+        "w_o": [[2, 0], [0, 2]],
+        "b_o": [1, -1],
+        "mask": [[1, 1, 0], [0, 0, 0]],
+        "scale": 1.0,
+    }
+    walked = compute(read_json(json.dumps(content).encode(), "f.json"))
+    weight = math.exp(1) / (math.exp(1) + math.exp(2))
+    np.testing.assert_allclose(walked.heads[0].weights, [[weight, 1 - weight, 0], [0, 0, 0]])
+    np.testing.assert_allclose(walked.output[1], [1, -1])  # nothing but the bias
+    assert walked.blocked == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({}, "needs x"),
+        ({"x": [[1, 2]], "zork": 1}, "unknown field 'zork'"),
+        ({"x": [[1, 2], [3]]}, "all of one length"),
+        ({"x": [[1, "a"]]}, "no number"),
+        ({"x": []}, "rows of numbers"),
+        ({"x": [[1, 2]] * 40}, "at most 32"),
+        ({"x": [[1.0] * 100]}, "at most"),
+        ({"x": [[1, 2]], "tokens": ["a", "b"]}, "2 tokens for 1 rows"),
+        ({"x": [[1, 2]], "tokens": "ab"}, "list of words"),
+        ({"x": [[1, 2]], "w_q": [[1]]}, "need \\(2, 2\\)"),
+        ({"x": [[1, 2]], "w_z": [[1]]}, "unknown field"),
+        ({"x": [[1, 2]], "heads": "two"}, "whole number"),
+        ({"x": [[1, 2]], "causal": "yes"}, "true or false"),
+        ({"x": [[1, 2]], "mask": [[1, 1]]}, "scores are"),
+        ({"x": [[1, 2]], "context": [[1, 2, 3]]}, "must agree"),
+        ({"x": [[1, float("nan")]]}, "NaN"),
+        ({"x": [[10**400, 1]]}, "too large"),
+        ({"q": [[1, 2]], "k": [[1]], "v": [[1]]}, "do not fit"),
+    ],
+)
+def test_junk_json(content: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        from_json(content, origin="f.json")
+
+
+def test_junk_files(tmp_path: Path) -> None:
+    for data, said in ((b"nope", "not JSON"), (b"[1]", "object"), (b"\xff\xfe", "not JSON"),
+                       (b" " * (1 << 21), "at most 1 MiB")):  # fmt: skip
+        with pytest.raises(InputError, match=said):
+            read_json(data, "f.json")
+    with pytest.raises(SizeError, match="nearest"):
+        from_text("a b", heads=3)
+
+
+def test_scaling_keeps_entropy_where_raw_scores_lose_it() -> None:
+    found = scaling(3)
+    raw = [row.raw.entropy for row in found.rows]
+    assert raw == sorted(raw, reverse=True)
+    assert raw[-1] < 0.5
+    assert all(5 < row.scaled.entropy < 6 for row in found.rows)
+    last = found.rows[-1]
+    assert last.raw.gradient < 0.5 * last.scaled.gradient
+    assert scaling(3) == found != scaling(4)
