@@ -236,7 +236,7 @@ def test_what_was_typed_is_the_title_and_words_are_spelled_out() -> None:
         "items"
     ]
     assert "<D7>" in item["axes"][0]["labels"]
-    assert item["label"] == SCRIPTS
+    assert item["label"] == item["text"] == SCRIPTS
     words = item["axes"][0]["words"]
     assert words == ["<|endoftext|>", "שלום", "עולם", "猫が好き", "🚀", "didn't"]
     untyped = replace(capture, inputs=replace(capture.inputs, texts=()))

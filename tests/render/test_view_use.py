@@ -455,6 +455,19 @@ def test_paper_gets_the_whole_drawing_in_light(browser: Any, pages, view: str) -
         assert page.page.locator("#print *").count() == 0
 
 
+def test_paper_gets_layers_that_were_never_in_sight(browser: Any, pages) -> None:
+    with opened(browser, viewport={"width": 1200, "height": 300}) as page:
+        page.open(pages["tall"])
+        page.page.wait_for_function(
+            """() => {
+                dispatchEvent(new Event('beforeprint'));
+                const found = document.querySelectorAll('#print g.map').length;
+                if (found !== 4 * 14) dispatchEvent(new Event('afterprint'));
+                return found === 4 * 14;
+            }"""
+        )
+
+
 def test_forced_colours_keep_tints_choices_and_bars(browser: Any, pages) -> None:
     with opened(browser, forced_colors="active") as page:
         page.open(pages["pair"], "view=text&on=0.1&pin=q3")

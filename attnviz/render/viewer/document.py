@@ -21,6 +21,7 @@ from attnviz.scoring.scores import SCORES
 from attnviz.scoring.words import word_starts
 
 _LABEL = 80
+_TEXT = 2000
 _NO_SPACE_BEFORE = frozenset(".,;:!?%)]}'’”…")
 _ENDINGS = frozenset(("t", "s", "d", "m", "ll", "re", "ve"))
 _TITLES: dict[SiteKind, str] = {
@@ -141,7 +142,8 @@ def _item(
             )
     text = " | ".join(map(visible, capture.inputs.texts)) or _reading(axes[kinds[0]["queries"]])
     item = {
-        "label": text if len(text) <= _LABEL else text[: _LABEL - 1] + "…",
+        "label": _cut(text, _LABEL),
+        "text": _cut(text, _TEXT),
         "origin": origin(capture),
         "model": visible(short_name(capture.source.model)),
         "notes": [visible(note) for note in capture.inputs.notes],
@@ -150,6 +152,10 @@ def _item(
         "kinds": kinds,
     }
     return item, error
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def short_name(model: str) -> str:

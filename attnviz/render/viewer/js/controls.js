@@ -68,7 +68,8 @@ function build(state) {
   const spaced = item.axes.some(({ labels }) => labels.some((label) => /^·.|.·$/.test(label)));
   const notes = spaced ? [...item.notes, "A dot (·) at the edge of a token stands for a space."] : item.notes;
   fill(byId("notes"), ...notes.map((note) => make("p", {}, note)));
-  byId("sentence").textContent = item.label;
+  byId("sentence").textContent = item.text;
+  byId("sentence").title = item.text;
 }
 
 /**

@@ -37,7 +37,7 @@ function order(usual) {
  * @param {number} high
  */
 export function between(low, high) {
-  const decimals = clamp(1 - Math.floor(Math.log10(high - low)), 0, MOST_DECIMALS);
+  const decimals = clamp(-Math.floor(Math.log10(high - low)), 0, MOST_DECIMALS);
   const unit = 10 ** decimals;
   return `${(Math.floor(low * unit) / unit).toFixed(decimals)}–${(Math.ceil(high * unit) / unit).toFixed(decimals)}`;
 }

@@ -10,7 +10,7 @@ import { drawControls, startControls } from "./controls.js";
 import { startKeys } from "./keys.js";
 import { startSave } from "./save.js";
 import { failed, tell, track } from "./busy.js";
-import { startPrint } from "./print.js";
+import { loadAhead, startPrint } from "./print.js";
 import { hideTip } from "./tip.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -45,6 +45,7 @@ function draw(state, changed) {
   const finish = () => {
     view.draw(state, changed);
     // who worked in a view that has gone goes on in the one that came
+    if (state.view === "overview") loadAhead();
     if (left && left.id !== `view-${state.view}`) view.focus?.()?.focus();
   };
   if (!missing.length) finish();

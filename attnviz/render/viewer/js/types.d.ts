@@ -13,7 +13,7 @@ export interface AxisData {
   segments: number[]; starts: number[]; words: string[];
 }
 export interface Item {
-  label: string; origin: string; model: string; notes: string[]; emptyRows: number;
+  label: string; text: string; origin: string; model: string; notes: string[]; emptyRows: number;
   axes: AxisData[]; kinds: KindData[];
 }
 export interface Page {
