@@ -25,18 +25,21 @@ LAYERS = HEADS = 12
 RUNS = 3
 MOST_MB = {64: 1.5, 128: 5.0, 256: 16.0}
 MOST_SECONDS = {128: 1.0, 256: 1.5}
+LONG = 512
+HOVERED = 30
+MOST_FRAME_SECONDS = 0.05
 
 
-def capture(length: int) -> Capture:
-    """Maps of 12 layers of 12 heads with random weights."""
+def capture(length: int, layers: int = LAYERS) -> Capture:
+    """Maps of layers of 12 heads with random weights."""
     rng = np.random.default_rng(0)
     tokens = Tokens(tuple(f"token{i}" for i in range(length)))
     maps = {}
-    for layer in range(LAYERS):
+    for layer in range(layers):
         powers = np.exp(rng.normal(0, 2.5, (HEADS, length, length)))
         weights = powers / powers.sum(-1, keepdims=True)
         maps[Site("encoder", layer)] = weights.astype(np.float32)
-    layout = Layout({"encoder": (HEADS,) * LAYERS})
+    layout = Layout({"encoder": (HEADS,) * layers})
     inputs = Inputs({"encoder": Sides(tokens, tokens)})
     return Capture(SourceInfo("random weights", "recorded", ""), layout, inputs, maps)
 
@@ -67,6 +70,37 @@ def overview_seconds(path: Path) -> float | None:
             page.close()
         browser.close()
     return statistics.median(found[1:])
+
+
+def text_frame_seconds(path: Path) -> float | None:
+    """How long a frame takes, at nine of ten, while a pointer goes from word to word."""
+    from tests.viewing import FLAGS, chromium
+
+    executable = chromium()
+    if executable is None:
+        return None
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.goto(f"{path.as_uri()}#view=text&on=0.0,0.1")
+        page.wait_for_selector("#text-body button")
+        page.evaluate("""() => {
+            window.frameTimes = [];
+            let last = performance.now();
+            requestAnimationFrame(function next(now) {
+                frameTimes.push(now - last);
+                last = now;
+                requestAnimationFrame(next);
+            });
+        }""")
+        for word in page.locator("#text-body button").all()[100 : 100 + HOVERED]:
+            word.hover()
+            page.wait_for_timeout(50)
+        found: list[float] = page.evaluate("frameTimes")
+        browser.close()
+    return statistics.quantiles(found, n=10)[-1] / 1000
 
 
 def bertviz_bytes(shown: Capture) -> int | None:
@@ -116,6 +150,18 @@ def measure(lengths: tuple[int, ...] = (64, 128, 256)) -> list[Row]:
                     f"{seconds:.2f} s",
                 )
             )
+    with tempfile.TemporaryDirectory() as folder:
+        frame = text_frame_seconds(av.view(capture(LONG, 1)).save(Path(folder) / "page.html"))
+    if frame is not None:
+        rows.append(
+            Row(
+                f"a frame of Text, {LONG} tokens",
+                f"{1000 * MOST_FRAME_SECONDS:g} ms",
+                frame / MOST_FRAME_SECONDS,
+                1.0,
+                f"{1000 * frame:.0f} ms",
+            )
+        )
     return rows
 
 

@@ -119,7 +119,7 @@ def test_modules_become_one_script_in_order() -> None:
             "main": 'import { twice } from "./b.js";\nconst hidden = twice(2);\nout(hidden);\n',
             "b": 'import { one } from "./a.js";\nconst hidden = 1;\n'
             "export function twice(x) {\n  return x * 2 * one * hidden;\n}\n",
-            "a": "export const one = 1;\n",
+            "a": "export const one = 1;\nexport function* many() {}\n",
             "unused": "boom();\n",
         },
         "main",

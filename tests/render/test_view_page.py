@@ -541,6 +541,9 @@ def test_hostile_tokens_do_nothing(shared: Opened, pages) -> None:
         assert shared.page.evaluate(found) == [None, 0, 0]
         ElementTree.fromstring(shared.saved("svg"))
         shared.saved("csv")
+        shared.saved("all-csv")
+        with np.load(io.BytesIO(shared.saved("all-npz"))) as arrays:
+            assert arrays["tokens"][0] == HOSTILE[0]
     shared.go("view=text&on=0.1")
     text = shared.text("#text-body")
     assert HOSTILE[0] in text

@@ -407,6 +407,23 @@ def test_a_chip_is_pressed_while_just_its_heads_are_on(shared: Opened, pages) ->
     assert chip.get_attribute("aria-pressed") == "false"
 
 
+def test_characters_cut_into_bytes_are_whole_in_title_picker_and_words(
+    shared: Opened, tmp_path: Path
+) -> None:
+    texts = ["שלום 猫が好き 🚀", "we didn't"]
+    path = write_page(tmp_path, "scripts", [av.capture(text) for text in texts])
+    shared.open(path, "view=text&on=1.4&words=1")
+    assert shared.text("#sentence") == texts[0]
+    picker = "all => all.map(one => one.textContent)"
+    assert shared.page.eval_on_selector_all("#texts option", picker) == [
+        f"{number}. {text}" for number, text in enumerate(texts, 1)
+    ]
+    assert texts[0] in shared.text("#text-body").replace("\n", " ")
+    shared.page.select_option("#texts", "1")
+    assert shared.settle().text("#sentence") == texts[1]
+    assert "didn't" in shared.page.eval_on_selector_all("#text-body button", picker)
+
+
 # screens, paper, needs
 
 

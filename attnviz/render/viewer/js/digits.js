@@ -18,7 +18,7 @@ export function known(low, high, most = 4) {
     if (text !== high.toFixed(decimals) || Number(text) === 0) continue;
     return text.replace(/^0\.0*|\./g, "").length < 2 && low !== high ? `≈${text}` : text;
   }
-  return low > high / 2 ? between(low, high) : `<${upward(high, 1)}`;
+  return low > high / 2 ? between(low, high) : `<${upward(Math.max(high, 10 ** -MOST_DECIMALS), 1)}`;
 }
 
 /**

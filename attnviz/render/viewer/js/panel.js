@@ -11,7 +11,7 @@ import { MOST_BLENDED } from "./store.js";
 /** @typedef {import("./types.js").Panel} Panel */
 
 /** Keep about so many weights ready for the next drawing. */
-const MOST_CACHED = 12e6;
+const MOST_CACHED = 30e6;
 
 /**
  * One axis: tokens or words, those of one sentence of a pair or all, without what is hidden.
@@ -216,7 +216,18 @@ function layer(name, color, weigh, R, C, whole) {
     rowTops[r] = most;
     if (most > top) top = most;
   }
-  return { name, color, data, top, rowTops, whole, low: () => weigh(-0.5), high: () => weigh(0.5) };
+  return { name, color, data, top, rowTops, whole, low: once(() => weigh(-0.5)), high: once(() => weigh(0.5)) };
+}
+
+/**
+ * @template T
+ * @param {() => T} compute
+ * @returns {() => T} the same, computed when it is first asked for
+ */
+function once(compute) {
+  /** @type {{ value: T } | null} */
+  let kept = null;
+  return () => (kept ||= { value: compute() }).value;
 }
 
 /**
