@@ -329,22 +329,52 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
+class Rival:
+    """The role whose targets got the most weight on the rows of another, and how much."""
+
+    name: str
+    mean: float
+
+
+@dataclass(frozen=True, slots=True)
 class Role:
-    """A role a head plays on this input, with its evidence (the score it rests on)."""
+    """A role a head plays on this input, with its evidence.
+
+    Attributes:
+        name: as in :data:`attnviz.scoring.roles.ROLES`.
+        score: the score that is the evidence; ``evidence`` what was measured.
+        few_rows: whether that is little to go by.
+        rests: whether it is a place where attention rests, not a thing that the head does.
+        possible: the share of the head's rows on which it could show; None where not known.
+        rival: the role that came next on the same rows; None where none compares.
+    """
 
     name: str
     score: str
     evidence: Score
     few_rows: bool
+    rests: bool = False
+    possible: float | None = None
+    rival: Rival | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HeadScores:
-    """All scores of one head, and the roles they support, the strongest first."""
+    """All scores of one head, and the roles they support: what it does, then where it rests."""
 
     head: Head
     scores: Mapping[str, Score]
     roles: tuple[Role, ...]
+
+    @property
+    def does(self) -> Role | None:
+        """What the head does where that is possible."""
+        return next((role for role in self.roles if not role.rests), None)
+
+    @property
+    def rests(self) -> Role | None:
+        """Where its attention rests."""
+        return next((role for role in self.roles if role.rests), None)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from attnviz.export.inputs import Input
 from attnviz.export.pictures import Job, Picture, Written
 from attnviz.export.scored import Scored
 from attnviz.export.settings import Settings
-from attnviz.records import Head, HeadScores, Layout, Score, Sides, SiteKind
+from attnviz.records import Head, Layout, Score, Sides, SiteKind
 from attnviz.render.labels import head_title
-from attnviz.scoring.roles import MIN_ROWS
+from attnviz.scoring.arrange import leading
 from attnviz.scoring.words import in_words, merge_words
 
 _JOB_BYTES = 4 << 20
@@ -24,25 +24,17 @@ def chosen(scored: Scored, heads: Iterable[Head], settings: Settings) -> tuple[H
     """The heads of an input to draw, in the order of the layout.
 
     ``role`` keeps heads that have the role on this input; ``top`` the N with the largest lift: of
-    that role, or of a head's own roles. Heads without a role come last, by any score's lift.
+    that role, or of what a head does. Heads that only rest come after those that do something,
+    heads without a role last, by any score's lift.
     """
     kept = [head for head in heads if head in scored.scores]
     if settings.role is not None:
         kept = [h for h in kept if any(r.name == settings.role for r in scored.scores[h].roles)]
     if settings.top is not None:
-        ranked = sorted(kept, key=lambda head: _rank(scored.scores[head], settings.role))
+        ranked = sorted(kept, key=lambda head: leading(scored.scores[head], settings.role))
         best = frozenset(ranked[: settings.top])
         kept = [head for head in kept if head in best]
     return tuple(kept)
-
-
-def _rank(scores: HeadScores, role: str | None) -> tuple[bool, float, Head]:
-    """Sorts the best head first; ties by position."""
-    lifts = [r.evidence.lift or 0.0 for r in scores.roles if role in (None, r.name)]
-    if not lifts:
-        usable = (s for s in scores.scores.values() if s.rows >= MIN_ROWS)
-        lifts = [score.lift or 0.0 for score in usable]
-    return not scores.roles, -max(lifts, default=0.0), scores.head
 
 
 class Plan:

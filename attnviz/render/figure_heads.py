@@ -11,8 +11,9 @@ from attnviz.records import HeadsReport
 from attnviz.render.fonts import Ruler, choose, spelled
 from attnviz.render.grid import Grid, grids, tally
 from attnviz.render.labels import model_name, origin
-from attnviz.render.palette import ink, mix, role_style
+from attnviz.render.palette import ink, mix
 from attnviz.render.scaling import tick_step
+from attnviz.scoring.roles import ROLES
 
 _FADE = 0.75
 """A score of 0 would keep this much less of the role's colour; paper is the ground."""
@@ -94,7 +95,7 @@ def _draw(axes: Axes, grid: Grid, size: float, *, short: bool) -> None:
                 continue
             color = _EMPTY
             if cell.role is not None:
-                style = role_style(cell.role)
+                style = ROLES[cell.role]
                 color = tint(style.color, cell.strength)
                 axes.text(
                     head,
@@ -137,7 +138,7 @@ def _legend(
     axes.axis("off")
     for place, (name, count) in enumerate(entries):
         y = (place + 0.5) * _LINE
-        style = role_style(name) if name else None
+        style = ROLES[name] if name else None
         color = style.color if style else _EMPTY
         axes.add_patch(Rectangle((0, y - 0.08), 0.4, 0.16, facecolor=color))
         if style:
@@ -146,13 +147,13 @@ def _legend(
         axes.text(0.5, y, name or "no role", va="center_baseline", fontsize=8)
         axes.text(width, y, str(count), ha="right", va="center_baseline", fontsize=8)
     y = (len(entries) + 1) * _LINE
-    axes.text(0, y, "strongest role; colour by score", fontsize=7, color=_GREY, va="center")
+    axes.text(0, y, "does, else rests on; colour by score", fontsize=7, color=_GREY, va="center")
     steps = 10
     strongest = next((name for name, _ in entries if name), None)
     if strongest is None:
         return
     for step in range(steps):
-        color = tint(role_style(strongest).color, (step + 0.5) / steps)
+        color = tint(ROLES[strongest].color, (step + 0.5) / steps)
         axes.add_patch(Rectangle((0.12 + 0.1 * step, y + 0.12), 0.101, 0.1, facecolor=color))
     axes.text(0.05, y + 0.17, "0", fontsize=7, color=_GREY, va="center_baseline", ha="center")
     axes.text(1.19, y + 0.17, "1", fontsize=7, color=_GREY, va="center_baseline", ha="center")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from attnviz.records import HeadsReport, SiteKind
-from attnviz.render.palette import ROLE_STYLES
+from attnviz.scoring.roles import ROLES
 
 KIND_TITLES: Mapping[SiteKind, str] = {
     "encoder": "encoder self-attention",
@@ -17,7 +17,7 @@ KIND_TITLES: Mapping[SiteKind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One head in the grid: its strongest role, or None, and how strong it is (0..1)."""
+    """One head in the grid: what it does, else where it rests, else None; how much of it (0..1)."""
 
     role: str | None
     strength: float = 0.0
@@ -78,11 +78,10 @@ def grids(report: HeadsReport) -> tuple[Grid, ...]:
 
 
 def tally(report: HeadsReport) -> tuple[tuple[str | None, int], ...]:
-    """How many heads have each role as their strongest, in palette order; None (no role) last."""
+    """How many heads show each role in the grid, in the order of legends; None (no role) last."""
     counts: dict[str | None, int] = {}
     for scores in report.heads:
         name = scores.roles[0].name if scores.roles else None
         counts[name] = counts.get(name, 0) + 1
-    order = [*ROLE_STYLES, *sorted(name for name in counts if name and name not in ROLE_STYLES)]
-    named = tuple((name, counts[name]) for name in order if name in counts)
-    return (*named, (None, counts[None])) if None in counts else named
+    order: list[str | None] = [*ROLES, None]
+    return tuple((name, counts[name]) for name in order if name in counts)

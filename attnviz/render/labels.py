@@ -23,6 +23,8 @@ _FIRST_STRONG_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
 _STAND_INS = {"\n": "↵", "\t": "⇥"}
 _ASCII_STAND_INS = {"↵": "\\n", "⇥": "\\t", "·": "_", "…": "~", "◌": "", "∅": "<>"}
 _ASCII_SIGNS = str.maketrans({"·": ".", "×": "x", "–": "-", "→": "->", "↓": "v", "…": "~"})
+_NEARLY_ALL = 0.9
+"""Above this share of the rows, what a head does is simply what it does."""
 _VARIATION_SELECTORS = range(0xFE00, 0xFE10)
 _RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
 
@@ -187,15 +189,52 @@ def times(score: Score) -> str:
     return f"{score.lift:.0f}×" if score.lift >= 9.95 else f"{score.lift:.1f}×"
 
 
+def percent(share: float) -> str:
+    """A share for people: ``12 %``."""
+    return f"{100 * share:.0f} %" if share >= 0.005 else "<1 %"
+
+
 def role_phrase(role: Role) -> str:
-    """A role with its score: ``previous 0.97``."""
+    """A role with its score: ``previous 0.97``, ``diffuse 93 % of the maximum``."""
     mean = role.evidence.mean
-    return role.name if mean is None else f"{role.name} {number(mean)}"
+    if mean is None:
+        return role.name
+    if role.score == "entropy_share":
+        return f"{role.name} {percent(mean)} of the maximum"
+    off_sink = " off the sink" if role.score.endswith("_no_sink") else ""
+    return f"{role.name} {number(mean)}{off_sink}"
+
+
+def possible(role: Role) -> str:
+    """On how many of its rows a head could show a role, where that is not nearly all of them."""
+    return "" if role.possible is None or role.possible >= _NEARLY_ALL else percent(role.possible)
+
+
+def head_phrase(roles: Sequence[Role]) -> str:
+    """What a head does and where it rests.
+
+    ``does induction 0.61 where possible (12 % of rows), rests on first``
+    """
+    does = ", ".join(_where_possible(role) for role in roles if not role.rests)
+    rests = [role for role in roles if role.rests]
+    if does:
+        return ", ".join([f"does {does}", *(f"rests on {role.name}" for role in rests)])
+    return ", ".join(map(rest_phrase, rests))
+
+
+def rest_phrase(role: Role) -> str:
+    """Where a head rests, with its score: ``rests on first 0.65``."""
+    return role_phrase(role) if role.name == "diffuse" else f"rests on {role_phrase(role)}"
+
+
+def _where_possible(role: Role) -> str:
+    rows = possible(role)
+    return role_phrase(role) + (f" where possible ({rows} of rows)" if rows else "")
 
 
 def head_title(name: str, roles: Sequence[Role]) -> str:
-    """The title of a head's picture: ``head 4.11: previous 0.97, local 0.99``."""
-    return f"head {name}" + (": " + ", ".join(map(role_phrase, roles)) if roles else "")
+    """The title of a head's picture: ``head 4.11: does previous 0.97``."""
+    return f"head {name}" + (f": {head_phrase(roles)}" if roles else "")
 
 
 def model_name(info: SourceInfo) -> str:

@@ -1,12 +1,7 @@
-"""Colours: one per role, and the sequential palettes for weights.
+"""Colours: the sequential palettes for weights, and mixing; roles have theirs in their table.
 
 Everything here is plain Python on hex strings, so that the terminal and the figures share one
 source without either importing the other's libraries.
-
-The role colours start from Okabe & Ito's set for colour-blind readers (Color Universal Design,
-2008), extended to ten and spread so that every pair keeps an OKLab distance of at least 0.085
-under normal vision and under simulated protanopia, deuteranopia and tritanopia (Machado et al.
-2009, severity 1). Each role also has a letter code, so colour never carries meaning alone.
 
 ``viridis`` and ``magma`` (van der Walt & Smith 2015) and ``cividis`` (Nuñez et al. 2018) are
 sampled at 17 points; ``blues`` and ``greys`` run from light to dark in even steps of lightness,
@@ -16,40 +11,12 @@ for print.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 
 from attnviz.errors import UsageError
 
 RGB = tuple[int, int, int]
 
-
-@dataclass(frozen=True, slots=True)
-class RoleStyle:
-    """How a role is shown: its colour, a code of up to four letters, and one of two."""
-
-    name: str
-    color: str
-    code: str
-    short: str
-
-
-_ROLES = (
-    RoleStyle("previous", "#0f4bdb", "prev", "pr"),
-    RoleStyle("next", "#3db2ff", "next", "nx"),
-    RoleStyle("self", "#0b9174", "self", "sf"),
-    RoleStyle("first", "#5e4478", "1st", "1s"),
-    RoleStyle("separator", "#f964ac", "sep", "sp"),
-    RoleStyle("punctuation", "#660e24", "punc", "pu"),
-    RoleStyle("local", "#f2f032", "loc", "lo"),
-    RoleStyle("duplicate", "#daa60a", "dup", "du"),
-    RoleStyle("induction", "#b53600", "ind", "in"),
-    RoleStyle("diffuse", "#c6d3d2", "diff", "di"),
-)
-
-ROLE_STYLES: Mapping[str, RoleStyle] = MappingProxyType({style.name: style for style in _ROLES})
-"""The style of every role, in the order in which legends list them."""
 
 NO_ROLE = "·"
 """What stands in the cell of a head without a role."""
@@ -71,12 +38,6 @@ _SEQUENTIAL: Mapping[str, str] = {
 
 PALETTES: tuple[str, ...] = tuple(_SEQUENTIAL)
 """The names of the sequential palettes."""
-
-
-def role_style(name: str) -> RoleStyle:
-    """The style of a role; an unlisted role gets grey and its own first letters."""
-    known = ROLE_STYLES.get(name)
-    return known if known is not None else RoleStyle(name, "#9a9a9a", name[:4], name[:2])
 
 
 def anchors(palette: str) -> tuple[str, ...]:

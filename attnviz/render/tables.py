@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from attnviz.records import HeadScores, HeadsReport, ModelEntry, Score, Tokens
+from attnviz.records import HeadScores, HeadsReport, ModelEntry, Role, Score, Tokens
 
 HEADS_SCHEMA = "attnviz.heads/1"
 MODELS_SCHEMA = "attnviz.models/1"
@@ -56,12 +56,13 @@ def heads_csv(report: HeadsReport, heads: Sequence[HeadScores]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     columns = [f"{name}.{part}" for name in names for part in parts]
-    writer.writerow(["site", "layer", "head", "roles", *columns])
+    writer.writerow(["site", "layer", "head", "does", "rests", "roles", *columns])
     for scores in heads:
         cells = [getattr(scores.scores[name], part) for name in names for part in parts]
         roles = " ".join(role.name for role in scores.roles)
         head = scores.head
-        writer.writerow([head.site.kind, head.layer, head.index, roles, *cells])
+        named = [role.name if role else None for role in (scores.does, scores.rests)]
+        writer.writerow([head.site.kind, head.layer, head.index, *named, roles, *cells])
     return out.getvalue()
 
 
@@ -73,11 +74,23 @@ def models_json(models: Sequence[ModelEntry]) -> str:
 
 def _scores(scores: HeadScores) -> dict[str, Any]:
     return {
-        "roles": [
-            {"name": role.name, "score": role.score, "few_rows": role.few_rows}
-            for role in scores.roles
-        ],
+        "does": _role(scores.does),
+        "rests": _role(scores.rests),
+        "roles": [_role(role) for role in scores.roles],
         "scores": {name: _score(score) for name, score in scores.scores.items()},
+    }
+
+
+def _role(role: Role | None) -> dict[str, Any] | None:
+    if role is None:
+        return None
+    return {
+        "name": role.name,
+        "score": role.score,
+        **_score(role.evidence),
+        "possible": role.possible,
+        "few_rows": role.few_rows,
+        "rival": None if role.rival is None else asdict(role.rival),
     }
 
 

@@ -17,20 +17,29 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.records import Capture, HeadScores, HeadsReport, ModelEntry, Sides
-from attnviz.render.labels import number, origin, role_phrase, signs, times, visible
-from attnviz.render.palette import DEFAULT_PALETTE, NO_ROLE, role_style
+from attnviz.records import Capture, HeadScores, HeadsReport, ModelEntry, Score, Sides
+from attnviz.render.labels import (
+    number,
+    origin,
+    percent,
+    possible,
+    rest_phrase,
+    role_phrase,
+    signs,
+    times,
+    visible,
+)
+from attnviz.render.palette import DEFAULT_PALETTE, NO_ROLE
 from attnviz.render.terminal_grid import HeadsGrid, tile_style
 from attnviz.render.terminal_heatmap import Heatmap
-
-_FEW = 8
-"""Below this number of rows a mean says little, and the table says so."""
+from attnviz.scoring.roles import FEW_ROWS, ROLES
 
 
 def heads_grid(report: HeadsReport) -> RenderableType:
     """The layer × head grid, one for each kind of site, with a legend of roles and counts.
 
-    A head shows the code and colour of its strongest role, stronger colour for a higher score;
+    A head shows the code and colour of what it does, else of where it rests, stronger colour for a
+    higher score;
     heads without a role a dim dot, heads that are not in the report nothing. Grids wider than the
     console are folded into chunks of heads.
     """
@@ -109,6 +118,7 @@ _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
     ("chance", "right"),
     ("lift", "right"),
     ("rows", "right"),
+    ("of all", "left"),
     ("", "left"),
     ("also", "left"),
 )
@@ -155,7 +165,7 @@ class _HeadsTable:
             collapse_padding=narrow,
         )
         rows = [self._row(scores, narrow, colors and not narrow) for scores in self.heads]
-        fits = (True, True, True, not narrow, True, True, not narrow, wide)
+        fits = (True, True, True, not narrow, True, True, wide, not narrow, wide)
         places = [p for p, fit in enumerate(fits) if fit and any(row[p].plain for row in rows)]
         for place in places:
             title, justify = _COLUMNS[place]
@@ -171,32 +181,45 @@ class _HeadsTable:
     def _row(self, scores: HeadScores, narrow: bool, colors: bool) -> list[Text]:
         name = Text(self.report.layout.name(scores.head))
         role, evidence = Text(), None
-        if scores.roles:
-            first = scores.roles[0]
-            evidence = first.evidence
+        best = scores.roles[0] if scores.roles else None
+        if best is not None:
+            evidence = best.evidence
             if colors:
                 strength = min(max(evidence.mean or 0.0, 0.0), 1.0)
-                role.append("  ", tile_style(role_style(first.name).color, strength, True))
+                role.append("  ", tile_style(ROLES[best.name].color, strength, True))
                 role.append(" ")
-            role.append(first.name)
+            places = best.rests and best.name != "diffuse"
+            role.append(f"rests on {best.name}" if places else best.name)
         else:
-            known = [(s.mean, n) for n, s in scores.scores.items() if s.mean and s.chance]
+            shares = ((n, scores.scores[n]) for n in ROLES if n in scores.scores)
+            known = [(s.mean, n) for n, s in shares if s.mean and s.chance]
             label = f"({max(known)[1]})" if known else ""
             evidence = scores.scores[max(known)[1]] if known else None
             role.append(f"{'   ' if colors else ''}{NO_ROLE} {label}", "dim")
         if evidence is None:
-            return [name, role, *(Text("") for _ in range(6))]
-        few = evidence.rows < _FEW
+            return [name, role, *(Text("") for _ in range(7))]
+        few = evidence.rows < FEW_ROWS
+        share = "" if best is None else possible(best)
+        also = (rest_phrase(r) if r.rests else role_phrase(r) for r in scores.roles[1:])
         return [
             name,
             role,
-            Text("–" if evidence.mean is None else number(evidence.mean)),
-            Text("–" if evidence.chance is None else number(evidence.chance)),
-            Text(times(evidence)),
+            *_numbers(evidence, diffuse=best is not None and best.name == "diffuse"),
             Text(f"{evidence.rows} few" if few and narrow else str(evidence.rows)),
+            Text(share),
             Text("few rows" if few else ""),
-            Text(", ".join(role_phrase(r) for r in scores.roles[1:])),
+            Text(", ".join(also)),
         ]
+
+
+def _numbers(evidence: Score, *, diffuse: bool) -> list[Text]:
+    """Score, chance and lift; of a diffuse head the share of the largest entropy there is."""
+    if evidence.mean is None:
+        return [Text("–"), Text("–"), Text("–")]
+    if diffuse:
+        return [Text(percent(evidence.mean)), Text("of"), Text("max")]
+    chance = "–" if evidence.chance is None else number(evidence.chance)
+    return [Text(number(evidence.mean)), Text(chance), Text(times(evidence))]
 
 
 def _signed(cell: Text, ascii_only: bool) -> Text:

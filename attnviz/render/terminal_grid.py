@@ -11,8 +11,9 @@ from rich.text import Text
 from attnviz.records import HeadsReport
 from attnviz.render.grid import Grid, grids, tally
 from attnviz.render.labels import signs
-from attnviz.render.palette import NO_ROLE, ink, mix, role_style
+from attnviz.render.palette import NO_ROLE, ink, mix
 from attnviz.render.scaling import tick_step
+from attnviz.scoring.roles import ROLES
 
 _GROUND = "#808080"
 """Weak heads fade towards mid grey, which reads on light and on dark terminals."""
@@ -30,7 +31,7 @@ def tile_style(color: str, strength: float, colors: bool) -> Style:
 
 
 def _code(role: str, strength: float, width: int) -> str:
-    style = role_style(role)
+    style = ROLES[role]
     code = style.code if width >= 4 else style.short
     return code.upper() if strength >= _STRONG else code
 
@@ -88,7 +89,7 @@ def _lines(
                 elif cell.role is None:
                     line.append(signs(NO_ROLE, options.ascii_only).center(tile), "dim")
                 else:
-                    style = tile_style(role_style(cell.role).color, cell.strength, colors)
+                    style = tile_style(ROLES[cell.role].color, cell.strength, colors)
                     line.append(_code(cell.role, cell.strength, tile).center(tile), style)
             if not colors:
                 line.rstrip()
@@ -121,7 +122,7 @@ def _legend(
             entry.append(signs(NO_ROLE, options.ascii_only).center(badge), "dim")
             entry.append(f" no role {count}")
         else:
-            style = role_style(name)
+            style = ROLES[name]
             code = _code(name, 0.0, tile).center(badge)
             entry.append(code, tile_style(style.color, 1.0, colors))
             entry.append(f" {name} {count}")
@@ -141,7 +142,7 @@ def _legend(
 
 def _strength(colors: bool) -> Text:
     line = Text(style="dim")
-    line.append("the head's strongest role; ")
+    line.append("what the head does, else where it rests; ")
     line.append(f"CAPITALS from a score of {_STRONG} on")
     if colors:
         line.append(", full colour at 1")

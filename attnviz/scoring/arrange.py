@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attnviz.errors import UsageError
-from attnviz.records import HeadScores
-from attnviz.scoring.roles import ROLES
+from attnviz.records import Head, HeadScores
+from attnviz.scoring.roles import MIN_ROWS, ROLES
 from attnviz.scoring.scores import SCORES
 
 
@@ -23,8 +23,9 @@ def arrange(
     Args:
         heads: in the order of the layout.
         role: keep only heads that have this role.
-        sort: ``layer`` (as they are), ``role`` (by the strongest role, in the table's order of
-            roles, the strongest evidence first), or the name of a score (largest mean first).
+        sort: ``layer`` (as they are), ``role`` (by what they do, else where they rest, in the
+            table's order of roles, the strongest evidence first), or the name of a score (largest
+            mean first).
         top: how many to keep at most.
         everything: also keep heads without a role.
 
@@ -50,6 +51,24 @@ def arrange(
     elif sort != "layer":
         kept.sort(key=lambda h: -_mean(h, sort))
     return tuple(kept[:top])
+
+
+def leading(scores: HeadScores, role: str | None = None) -> tuple[int, float, Head]:
+    """Sorts heads by what there is to see: the clearest evidence first.
+
+    Heads that do something come before those that only have a place to rest, and heads without a
+    role last, by any score that has enough rows. Clear is a large lift; ties go by position.
+
+    Args:
+        scores: of the head.
+        role: the only role that is asked for; all by default.
+    """
+    shown = [r for r in scores.roles if role in (None, r.name)]
+    does = [r for r in shown if not r.rests]
+    lifts = [r.evidence.lift or 0.0 for r in does or shown]
+    if not lifts:
+        lifts = [s.lift or 0.0 for s in scores.scores.values() if s.rows >= MIN_ROWS]
+    return 0 if does else 1 if shown else 2, -max(lifts, default=0.0), scores.head
 
 
 def _mean(head: HeadScores, score: str) -> float:

@@ -31,7 +31,6 @@ from attnviz.records import (
 )
 from attnviz.scoring.axes import Axes
 from attnviz.scoring.block import Block, Place
-from attnviz.scoring.roles import assign
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.stored import blocks
 from attnviz.scoring.sums import Sums, comparable, fold
@@ -191,8 +190,7 @@ class ScoreObserver:
         found = []
         for number, head in enumerate(self._layout):
             if head.site in self._totals:
-                scores = total.scores(number)
-                found.append(HeadScores(head, scores, assign(scores)))
+                found.append(HeadScores(head, total.scores(number), total.roles(number)))
         return tuple(found)
 
     def _scored(self, site: Site) -> tuple[str, ...]:

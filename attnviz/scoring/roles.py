@@ -1,7 +1,15 @@
-"""Roles: what a head can be called, and the evidence that takes. One table.
+"""Roles: what a head can be called, the evidence that takes, and how it is shown. One table.
 
-A role rests on the mean of one score and its lift over chance. The thresholds are conventions with
-a reason, not tests of significance; docs/roles.md says what they cannot prove.
+A head has places where it rests (``first``, ``self``, ``separator``, ``punctuation``, or everywhere
+alike: ``diffuse``) and things that it does. A role is judged on its own rows, those on which it
+could show: there its score must reach a mean and a lift over chance, and no other role's targets
+may get as much of the weight. So means over different rows never compete.
+
+The thresholds are conventions with a reason, not tests of significance; docs/roles.md says what
+they cannot prove. The colours start from Okabe & Ito's set for colour-blind readers (Color
+Universal Design, 2008), extended to ten and spread so that every pair keeps an OKLab distance of at
+least 0.085 under normal vision and under simulated protanopia, deuteranopia and tritanopia (Machado
+et al. 2009, severity 1). Each role also has a letter code, so colour never carries meaning alone.
 """
 
 from __future__ import annotations
@@ -10,14 +18,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from attnviz.records import Role, Score
-from attnviz.scoring.scores import CLARK, OLSSON, VOITA, WANG, XIAO
+from attnviz.records import Rival, Role, Score
+from attnviz.scoring.papers import CLARK, OLSSON, VOITA, WANG, XIAO
 
 MIN_ROWS = 3
 """Fewer rows than this are an anecdote, and give no role."""
 
 FEW_ROWS = 8
 """Below so many rows a role is marked ``few rows``."""
+
+Shares = Mapping[str, Mapping[str, float]]
+"""By score, the mean weight on the targets of every role, over the rows of that score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,82 +51,119 @@ class RoleDef:
     """A role's row in the table.
 
     Attributes:
-        name: as in tables and JSON.
+        name: as in tables and JSON; where its targets are those of a score, that score's name.
+        color: of its tiles and chips; ``code`` of up to four letters, ``short`` of two.
         evidence: any one of these is enough; the first that holds is shown.
         reason: why these thresholds.
         source: where the role is described.
-        unless: roles that already say as much, so that this one is left out.
+        rests: whether it is a place where attention rests, not a thing that a head does.
+        unless: roles that already say as much, so that this one is left out. Their targets are
+            among its own, so neither is the other's rival.
     """
 
     name: str
+    color: str
+    code: str
+    short: str
     evidence: tuple[Evidence, ...]
     reason: str
     source: str
+    rests: bool = False
     unless: tuple[str, ...] = ()
 
 
 _MOST = "more than half of the weight: no other target can have as much"
-_SPECIFIC = (
-    "previous",
-    "next",
-    "self",
-    "first",
-    "separator",
-    "punctuation",
+
+_PREVIOUS = RoleDef(
+    "previous", "#0f4bdb", "prev", "pr", (Evidence("previous", 0.5, 2.0),), _MOST,
+    f"{CLARK}; {VOITA}",
+)  # fmt: skip
+_NEXT = RoleDef(
+    "next", "#3db2ff", "next", "nx", (Evidence("next", 0.5, 2.0),), _MOST, f"{CLARK}; {VOITA}"
+)
+_SELF = RoleDef(
+    "self", "#0b9174", "self", "sf", (Evidence("self", 0.5, 2.0),), _MOST, CLARK, rests=True
+)
+_FIRST = RoleDef(
+    "first", "#5e4478", "1st", "1s", (Evidence("first", 0.5, 2.0),), _MOST, f"{CLARK}; {XIAO}",
+    rests=True,
+)  # fmt: skip
+_SEPARATOR = RoleDef(
+    "separator", "#f964ac", "sep", "sp", (Evidence("separator", 0.5, 2.0),), _MOST, CLARK,
+    rests=True,
+)  # fmt: skip
+_PUNCTUATION = RoleDef(
+    "punctuation", "#660e24", "punc", "pu", (Evidence("punctuation", 0.5, 2.0),), _MOST, CLARK,
+    rests=True,
+)  # fmt: skip
+_LOCAL = RoleDef(
     "local",
+    "#f2f032",
+    "loc",
+    "lo",
+    (Evidence("local", 0.6, 2.0),),
+    "most of the weight within two tokens, and not on a single one of them",
+    f"{CLARK}; {VOITA}",
+    unless=("previous", "next", "self"),
+)
+_DUPLICATE = RoleDef(
     "duplicate",
+    "#daa60a",
+    "dup",
+    "du",
+    (Evidence("duplicate", 0.3, 3.0), Evidence("duplicate_no_sink", 0.5, 3.0)),
+    "the weight is shared with the sink and with the token itself, which is its own copy; "
+    "three times chance, since repeated tokens are often frequent ones",
+    WANG,
+)
+_INDUCTION = RoleDef(
     "induction",
+    "#b53600",
+    "ind",
+    "in",
+    (Evidence("induction", 0.3, 3.0), Evidence("induction_no_sink", 0.5, 3.0)),
+    "the weight is shared with the sink, where such heads rest between matches; three times "
+    "chance, since with several earlier copies there are several targets",
+    OLSSON,
+)
+_SPECIFIC = (
+    _PREVIOUS, _NEXT, _SELF, _FIRST, _SEPARATOR, _PUNCTUATION, _LOCAL, _DUPLICATE, _INDUCTION
+)  # fmt: skip
+_DIFFUSE = RoleDef(
+    "diffuse",
+    "#c6d3d2",
+    "diff",
+    "di",
+    (Evidence("entropy_share", 0.9, 0.0),),
+    "entropy within a tenth of its maximum, and no other role",
+    CLARK,
+    rests=True,
+    unless=tuple(role.name for role in _SPECIFIC),
 )
 
-_TABLE = (
-    RoleDef("previous", (Evidence("previous", 0.5, 2.0),), _MOST, f"{CLARK}; {VOITA}"),
-    RoleDef("next", (Evidence("next", 0.5, 2.0),), _MOST, f"{CLARK}; {VOITA}"),
-    RoleDef("self", (Evidence("self", 0.5, 2.0),), _MOST, CLARK),
-    RoleDef("first", (Evidence("first", 0.5, 2.0),), _MOST, f"{CLARK}; {XIAO}"),
-    RoleDef("separator", (Evidence("separator", 0.5, 2.0),), _MOST, CLARK),
-    RoleDef("punctuation", (Evidence("punctuation", 0.5, 2.0),), _MOST, CLARK),
-    RoleDef(
-        "local",
-        (Evidence("local", 0.6, 2.0),),
-        "most of the weight within two tokens, and not on a single one of them",
-        f"{CLARK}; {VOITA}",
-        unless=("previous", "next", "self"),
-    ),
-    RoleDef(
-        "duplicate",
-        (Evidence("duplicate", 0.3, 3.0), Evidence("duplicate_no_sink", 0.5, 3.0)),
-        "the weight is shared with the sink and with the token itself, which is its own copy; "
-        "three times chance, since repeated tokens are often frequent ones",
-        WANG,
-    ),
-    RoleDef(
-        "induction",
-        (Evidence("induction", 0.3, 3.0), Evidence("induction_no_sink", 0.5, 3.0)),
-        "the weight is shared with the sink, where such heads rest between matches; three times "
-        "chance, since with several earlier copies there are several targets",
-        OLSSON,
-    ),
-    RoleDef(
-        "diffuse",
-        (Evidence("entropy_share", 0.9, 0.0),),
-        "entropy within a tenth of its maximum, and no other role",
-        CLARK,
-        unless=_SPECIFIC,
-    ),
+ROLES: Mapping[str, RoleDef] = MappingProxyType(
+    {role.name: role for role in (*_SPECIFIC, _DIFFUSE)}
 )
-
-ROLES: Mapping[str, RoleDef] = MappingProxyType({role.name: role for role in _TABLE})
 """Every role by its name, in the order of legends."""
 
+_NOTHING: Shares = MappingProxyType({})
 
-def assign(scores: Mapping[str, Score]) -> tuple[Role, ...]:
+
+def assign(
+    scores: Mapping[str, Score], shares: Shares = _NOTHING, counted: int = 0
+) -> tuple[Role, ...]:
     """The roles that some scores support.
 
     Args:
         scores: measured scores by name; those that are missing support nothing.
+        shares: what the roles' targets got on the rows of each score; without it no role has a
+            rival.
+        counted: how many rows could count for any score; 0 where that is not known.
 
     Returns:
-        The roles, the one with the highest mean first; empty without evidence.
+        First what the head does, the rarest occasion first, for there it leaves what it does at
+        others; then where it rests, the commonest place first. What rests on few rows comes last
+        of its kind. Empty without evidence.
     """
     found: dict[str, Role] = {}
     for role in ROLES.values():
@@ -123,8 +171,29 @@ def assign(scores: Mapping[str, Score]) -> tuple[Role, ...]:
             continue
         for evidence in role.evidence:
             score = scores.get(evidence.score)
-            if score is not None and evidence.holds(score):
+            if score is None or score.mean is None or not evidence.holds(score):
+                continue
+            rival = _rival(role, shares.get(evidence.score, {}))
+            if rival is None or rival.mean < score.mean:
+                possible = score.rows / counted if counted else None
                 few = score.rows < FEW_ROWS
-                found[role.name] = Role(role.name, evidence.score, score, few)
+                found[role.name] = Role(
+                    role.name, evidence.score, score, few, role.rests, possible, rival
+                )
                 break
-    return tuple(sorted(found.values(), key=lambda role: -(role.evidence.mean or 0.0)))
+    return tuple(sorted(found.values(), key=_order))
+
+
+def _order(role: Role) -> tuple[bool, bool, int]:
+    rows = role.evidence.rows
+    return role.rests, role.few_rows, -rows if role.rests else rows
+
+
+def _rival(role: RoleDef, shares: Mapping[str, float]) -> Rival | None:
+    """The other role whose targets got the most weight on the same rows."""
+    others = (
+        Rival(name, mean)
+        for name, mean in shares.items()
+        if name != role.name and name not in role.unless and role.name not in ROLES[name].unless
+    )
+    return max(others, key=lambda rival: rival.mean, default=None)

@@ -27,15 +27,11 @@ import torch
 from torch import Tensor
 
 from attnviz.scoring.block import LOCAL_WINDOW, Block
+from attnviz.scoring.papers import CLARK, OLSSON, VOITA, WANG, XIAO
 
 SINK_REST = 0.1
 """The weight that a row must leave off the sink for ``*_no_sink`` scores to be defined there."""
 
-CLARK = "Clark et al. 2019, arXiv:1906.04341"
-VOITA = "Voita et al. 2019, arXiv:1905.09418"
-OLSSON = "Olsson et al. 2022, arXiv:2209.11895"
-XIAO = "Xiao et al. 2023, arXiv:2309.17453"
-WANG = "Wang et al. 2022, arXiv:2211.00593"
 
 Unit = Literal["share", "bits", "tokens"]
 

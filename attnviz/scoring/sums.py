@@ -16,7 +16,8 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.records import Score
+from attnviz.records import Role, Score
+from attnviz.scoring.roles import assign
 from attnviz.scoring.scores import SCORES
 
 Floats = NDArray[np.float64]
@@ -89,6 +90,17 @@ class Sums:
         columns = (self.values[head], self.chances[head], self.rows[head])
         numbers = zip(*(column.tolist() for column in columns), strict=True)
         return dict(zip(self.names, (_score(*three) for three in numbers), strict=True))
+
+    def roles(self, head: int) -> tuple[Role, ...]:
+        """The roles of one head, see :func:`~attnviz.scoring.roles.assign`."""
+        rows = np.maximum(self.rows[head], 1)[:, None]  # [n, 1]
+        means = (self.shares[head] / rows).tolist()
+        shares = {
+            name: dict(zip(self.targets, mean, strict=True))
+            for name, mean in zip(self.names, means, strict=True)
+            if SCORES[name].on_targets
+        }
+        return assign(self.scores(head), shares, int(self.counted[head]))
 
 
 def comparable(names: Iterable[str]) -> tuple[str, ...]:

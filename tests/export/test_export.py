@@ -269,7 +269,11 @@ def test_role_and_top_choose_heads_of_each_sentence(tmp_path: Path, minilm: str)
         assert all("previous" in line["roles"] for line in lines)
         best = sorted(
             (h for h in report.heads if h.roles),
-            key=lambda h: (-max(r.evidence.lift or 0 for r in h.roles), h.head),
+            key=lambda h: (
+                h.does is None,
+                -max(r.evidence.lift or 0 for r in h.roles if r.rests is (h.does is None)),
+                h.head,
+            ),
         )[:2]
         lines = [line for line in manifest(tmp_path / "top") if line["number"] == number]
         assert {f"{li['layer']}.{li['head']}" for li in lines} == {h.head.name for h in best}

@@ -30,7 +30,8 @@ from attnviz.records import (
     Tokens,
 )
 from attnviz.render import canvas, figure, figure_heads, figure_heatmap, fonts
-from attnviz.render.palette import ROLE_STYLES, ramp, rgb
+from attnviz.render.palette import ramp, rgb
+from attnviz.scoring.roles import ROLES
 
 WORDS = ("The", " keys", " to", " the", "cab", "inet", ",", " internationalization", " 1997", ".")
 SCRIPTS = (
@@ -303,7 +304,7 @@ def test_wrong_use() -> None:
 def report(heads: dict[SiteKind, tuple[int, ...]], share: float = 0.6) -> HeadsReport:
     layout = Layout(heads)
     rng = np.random.default_rng(0)
-    names = list(ROLE_STYLES)
+    names = list(ROLES)
     scored = []
     for head in layout:
         evidence = Score(float(rng.uniform(0.3, 1)), 0.1, 5.0, 12)
@@ -344,7 +345,7 @@ def test_heads_figure_shows_every_head(heads: dict[SiteKind, tuple[int, ...]]) -
         expected = {}
         for scores in full.heads:
             if scores.head.site.kind == kind and scores.roles:
-                style = ROLE_STYLES[scores.roles[0].name]
+                style = ROLES[scores.roles[0].name]
                 code = style.short if max(heads[kind]) > 24 else style.code
                 expected[scores.head.index, scores.head.layer] = code
         assert {t.get_position(): t.get_text() for t in axes.texts} == expected
@@ -364,9 +365,9 @@ def test_heads_figure_shows_every_head(heads: dict[SiteKind, tuple[int, ...]]) -
 
 
 def test_heads_figure_colours_follow_the_score() -> None:
-    strong = figure_heads.tint(ROLE_STYLES["previous"].color, 1.0)
-    weak = figure_heads.tint(ROLE_STYLES["previous"].color, 0.3)
-    assert strong == ROLE_STYLES["previous"].color
+    strong = figure_heads.tint(ROLES["previous"].color, 1.0)
+    weak = figure_heads.tint(ROLES["previous"].color, 0.3)
+    assert strong == ROLES["previous"].color
     assert sum(rgb(weak)) > sum(rgb(strong))
     assert weak != "#ffffff"
 

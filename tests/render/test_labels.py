@@ -103,8 +103,35 @@ def test_head_title() -> None:
         Role("previous", "previous", Score(0.972, 0.1, 9.72, 12), False),
         Role("local", "local", Score(0.99, 0.4, 2.5, 12), False),
     )
-    assert labels.head_title("4.11", roles) == "head 4.11: previous 0.97, local 0.99"
+    assert labels.head_title("4.11", roles) == "head 4.11: does previous 0.97, local 0.99"
     assert labels.head_title("cross:4.11", ()) == "head cross:4.11"
     assert labels.times(roles[0].evidence) == "9.7×"
     assert labels.times(Score(0.5, 0.01, 49.6, 3)) == "50×"
     assert labels.times(Score(0.5, None, None, 3)) == "–"
+
+
+@pytest.mark.parametrize(
+    ("roles", "said"),
+    [
+        ("induction:0.61:0.12 first:0.8", "does induction 0.61 where possible (12 % of rows), "
+         "rests on first"),
+        ("induction_no_sink:0.61:0.004", "does induction 0.61 off the sink where possible "
+         "(<1 % of rows)"),
+        ("duplicate:0.4:0.3 previous:0.5:0.9", "does duplicate 0.40 where possible (30 % of rows), "
+         "previous 0.50"),
+        ("previous:0.97:0.95 self:0.6 first:0.5", "does previous 0.97, rests on self, "
+         "rests on first"),
+        ("first:0.73", "rests on first 0.73"),
+        ("entropy_share:0.934", "diffuse 93 % of the maximum"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_what_a_head_does_and_where_it_rests(roles: str, said: str) -> None:
+    made = []
+    for text in roles.split():
+        score, mean, *possible = text.split(":")
+        name = score.removesuffix("_no_sink").replace("entropy_share", "diffuse")
+        evidence = Score(float(mean), 0.1, 5.0, 12)
+        share = float(possible[0]) if possible else None
+        made.append(Role(name, score, evidence, False, not possible, share))
+    assert labels.head_phrase(made) == said

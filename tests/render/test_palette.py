@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 
+import attnviz
 from attnviz.errors import UsageError
 from attnviz.render import palette
+from attnviz.scoring.roles import ROLES
 
 # Machado, Oliveira & Fernandes 2009, table 1, severity 1.0, on linear RGB.
 VISION = {
@@ -61,7 +64,7 @@ def oklab(color: str, vision: str = "normal") -> np.ndarray:
 
 @pytest.mark.parametrize("vision", VISION)
 def test_role_colours_stay_apart(vision: str) -> None:
-    seen = {style.name: oklab(style.color, vision) for style in palette.ROLE_STYLES.values()}
+    seen = {style.name: oklab(style.color, vision) for style in ROLES.values()}
     distances = {
         pair: float(np.linalg.norm(seen[pair[0]] - seen[pair[1]])) for pair in combinations(seen, 2)
     }
@@ -69,10 +72,22 @@ def test_role_colours_stay_apart(vision: str) -> None:
 
 
 def test_role_codes_are_unique_and_short() -> None:
-    styles = palette.ROLE_STYLES.values()
+    styles = ROLES.values()
     assert len({style.code for style in styles}) == len({style.short for style in styles}) == 10
     assert all(2 <= len(style.code) <= 4 and len(style.short) == 2 for style in styles)
-    assert palette.role_style("coreference").code == "core"
+
+
+def test_how_a_role_looks_stands_in_one_place() -> None:
+    """No file but the table of roles names a role's colour: the renderers and the page take it."""
+    package = Path(attnviz.__file__).parent
+    colors = {role.color for role in ROLES.values()}
+    found = {
+        str(path.relative_to(package))
+        for suffix in ("py", "js", "css", "html")
+        for path in package.rglob(f"*.{suffix}")
+        if any(color in path.read_text("utf-8").lower() for color in colors)
+    }
+    assert found == {"scoring/roles.py"}
 
 
 @pytest.mark.parametrize("name", ["viridis", "magma", "cividis"])

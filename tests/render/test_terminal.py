@@ -30,8 +30,9 @@ from attnviz.records import (
     Tokens,
 )
 from attnviz.render import terminal
-from attnviz.render.palette import ROLE_STYLES, ramp
+from attnviz.render.palette import ramp
 from attnviz.render.terminal_heatmap import ASCII_RAMP
+from attnviz.scoring.roles import ROLES
 
 WORDS = ("The", " keys", " to", " the", "cab", "inet", ",", " internationalization", " 1997", ".")
 
@@ -132,7 +133,7 @@ def printed(item: RenderableType, width: int = 80, **options: object) -> str:
 def test_every_head_stands_at_its_place(
     layers: int, heads: int, width: int, folds: int, color: str | None
 ) -> None:
-    names = list(ROLE_STYLES)
+    names = list(ROLES)
     roles = {
         ("decoder", layer, head): [(names[(layer * 7 + head) % 10], score(0.5))]
         for layer in range(layers)
@@ -154,7 +155,7 @@ def test_every_head_stands_at_its_place(
         expected = []
         for head in range(heads):
             role = roles.get(("decoder", layer, head))
-            style = ROLE_STYLES[role[0][0]] if role else None
+            style = ROLES[role[0][0]] if role else None
             expected.append("·" if style is None else style.short if small else style.code)
         assert row == expected
     headers = [line for line in text if re.fullmatch(r" +[\d ]+", line)]
@@ -176,7 +177,7 @@ def test_tiles_carry_colour_strength_and_capitals() -> None:
     row = screen[2]
     text = "".join(cell.char for cell in row)
     strong, weak, other = text.index("PREV"), text.index("prev"), text.index("IND")
-    assert row[strong].back == ROLE_STYLES["previous"].color
+    assert row[strong].back == ROLES["previous"].color
     assert row[weak].back not in (None, row[strong].back)
     assert row[other].back not in (None, row[strong].back, row[weak].back)
     assert row[text.index("·")].back is None

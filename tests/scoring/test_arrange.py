@@ -6,7 +6,7 @@ import pytest
 
 from attnviz.errors import UsageError
 from attnviz.records import Head, HeadScores, Score, Site
-from attnviz.scoring.arrange import arrange
+from attnviz.scoring.arrange import arrange, leading
 from attnviz.scoring.roles import ROLES, assign
 from attnviz.scoring.scores import SCORES
 
@@ -45,9 +45,9 @@ def names(**options: object) -> str:
         ({"role": "separator"}, ""),
         ({"role": "previous", "everything": True}, "1.0 1.1"),
         ({"sort": "layer"}, "0.0 1.0 1.1 2.0 2.1"),
-        # by the strongest role: previous, self, first (1.0), induction, diffuse
-        ({"sort": "role"}, "1.1 0.0 1.0 2.0 2.1"),
-        ({"sort": "role", "everything": True}, "1.1 0.0 1.0 2.0 2.1 0.1"),
+        # by what they do, else where they rest: previous (1.0 rests on first), self, ...
+        ({"sort": "role"}, "1.1 1.0 0.0 2.0 2.1"),
+        ({"sort": "role", "everything": True}, "1.1 1.0 0.0 2.0 2.1 0.1"),
         ({"sort": "previous"}, "1.1 1.0 0.0 2.0 2.1"),
         ({"sort": "top", "everything": True}, "1.1 0.1 1.0 0.0 2.0 2.1"),
         ({"top": 2}, "0.0 1.0"),
@@ -82,3 +82,14 @@ def test_unknown_names_are_told_what_exists() -> None:
     orders = f"cannot sort by 'mean'; use layer, role or {', '.join(SCORES)}"
     with pytest.raises(UsageError, match=orders):
         arrange(HEADS, sort="mean")
+
+
+def test_heads_that_do_something_lead() -> None:
+    """A sink's lift may be larger: there is less to see in it. Without a role, any score's lift."""
+    order = sorted(HEADS, key=leading)
+    assert [h.head.name for h in order] == ["1.0", "1.1", "2.0", "0.0", "2.1", "0.1"]
+    sharp = HeadScores(
+        Head(Site("decoder", 9), 0), {}, assign({"first": Score(0.9, 0.01, 90.0, 9)})
+    )
+    assert sorted([*HEADS, sharp], key=leading)[3] is sharp
+    assert min(HEADS, key=lambda h: leading(h, "first")).head.name == "1.0"

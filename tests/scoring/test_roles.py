@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,18 @@ from numpy.typing import NDArray
 
 import attnviz as av
 from attnviz.passes import Rows
-from attnviz.records import Inputs, Layout, Score, Sides, Site, SiteKind, Tokens
+from attnviz.records import (
+    Head,
+    HeadScores,
+    Inputs,
+    Layout,
+    Rival,
+    Score,
+    Sides,
+    Site,
+    SiteKind,
+    Tokens,
+)
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.roles import FEW_ROWS, MIN_ROWS, ROLES, Evidence, assign
 from attnviz.scoring.scores import LOCAL_WINDOW, SCORES, SINK_REST
@@ -88,11 +100,60 @@ def test_few_rows_are_marked() -> None:
     assert FEW_ROWS == 8
 
 
-def test_the_strongest_first_with_its_evidence() -> None:
-    found = {"first": score(0.55, 4.0), "self": score(0.5, 9.0), "induction": score(0.8, 6.0)}
-    roles = assign(found)
-    assert [r.name for r in roles] == ["induction", "first", "self"]
+def test_what_a_head_does_comes_before_where_it_rests() -> None:
+    """The rarest thing first, the commonest place first, few rows last; each with its evidence."""
+    found = {
+        "first": score(0.95, 4.0, 99),
+        "self": score(0.5, 9.0, 100),
+        "previous": score(0.8, 6.0, 90),
+        "induction": score(0.4, 6.0, 12),
+        "duplicate": score(0.9, 9.0, FEW_ROWS - 1),
+    }
+    roles = assign(found, counted=120)
+    assert [r.name for r in roles] == ["induction", "previous", "duplicate", "self", "first"]
+    assert [r.rests for r in roles] == [False, False, False, True, True]
     assert all(r.evidence is found[r.score] for r in roles)
+    assert [r.possible for r in roles] == [r.evidence.rows / 120 for r in roles]
+    assert assign(found)[0].possible is None
+    head = HeadScores(Head(Site("decoder", 0), 0), found, roles)
+    assert (head.does, head.rests) == (roles[0], roles[3])
+    for kind, other in ((True, "does"), (False, "rests")):
+        some = replace(head, roles=tuple(r for r in roles if r.rests is kind))
+        assert getattr(some, other) is None
+
+
+def test_a_role_is_judged_on_its_own_rows() -> None:
+    """Whatever a head does elsewhere: there no other target may get as much."""
+    found = {"first": score(0.7, 4.0, 100), "induction": score(0.6, 6.0, 12)}
+    on_its_rows = {"induction": 0.6, "first": 0.3, "self": 0.1}
+    shares = {"first": {"first": 0.7, "induction": 0.07}, "induction": on_its_rows}
+    does, rests = assign(found, shares, 100)
+    assert (does.name, does.rival) == ("induction", Rival("first", 0.3))
+    assert (rests.name, rests.rival) == ("first", Rival("induction", 0.07))
+    for most in (0.6, 0.61):  # as much is too much
+        shares["induction"] = {**on_its_rows, "first": most}
+        assert [r.name for r in assign(found, shares, 100)] == ["first"]
+
+
+def test_targets_within_targets_are_no_rivals() -> None:
+    """What is on the token before is within two tokens."""
+    shares = {"previous": {"previous": 0.7, "local": 0.9}, "local": {"local": 0.9, "self": 0.3}}
+    found = {"previous": score(0.7, 5.0), "local": score(0.9, 4.0)}
+    (role,) = assign(found, shares)
+    assert (role.name, role.rival) == ("previous", None)
+    (role,) = assign({"local": found["local"]}, shares)
+    assert (role.name, role.rival) == ("local", None)
+
+
+def test_off_the_sink_the_sink_is_no_rival() -> None:
+    """Evidence without the sink is compared with what else is there without the sink."""
+    found = {"induction": score(0.3, 6.0), "induction_no_sink": score(0.8, 6.0)}
+    shares = {
+        "induction": {"induction": 0.3, "first": 0.6},
+        "induction_no_sink": {"induction": 0.8, "first": 0.0, "self": 0.1},
+    }
+    (role,) = assign(found, shares)
+    assert (role.score, role.rival) == ("induction_no_sink", Rival("self", 0.1))
 
 
 def test_the_first_evidence_that_holds_is_shown() -> None:
@@ -248,6 +309,26 @@ def test_random_weights_give_nearly_no_roles(causal: bool) -> None:
             assert ("diffuse" in names) <= (share >= 0.9)
     assert heads == 192
     assert specific <= 4
+
+
+KETTLE = "The kettle sang and the candle burned while the kettle sang and the candle burned."
+
+
+def test_the_demo_heads_that_do_induction_and_rest_elsewhere() -> None:
+    """2.0 and 2.4 carry repetition (removing them destroys it); most rows have none to carry."""
+    heads = {head.head.name: head for head in av.heads(KETTLE).heads}
+    for name, place in (("2.0", "first"), ("2.4", "self")):
+        does, rests = heads[name].does, heads[name].rests
+        assert does is not None
+        assert rests is not None
+        assert (does.name, rests.name) == ("induction", place)
+        assert does.rival is not None
+        assert does.evidence.mean is not None
+        assert does.evidence.mean > 2 * does.rival.mean
+        assert does.possible == does.evidence.rows / heads[name].scores["top"].rows
+    assert heads["1.4"].does is not None
+    assert heads["1.4"].does.name == "previous"
+    assert heads["1.4"].rests is None
 
 
 def test_minilm_has_a_previous_token_head(minilm: str) -> None:

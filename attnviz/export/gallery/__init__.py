@@ -16,7 +16,7 @@ from typing import Any
 from attnviz.export.names import KINDS
 from attnviz.records import SITE_KINDS
 from attnviz.render.page import policy, safe_json
-from attnviz.render.palette import ROLE_STYLES
+from attnviz.scoring.roles import ROLES
 
 INDEX = "index.html"
 _LONGEST_TEXT = 300
@@ -41,7 +41,7 @@ def page(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 def _data(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The JSON: inputs, each with its pictures as short lists of numbers."""
-    roles = list(ROLE_STYLES)
+    roles = list(ROLES)
     head = {"kinds": KINDS, "sites": SITE_KINDS, "roles": roles}
     models: dict[str, None] = {}
     yield _json(head)[:-1] + b',"items":['

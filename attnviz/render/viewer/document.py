@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from attnviz.records import Capture, Head, HeadScores, Role, Score, SiteKind, Tokens
-from attnviz.render.labels import origin, visible
-from attnviz.render.palette import PALETTES, anchors, ink, role_style
+from attnviz.render.labels import head_phrase, origin, percent, visible
+from attnviz.render.palette import PALETTES, anchors, ink
 from attnviz.render.viewer.quantize import Packed, pack
+from attnviz.scoring.arrange import leading
 from attnviz.scoring.roles import FEW_ROWS, MIN_ROWS, ROLES
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.words import word_starts
@@ -63,9 +64,9 @@ def document(
         "roles": [
             {
                 "name": role.name,
-                "color": role_style(role.name).color,
-                "ink": ink(role_style(role.name).color),
-                "code": role_style(role.name).code,
+                "color": role.color,
+                "ink": ink(role.color),
+                "code": role.code,
                 "reason": role.reason,
                 "source": role.source,
             }
@@ -128,6 +129,7 @@ def _item(
             )
             chunks.append(packed.text)
         if sites:
+            ours = [scored[h] for h in chosen if h in scored and h.site.kind == kind]
             queries, keys = axis(sides.queries), axis(sides.keys)
             if sides.queries == sides.keys:
                 keys = queries
@@ -137,6 +139,7 @@ def _item(
                     "title": _TITLES[kind],
                     "queries": queries,
                     "keys": keys,
+                    "opening": min(ours, key=leading).head.name if ours else "",
                     "sites": sites,
                 }
             )
@@ -217,7 +220,15 @@ def _head(index: int, top: float, whole: bool, scored: HeadScores | None) -> dic
 
 
 def _role(role: Role) -> dict[str, Any]:
-    return {"name": role.name, "score": role.score, "few": role.few_rows}
+    return {
+        "name": role.name,
+        "score": role.score,
+        "few": role.few_rows,
+        "rests": role.rests,
+        "said": head_phrase([role]),
+        "possible": "" if role.possible is None else percent(role.possible),
+        "rival": None if role.rival is None else [role.rival.name, _short(role.rival.mean)],
+    }
 
 
 def _score(score: Score | None) -> list[float | None]:

@@ -42,7 +42,10 @@ function roles(head) {
       badge.style.background = style.color;
       badge.style.color = style.ink;
     }
-    return make("tr", {}, make("th", { scope: "row" }, badge), ...[role.score, orDash(mean), orDash(chance), times(lift), `${rows}${role.few ? " (few)" : ""}`]
+    const numbers = role.name === "diffuse" ? [orDash(mean), "–", "–"] : [orDash(mean), orDash(chance), times(lift)];
+    const possible = `${rows}${role.possible ? `, ${role.possible} of all` : ""}${role.few ? " (few)" : ""}`;
+    const next = role.rival ? `${role.rival[0]} ${shown(role.rival[1])}` : "–";
+    return make("tr", {}, make("th", { scope: "row" }, badge), ...[role.rests ? "rests" : "does", role.score, ...numbers, possible, next]
       .map((text) => make("td", {}, text)));
   });
   const why = head.data.roles.map((role) => {
@@ -50,7 +53,8 @@ function roles(head) {
     return make("li", {}, make("strong", {}, role.name), style ? `: ${style.reason} (${style.source})` : "");
   });
   return [
-    make("table", { class: "numbers" }, tableHead(["role", "rests on", "score", "chance", "lift", "rows"]), make("tbody", {}, ...lines)),
+    make("p", {}, `On this text: ${head.data.roles.map(({ said }) => said).join(", ")}.`),
+    make("table", { class: "numbers" }, tableHead(["role", "", "evidence", "score", "chance", "lift", "rows", "next there"]), make("tbody", {}, ...lines)),
     make("ul", { class: "small" }, ...why),
   ];
 }
@@ -158,8 +162,8 @@ export const card = {
       painter.text(`${orDash(mean)}${score.unit === "share" ? "" : ` ${score.unit}`}   ${times(lift)}   ${rows} rows`, 424, y, { size: 12, color: tones.text });
       y += 23;
     });
-    const names = head.data.roles.map(({ name }) => name).join(", ");
-    painter.text(`Roles: ${names || "none"}`, 12, y + 8, { size: 12, weight: 600, color: tones.text });
+    const roles = head.data.roles.map(({ said }) => said).join(", ");
+    painter.text(roles || "no role", 12, y + 8, { size: 12, weight: 600, color: tones.text });
     return { width: 640, height: y + 26 };
   },
   focus: () => byId("card-body"),

@@ -147,13 +147,10 @@ export function loadAll(sites) {
 }
 
 /**
- * A head in words: its number, and its roles with their scores.
+ * A head in words: its number, what it does and where it rests.
  * @param {Head} head
  */
 export function described(head) {
-  const roles = head.data.roles.map((role) => {
-    const mean = head.data.scores[page.scores.findIndex(({ name }) => name === role.score)][0];
-    return mean === null ? role.name : `${role.name} ${mean.toFixed(2)}`;
-  });
+  const roles = head.data.roles.map(({ said }) => said);
   return `head ${head.id}, ${roles.length ? roles.join(", ") : "no role"}`;
 }

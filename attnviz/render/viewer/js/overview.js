@@ -220,13 +220,12 @@ function preview(id) {
   const { colors, R, C } = tile(state, head, PREVIEW * (devicePixelRatio || 1));
   prepared(canvas, PREVIEW, PREVIEW).image(colors, R, C, 0, 0, PREVIEW, PREVIEW);
   fill(byId("preview-name"), make("strong", {}, `Head ${head.id}`));
-  const lines = described(head).split(", ").slice(1).map((text) => {
-    const role = roleOf.get(text.split(" ")[0]);
+  const lines = head.data.roles.map(({ name, said }) => {
     const chip = make("span", { class: "chip" });
-    chip.style.background = role ? role.color : "transparent";
-    return make("div", {}, chip, text);
+    chip.style.background = roleOf.get(name)?.color || "transparent";
+    return make("div", {}, chip, said);
   });
-  fill(byId("preview-roles"), ...lines);
+  fill(byId("preview-roles"), ...(lines.length ? lines : ["no role"]));
   box.hidden = false;
   const at = button.getBoundingClientRect();
   const left = at.right + 12 + PREVIEW + 20 < innerWidth ? at.right + 12 : at.left - PREVIEW - 34;

@@ -1,4 +1,4 @@
-import { headsOf, page } from "./data.js";
+import { headsOf, kindOf, page } from "./data.js";
 
 /** @typedef {import("./types.js").State} State */
 
@@ -92,7 +92,7 @@ function settled(next) {
   const heads = headsOf(next);
   const known = new Set(heads.map(({ id }) => id));
   const on = new Set(next.on.filter((id) => known.has(id)));
-  if (!known.has(next.head)) next.head = [...on][0] || heads[0].id;
+  if (!known.has(next.head)) next.head = [...on][0] || kindOf(next).opening || heads[0].id;
   if (!on.size) on.add(next.head);
   next.on = heads.filter(({ id }) => on.has(id)).map(({ id }) => id);
   return next;

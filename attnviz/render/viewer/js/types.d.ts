@@ -4,10 +4,14 @@ export interface Role { name: string; color: string; ink: string; code: string; 
 export interface ScoreDef { name: string; formula: string; source: string; unit: string }
 /** Mean, chance, lift, rows. */
 export type ScoreValue = [number | null, number | null, number | null, number];
-export interface HeadRole { name: string; score: string; few: boolean }
+export interface HeadRole {
+  name: string; score: string; few: boolean; rests: boolean; said: string; possible: string;
+  rival: [string, number] | null;
+}
 export interface HeadData { index: number; top: number; whole: boolean; roles: HeadRole[]; scores: ScoreValue[] }
 export interface SiteData { layer: number; causal: boolean; chunk: number; heads: HeadData[] }
-export interface KindData { kind: string; title: string; queries: number; keys: number; sites: SiteData[] }
+/** `opening` is the head to show first. */
+export interface KindData { kind: string; title: string; queries: number; keys: number; opening: string; sites: SiteData[] }
 export interface AxisData {
   labels: string[]; inline: string[]; gaps: number[]; special: number[]; separators: number[];
   segments: number[]; starts: number[]; words: string[];
