@@ -21,6 +21,7 @@ from PIL import Image
 import attnviz as av
 from attnviz.records import Capture, Head, Site
 from attnviz.render.palette import rgb
+from attnviz.scoring.arrange import leading
 from attnviz.scoring.words import merge_words
 from tests.render.test_view import HOSTILE, hostile
 from tests.viewing import (
@@ -143,6 +144,27 @@ def test_overview_draws_every_head_from_its_weights(shared: Opened, pages) -> No
     assert "Head 1.2" in shared.text("#preview")
     shared.click("#overview-tiles [data-head='1.2']")
     assert shared.text("#map-caption").startswith("head 1.2")
+
+
+def test_a_page_opens_at_a_head_that_does_something(shared: Opened, tmp_path: Path) -> None:
+    """Not at the first head, which is diffuse, and at no sink; its card says both of it."""
+    text = "The kettle sang and the candle burned while the kettle sang and the candle burned."
+    capture = av.capture(text, model="demo-gpt2")
+    report = av.heads(capture)
+    best = max(
+        (head for head in report.heads if head.does is not None),
+        key=lambda head: max(role.evidence.lift for role in head.roles if not role.rests),
+    )
+    shared.open(write_page(tmp_path, "demo", capture))
+    opening = shared.page.locator("#heads .current")
+    assert opening.get_attribute("data-head") == best.head.name != "0.0"
+    both = next(head for head in report.heads if head.does is not None and head.rests is not None)
+    shared.go(f"view=card&head={both.head.name}")
+    said = shared.text("#card-body")
+    assert f"does {both.does.name}" in said
+    assert f"rests on {both.rests.name}" in said
+    rival = both.does.rival
+    assert f"{rival.name} {shown(rival.mean)}" in said
 
 
 def test_overview_sorts_by_role(shared: Opened, pages) -> None:
@@ -329,7 +351,8 @@ def test_card_gives_evidence_and_pairs(shared: Opened, pages) -> None:
     body = shared.text("#card-body")
     for role in scored.roles:
         mean = role.evidence.mean
-        assert re.search(rf"{role.name}\s+{role.score}\s+{re.escape(shown(mean))}\s", body)
+        kind = "rests" if role.rests else "does"
+        assert re.search(rf"{role.name}\s+{kind}\s+{role.score}\s+{re.escape(shown(mean))}\s", body)
     for name, score in scored.scores.items():
         if score.mean is not None:
             line = rf"{name.replace('_', ' ')}\s+{re.escape(shown(score.mean))}\s.*\s{score.rows}"
@@ -399,8 +422,9 @@ def test_junk_in_a_link_is_left_out(shared: Opened, pages) -> None:
         "&palette=toString",
     )
     assert shared.page.is_visible("#view-overview")
-    assert shared.pressed("#heads") == ["0.0"]
-    assert shared.hash() == "#head=0.0&on=0.0"
+    leads = min(av.heads(pair()).heads, key=leading).head.name
+    assert shared.pressed("#heads") == [leads]
+    assert shared.hash() == f"#head={leads}&on={leads}"
 
 
 def test_keyboard_alone_goes_everywhere(shared: Opened, pages) -> None:
