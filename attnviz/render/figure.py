@@ -84,7 +84,7 @@ def heatmap_figure(
 
 
 def heads_figure(report: HeadsReport, format: str = "png", *, dpi: float = DPI) -> bytes:
-    """The layer × head grid: each head in the colour and with the code of its strongest role.
+    """The layer × head grid: each head in the colour and with the code of its role.
 
     Paler colour means a lower score; the legend counts the heads of each role. Encoder-decoder
     models get one grid for each kind of attention.

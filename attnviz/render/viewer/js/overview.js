@@ -279,7 +279,7 @@ export const overview = {
     const nothing = !queries.at.length || !keys.at.length;
     byId("overview-tiles").hidden = nothing;
     const words = state.scale === "one" ? "full colour is a weight of 1" : state.scale === "row" ? "each row by its largest weight" : "each map by its largest weight, colours by the square root so that small weights show";
-    const coded = "Below a map: its head and the sign of its strongest role, if it has one.";
+    const coded = "Below a map: its head and the sign of what it does, else of where it rests.";
     const said = [`Queries downwards, keys across; ${words}.`, coded, ...cutSaid(state, isCut(state))].join(" ");
     byId("overview-said").textContent = nothing ? "Nothing is left to show: everything is hidden." : said;
     if (!changed || [...changed].some((name) => !["head", "on", "pin", "find", "mix", "top", "least", "toward", "zoom"].includes(name))) {
