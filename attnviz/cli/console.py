@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator
@@ -12,6 +13,9 @@ from attnviz.cli import voice
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_ENDLESS = re.compile(r"[^\s/\\]{256,}")
+"""A word longer than any file's name."""
 
 PIPE_WIDTH = 100
 """Columns where there is no terminal to ask."""
@@ -42,8 +46,8 @@ def note(lines: Iterable[str], quiet: bool) -> None:
 
 
 def one_line(text: str) -> str:
-    """A message on one line, with nothing in it that acts on a terminal."""
-    line = " ".join(text.split())
+    """A message on one line, with nothing in it that acts on a terminal, and no endless word."""
+    line = _ENDLESS.sub(lambda word: word[0][:40] + "…", " ".join(text.split()))
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
 
 

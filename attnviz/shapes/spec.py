@@ -120,11 +120,13 @@ def spec_of(
     """The spec of a fresh layer of these sizes, as ``attnviz.attention.layers`` builds it.
 
     Raises:
-        SizeError: a window below 1, or on cross-attention; causal cross-attention.
+        SizeError: a window below 1 or beyond 2^40, or on cross-attention; causal cross-attention.
     """
     kind: Kind = next(k for k in KINDS if k == sizes.kind)
     if window is not None and window < 1:
         raise SizeError(f"window must be at least 1 position, got {window}")
+    if window is not None and window > MAX_LENGTH:
+        raise SizeError(f"window {window:,} is beyond {MAX_LENGTH:,} (2^40); check the number")
     if kind == "cross" and (causal or window is not None):
         raise SizeError(
             "{} compares positions, but cross-attention's queries and keys come from two "

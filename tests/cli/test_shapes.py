@@ -273,6 +273,17 @@ def test_refusals_say_what_is_wrong(
     assert re.search(said, line)
 
 
+@pytest.mark.parametrize("option", ["seq", "d-model", "layers", "window", "kind", "model", "sweep"])
+def test_values_without_end_are_refused_in_a_short_line(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for digits in (4000, 5000):
+        assert main(["shapes", f"--{option}", "9" * digits]) != 0
+        line = capsys.readouterr().err
+        assert line.count("\n") == 1
+        assert len(line) < 300
+
+
 def test_enormous_sizes_are_answered_without_allocating() -> None:
     document = answer("--d-model", str(1 << 24), "--heads", "1024", "--seq", str(1 << 40))
     step = next(s for s in document["steps"] if s["key"] == "softmax")

@@ -1,23 +1,14 @@
-"""Closed forms against hand values, real models without memory, and brute force."""
+"""Closed forms against hand values and brute force; comparisons and sweeps."""
 
 from __future__ import annotations
-
-import json
-import math
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.attention.sizes import check_sizes
-from attnviz.errors import ModelError, SizeError, UsageError
-from attnviz.models.counted import count_checkpoint, count_config
-from attnviz.shapes.configs.families import FAMILIES
-from attnviz.shapes.configs.keys import FAMILY_KEYS
-from attnviz.shapes.configs.model import read_config
-from attnviz.shapes.configs.presets import preset, presets
+from attnviz.errors import SizeError, UsageError
+from attnviz.shapes.configs.presets import preset
 from attnviz.shapes.costs import formulas as costs
 from attnviz.shapes.costs.compare import (
     cache_bytes,
@@ -30,7 +21,6 @@ from attnviz.shapes.costs.sweep import parse_sweep, sweep
 from attnviz.shapes.spec import AttentionSpec, LayerAxes, RunSizes, spec_of
 from attnviz.shapes.symbolic import Amount, Dim
 from attnviz.shapes.walk.steps import walk
-from attnviz.shapes.walk.verify import verify_model
 
 
 def layer(
@@ -133,129 +123,6 @@ def test_amounts_read_as_formulas() -> None:
     assert str(Amount(2048) * tee * tee + Amount(7) * tee) == "7·T + 2,048·T²"
     assert str(Amount(1) * tee) == "T"
     assert str(Amount(0)) == "0"
-
-
-# models
-
-
-@pytest.mark.parametrize("name", [n for n, p in presets().items() if p.counted_as])
-def test_presets_agree_with_transformers(name: str) -> None:
-    chosen = preset(name)
-    counted = count_config(chosen.config, chosen.counted_as)
-    found = verify_model(chosen.model, dict(counted.layers), counted.origin)
-    assert not found.failures
-    assert counted.attention == chosen.model.attention_parameters
-    assert counted.whole == chosen.parameters
-
-
-def test_every_preset_has_a_source_and_a_plausible_share() -> None:
-    for chosen in presets().values():
-        assert chosen.source.startswith("https://")
-        assert 0.01 < (chosen.model.share or 0) < 0.5
-    table = {"gpt2": (12, 768, 64), "gpt2-large": (20, 1280, 64), "bert-base": (12, 768, 64)}
-    table |= {"gpt3": (96, 12288, 128), "llama3-70b": (64, 8192, 128)}
-    for name, sizes in table.items():
-        spec = preset(name).model.main.spec
-        assert (spec.heads, spec.d_model, spec.head_dim) == sizes
-
-
-def test_unlike_layers_are_told_apart() -> None:
-    near, far = preset("gemma2-9b").model.groups
-    assert (near.spec.window, near.layers[:3]) == (4096, (0, 2, 4))
-    assert (far.spec.window, far.layers[:3]) == (None, (1, 3, 5))
-    labels = [group.label for group in preset("t5-base").model.groups]
-    assert labels[-1] == "cross-attention"
-    assert len(labels) == 5
-    albert = preset("albert-base").model
-    assert albert.attention_parameters == costs.parameters(albert.main.spec).total
-
-
-def test_windows_match_those_of_transformers() -> None:
-    from transformers import AutoConfig
-
-    for name in ("gemma2-9b", "mistral-7b", "qwen2.5-7b"):
-        config = dict(preset(name).config)
-        built = AutoConfig.for_model(config.pop("model_type"), **config)
-        types = getattr(built, "layer_types", None)
-        if types is None:
-            types = ["sliding_attention"] * built.num_hidden_layers
-        windows = {i for g in preset(name).model.groups if g.spec.window for i in g.layers}
-        assert windows == {i for i, kind in enumerate(types) if kind == "sliding_attention"}
-
-
-def test_checkpoint_is_counted_from_its_header(minilm: str) -> None:
-    folder = Path(minilm)
-    model = read_config(json.loads((folder / "config.json").read_text()), "MiniLM")
-    counted = count_checkpoint(folder)
-    assert counted is not None
-    assert not verify_model(model, dict(counted.layers), "").failures
-    assert counted.whole == preset("minilm-l6").parameters
-    wrong = replace(model, groups=(replace(model.groups[0], layers=(0, 1, 2)),))
-    assert verify_model(wrong, dict(counted.layers), "").failures
-
-
-def test_checkpoint_that_is_none(tmp_path: Path) -> None:
-    assert count_checkpoint(tmp_path) is None
-    for junk in (b"", b"\xff" * 20, b"\x02" + b"\0" * 7 + b"[]", b"\x07" + b"\0" * 7 + b'{"a":1}'):
-        (tmp_path / "model.safetensors").write_bytes(junk)
-        with pytest.raises(ModelError, match="not a readable safetensors file"):
-            count_checkpoint(tmp_path)
-
-
-def test_unknown_family_is_answered_in_part() -> None:
-    model = read_config({"model_type": "zork", "d_model": 64, "n_heads": 4, "n_layers": 3}, "z")
-    assert "'zork' is not known" in model.partial
-    assert model.attention_parameters == 3 * 4 * 64 * 64
-    vision = {"model_type": "clip-like", "text_config": dict(preset("gpt2").config)}
-    assert "only text_config" in read_config(vision, "v").partial
-
-
-@pytest.mark.parametrize(
-    ("config", "said"),
-    [
-        ({"model_type": "zork", "n_heads": 4}, "lacks a model width"),
-        ({}, "lacks a model width .* and a number of heads"),
-        ({"model_type": "gpt2", "n_embd": 64, "n_layer": 2}, "no number of heads .*n_head"),
-        ({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 5}, "12.80 per head"),
-        ({"model_type": "gpt2", "n_embd": "x", "n_layer": 2, "n_head": 5}, "n_embd must be"),
-        ({"model_type": "gpt2", "n_embd": True, "n_layer": 2, "n_head": 5}, "n_embd must be"),
-        ({"model_type": "gpt2", "n_embd": 64, "n_layer": 10**12, "n_head": 4}, "n_layer must be"),
-        ({"model_type": "gpt2", "n_embd": 10**4000, "n_layer": 2, "n_head": 4}, "n_embd must .*…$"),
-        ({**preset("gemma2-9b").config, "sliding_window": "far"}, "sliding_window must be"),
-        ({**preset("gemma2-9b").config, "layer_types": ["full"]}, "layer_types must be"),
-        ({**preset("gemma2-9b").config, "attn_logit_softcapping": math.inf}, "softcapping must be"),
-        ({**preset("gemma2-9b").config, "query_pre_attn_scalar": "x"}, "attn_scalar must be"),
-        ({"model_type": "deepseek_v2", "hidden_size": 64}, "no kv_lora_rank"),
-    ],
-)
-def test_configs_that_say_too_little(config: dict[str, object], said: str) -> None:
-    with pytest.raises(ModelError, match=said):
-        read_config(config, "m")
-
-
-def test_every_table_of_keys_belongs_to_a_family_that_is_read() -> None:
-    from attnviz.models.native.families import FAMILIES as NATIVE
-
-    assert FAMILY_KEYS.keys() <= FAMILIES.keys()
-    assert NATIVE.keys() <= FAMILIES.keys()
-
-
-def test_names_that_transformers_takes_for_the_same_size_are_taken_too() -> None:
-    usual = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 3}
-    for family in ("gpt2", "distilbert", "bert"):
-        (group,) = read_config({"model_type": family, **usual}, family).groups
-        assert (group.spec.d_model, group.spec.heads, len(group.layers)) == (64, 4, 3)
-
-
-def test_falcon_shares_keys_as_its_form_says() -> None:
-    sizes = {"model_type": "falcon", "hidden_size": 64, "num_attention_heads": 8}
-    sizes |= {"num_hidden_layers": 2, "num_kv_heads": 4}
-    for more, kv_heads in (
-        ({}, 1),
-        ({"multi_query": False}, 8),
-        ({"new_decoder_architecture": True}, 4),
-    ):
-        assert read_config({**sizes, **more}, "falcon").main.spec.kv_heads == kv_heads
 
 
 # comparisons
