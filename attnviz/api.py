@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnviz import files
 from attnviz.errors import InputError, Message, SelectionError, Setting, UsageError
@@ -24,13 +24,16 @@ from attnviz.looking import (
 from attnviz.models import recorded
 from attnviz.models.demo import DEMOS
 from attnviz.models.memory import human_bytes
+from attnviz.models.untrained import FreshConfig
 from attnviz.notebook import Captured, Heatmap, Report, Viewer
 from attnviz.passes import Source
-from attnviz.records import Capture, Head, HeadScores, HeadsReport, ModelEntry
+from attnviz.records import Capture, Head, HeadScores, HeadsReport, ModelEntry, Prompt
+from attnviz.render.style import Style, styled
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import ScoreObserver, score_capture
 from attnviz.scoring.probe import run_probe
-from attnviz.scoring.words import merge_words
+from attnviz.scoring.stored import allowed_in
+from attnviz.scoring.words import in_words, masked_map
 
 if TYPE_CHECKING:
     from attnviz.export.run import Exported, Progress
@@ -115,30 +118,41 @@ def heads(
 
 def heatmap(
     what: Look,
-    select: str,
+    select: str | None = None,
     *,
     model: Model = DEFAULT_MODEL,
     words: bool = False,
-    scale: str = "global",
-    palette: str = "viridis",
+    style: Style | None = None,
     device: str = "auto",
     dtype: str = "auto",
+    **changes: Any,
 ) -> Heatmap:
     """Draw the maps of some heads.
 
     Args:
         what: a capture from :func:`capture` or :func:`read_capture`, or a text or prompt to run.
+        select: which heads, ``"4.11"`` or ``"0-3.*"``; by default the first there is.
         model: for a text or prompt, see :func:`load`, as for ``device`` and ``dtype``.
-        select: which heads, ``"4.11"`` or ``"0-3.*"``.
         words: merge subwords into words (sum over a word's keys, mean over its queries).
-        scale: ``global`` colours from 0 to the largest weight shown, ``row`` each row by itself.
-        palette: a name in :data:`attnviz.render.palette.PALETTES`.
+        style: how they look.
         device: where to run.
         dtype: in which precision.
+        changes: fields of :class:`attnviz.render.style.Style` to change in it, such as
+            ``palette="magma"`` or ``scale="log"``.
 
     Returns:
         A picture with ``save("x.png")``; notebooks show it.
+
+    Raises:
+        UsageError: no such field or value of a style.
+        AttnvizError: as :func:`capture`.
     """
+    looks = styled(style, changes)
+    if select is None:
+        if not isinstance(what, Capture):
+            what = prompt_of(what)
+            model = source_for(what, model, device, dtype)
+        select = _first(what, model)
     held = capture(what, model=model, select=select, device=device, dtype=dtype)
     chosen = selection.select(select, held.layout)
     missing = [head for head in chosen if head.site not in held.maps]
@@ -149,13 +163,21 @@ def heatmap(
         )
     maps = []
     for head in chosen:
-        weights, sides = held[head], held.sides(head)
-        if words:
-            merged, sides = merge_words(weights[None], sides)
-            weights = merged[0]
-        maps.append((head, weights, sides))
+        layer, sides = held.maps[head.site], held.sides(head)
+        reach = allowed_in(layer, head.site.kind, held.reach.get(head.site))
+        allowed = reach[head.index if len(reach) > 1 else 0]
+        weights = masked_map(layer[head.index], allowed, sides, words=words)
+        maps.append((head, weights, in_words(sides) if words else sides))
     roles = {scores.head: scores.roles for scores in score_capture(held).result()}
-    return Heatmap(held, tuple(maps), roles, scale=scale, palette=palette)
+    return Heatmap(held, tuple(maps), roles, looks)
+
+
+def _first(what: Capture | Prompt, model: Model) -> str:
+    """The first head that there is: of a capture, or else of a loaded model."""
+    if isinstance(what, Capture):
+        return next(head.qualified for head in what.layout if head.site in what.maps)
+    assert not isinstance(model, str | FreshConfig)
+    return next(iter(model.layout)).qualified
 
 
 def view(

@@ -14,7 +14,8 @@ from attnviz import files
 from attnviz.errors import UsageError
 from attnviz.records import Capture, Head, HeadsReport, Role, Sides, SourceInfo
 from attnviz.render.figure import FORMATS, heads_figure, heatmap_figure
-from attnviz.render.labels import head_title
+from attnviz.render.labels import caption, head_title
+from attnviz.render.style import Style
 
 
 def picture_format(path: Path) -> str:
@@ -55,19 +56,23 @@ class Heatmap:
     """Maps of some heads, ready to be drawn.
 
     ``maps`` holds each head with its [T, S] weights and the tokens on both axes, ``roles`` what
-    the heads do.
+    the heads do, ``style`` how they look.
     """
 
     capture: Capture
     maps: tuple[tuple[Head, NDArray[np.floating], Sides], ...]
     roles: Mapping[Head, tuple[Role, ...]]
-    scale: str
-    palette: str
+    style: Style
 
     def figure(self, format: str = "png") -> bytes:
         """The picture in ``png``, ``svg`` or ``pdf``."""
         titled = [(self.title(head), weights, sides) for head, weights, sides in self.maps]
-        return heatmap_figure(titled, scale=self.scale, palette=self.palette, format=format)
+        return heatmap_figure(titled, self.style, format=format, caption=self.caption)
+
+    @property
+    def caption(self) -> str:
+        """The model and the text, as they stand below."""
+        return caption(self.capture.source, self.capture.inputs.texts)
 
     @property
     def top(self) -> float:

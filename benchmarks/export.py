@@ -118,27 +118,27 @@ class Floor:
 def rendering() -> list[Row]:
     """One core, one process, 32 tokens."""
     from attnviz.render.raster import Raster
-    from attnviz.render.scaling import DPI
+    from attnviz.render.style import Style
 
     sides, weights = example(60)
-    raster = Raster(sides, scale="global")
+    raster = Raster(sides)
     title = "head 4.11: previous 0.97"
     picture = raster.pixels([(title, weights[0])])
-    size = (picture.shape[1] / DPI, picture.shape[0] / DPI)
+    size = (picture.shape[1] / Style().dpi, picture.shape[0] / Style().dpi)
     floor = Floor(picture, raster.sheet.corner(0, 1), raster.sheet.rows.cell)
     labels = sides.queries.texts
     took = side_by_side(
         {
-            "savefig": (lambda: savefig(weights[0], labels, size, DPI), 1),
+            "savefig": (lambda: savefig(weights[0], labels, size, Style().dpi), 1),
             "floor": (lambda: [floor(w) for w in weights], len(weights)),
             "ours": (lambda: [raster.png([(title, w)]) for w in weights], len(weights)),
             "fresh": (
-                lambda: [Raster(sides, scale="global").png([(title, w)]) for w in weights[:5]],
+                lambda: [Raster(sides).png([(title, w)]) for w in weights[:5]],
                 5,
             ),
         }
     )
-    theirs, ours = savefig(weights[0], labels, size, DPI), raster.png([(title, weights[0])])
+    theirs, ours = savefig(weights[0], labels, size, Style().dpi), raster.png([(title, weights[0])])
     rate = {name: f"{1 / value:.0f}/s" for name, value in took.items()}
     return [
         Row("a head's picture", "subplots + savefig", took["ours"] / took["savefig"], 1 / 80,
@@ -154,23 +154,23 @@ def rendering() -> list[Row]:
 def processes() -> list[Row]:
     """Two processes that draw and write files, against one that calls savefig."""
     from attnviz.corpus.executors import Processes
-    from attnviz.export.look import Look
     from attnviz.export.pictures import Job, Picture, drawing
     from attnviz.render.raster import Raster
-    from attnviz.render.scaling import DPI
+    from attnviz.render.style import Style
 
     sides, weights = example(HEADS)
-    title, look = "head 4.11: previous 0.97", Look(scale="global")
-    height, width = Raster(sides, scale="global").pixels([(title, weights[0])]).shape
+    title, style = "head 4.11: previous 0.97", Style()
+    height, width = Raster(sides).pixels([(title, weights[0])]).shape
+    inches = (width / style.dpi, height / style.dpi)
     pictures = tuple(
         Picture(f"{n}.png", "heads", "", sides, ((title, (0, n), w),))
         for n, w in enumerate(weights)
     )
     folder = Path(tempfile.mkdtemp())
-    jobs = [Job(f"{folder}/{n}", pictures, look, sync=False) for n in range(SENTENCES)]
+    jobs = [Job(f"{folder}/{n}", pictures, style, sync=False) for n in range(SENTENCES)]
 
     def theirs() -> bytes:
-        return savefig(weights[0], sides.queries.texts, (width / DPI, height / DPI), DPI)
+        return savefig(weights[0], sides.queries.texts, inches, style.dpi)
 
     try:
         with Processes(drawing, 2) as several:
@@ -194,7 +194,7 @@ def packing() -> list[Row]:
     from attnviz.render.raster import Raster
 
     sides, weights = example(1)
-    pixels = Raster(sides, scale="global").pixels([("head 4.11: previous 0.97", weights[0])])
+    pixels = Raster(sides).pixels([("head 4.11: previous 0.97", weights[0])])
     rows = np.zeros((pixels.shape[0], pixels.shape[1] + 1), np.uint8)
     rows[:, 1:] = pixels
     above = np.full_like(rows, 2)

@@ -9,7 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from attnviz.cli import INTERRUPTED, console
-from attnviz.cli.options import SELECT_HELP, SPECIAL_TOKENS, ModelOptions, OutputOptions, flatten
+from attnviz.cli.options import (
+    SELECT_HELP,
+    SPECIAL_TOKENS,
+    ModelOptions,
+    OutputOptions,
+    StyleOptions,
+    flatten,
+)
 from attnviz.errors import AttnvizError, UsageError
 
 INPUT, PICTURES, RUN = "Input", "Pictures", "Running"
@@ -46,6 +53,7 @@ class _Interrupted(AttnvizError):
 def export(
     model: ExportModel,
     output: OutputOptions,
+    looks: StyleOptions,
     inputs: Annotated[
         list[str],
         typer.Argument(
@@ -101,24 +109,6 @@ def export(
         ),
     ] = "heads",
     format: Annotated[str, _option("png, svg or pdf.", PICTURES)] = "png",
-    size: Annotated[
-        float | None,
-        _option("The longer side of a map in inches; follows from the tokens.", PICTURES),
-    ] = None,
-    dpi: Annotated[float, _option("Pixels an inch.", PICTURES)] = 120,
-    palette: Annotated[
-        str, _option("viridis, magma, cividis, blues, greys.", PICTURES)
-    ] = "viridis",
-    scale: Annotated[
-        str, _option("Colours by the largest weight shown (global) or of each row (row).", PICTURES)
-    ] = "global",
-    words: Annotated[bool, _option("Merge subwords into words.", PICTURES, "--words")] = False,
-    labels: Annotated[
-        bool, _option("Tokens on the axes.", PICTURES, "--labels/--no-labels")
-    ] = True,
-    values: Annotated[
-        bool, _option("Numbers in the cells, where they fit (few tokens).", PICTURES, "--values")
-    ] = False,
     weights: Annotated[
         str | None, _option("Keep the numbers beside the pictures: npz or safetensors.", PICTURES)
     ] = None,
@@ -154,7 +144,6 @@ def export(
     """
     from attnviz import api
     from attnviz.cli.progress import Bar
-    from attnviz.export.look import Look
     from attnviz.export.run import Interrupted
     from attnviz.export.settings import Settings
     from attnviz.export.way import Way
@@ -178,8 +167,9 @@ def export(
         role=role,
         top=top,
         kinds=kinds,
-        look=Look(format, size, dpi, palette, scale, labels, values),
-        words=words,
+        style=looks.style(),
+        format=format,
+        words=looks.words,
         weights=weights,
         special_tokens=special_tokens,
         truncate=truncate,

@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 
 from attnviz.cli import console
-from attnviz.cli.options import SELECT_HELP, InputOptions, ModelOptions, OutputOptions, flatten
+from attnviz.cli.options import (
+    SELECT_HELP,
+    InputOptions,
+    ModelOptions,
+    OutputOptions,
+    StyleOptions,
+    flatten,
+)
 
 
 @flatten
@@ -16,27 +23,23 @@ def heatmap(
     prompt: InputOptions,
     model: ModelOptions,
     output: OutputOptions,
+    looks: StyleOptions,
     select: Annotated[
-        str, typer.Option("--select", "-s", help=SELECT_HELP, metavar="HEADS")
-    ] = "0.0",
+        str | None,
+        typer.Option(
+            "--select",
+            "-s",
+            help=SELECT_HELP,
+            metavar="HEADS",
+            show_default="the first",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             "--out", "-o", help="A .png, .svg or .pdf file instead of the terminal.", metavar="FILE"
         ),
     ] = None,
-    words: Annotated[
-        bool,
-        typer.Option(
-            "--words", help="Merge subwords into words: sum over keys, mean over queries."
-        ),
-    ] = False,
-    scale: Annotated[
-        str, typer.Option(help="Colours by the largest weight shown (global) or of each row (row).")
-    ] = "global",
-    palette: Annotated[
-        str, typer.Option(help="viridis, magma, cividis, blues, greys.")
-    ] = "viridis",
 ) -> None:
     """Draw the attention weights of some heads: queries downwards, keys across.
 
@@ -46,18 +49,21 @@ def heatmap(
 
       attnviz heatmap "The cat sat." --model bert-base-uncased -s "5.*" -o layer5.png
 
+      attnviz heatmap --file essay.txt --select 0.3 --scale log -o long.png
+
       attnviz heatmap --recorded capture.npz --select 4.11 --words
     """
     from attnviz import api, files
     from attnviz.notebook import picture_format
     from attnviz.render import terminal
 
+    style = looks.style()
     if out is not None:
         picture_format(out)
         files.check_writable(out)
     look, settings = prompt.look(model), model.settings(context=prompt.context)
     with console.waiting("running the model", output.quiet):
-        picture = api.heatmap(look, select, words=words, scale=scale, palette=palette, **settings)
+        picture = api.heatmap(look, select, words=looks.words, style=style, **settings)
         if out is not None:
             picture.save(out)
     screen = console.stdout()
@@ -68,8 +74,7 @@ def heatmap(
                     weights,
                     sides,
                     title=picture.title(head),
-                    scale=scale,
-                    palette=palette,
+                    style=style,
                     top=picture.top,
                 )
             )

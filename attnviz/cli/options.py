@@ -17,6 +17,7 @@ import typer
 
 from attnviz.cli.voice import option
 from attnviz.errors import InputError, UsageError
+from attnviz.render.style import Style
 
 if TYPE_CHECKING:
     from attnviz.looking import Look
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from attnviz.records import Prompt
 
 INPUT, MODEL, FRESH = "Input", "Model", "Fresh layer (--model fresh)"
+STYLE = "Look"
+DEFAULT = Style()
 
 
 def _option(help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
@@ -244,6 +247,59 @@ class OutputOptions:
     """How much to say."""
 
     quiet: Annotated[bool, _option("Only results: no progress, no notes.", "--quiet", "-q")] = False
+
+
+@dataclasses.dataclass(frozen=True)
+class StyleOptions:
+    """How maps look; the defaults are those of :class:`attnviz.render.style.Style`."""
+
+    palette: Annotated[str, _option("viridis, magma, cividis, blues, greys.", panel=STYLE)] = (
+        DEFAULT.palette
+    )
+    normalize: Annotated[
+        str,
+        _option(
+            "What the colours end at: the largest weight shown (global), of each head (head) or "
+            "of each row (row).",
+            panel=STYLE,
+        ),
+    ] = DEFAULT.normalize
+    scale: Annotated[
+        str,
+        _option(
+            "linear, sqrt or log: how colour follows a weight. Long texts show more with log.",
+            panel=STYLE,
+        ),
+    ] = DEFAULT.scale
+    size: Annotated[
+        float | None,
+        _option("The longer side of a map in inches; follows from the tokens.", panel=STYLE),
+    ] = DEFAULT.size
+    dpi: Annotated[float, _option("Pixels an inch.", panel=STYLE)] = DEFAULT.dpi
+    words: Annotated[
+        bool,
+        _option(
+            "Merge subwords into words: sum over keys, mean over queries.", "--words", panel=STYLE
+        ),
+    ] = False
+    labels: Annotated[bool, _option("Tokens on the axes.", "--labels/--no-labels", panel=STYLE)] = (
+        DEFAULT.labels
+    )
+    values: Annotated[
+        bool | None,
+        _option(
+            "Numbers in the cells, where they fit.",
+            "--values/--no-values",
+            panel=STYLE,
+            show_default="few tokens",
+        ),
+    ] = DEFAULT.values
+
+    def style(self) -> Style:
+        """The style; UsageError for a value that there is not."""
+        values = dataclasses.asdict(self)
+        del values["words"]
+        return Style(**values)
 
 
 SELECT_HELP = "Heads: 4.11, L4H11, 5.*, *.3, 0-3.*, lists by comma; enc:, dec:, cross: in front."

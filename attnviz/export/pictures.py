@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from attnviz import files
 from attnviz.errors import OutputError
-from attnviz.export.look import Look
 from attnviz.records import Sides
+from attnviz.render.style import Style
 
 Map = NDArray[np.floating[Any]]
 
@@ -48,13 +48,13 @@ class Job:
     Attributes:
         folder: the input's folder, whose parent must be there.
         pictures: what to make.
-        look: how.
+        style: how they look.
         sync: wait for the disk.
     """
 
     folder: str
     pictures: tuple[Picture, ...]
-    look: Look
+    style: Style
     sync: bool
 
 
@@ -89,7 +89,7 @@ def make(job: Job) -> list[Written]:
     out = []
     for picture in job.pictures:
         try:
-            data = drawn(picture, job.look)
+            data = drawn(picture, job.style)
         except (OSError, MemoryError) as error:  # a font that cannot be opened, no memory
             reason = getattr(error, "strerror", None) or str(error) or "out of memory"
             raise OutputError(f"cannot draw {folder / picture.name}: {reason}") from None
@@ -98,47 +98,41 @@ def make(job: Job) -> list[Written]:
     return out
 
 
-def drawn(picture: Picture, look: Look) -> bytes:
+def drawn(picture: Picture, style: Style) -> bytes:
     """The bytes of one file."""
-    sides = picture.sides
+    sides, suffix = picture.sides, picture.name.rpartition(".")[2]
     if picture.kind == "weights":
-        suffix = picture.name.rpartition(".")[2]
         return _weights({title: weights for title, _, weights in picture.maps}, sides, suffix)
-    fast = look.format == "png"
+    fast = suffix == "png"
     if picture.kind == "overview":
         maps = {place: weights for _, place, weights in picture.maps}
         if fast:
             from attnviz.render.mosaic import mosaic_png
 
-            return mosaic_png(maps, title=picture.title, **_style(look))
+            return mosaic_png(maps, style, title=picture.title)
         from attnviz.render.figure import mosaic_figure
 
-        return mosaic_figure(maps, title=picture.title, format=look.format, **_style(look))
+        return mosaic_figure(maps, style, title=picture.title, format=suffix)
     titled = [(title, weights) for title, _, weights in picture.maps]
-    if fast and not look.values:
-        return bytes(_raster(sides, len(titled), look).png(titled))
+    if fast and not style.values:
+        masked = any(np.ma.is_masked(weights) for _, weights in titled)
+        return bytes(_raster(sides, len(titled), style, masked).png(titled))
     from attnviz.render.figure import heatmap_figure
 
+    values = bool(style.values)  # the same in every format: none unless asked for
     return heatmap_figure(
         [(title, weights, sides) for title, weights in titled],
-        format=look.format,
-        labels=look.labels,
-        numbers=look.values,
-        **_style(look),
+        replace(style, values=values),
+        format=suffix,
     )
 
 
 @lru_cache(maxsize=4)
-def _raster(sides: Sides, maps: int, look: Look) -> Any:
+def _raster(sides: Sides, maps: int, style: Style, masked: bool) -> Any:
     """What the pictures of an input share."""
     from attnviz.render.raster import Raster
 
-    return Raster(sides, maps, labels=look.labels, **_style(look))
-
-
-def _style(look: Look) -> dict[str, Any]:
-    """What every kind of picture is told."""
-    return {"scale": look.scale, "palette": look.palette, "dpi": look.dpi, "size": look.size}
+    return Raster(sides, maps, style, masked=masked)
 
 
 def _weights(maps: Mapping[str, Map], sides: Sides, suffix: str) -> bytes:

@@ -14,7 +14,7 @@ from attnviz.export.settings import Settings
 from attnviz.records import Head, Layout, Score, Sides, SiteKind
 from attnviz.render.labels import head_title
 from attnviz.scoring.arrange import leading
-from attnviz.scoring.words import in_words, merge_words
+from attnviz.scoring.words import in_words, masked_map
 
 _JOB_BYTES = 4 << 20
 """Weights that one job holds, as long as it has at least one picture."""
@@ -55,7 +55,7 @@ class Plan:
         for kind in settings.kinds:
             for group in self._groups(kind):
                 stem = names.stem(kind, group, scored.layout)
-                self.files[f"{stem}.{settings.look.format}"] = (kind, group)
+                self.files[f"{stem}.{settings.format}"] = (kind, group)
         if settings.weights is not None and self.heads:
             for group in self._groups("grid"):
                 before = names.prefix(group[0].site.kind, scored.layout)
@@ -92,7 +92,7 @@ class Plan:
             yield self._job(out, waiting, sync)
 
     def _job(self, out: str, pictures: list[Picture], sync: bool) -> Job:
-        return Job(f"{out}/{self.folder}", tuple(pictures), self.settings.look, sync)
+        return Job(f"{out}/{self.folder}", tuple(pictures), self.settings.style, sync)
 
     def _picture(self, name: str) -> Picture:
         scored, (kind, heads) = self.scored, self.files[name]
@@ -100,9 +100,9 @@ class Plan:
         maps = []
         for head in heads:
             weights = scored.maps[head.site][head.index]
-            if words:
-                merged, _ = merge_words(weights[None], scored.inputs.sides[head.site.kind])
-                weights = merged[0]
+            if kind != "weights":
+                sides = scored.inputs.sides[head.site.kind]
+                weights = masked_map(weights, scored.allowed(head), sides, words=words)
             title = head_title(scored.layout.name(head), scored.scores[head].roles)
             if kind == "weights":
                 title = names.stem("heads", [head], scored.layout)

@@ -239,7 +239,9 @@ class _Run:
         done = len(self.manifest) if self.folder.begun() else 0
         if isinstance(error, OutputError) and done:
             return OutputError(
-                f"{error}; {done} files are done, and the same command goes on from there"
+                "{}; {} files are done, and the same command goes on from there",
+                error.message,
+                done,
             )
         return error
 

@@ -16,9 +16,10 @@ from attnviz.export.inputs import Input, RecordedInput
 from attnviz.export.settings import Settings
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.passes import Rows, Source
-from attnviz.records import Head, HeadScores, Inputs, Layout, Site, SourceInfo
+from attnviz.records import Head, HeadScores, Inputs, Layout, Reach, Site, SourceInfo
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
 from attnviz.scoring.scores import SCORES
+from attnviz.scoring.stored import allowed_in
 
 _BATCH_BYTES = 64 << 20
 """How much the maps of a batch may take; a single input may take more."""
@@ -29,7 +30,17 @@ Maps = Mapping[Site, NDArray[np.floating[Any]]]
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """An input after the model: its tokens, the [H, T, S] maps by site, and every head's scores."""
+    """An input after the model.
+
+    Attributes:
+        input: what it is.
+        source: the model; ``layout`` its heads.
+        layout: see ``source``.
+        inputs: the tokens.
+        maps: weights [H, T, S] by site.
+        scores: of every head.
+        reach: which keys the queries may attend to, where that is known.
+    """
 
     input: Input
     source: SourceInfo
@@ -37,6 +48,13 @@ class Scored:
     inputs: Inputs
     maps: Maps
     scores: Mapping[Head, HeadScores]
+    reach: Mapping[Site, Reach]
+
+    def allowed(self, head: Head) -> NDArray[np.bool_]:
+        """The keys that each query of a head may attend to, bool [T, S]."""
+        found = allowed_in(self.maps[head.site], head.site.kind, self.reach.get(head.site))
+        mine: NDArray[np.bool_] = found[head.index if len(found) > 1 else 0]
+        return mine
 
 
 def run_texts(
@@ -89,7 +107,15 @@ def run_recorded(
             continue
         capture = item.capture
         scores = {found.head: found for found in score_capture(capture).result()}
-        yield Scored(item, capture.source, capture.layout, capture.inputs, capture.maps, scores)
+        yield Scored(
+            item,
+            capture.source,
+            capture.layout,
+            capture.inputs,
+            capture.maps,
+            scores,
+            capture.reach,
+        )
 
 
 def _small_enough(
@@ -144,7 +170,9 @@ def _batch(
             yield Bad(text.number, text.place, _NAN)
             continue
         scores = {head.head: head for head in scorer.result(place)}
-        yield Scored(text, source.info, source.layout, found.inputs, maps, scores)
+        yield Scored(
+            text, source.info, source.layout, found.inputs, maps, scores, recorder.reach(place)
+        )
 
 
 class _EachScored:

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from attnviz.errors import UsageError
-from attnviz.export.look import Look
 from attnviz.export.names import KINDS
+from attnviz.render.figure import check_format
+from attnviz.render.style import Style
 from attnviz.scoring.roles import ROLES
 
 WEIGHTS = ("npz", "safetensors")
@@ -24,7 +25,8 @@ class Settings:
         role: only heads that have this role on the input.
         top: only so many heads of each input, those with the largest lift.
         kinds: kinds of picture, of :data:`attnviz.export.names.KINDS`.
-        look: how they look.
+        style: how they look.
+        format: ``png``, ``svg`` or ``pdf``.
         words: subwords merged into words.
         weights: ``npz`` or ``safetensors`` to keep the numbers beside the pictures.
         special_tokens: whether the tokenizer adds its tokens.
@@ -35,7 +37,8 @@ class Settings:
     role: str | None = None
     top: int | None = None
     kinds: tuple[str, ...] = ("heads",)
-    look: Look = field(default_factory=Look)
+    style: Style = field(default_factory=Style)
+    format: str = "png"
     words: bool = False
     weights: str | None = None
     special_tokens: bool = True
@@ -43,7 +46,7 @@ class Settings:
 
     def check(self) -> None:
         """Raise UsageError for what makes no sense."""
-        self.look.check()
+        check_format(self.format)
         if not self.kinds:
             raise UsageError(f"no kind of picture; choose from {', '.join(KINDS)}")
         for kind in self.kinds:

@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from attnviz.render.fonts import BASE_FAMILY
-from attnviz.render.scaling import check_pixels
+from attnviz.render.shades import check_pixels
 
 _METADATA: Mapping[str, Mapping[str, Any]] = {
     "png": {"Software": None},

@@ -14,13 +14,10 @@ from numpy.typing import NDArray
 
 from attnviz.errors import UsageError
 from attnviz.records import HeadsReport, Sides
-from attnviz.render.palette import DEFAULT_PALETTE, anchors
-from attnviz.render.scaling import check_scale
+from attnviz.render.style import Style
 
 FORMATS: tuple[str, ...] = ("png", "svg", "pdf")
 """What figures can be written as."""
-
-DPI = 150.0
 
 
 def check_format(format: str) -> str:
@@ -32,15 +29,11 @@ def check_format(format: str) -> str:
 
 def heatmap_figure(
     maps: Sequence[tuple[str, NDArray[np.floating[Any]], Sides]],
+    style: Style | None = None,
     *,
-    scale: str = "row",
-    palette: str = DEFAULT_PALETTE,
     format: str = "png",
-    dpi: float = DPI,
     columns: int | None = None,
-    size: float | None = None,
-    labels: bool = True,
-    numbers: bool | None = None,
+    caption: str = "",
 ) -> bytes:
     """One attention map, or a labelled grid of them, with the tokens on both axes.
 
@@ -50,40 +43,30 @@ def heatmap_figure(
     spelled as code points.
 
     Args:
-        maps: a title, the weights [T, S] and the tokens on the axes, for each head. Where all
-            have the same tokens only the outer axes of the grid are labelled.
-        scale: ``row`` shows each weight as a share of its row's largest, ``global`` as a share of
-            the largest in all maps.
-        palette: one of :data:`attnviz.render.palette.PALETTES`.
+        maps: a title, the weights [T, S] and the tokens on the axes, for each head; the masked
+            cells of a masked array are keys that the query may not attend to. Where all have the
+            same tokens only the outer axes of the grid are labelled.
+        style: how they look.
         format: one of :data:`FORMATS`.
-        dpi: pixels an inch.
         columns: maps a line; by default about as many as lines.
-        size: the longer side of one map in inches; by default it follows from the tokens.
-        labels: whether the tokens stand on the axes.
-        numbers: whether the weights stand in the cells, where these are large enough; by default
-            on a single map of few tokens.
+        caption: stands below, such as the model and the text.
 
     Raises:
         InputError: when a map does not fit its tokens or is not finite.
-        UsageError: when there is no map, or no such scale, palette or format.
+        UsageError: when there is no map, or no such format.
     """
     check_format(format)
-    anchors(palette)
-    check_scale(scale)
     if not maps:
         raise UsageError("no attention map to draw: select at least one head")
     from attnviz.render import canvas, figure_heatmap
 
+    style = style or Style()
     return canvas.rendered(
-        lambda: figure_heatmap.build(
-            maps, scale, palette, dpi, columns, size=size, labels=labels, numbers=numbers
-        ),
-        format,
-        dpi,
+        lambda: figure_heatmap.build(maps, style, columns, caption), format, style.dpi
     )
 
 
-def heads_figure(report: HeadsReport, format: str = "png", *, dpi: float = DPI) -> bytes:
+def heads_figure(report: HeadsReport, format: str = "png", *, dpi: float = Style().dpi) -> bytes:
     """The layer × head grid: each head in the colour and with the code of its role.
 
     Paler colour means a lower score; the legend counts the heads of each role. Encoder-decoder
@@ -95,24 +78,19 @@ def heads_figure(report: HeadsReport, format: str = "png", *, dpi: float = DPI) 
     check_format(format)
     from attnviz.render import canvas, figure_heads
 
-    return canvas.rendered(lambda: figure_heads.build(report), format, dpi)
+    return canvas.rendered(lambda: figure_heads.build(report, dpi), format, dpi)
 
 
 def mosaic_figure(
     maps: Mapping[tuple[int, int], NDArray[np.floating[Any]]],
+    style: Style | None = None,
     *,
     title: str = "",
-    scale: str = "row",
-    palette: str = DEFAULT_PALETTE,
     format: str = "png",
-    dpi: float = DPI,
-    size: float | None = None,
 ) -> bytes:
     """:func:`attnviz.render.mosaic.mosaic_png` through matplotlib, in one of :data:`FORMATS`."""
     check_format(format)
-    anchors(palette)
     from attnviz.render import canvas, figure_mosaic
 
-    return canvas.rendered(
-        lambda: figure_mosaic.build(maps, title, scale, palette, dpi, size), format, dpi
-    )
+    style = style or Style()
+    return canvas.rendered(lambda: figure_mosaic.build(maps, title, style), format, style.dpi)

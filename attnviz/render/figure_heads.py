@@ -12,7 +12,7 @@ from attnviz.render.fonts import Ruler, choose, spelled
 from attnviz.render.grid import Grid, grids, tally
 from attnviz.render.labels import model_name, origin
 from attnviz.render.palette import ink, mix
-from attnviz.render.scaling import tick_step
+from attnviz.render.shades import tick_step
 from attnviz.scoring.roles import ROLES
 
 _FADE = 0.75
@@ -30,7 +30,7 @@ def tint(color: str, strength: float) -> str:
     return mix(color, "#ffffff", _FADE * (1.0 - strength))
 
 
-def build(report: HeadsReport) -> Figure:
+def build(report: HeadsReport, dpi: float) -> Figure:
     """The figure; see :func:`attnviz.render.figure.heads_figure`."""
     drawn = grids(report)
     heads = max((grid.heads for grid in drawn), default=1)
@@ -38,7 +38,7 @@ def build(report: HeadsReport) -> Figure:
     title, below = f"{model_name(report.source)}: head roles", origin(report)
     families, missing = choose([title, below])
     title, below = spelled(title, missing), spelled(below, missing)
-    ruler = Ruler(families, bold=len(choose([title])[0]) == 1)
+    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
     entries = tally(report)
     side = 0.5
     top = 0.46 + (0.22 if drawn and drawn[0].title else 0.0)
@@ -55,7 +55,7 @@ def build(report: HeadsReport) -> Figure:
     heading = 0.24 + len(lines) * 0.12
     width = body + 2 * _MARGIN
     height = _MARGIN + heading + top + max(block_y, legend_y) + _MARGIN
-    figure = Figure(figsize=(width, height))
+    figure = Figure(figsize=(width, height), dpi=dpi)
     figure.text(
         _MARGIN / width,
         (height - _MARGIN) / height,

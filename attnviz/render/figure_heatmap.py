@@ -12,17 +12,24 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LinearSegmentedColormap, Normalize, to_hex
+from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, to_hex
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from attnviz.records import Sides
 from attnviz.render.fonts import Ruler, choose, spelled
 from attnviz.render.labels import shorten, title_lines, token_labels, visible
-from attnviz.render.palette import anchors, ink
+from attnviz.render.palette import anchors, ink, masked_color, masked_note
 from attnviz.render.panels import Panel, axis, cells, maps_a_line
-from attnviz.render.scaling import binned, checked, scaled
+from attnviz.render.shades import (
+    binned,
+    binned_mask,
+    checked,
+    hidden,
+    largest,
+    shades,
+)
+from attnviz.render.style import Style
 
 _LEADING = 1.2
 _LONGEST_LABEL = 24
@@ -40,18 +47,14 @@ _QUERY, _KEY = "query", "key (attended to)"
 
 def build(
     maps: Sequence[tuple[str, NDArray[np.floating[Any]], Sides]],
-    scale: str,
-    palette: str,
-    dpi: float,
-    columns: int | None,
-    *,
-    size: float | None = None,
-    labels: bool = True,
-    numbers: bool | None = None,
+    style: Style,
+    columns: int | None = None,
+    caption: str = "",
 ) -> Figure:
     """The figure; see :func:`attnviz.render.figure.heatmap_figure`."""
     weights = [checked(array, sides) for _, array, sides in maps]
-    top = max(float(array.max()) for array in weights)
+    top = largest(weights)
+    dpi, size, labels = style.dpi, style.size, style.labels
     across = min(columns or maps_a_line(len(maps)), len(maps))
     down = -(-len(maps) // across)
     raw = {
@@ -60,15 +63,18 @@ def build(
         for tokens in (sides.queries, sides.keys)
     }
     titles = [visible(title) if title else "" for title, _, _ in maps]
-    families, missing = choose([*titles, *(text for texts in raw.values() for text in texts)])
+    caption = visible(caption) if caption else ""
+    families, missing = choose(
+        [*titles, caption, *(text for texts in raw.values() for text in texts)]
+    )
     cut = {
         name: tuple(spelled(shorten(text, _LONGEST_LABEL), missing) for text in texts)
         for name, texts in raw.items()
     }
-    ruler = Ruler(families, bold=len(choose(titles)[0]) == 1)
+    ruler = Ruler(families, dpi, bold=len(choose(titles)[0]) == 1)
     title_size = 10.0 if len(maps) == 1 else 8.0
     panels = []
-    for title, (_, _, sides), array in zip(titles, maps, weights, strict=True):
+    for title, (_, given, sides), array in zip(titles, maps, weights, strict=True):
         high, wide = cells(array.shape[0], array.shape[1], across, down)
         if size is not None:
             high = wide = size / max(array.shape)
@@ -81,21 +87,19 @@ def build(
         )
         if len(maps) > 1:
             lines = title_lines(lines)
-        shares, _ = scaled(array, scale, top)
+        shown = shades(array, style, top)
         pool = (rows.pool(dpi), cols.pool(dpi))
-        panels.append(Panel(lines, shares, array, rows, cols, turned, pool))
+        panels.append(Panel(lines, shown, array, hidden(given), rows, cols, turned, pool))
     shared = all(sides == maps[0][2] for _, _, sides in maps)
-    limit = 1.0 if scale == "row" else top
-    return _Sheet(panels, across, shared, ruler, title_size, labels, numbers).draw(
-        LinearSegmentedColormap.from_list(palette, anchors(palette)),
-        limit,
-        "share of the row's largest weight" if scale == "row" else "attention weight",
-        dpi,
-        ["spelled as code points: characters that no installed font has"] if missing else [],
-    )
+    notes = [spelled(caption, missing)] if caption else []
+    if any(panel.mask is not None for panel in panels):
+        notes.append(masked_note(style.palette))
+    if missing:
+        notes.append("spelled as code points: characters that no installed font has")
+    return _Page(panels, across, shared, ruler, title_size, style).draw(top, notes)
 
 
-class _Sheet:
+class _Page:
     """Panels in rows and columns on a page."""
 
     def __init__(
@@ -105,12 +109,15 @@ class _Sheet:
         shared: bool,
         ruler: Ruler,
         title_size: float,
-        labels: bool,
-        numbers: bool | None,
+        style: Style,
     ) -> None:
-        self.panels, self.labels = panels, labels
-        few = len(panels) == 1 and max(panels[0].shares.shape) <= _NUMBERED
-        self.numbers = few if numbers is None else numbers
+        self.panels, self.style = panels, style
+        self.labels = style.labels
+        few = len(panels) == 1 and max(panels[0].shades.shape) <= _NUMBERED
+        self.numbers = few if style.values is None else style.values
+        self.colors = LinearSegmentedColormap.from_list(
+            style.palette, anchors(style.palette)
+        ).with_extremes(bad=masked_color(style.palette))
         self.across = across
         self.down = -(-len(panels) // across)
         self.shared = shared
@@ -128,15 +135,9 @@ class _Sheet:
         labels = self.ruler.widest(panel.columns.shown, size) if panel.turned else size / 72
         return labels + _PAD + 0.22
 
-    def draw(
-        self,
-        colors: LinearSegmentedColormap,
-        top: float,
-        meaning: str,
-        dpi: float,
-        notes: list[str],
-    ) -> Figure:
-        """Draw all panels, the colour bar and the notes."""
+    def draw(self, top: float, notes: list[str]) -> Figure:
+        """Draw all panels, the colour bar, which ends at ``top``, and the notes."""
+        meaning = self.style.meaning(len(self.panels))
         left, below, above = self.left, self.below, self.above
         gap = 0.12 if self.shared else 0.16
         step_x = self.wide + (gap if self.shared else left + gap)
@@ -154,12 +155,12 @@ class _Sheet:
             default=0.0,
         )
         width = _MARGIN + left + max(block_x + bar_room, titles) + _MARGIN
-        notes = [*self._notes(), *notes]
+        notes = [*notes, *self._notes()]
         lines = [line for note in notes for line in self.ruler.wrapped(note, 7, width - 0.3)]
         foot = len(lines) * 7 * _LEADING / 72 + (_PAD if lines else 0)
         body = max(block_y + below, bar_high + 0.1)
         height = _MARGIN + above + body + foot + _MARGIN
-        figure = Figure(figsize=(width, height), dpi=dpi)
+        figure = Figure(figsize=(width, height), dpi=self.style.dpi)
         for place, panel in enumerate(self.panels):
             row, column = divmod(place, self.across)
             x = _MARGIN + left + column * step_x
@@ -171,7 +172,7 @@ class _Sheet:
                 panel.rows.length / height,
             )
             axes = figure.add_axes(box)
-            self._panel(axes, panel, colors)
+            self._panel(axes, panel)
             last = place + self.across >= len(self.panels)
             self._label(axes, panel, not self.shared or column == 0, not self.shared or last)
         bar = figure.add_axes(
@@ -182,7 +183,7 @@ class _Sheet:
                 bar_high / height,
             )
         )
-        _bar(figure, bar, colors, top, meaning)
+        self._bar(figure, bar, top, meaning)
         if self.shared and len(self.panels) > 1:
             middle_x = (_MARGIN + left + block_x / 2) / width
             middle_y = (height - _MARGIN - above - block_y / 2) / height
@@ -202,16 +203,18 @@ class _Sheet:
             )
         return figure
 
-    def _panel(self, axes: Axes, panel: Panel, colors: LinearSegmentedColormap) -> None:
+    def _panel(self, axes: Axes, panel: Panel) -> None:
         """Draw one map with its title."""
-        queries, keys = panel.shares.shape
-        shares = binned(panel.shares, *panel.pool)
+        queries, keys = panel.shades.shape
+        shown = binned(panel.shades, *panel.pool)
+        if panel.mask is not None:
+            shown = np.ma.array(shown, mask=binned_mask(panel.mask, *panel.pool))
         if max(queries, keys) <= _RULED:
             axes.pcolormesh(
                 np.arange(keys + 1) - 0.5,
                 np.arange(queries + 1) - 0.5,
-                shares,
-                cmap=colors,
+                shown,
+                cmap=self.colors,
                 vmin=0,
                 vmax=1,
                 edgecolors="white",
@@ -219,8 +222,8 @@ class _Sheet:
             )
         else:
             axes.imshow(
-                shares,
-                cmap=colors,
+                shown,
+                cmap=self.colors,
                 vmin=0,
                 vmax=1,
                 aspect="auto",
@@ -232,7 +235,7 @@ class _Sheet:
         for spine in axes.spines.values():
             spine.set_color(_GREY)
         if self.numbers and min(panel.rows.cell, panel.columns.cell) >= _LEAST_NUMBERED:
-            _numbers(axes, panel, colors)
+            _numbers(axes, panel, self.colors)
         if panel.title:
             axes.set_title(
                 "\n".join(panel.title),
@@ -265,6 +268,16 @@ class _Sheet:
         if columns:
             axes.set_xlabel(_KEY if label else "", fontsize=8, color=_GREY, labelpad=3)
 
+    def _bar(self, figure: Figure, axes: Axes, top: float, meaning: str) -> None:
+        """The colour bar."""
+        relative = self.style.relative(len(self.panels))
+        bar = figure.colorbar(ScalarMappable(Normalize(0, 1), self.colors), cax=axes)
+        places, texts = zip(*self.style.ticks(1.0 if relative else top), strict=True)
+        bar.set_ticks(list(places), labels=list(texts))
+        bar.outline.set_edgecolor(_GREY)
+        axes.tick_params(labelsize=7, length=2, width=0.4, color=_GREY)
+        bar.set_label(meaning, fontsize=_BAR_TEXT, color=_GREY)
+
     def _notes(self) -> list[str]:
         """What to say where tokens had to go without a label or without a pixel of their own."""
         every = max(max(panel.rows.every, panel.columns.every) for panel in self.panels)
@@ -277,15 +290,15 @@ class _Sheet:
         return notes
 
 
-def _hex(colors: LinearSegmentedColormap, share: float) -> str:
+def _hex(colors: Colormap, share: float) -> str:
     red, green, blue, _ = colors(share)
     return to_hex((red, green, blue))
 
 
-def _numbers(axes: Axes, panel: Panel, colors: LinearSegmentedColormap) -> None:
+def _numbers(axes: Axes, panel: Panel, colors: Colormap) -> None:
     """The weights themselves, in cells that are large enough."""
     for (row, column), weight in np.ndenumerate(panel.weights):
-        if weight < 0.005:
+        if weight < 0.005 or (panel.mask is not None and panel.mask[row, column]):
             continue
         axes.text(
             column,
@@ -294,16 +307,5 @@ def _numbers(axes: Axes, panel: Panel, colors: LinearSegmentedColormap) -> None:
             ha="center",
             va="center",
             fontsize=7,
-            color=ink(_hex(colors, float(panel.shares[row, column]))),
+            color=ink(_hex(colors, float(panel.shades[row, column]))),
         )
-
-
-def _bar(
-    figure: Figure, axes: Axes, colors: LinearSegmentedColormap, top: float, meaning: str
-) -> None:
-    bar = figure.colorbar(ScalarMappable(Normalize(0, top or 1.0), colors), cax=axes)
-    bar.locator = MaxNLocator(5)
-    bar.update_ticks()
-    bar.outline.set_edgecolor(_GREY)
-    axes.tick_params(labelsize=7, length=2, width=0.4, color=_GREY)
-    bar.set_label(meaning, fontsize=_BAR_TEXT, color=_GREY)

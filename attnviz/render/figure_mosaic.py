@@ -9,29 +9,28 @@ from attnviz.render import mosaic
 from attnviz.render.fonts import Ruler, choose, spelled
 from attnviz.render.labels import title_lines, visible
 from attnviz.render.paint import colors
+from attnviz.render.style import Style
 
 _GREY = "#555555"
 
 
-def build(
-    maps: mosaic.Maps, title: str, scale: str, palette: str, dpi: float, size: float | None
-) -> Figure:
+def build(maps: mosaic.Maps, title: str, style: Style) -> Figure:
     """The figure; see :func:`attnviz.render.figure.mosaic_figure`."""
-    found = mosaic.assemble(maps, scale, dpi, size)
+    found, dpi = mosaic.assemble(maps, style), style.dpi
     title = visible(title) if title else ""
     families, missing = choose([title])
-    ruler = Ruler(families, bold=len(families) == 1)
+    ruler = Ruler(families, dpi, bold=len(families) == 1)
     high, wide = (n / dpi for n in found.levels.shape)
     width = max(0.7 + wide, 2.4)
     lines = title_lines(ruler.wrapped(spelled(title, missing), 10, width - 0.24, title=True))
-    notes = ruler.wrapped(mosaic.note(found, scale), 7, width - 0.24)
+    notes = ruler.wrapped(mosaic.note(found, style), 7, width - 0.24)
     top, below = 0.5 + 0.18 * len(lines), 0.15 + 0.12 * len(notes)
     height = top + high + below
     figure = Figure(figsize=(width, height), dpi=dpi)
     axes = figure.add_axes((0.55 / width, below / height, wide / width, high / height))
     axes.imshow(
         found.levels,
-        cmap=ListedColormap(colors(palette) / 255),
+        cmap=ListedColormap(colors(style.palette) / 255),
         vmin=0,
         vmax=255,
         interpolation="nearest",

@@ -118,13 +118,18 @@ class Ruler:
     """Measures texts in a list of font families.
 
     Titles are set in bold, unless they need a fallback family: those often come in one weight only.
+
+    Args:
+        families: to draw with.
+        dpi: pixels an inch of the figure; hinting makes widths differ between resolutions.
+        bold: whether titles are.
     """
 
-    def __init__(self, families: list[str], *, bold: bool = True) -> None:
-        self.families = families
+    def __init__(self, families: list[str], dpi: float, *, bold: bool = True) -> None:
+        self.families, self.dpi = families, dpi
         self.title_weight = "bold" if bold else "normal"
         self._widths: dict[tuple[str, float, bool], float] = {}
-        self._renderer: Any = cast("Any", RendererAgg)(16, 16, 72)
+        self._renderer: Any = cast("Any", RendererAgg)(16, 16, dpi)
 
     def width(self, text: str, size: float, *, title: bool = False) -> float:
         """The width of one line, in inches, at ``size`` points."""
@@ -134,8 +139,8 @@ class Ruler:
         weight = self.title_weight if title else "normal"
         font = FontProperties(family=self.families, size=size, weight=weight)
         width, _, _ = self._renderer.get_text_width_height_descent(text, font, ismath=False)
-        self._widths[text, size, title] = float(width) / 72
-        return float(width) / 72
+        self._widths[text, size, title] = float(width) / self.dpi
+        return float(width) / self.dpi
 
     def widest(self, texts: Iterable[str], size: float) -> float:
         """The width of the widest text, in inches."""

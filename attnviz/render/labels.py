@@ -26,6 +26,8 @@ _ASCII_SIGNS = str.maketrans({"·": ".", "×": "x", "–": "-", "→": "->", "�
 _NEARLY_ALL = 0.9
 """Above this share of the rows, what a head does is simply what it does."""
 _VARIATION_SELECTORS = range(0xFE00, 0xFE10)
+_CAPTION = 160
+"""Cells of a text below a picture."""
 _RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
 
 
@@ -242,6 +244,12 @@ def model_name(info: SourceInfo) -> str:
     name = visible(info.model)
     parts = name.split("/")
     return name if len(name) <= 40 or len(parts) < 3 else "…/" + "/".join(parts[-2:])
+
+
+def caption(info: SourceInfo, texts: Sequence[str]) -> str:
+    """The model and what it read, to stand below a picture."""
+    read = shorten(visible(" / ".join(texts)), _CAPTION) if texts else ""
+    return f"{model_name(info)}: {read}" if read else model_name(info)
 
 
 def origin(result: HeadsReport | Capture) -> str:

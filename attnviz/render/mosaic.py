@@ -12,11 +12,20 @@ from numpy.typing import NDArray
 
 from attnviz.errors import InputError, UsageError
 from attnviz.render.glyphs import label, line, wrapped
-from attnviz.render.labels import number, title_lines, visible
-from attnviz.render.paint import GREY_INK, LEVELS, WHITE, blend, colors, paste
-from attnviz.render.palette import DEFAULT_PALETTE
+from attnviz.render.labels import title_lines, visible
+from attnviz.render.paint import GREY_INK, LEVELS, MASKED, WHITE, blend, colors, paste
+from attnviz.render.palette import masked_note
 from attnviz.render.png import Pixels, encode
-from attnviz.render.scaling import DPI, binned, check_pixels, scaled, tick_step
+from attnviz.render.shades import (
+    binned,
+    binned_mask,
+    check_pixels,
+    hidden,
+    largest,
+    shades,
+    tick_step,
+)
+from attnviz.render.style import Style
 
 _LARGEST, _USUAL, _SMALLEST = 1.4, 0.7, 0.2
 """The side of one map in inches: of a few heads, of twelve, of hundreds."""
@@ -38,6 +47,7 @@ class Mosaic:
         tile: the tile's own height and width.
         pool: tokens that share a pixel, along queries and keys.
         top: the largest weight.
+        masked: whether there are masked cells.
     """
 
     levels: Pixels
@@ -47,16 +57,15 @@ class Mosaic:
     tile: tuple[int, int]
     pool: int
     top: float
+    masked: bool
 
 
-def assemble(maps: Maps, scale: str, dpi: float, size: float | None) -> Mosaic:
+def assemble(maps: Maps, style: Style) -> Mosaic:
     """Scale the maps and lay them out.
 
     Args:
         maps: weights [T, S] by (layer, head), all of the same shape.
-        scale: ``row`` or ``global``; the largest of all maps counts as 1 under ``global``.
-        dpi: pixels an inch.
-        size: the longer side of one tile in inches.
+        style: how they look; ``size`` is of one tile.
 
     Raises:
         UsageError: no map; InputError: maps of different shapes.
@@ -71,7 +80,8 @@ def assemble(maps: Maps, scale: str, dpi: float, size: float | None) -> Mosaic:
             raise InputError(f"head {layer}.{head} holds NaN or infinite weights")
     layers = tuple(sorted({layer for layer, _ in maps}))
     heads = tuple(sorted({head for _, head in maps}))
-    side = round(dpi * (size or _side(len(heads))))
+    dpi = style.dpi
+    side = round(dpi * (style.size or _side(len(heads))))
     pool = max(math.ceil(max(shape) / side), 1)
     cell = max(side * pool // max(shape), 1)
     high, wide = (-(-n // pool) * cell for n in shape)
@@ -80,13 +90,18 @@ def assemble(maps: Maps, scale: str, dpi: float, size: float | None) -> Mosaic:
     height, width = step[0] * len(layers) - gap, step[1] * len(heads) - gap
     check_pixels(width, height)
     levels = np.full((height, width), WHITE, np.uint8)
-    top = max(float(array.max()) for array in maps.values())
-    for (layer, head), array in maps.items():
-        shares, _ = scaled(array.astype(np.float64), scale, top)
-        found = np.rint(binned(shares, pool, pool) * (LEVELS - 1)).astype(np.uint8)
+    filled = {place: np.ma.filled(array, 0).astype(np.float64) for place, array in maps.items()}
+    top = largest(filled.values())
+    for (layer, head), array in filled.items():
+        shown = shades(array, style, top)
+        found = np.rint(binned(shown, pool, pool) * (LEVELS - 1)).astype(np.uint8)
+        mask = hidden(maps[layer, head])
+        if mask is not None:
+            found[binned_mask(mask, pool, pool)] = MASKED
         y, x = layers.index(layer) * step[0], heads.index(head) * step[1]
         levels[y : y + high, x : x + wide] = found.repeat(cell, 0).repeat(cell, 1)
-    return Mosaic(levels, layers, heads, step, (high, wide), pool, top)
+    masked = any(hidden(array) is not None for array in maps.values())
+    return Mosaic(levels, layers, heads, step, (high, wide), pool, top, masked)
 
 
 def _side(heads: int) -> float:
@@ -95,43 +110,31 @@ def _side(heads: int) -> float:
     return min(usual, max(_WIDEST_PAGE / heads, _SMALLEST))
 
 
-def note(mosaic: Mosaic, scale: str) -> str:
+def note(mosaic: Mosaic, style: Style) -> str:
     """What a reader has to know about the colours."""
-    said = (
-        "each row by its largest weight"
-        if scale == "row"
-        else f"one scale, from 0 to {number(mosaic.top)}"
-    )
+    said = style.note(mosaic.top, len(mosaic.layers) * len(mosaic.heads))
+    if mosaic.masked:
+        said += f"; {masked_note(style.palette)}"
     if mosaic.pool > 1:
         said += f"; {mosaic.pool} tokens share a pixel, which shows the largest of their weights"
     return f"queries downwards, keys across; {said}"
 
 
-def mosaic_png(
-    maps: Maps,
-    *,
-    title: str = "",
-    scale: str = "row",
-    palette: str = DEFAULT_PALETTE,
-    dpi: float = DPI,
-    size: float | None = None,
-) -> bytes:
+def mosaic_png(maps: Maps, style: Style | None = None, *, title: str = "") -> bytes:
     """The mosaic as a PNG file.
 
     Args:
         maps: weights [T, S] by (layer, head), all of the same shape.
+        style: how they look; ``size`` is the longer side of one tile.
         title: stands above it.
-        scale: ``row`` or ``global``.
-        palette: one of :data:`attnviz.render.palette.PALETTES`.
-        dpi: pixels an inch.
-        size: the longer side of one tile in inches.
 
     Raises:
-        UsageError: no map, no such scale or palette.
+        UsageError: no map.
         InputError: maps of different shapes, or not finite.
     """
-    table = colors(palette)
-    mosaic = assemble(maps, scale, dpi, size)
+    style = style or Style()
+    table, dpi = colors(style.palette), style.dpi
+    mosaic = assemble(maps, style)
     margin, pad = round(0.12 * dpi), round(0.08 * dpi)
     digits = round(_NUMBER_SIZE * 1.2 * dpi / 72)
     across, down = label("head →", _NAME_SIZE, dpi), label("layer ↓", _NAME_SIZE, dpi)
@@ -143,7 +146,7 @@ def mosaic_png(
     lines = wrapped(visible(title), _TITLE_SIZE, dpi, room, bold=True) if title else []
     lines = title_lines(lines)
     title_line = round(_TITLE_SIZE * 1.3 * dpi / 72)
-    notes = wrapped(note(mosaic, scale), _NOTE_SIZE, dpi, room)
+    notes = wrapped(note(mosaic, style), _NOTE_SIZE, dpi, room)
     note_line = round(_NOTE_SIZE * 1.2 * dpi / 72)
     top = margin + len(lines) * title_line + (pad if lines else 0) + digits + pad
     picture = np.full((top + height + pad + len(notes) * note_line + margin, full), WHITE, np.uint8)

@@ -1,22 +1,25 @@
-"""What fast pictures are painted with: their 256 colours, labels pasted on greys, numbers of a bar.
+"""What fast pictures are painted with: their 256 colours, and labels pasted on greys.
 
 A pixel is a palette index. The first :data:`LEVELS` are colours of the sequential palette, from a
-weight of 0 to the largest; after them come sixteen greys from black to white for everything else.
+weight of 0 to the largest; then come the colour of masked cells and sixteen greys from black to
+white for everything else.
 """
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 
 import numpy as np
 
 from attnviz.render.glyphs import Label
-from attnviz.render.palette import ramp, rgb
+from attnviz.render.palette import masked_color, ramp, rgb
 from attnviz.render.png import Pixels
 
-LEVELS = 240
-"""Palette indices below this are weights: index i means i / (LEVELS - 1) of the scale's end."""
+LEVELS = 239
+"""Palette indices below this are weights: i stands at i / (LEVELS - 1) of the colour scale."""
+
+MASKED = 239
+"""The index of cells that a query may not attend to."""
 
 WHITE, BLACK, GREY = 255, 240, 245
 """Indices of the sixteen greys, 240 (black) to 255 (white); GREY is #555555."""
@@ -28,22 +31,11 @@ GREY_INK = (WHITE - np.round(np.arange(256) * (WHITE - GREY) / 255)).astype(np.u
 @lru_cache(maxsize=16)
 def colors(palette: str) -> Pixels:
     """The 256 colours of a picture, uint8 [256, 3]; UsageError where there is no such palette."""
-    weights = [rgb(color) for color in ramp(palette, LEVELS)]
+    weights = [rgb(color) for color in (*ramp(palette, LEVELS), masked_color(palette))]
     greys = [(17 * step,) * 3 for step in range(16)]
     table = np.array(weights + greys, np.uint8)
     table.flags.writeable = False
     return table
-
-
-def ticks(top: float) -> list[tuple[float, str]]:
-    """At most six round numbers from 0 to ``top``, with their texts."""
-    if top <= 0:
-        return [(0.0, "0")]
-    decade = 10.0 ** math.floor(math.log10(top / 5))
-    step = next(m * decade for m in (1, 2, 2.5, 5, 10) if top / (m * decade) <= 5.001)
-    digits = max(0, -math.floor(math.log10(step) + 1e-9) + (1 if step / decade == 2.5 else 0))
-    count = math.floor(top / step + 1e-6)
-    return [(n * step, f"{n * step:.{digits}f}") for n in range(count + 1)]
 
 
 def paste(picture: Pixels, found: Label, baseline: int, x: int, ink: Pixels = BLACK_INK) -> None:

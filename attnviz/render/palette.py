@@ -51,6 +51,21 @@ def anchors(palette: str) -> tuple[str, ...]:
     return tuple("#" + color for color in _SEQUENTIAL[palette].split())
 
 
+def masked_color(palette: str) -> str:
+    """The colour of cells that are masked: light as the paper, and not on the palette."""
+    return "#ececec" if _dark(palette) else "#f3e3c9"
+
+
+def masked_note(palette: str) -> str:
+    """What that colour means."""
+    return f"{'grey' if _dark(palette) else 'sand'}: keys that the query may not attend to"
+
+
+def _dark(palette: str) -> bool:
+    """Whether a weight of zero is dark."""
+    return luminance(anchors(palette)[0]) < 0.5
+
+
 @lru_cache(maxsize=16)
 def ramp(palette: str, steps: int = 256) -> tuple[str, ...]:
     """``steps`` hex colours from one end of a sequential palette to the other.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from attnviz.render.scaling import Map
+from attnviz.render.shades import Map, Mask
 
 _LARGEST_TEXT, _SMALLEST_TEXT, _THINNED_TEXT = 9.0, 4.5, 6.0
 _LEADING = 1.2
@@ -50,8 +50,9 @@ class Panel:
     """One map with its title, ready to be placed."""
 
     title: list[str]
-    shares: Map
+    shades: Map
     weights: Map
+    mask: Mask | None
     rows: Axis
     columns: Axis
     turned: bool

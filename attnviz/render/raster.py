@@ -15,25 +15,24 @@ from numpy.typing import NDArray
 
 from attnviz.errors import UsageError
 from attnviz.records import Sides
-from attnviz.render import scaling
+from attnviz.render import shades
 from attnviz.render.glyphs import label, line, wrapped
 from attnviz.render.labels import TITLE_LINES, title_lines, visible
 from attnviz.render.paint import (
     GREY,
     GREY_INK,
     LEVELS,
+    MASKED,
     WHITE,
     blend,
     colors,
     frame,
     paste,
-    ticks,
 )
-from attnviz.render.palette import DEFAULT_PALETTE
-from attnviz.render.panels import maps_a_line
 from attnviz.render.png import Pixels, encode
-from attnviz.render.scaling import DPI, binned, check_pixels, check_scale, checked, scaled
+from attnviz.render.shades import binned, binned_mask, check_pixels, checked, hidden, largest
 from attnviz.render.sheet import LEADING, NOTE_SIZE, TICK_SIZE, Sheet
+from attnviz.render.style import Style
 
 Map = NDArray[np.floating[Any]]
 
@@ -44,38 +43,21 @@ class Raster:
     Args:
         sides: the tokens on the axes.
         maps: how many maps a picture holds; one, or the heads of a layer in a grid.
-        scale: ``row`` shows each weight as a share of its row's largest, ``global`` as a share of
-            the largest in the picture.
-        palette: one of :data:`attnviz.render.palette.PALETTES`.
-        dpi: pixels an inch.
-        size: the longer side of one map in inches; by default it follows from the tokens.
-        labels: whether the tokens stand on the axes.
+        style: how they look; weights in the cells are left to figures.
+        masked: whether masked cells may occur, which a note then explains.
 
     Raises:
-        UsageError: no such scale or palette, no map, or too many pixels.
+        UsageError: no map, or too many pixels.
     """
 
     def __init__(
-        self,
-        sides: Sides,
-        maps: int = 1,
-        *,
-        scale: str = "row",
-        palette: str = DEFAULT_PALETTE,
-        dpi: float = DPI,
-        size: float | None = None,
-        labels: bool = True,
+        self, sides: Sides, maps: int = 1, style: Style | None = None, *, masked: bool = False
     ) -> None:
-        check_scale(scale)
         if maps < 1:
             raise UsageError("no attention map to draw: select at least one head")
-        self.sides, self.maps, self.scale = sides, maps, scale
-        self.palette = colors(palette)
-        across = maps_a_line(maps)
-        meaning = "share of the row's largest weight" if scale == "row" else "attention weight"
-        self.sheet = Sheet(
-            sides, across, -(-maps // across), dpi=dpi, size=size, labels=labels, meaning=meaning
-        )
+        self.sides, self.maps, self.style = sides, maps, style or Style()
+        self.palette = colors(self.style.palette)
+        self.sheet = Sheet(sides, maps, self.style, masked=masked)
         self._backgrounds: dict[int, Pixels] = {}
         tallest = self.sheet.height(TITLE_LINES)
         check_pixels(self.sheet.width, tallest)
@@ -97,29 +79,33 @@ class Raster:
         """The picture, in memory that the next one overwrites."""
         sheet = self.sheet
         weights = [checked(array, self.sides) for _, array in maps]
-        top = max(float(array.max()) for array in weights)
+        masks = [hidden(array) for _, array in maps]
+        top = largest(weights)
         titles = [self._wrapped(title) for title, _ in maps]
         lines = max(len(title) for title in titles)
         background = self._background(lines)
         picture = self._canvas[: background.shape[0]]
         np.copyto(picture, background)
-        if self.scale == "global":
+        if not self.style.relative(self.maps):
             self._ticks(picture, lines, top)
-        for place, (array, title) in enumerate(zip(weights, titles, strict=True)):
+        for place, (array, mask, title) in enumerate(zip(weights, masks, titles, strict=True)):
             y, x = sheet.corner(place, lines)
-            self._cells(picture, y, x, array, top)
+            self._cells(picture, y, x, shades.shades(array, self.style, top), mask)
             for number, text in enumerate(reversed(title)):
                 found = line(text, sheet.title_size, sheet.dpi, bold=True).clipped(sheet.title_room)
                 baseline = y - sheet.pad - number * sheet.title_line + sheet.px(0.015)
                 paste(picture, found, baseline, x)
         return picture
 
-    def _cells(self, picture: Pixels, y: int, x: int, weights: scaling.Map, top: float) -> None:
+    def _cells(
+        self, picture: Pixels, y: int, x: int, shown: shades.Map, mask: shades.Mask | None
+    ) -> None:
         """One map: whole cells, with a white hairline between them where they are few."""
         rows, columns = self.sheet.rows, self.sheet.columns
-        shares, _ = scaled(weights, self.scale, top)
-        shares = binned(shares, rows.pool, columns.pool)
-        levels = np.rint(shares * (LEVELS - 1)).astype(np.uint8)
+        shown = binned(shown, rows.pool, columns.pool)
+        levels = np.rint(shown * (LEVELS - 1)).astype(np.uint8)
+        if mask is not None:
+            levels[binned_mask(mask, rows.pool, columns.pool)] = MASKED
         wide = np.repeat(levels, columns.cell, axis=1)
         if self.sheet.ruled:
             wide[:, columns.cell :: columns.cell] = WHITE
@@ -155,7 +141,7 @@ class Raster:
                     self._column_labels(picture, y + sheet.rows.length, x)
             self._names(picture, lines)
             self._bar(picture, lines)
-            if self.scale == "row":
+            if self.style.relative(self.maps):
                 self._ticks(picture, lines, 1.0)
             self._backgrounds[lines] = picture
         return self._backgrounds[lines]
@@ -228,38 +214,28 @@ class Raster:
         sheet = self.sheet
         y, x = self._bar_place(lines)
         high, right = sheet.bar_height() - 1, x + sheet.bar_width
-        for value, text in ticks(top):
-            middle = y + high - round(high * value / (top or 1.0))
+        for share, text in self.style.ticks(top):
+            middle = y + high - round(high * share)
             picture[middle, right + 1 : right + 4] = GREY
             found = label(text, TICK_SIZE, sheet.dpi)
             drop = round(0.36 * TICK_SIZE * sheet.dpi / 72)
             paste(picture, found, middle + drop, right + sheet.px(0.06), GREY_INK)
 
 
-def raster_png(
-    maps: Sequence[tuple[str, Map, Sides]],
-    *,
-    scale: str = "row",
-    palette: str = DEFAULT_PALETTE,
-    dpi: float = DPI,
-    size: float | None = None,
-    labels: bool = True,
-) -> bytes:
+def raster_png(maps: Sequence[tuple[str, Map, Sides]], style: Style | None = None) -> bytes:
     """One map, or several of the same tokens in a grid, as a PNG file.
 
-    The counterpart of :func:`attnviz.render.figure.heatmap_figure`; arguments as in
-    :class:`Raster`.
+    The counterpart of :func:`attnviz.render.figure.heatmap_figure`, for which see the arguments.
 
     Raises:
         InputError: weights that do not fit the tokens or are not finite.
-        UsageError: no map, no such scale or palette, or maps of different tokens.
+        UsageError: no map, or maps of different tokens.
     """
     if not maps:
         raise UsageError("no attention map to draw: select at least one head")
     sides = maps[0][2]
     if any(other != sides for _, _, other in maps):
         raise UsageError("maps of different tokens do not share a picture; draw them one by one")
-    raster = Raster(
-        sides, len(maps), scale=scale, palette=palette, dpi=dpi, size=size, labels=labels
-    )
+    masked = any(hidden(weights) is not None for _, weights, _ in maps)
+    raster = Raster(sides, len(maps), style, masked=masked)
     return raster.png([(title, weights) for title, weights, _ in maps])

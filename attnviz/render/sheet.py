@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from attnviz.records import Sides, Tokens
 from attnviz.render.glyphs import Label, label, wrapped
 from attnviz.render.labels import shorten, token_labels
-from attnviz.render.panels import Axis, axis, cells
+from attnviz.render.palette import masked_note
+from attnviz.render.panels import Axis, axis, cells, maps_a_line
+from attnviz.render.style import Style
 
 LEADING = 1.2
 NAME_SIZE, NOTE_SIZE, TICK_SIZE, BAR_SIZE = 8.0, 7.0, 7.0, 7.5
@@ -52,35 +54,25 @@ class Side:
 
 
 class Sheet:
-    """The places of everything on a picture of ``across`` × ``down`` maps of the same tokens.
+    """The places of everything on a picture of some maps of the same tokens.
 
     Args:
         sides: the tokens on the axes.
-        across: maps a line; ``down``: lines.
-        down: lines of maps.
-        dpi: pixels an inch.
-        size: the longer side of one map in inches; by default it follows from the tokens.
-        labels: whether tokens stand on the axes.
-        meaning: what the colour bar shows.
+        maps: how many maps.
+        style: how they look.
+        masked: whether there may be masked cells to explain.
     """
 
-    def __init__(
-        self,
-        sides: Sides,
-        across: int,
-        down: int,
-        *,
-        dpi: float,
-        size: float | None,
-        labels: bool,
-        meaning: str,
-    ) -> None:
+    def __init__(self, sides: Sides, maps: int, style: Style, *, masked: bool) -> None:
+        across = maps_a_line(maps)
+        down = -(-maps // across)
+        dpi, size = style.dpi, style.size
         self.dpi, self.across, self.down = dpi, across, down
         queries, keys = len(sides.queries), len(sides.keys)
         high, wide = cells(queries, keys, across, down)
         if size is not None:
             high = wide = size / max(queries, keys)
-        self.labelled = labels
+        self.labelled, self.masked, self.palette = style.labels, masked, style.palette
         self.rows = self._side(sides.queries, high)
         self.columns = self._side(sides.keys, wide)
         self.ruled = max(queries, keys) <= _RULED and min(self.rows.cell, self.columns.cell) > 3
@@ -91,7 +83,7 @@ class Sheet:
         self.margin, self.pad = self.px(0.12), self.px(0.08)
         self.name = label("query", NAME_SIZE, dpi)
         self.key_name = label("key (attended to)", NAME_SIZE, dpi)
-        self.meaning = label(meaning, BAR_SIZE, dpi)
+        self.meaning = label(style.meaning(maps), BAR_SIZE, dpi)
         self.left = self.px(0.2) + self.rows.widest + self.pad
         self.gap = self.px(0.12)
         self.bar_width, self.bar_room = self.px(0.12), self.px(0.2 + 0.12 + 0.62)
@@ -169,7 +161,7 @@ class Sheet:
     def _notes(self, sides: Sides) -> list[str]:
         every = max(self.rows.axis.every, self.columns.axis.every)
         pool = max(self.rows.pool, self.columns.pool)
-        notes = []
+        notes = [masked_note(self.palette)] if self.masked else []
         if every > 1 and self.labelled:
             notes.append(f"one token in {every} is labelled")
         if pool > 1:

@@ -29,9 +29,10 @@ from attnviz.render.labels import (
     times,
     visible,
 )
-from attnviz.render.palette import DEFAULT_PALETTE, NO_ROLE
+from attnviz.render.palette import NO_ROLE
+from attnviz.render.style import Style
 from attnviz.render.terminal_grid import HeadsGrid, tile_style
-from attnviz.render.terminal_heatmap import Heatmap
+from attnviz.render.terminal_heatmap import TerminalMap
 from attnviz.scoring.roles import FEW_ROWS, ROLES
 
 
@@ -68,8 +69,7 @@ def heatmap(
     sides: Sides,
     *,
     title: str = "",
-    scale: str = "row",
-    palette: str = DEFAULT_PALETTE,
+    style: Style | None = None,
     top: float | None = None,
 ) -> RenderableType:
     """One attention map [T, S]: queries downwards, keys across.
@@ -80,18 +80,17 @@ def heatmap(
     for the weights.
 
     Args:
-        weights: the map; rows sum to 1 or 0.
+        weights: the map; rows sum to 1 or 0. Masked cells of a masked array are keys that the
+            query may not attend to: they keep the terminal's own ground.
         sides: the tokens on its axes.
         title: printed above; see :func:`attnviz.render.labels.head_title`.
-        scale: ``row`` colours each row by its own largest weight, ``global`` by the map's.
-        palette: one of :data:`attnviz.render.palette.PALETTES`.
-        top: the weight at the end of a ``global`` scale, to compare several maps.
+        style: its palette, normalization and scale.
+        top: the largest weight of several maps that share a ``global`` normalization.
 
     Raises:
         InputError: when the map does not fit the tokens or is not finite.
-        UsageError: when there is no such scale or palette.
     """
-    return Heatmap(weights, sides, title=title, scale=scale, palette=palette, top=top)
+    return TerminalMap(weights, sides, title=title, style=style or Style(), top=top)
 
 
 class Line:

@@ -12,7 +12,7 @@ from attnviz.records import HeadsReport
 from attnviz.render.grid import Grid, grids, tally
 from attnviz.render.labels import signs
 from attnviz.render.palette import NO_ROLE, ink, mix
-from attnviz.render.scaling import tick_step
+from attnviz.render.shades import tick_step
 from attnviz.scoring.roles import ROLES
 
 _GROUND = "#808080"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
-from rich.style import Style
+from rich.style import Style as Paint
 from rich.text import Text
 
 from attnviz.records import Sides
 from attnviz.render.labels import fit, isolate, signs, token_labels, upright, visible
-from attnviz.render.palette import DEFAULT_PALETTE, ink, ramp
-from attnviz.render.scaling import Map, binned, checked, scaled, tick_step
+from attnviz.render.palette import ink, ramp
+from attnviz.render.shades import Map, binned, binned_mask, checked, hidden, shades, tick_step
+from attnviz.render.style import DECADES, Style
 
 ASCII_RAMP = " .:-=+*#%@"
 """Rising density, for terminals without colours: one character a tenth."""
@@ -78,11 +80,11 @@ def _plan(shape: tuple[int, int], widths: tuple[int, int], width: int, blocks: b
 
 
 @lru_cache(maxsize=65536)
-def _pair(upper: str, lower: str) -> Style:
-    return Style(color=upper, bgcolor=lower)
+def _pair(front: str | None, back: str | None) -> Paint:
+    return Paint(color=front, bgcolor=back)
 
 
-class Heatmap:
+class TerminalMap:
     """A renderable map; see :func:`attnviz.render.terminal.heatmap` for the arguments."""
 
     def __init__(
@@ -90,17 +92,19 @@ class Heatmap:
         weights: NDArray[np.floating[Any]],
         sides: Sides,
         *,
-        title: str = "",
-        scale: str = "row",
-        palette: str = DEFAULT_PALETTE,
-        top: float | None = None,
+        title: str,
+        style: Style,
+        top: float | None,
     ) -> None:
         self.weights = checked(weights, sides)
         self.sides = sides
         self.title = title
-        self.scale = scale
-        self.shares, self.top = scaled(self.weights, scale, top)
-        self.ramp = ramp(palette)
+        self.style = style
+        self.relative = style.normalize == "row" or (style.normalize == "head" and top is not None)
+        self.shades: Map = shades(self.weights, style, top)
+        self.mask = hidden(weights)
+        self.top = float(self.weights.max()) if top is None else top
+        self.ramp = ramp(style.palette)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Draw for this console: its width, colours and encoding."""
@@ -145,10 +149,12 @@ class Heatmap:
     def _body(
         self, queries: Sequence[str], plan: _Plan, colors: bool, ascii_only: bool
     ) -> Iterator[Text]:
-        shares = binned(self.shares, plan.rows, plan.columns)
+        shown = binned(self.shades, plan.rows, plan.columns)
+        if self.mask is not None:
+            shown[binned_mask(self.mask, plan.rows, plan.columns)] = np.nan
         digits = len(str(len(queries) - 1))
         edge = "" if colors else ("|" if ascii_only else "│")
-        for row in range(0, len(shares), 2 if plan.half else 1):
+        for row in range(0, len(shown), 2 if plan.half else 1):
             place = row * plan.rows
             if plan.listed or plan.half or plan.rows > 1:
                 space = plan.gutter - digits - 1
@@ -159,48 +165,60 @@ class Heatmap:
                 line = Text(label, no_wrap=True)
             line.append(edge or " ")
             if plan.half:
-                lower = shares[row + 1] if row + 1 < len(shares) else None
-                self._halves(line, shares[row], lower, plan.cell)
+                lower = shown[row + 1] if row + 1 < len(shown) else None
+                self._halves(line, shown[row], lower, plan.cell)
             elif plan.numbers:
-                self._numbers(line, shares[row], self.weights[place], plan.cell, colors)
+                self._numbers(line, shown[row], self.weights[place], plan.cell, colors)
             else:
-                self._full(line, shares[row], plan.cell, colors)
+                self._full(line, shown[row], plan.cell, colors)
             line.append(edge)
             yield line
 
-    def _color(self, share: float) -> str:
-        return self.ramp[round(share * (len(self.ramp) - 1))]
+    def _color(self, shade: float) -> str | None:
+        """The colour of a cell; None, the terminal's own, for one that is masked (NaN)."""
+        return None if math.isnan(shade) else self.ramp[round(shade * (len(self.ramp) - 1))]
 
     def _halves(self, line: Text, upper: Map, lower: Map | None, cell: int) -> None:
-        for place, share in enumerate(upper):
-            if lower is None:
-                line.append("▀" * cell, Style(color=self._color(share)))
+        for place, shade in enumerate(upper):
+            above = self._color(shade)
+            below = None if lower is None else self._color(lower[place])
+            if above is None and below is not None:
+                line.append("▄" * cell, _pair(below, None))
             else:
-                style = _pair(self._color(share), self._color(lower[place]))
-                line.append("▀" * cell, style)
+                line.append(" " * cell if above is None else "▀" * cell, _pair(above, below))
 
-    def _full(self, line: Text, shares: Map, cell: int, colors: bool) -> None:
-        for share in shares:
+    def _full(self, line: Text, shades: Map, cell: int, colors: bool) -> None:
+        for shade in shades:
             if colors:
-                line.append(" " * cell, Style(bgcolor=self._color(share)))
+                line.append(" " * cell, _pair(None, self._color(shade)))
             else:
-                line.append(_density(share) * cell)
+                line.append(self._density(shade) * cell)
 
-    def _numbers(self, line: Text, shares: Map, weights: Map, cell: int, colors: bool) -> None:
-        for share, weight in zip(shares, weights, strict=True):
-            text = _weight(weight).center(cell)
-            if colors:
-                back = self._color(share)
+    def _numbers(self, line: Text, shades: Map, weights: Map, cell: int, colors: bool) -> None:
+        for shade, weight in zip(shades, weights, strict=True):
+            back = self._color(shade)
+            text = ("" if back is None else _weight(weight)).center(cell)
+            if colors and back is not None:
                 line.append(text, _pair(ink(back), back))
             else:
                 line.append(text)
+
+    def _density(self, shade: float) -> str:
+        """A character for a cell; beside masked cells, which are blank, none of the others is."""
+        if math.isnan(shade):
+            return " "
+        least = 0 if self.mask is None else 1
+        return ASCII_RAMP[min(max(int(shade * len(ASCII_RAMP)), least), len(ASCII_RAMP) - 1)]
 
     def _legend(
         self, plan: _Plan, shape: tuple[int, int], width: int, colors: bool, ascii_only: bool
     ) -> Iterator[Text]:
         if colors or not plan.numbers:
             yield self._scale(plan.gutter + 1, width, colors)
-        yield Text(signs("↓ queries  → keys (attended to)", ascii_only), style="dim")
+        axes = "↓ queries  → keys (attended to)"
+        if self.mask is not None:
+            axes += "; blank: not allowed"
+        yield Text(signs(axes, ascii_only), style="dim")
         if plan.rows > 1 or plan.columns > 1:
             said = (
                 f"{shape[0]} × {shape[1]} tokens do not fit: each cell shows the largest weight "
@@ -208,22 +226,24 @@ class Heatmap:
             )
             yield Text(signs(said, ascii_only))
 
+    def _meaning(self) -> str:
+        """What the scale shows."""
+        shown = f"of the {self.style.normalize}'s largest weight" if self.relative else "(weight)"
+        how = {"linear": "", "sqrt": ", by its square root", "log": f", over {DECADES} decades"}
+        return shown + how[self.style.scale]
+
     def _scale(self, margin: int, width: int, colors: bool) -> Text:
         line = Text("0 ")
         if colors:
             for step in range(16):
-                line.append(" ", Style(bgcolor=self._color(step / 15)))
+                line.append(" ", _pair(None, self._color(step / 15)))
         else:
             line.append(f"'{ASCII_RAMP}'")
-        line.append(f" {_limit(self.top)}")
-        line.append(" of the row's largest weight" if self.scale == "row" else " (weight)", "dim")
+        line.append(" 1" if self.relative else f" {_limit(self.top)}")
+        line.append(f" {self._meaning()}", "dim")
         if margin + line.cell_len <= width:
             line.pad_left(margin)
         return line
-
-
-def _density(share: float) -> str:
-    return ASCII_RAMP[min(int(share * len(ASCII_RAMP)), len(ASCII_RAMP) - 1)]
 
 
 def _weight(weight: float) -> str:
@@ -245,6 +265,6 @@ def _index(name: str, labels: Sequence[str], width: int) -> Iterator[Text]:
             yield line
             line = Text(" ", style="dim", no_wrap=True)
         line.append(f" {place} ")
-        line.append(isolate(label), Style(dim=False))
+        line.append(isolate(label), Paint(dim=False))
         line.append(" ")
     yield line

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from attnviz.passes import Rows
-from attnviz.records import Capture, SiteKind
+from attnviz.records import Capture, Reach, SiteKind
 
 _BLOCK_ELEMENTS = 1 << 20
 
@@ -41,6 +41,21 @@ def allowed_keys(weights: NDArray[np.floating[Any]], kind: SiteKind) -> NDArray[
     return allowed
 
 
+def allowed_in(
+    weights: NDArray[np.floating[Any]], kind: SiteKind, reach: Reach | None
+) -> NDArray[np.bool_]:
+    """The keys that each query of a layer may attend to, bool [H or 1, T, S].
+
+    Args:
+        weights: [H, T, S] of the layer.
+        kind: of the layer.
+        reach: what is known; without it the weights themselves have to show it.
+    """
+    if reach is None:
+        return allowed_keys(weights, kind)[None]
+    return reach.allowed(*weights.shape[1:])
+
+
 def blocks(capture: Capture) -> Iterator[Rows]:
     """The stored maps in blocks of rows, as :func:`~attnviz.attention.attend.attend` gives them."""
     for site, stored in capture.maps.items():
@@ -48,12 +63,7 @@ def blocks(capture: Capture) -> Iterator[Rows]:
             np.ascontiguousarray(stored, np.promote_types(stored.dtype, "f4"))
         )
         reach = capture.reach.get(site)
-        known = (
-            allowed_keys(stored, site.kind)[None]
-            if reach is None
-            else reach.allowed(*stored.shape[1:])
-        )
-        allowed = torch.from_numpy(known)
+        allowed = torch.from_numpy(allowed_in(stored, site.kind, reach))
         sink = reach is not None and reach.sink
         heads, length, key_length = weights.shape
         step = max(1, _BLOCK_ELEMENTS // (heads * key_length))

@@ -367,7 +367,7 @@ def test_other_commands_make_the_same_mistakes(capsys, tmp_path: Path) -> None:
     for arguments, code, word in [
         (["heatmap", "a b", "-m", "fresh", "-s", "0.99"], 2, "0.99"),
         (["heatmap", "a b", "-m", "fresh", "--palette", "jet"], 2, "viridis"),
-        (["heatmap", "a b", "-m", "fresh", "--scale", "log"], 2, "row"),
+        (["heatmap", "a b", "-m", "fresh", "--normalize", "log"], 2, "row"),
         (["heatmap", "a b", "-m", "fresh", "-o", str(tmp_path)], 2, "name the file"),
         (["heatmap", "a b", "-m", "fresh", "-o", str(tmp_path / "q" / "x.svg")], 1, "not exist"),
         (["capture", "a b", "-m", "fresh"], 2, "--out"),

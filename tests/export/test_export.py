@@ -25,17 +25,17 @@ from attnviz.corpus import texts as corpus
 from attnviz.errors import InputError, OutputError, UsageError
 from attnviz.export import names, scored
 from attnviz.export.gallery import page
-from attnviz.export.look import Look
 from attnviz.export.settings import Settings
 from attnviz.export.way import Way
 from attnviz.models.untrained import FreshConfig
+from attnviz.render.style import Style
 
 MODEL = FreshConfig(d_model=18, heads=3, layers=2)
 ONE = Way(jobs=1)
 
 
-def export(source: Path | str, out: Path, way: Way = ONE, model=MODEL, look=None, **chosen):
-    settings = Settings(look=look or Look(dpi=50), **chosen)
+def export(source: Path | str, out: Path, way: Way = ONE, model=MODEL, style=None, **chosen):
+    settings = Settings(style=style or Style(dpi=50), **chosen)
     return av.export_maps(str(source), out, model=model, settings=settings, way=way)
 
 
@@ -178,7 +178,7 @@ def test_what_cannot_be_read(tmp_path: Path, capsys) -> None:
         ([str(source), "--role", "king"], 2),
         ([str(source), "--format", "gif"], 2),
         ([str(source), "--palette", "jet"], 2),
-        ([str(source), "--scale", "log"], 2),
+        ([str(source), "--scale", "cube"], 2),
         ([str(source), "--dpi", "5"], 2),
         ([str(source), "--size", "900"], 2),
         ([str(source), "--weights", "csv"], 2),
@@ -234,9 +234,17 @@ def test_names_of_several_kinds_of_attention() -> None:
 @pytest.mark.parametrize("format", ["png", "svg", "pdf"])
 def test_every_kind_of_picture(tmp_path: Path, format: str) -> None:
     source = written(tmp_path / "s.txt", "the keys to the cabinet", "one two three")
-    look = Look(format=format, dpi=50, values=format == "png", labels=format != "svg")
+    style = Style(dpi=50, values=format == "png", labels=format != "svg")
     out = tmp_path / "maps"
-    done = export(source, out, kinds=names.KINDS, select="*.0-1", look=look, weights="safetensors")
+    done = export(
+        source,
+        out,
+        kinds=names.KINDS,
+        select="*.0-1",
+        style=style,
+        format=format,
+        weights="safetensors",
+    )
     found = {path.name for path in (out / "0001-the-keys-to-the").iterdir()}
     pictures = {"L00H00", "L00H01", "L01H00", "L01H01", "L00", "L01", "grid", "overview"}
     assert found == {f"{name}.{format}" for name in pictures} | {"weights.safetensors"}
@@ -356,7 +364,7 @@ def test_the_pictures_show_the_weights(tmp_path: Path) -> None:
     captured = av.capture("the keys to the cabinet are lost", model=MODEL)
     weights = captured[av.select("0.1", captured)[0]]
     pixels = np.asarray(Image.open(next((tmp_path / "maps").glob("*/*.png"))))
-    levels = np.round(weights / weights.max() * 239).astype(int)
+    levels = np.round(weights / weights.max() * 238).astype(int)
     row = next(n for n, line in enumerate(pixels) if (line < 240).sum() > 40)
     runs = [int(v) for v in pixels[row + 3][pixels[row + 3] < 240]]
     seen = [value for n, value in enumerate(runs) if n == 0 or value != runs[n - 1]]
@@ -398,7 +406,7 @@ def test_manifest_lines_say_everything(tmp_path: Path) -> None:
     assert (first["id"], first["text"], first["input"]) == ("k1", "the keys", f"{source}:1")
     assert (first["site"], first["layer"], first["head"]) == ("encoder", 0, 0)
     assert first["tokens"] == {"queries": ["the", "keys"]}
-    assert first["settings"]["look"]["palette"] == "viridis"
+    assert first["settings"]["style"]["palette"] == "viridis"
     assert set(first["versions"]) >= {"attnviz", "torch"}
     for name in ("sha256", "bytes", "scores", "roles", "model", "backend", "exactness", "device"):
         assert name in first

@@ -34,7 +34,7 @@ from attnviz.models.untrained import FreshConfig
 
 KILLS = int(os.environ.get("ATTNVIZ_KILLS", "32"))
 OPTIONS = [
-    *("--d-model", "16", "--heads", "4", "--layers", "2", "--causal", "--scale", "row"),
+    *("--d-model", "16", "--heads", "4", "--layers", "2", "--causal", "--normalize", "row"),
     *("--kind", "heads,overview", "--weights", "npz", "--dpi", "60"),
 ]
 MODEL = FreshConfig(d_model=16, heads=4, layers=2, causal=True)

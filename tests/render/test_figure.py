@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import logging
 import time
@@ -31,6 +32,7 @@ from attnviz.records import (
 )
 from attnviz.render import canvas, figure, figure_heads, figure_heatmap, fonts
 from attnviz.render.palette import ramp, rgb
+from attnviz.render.style import Style
 from attnviz.scoring.roles import ROLES
 
 WORDS = ("The", " keys", " to", " the", "cab", "inet", ",", " internationalization", " 1997", ".")
@@ -62,12 +64,12 @@ def weights(queries: int, keys: int | None = None, seed: int = 0) -> np.ndarray:
     return rows / rows.sum(axis=1, keepdims=True)
 
 
-def built(*maps: tuple[str, np.ndarray, Sides], scale: str = "row", dpi: float = 100) -> Figure:
+def built(*maps: tuple[str, np.ndarray, Sides], normalize: str = "row", dpi: float = 100) -> Figure:
     """The figure itself, drawn once, so that texts can be measured."""
     kept: list[Figure] = []
 
     def build() -> Figure:
-        kept.append(figure_heatmap.build(maps, scale, "viridis", dpi, None))
+        kept.append(figure_heatmap.build(maps, Style(normalize=normalize, dpi=dpi)))
         return kept[0]
 
     canvas.rendered(build, "png", dpi)
@@ -127,7 +129,7 @@ def test_labels_are_thinned_aloud(count: int, step: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "scale", "palette"),
+    ("size", "normalize", "palette"),
     [
         ((6, 6), "row", "viridis"),
         ((6, 6), "global", "magma"),
@@ -136,15 +138,16 @@ def test_labels_are_thinned_aloud(count: int, step: int) -> None:
     ],
 )
 def test_pixels_have_the_colours_of_the_weights(
-    size: tuple[int, int], scale: str, palette: str
+    size: tuple[int, int], normalize: str, palette: str
 ) -> None:
     values = weights(*size)
     item = ("head 0.0", values, sides(*size))
-    picture = figure.heatmap_figure([item], scale=scale, palette=palette, dpi=120)
+    style = Style(normalize=normalize, palette=palette, dpi=120)
+    picture = figure.heatmap_figure([item], style)
     image = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")).astype(int)
-    fig = built(item, scale=scale, dpi=120)
+    fig = built(item, normalize=normalize, dpi=120)
     box = panels(fig)[0].get_window_extent()
-    shares = values / (values.max(axis=1, keepdims=True) if scale == "row" else values.max())
+    shares = values / (values.max(axis=1, keepdims=True) if normalize == "row" else values.max())
     height, width = box.height / size[0], box.width / size[1]
     for row in range(size[0]):
         for column in range(size[1]):
@@ -159,10 +162,10 @@ def test_pixels_have_the_colours_of_the_weights(
 def test_a_peak_finer_than_a_pixel_is_seen() -> None:
     values = np.full((700, 700), 1e-4)
     values[333, 467] = 0.9
-    picture = figure.heatmap_figure([("", values, sides(700))], scale="global", dpi=30)
+    picture = figure.heatmap_figure([("", values, sides(700))], Style(dpi=30))
     image = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")).astype(int)
     bright = rgb(ramp("viridis")[-1])
-    fig = built(("", values, sides(700)), scale="global", dpi=30)
+    fig = built(("", values, sides(700)), normalize="global", dpi=30)
     box = panels(fig)[0].get_window_extent()
     found = np.argwhere(np.abs(image[:, : int(box.x1)] - bright).max(axis=2) < 10)
     y, x = found.mean(axis=0)
@@ -185,7 +188,8 @@ def test_numbers_in_small_maps() -> None:
 def test_a_grid_shares_labels_and_scale(count: int) -> None:
     same = sides(6)
     fig = built(
-        *((f"head 0.{i}", weights(6, seed=i) / (i + 1), same) for i in range(count)), scale="global"
+        *((f"head 0.{i}", weights(6, seed=i) / (i + 1), same) for i in range(count)),
+        normalize="global",
     )
     drawn = panels(fig)
     assert [axes.get_title("left") for axes in drawn] == [f"head 0.{i}" for i in range(count)]
@@ -197,7 +201,9 @@ def test_a_grid_shares_labels_and_scale(count: int) -> None:
     for one, other in pairwise(drawn):
         assert not one.get_window_extent().overlaps(other.get_window_extent())
     top = max(float((weights(6, seed=i) / (i + 1)).max()) for i in range(count))
-    assert fig.axes[-1].get_ylim() == (0, pytest.approx(top))
+    ticks = dict(zip(fig.axes[-1].get_yticks(), fig.axes[-1].get_yticklabels(), strict=True))
+    assert all(place * top == pytest.approx(float(t.get_text())) for place, t in ticks.items())
+    assert len(ticks) > 3
     for axes in drawn:
         for box in boxes([axes._left_title]):
             assert not any(box.overlaps(other.get_window_extent()) for other in drawn)
@@ -287,14 +293,14 @@ def test_wrong_use() -> None:
     with pytest.raises(UsageError, match="no figure format 'gif': choose one of png, svg, pdf"):
         figure.heatmap_figure([item], format="gif")
     with pytest.raises(UsageError, match="no palette 'jet'"):
-        figure.heatmap_figure([item], palette="jet")
-    with pytest.raises(UsageError, match="no scale 'log'"):
-        figure.heatmap_figure([item], scale="log")
+        Style(palette="jet")
+    with pytest.raises(UsageError, match="no scale 'cube': choose one of linear, sqrt, log"):
+        Style(scale="cube")
     with pytest.raises(UsageError, match="select at least one head"):
         figure.heatmap_figure([])
     with pytest.raises(InputError, match="does not fit"):
         figure.heatmap_figure([("", weights(3), sides(2))])
-    blank = figure.heatmap_figure([("", np.zeros((2, 2)), sides(2))], scale="global")
+    blank = figure.heatmap_figure([("", np.zeros((2, 2)), sides(2))])
     assert blank.startswith(b"\x89PNG")
 
 
@@ -334,7 +340,7 @@ def test_heads_figure_shows_every_head(heads: dict[SiteKind, tuple[int, ...]]) -
     full = report(heads)
 
     def build() -> Figure:
-        kept.append(figure_heads.build(full))
+        kept.append(figure_heads.build(full, 100))
         return kept[0]
 
     canvas.rendered(build, "png", 100)
@@ -378,3 +384,60 @@ def test_heads_figure_formats(format: str) -> None:
     assert figure.heads_figure(full, format) == figure.heads_figure(full, format)
     with pytest.raises(UsageError, match="no figure format"):
         figure.heads_figure(full, "jpeg")
+
+
+@pytest.mark.parametrize("dpi", [50, 72, 100, 150, 220])
+def test_nothing_of_the_heads_figure_is_cut_at_any_resolution(dpi: float) -> None:
+    kept: list[Figure] = []
+    info = SourceInfo("demo-gpt2", "native", "checked against transformers to 1e-5 in float32")
+    full = dataclasses.replace(report({"decoder": (6,) * 4}), source=info)
+
+    def build() -> Figure:
+        kept.append(figure_heads.build(full, dpi))
+        return kept[0]
+
+    canvas.rendered(build, "png", dpi)
+    assert len(kept[0].texts) > 1
+    for box in boxes(kept[0].texts):
+        assert box.x1 <= kept[0].bbox.x1 - 0.1 * dpi
+
+
+# --- masked cells, scales
+
+
+def hidden_above(count: int) -> np.ndarray:
+    """A causal map whose masked cells say so; one allowed weight is zero."""
+    values = np.tril(weights(count))
+    values[count - 1, 0] = 0.0
+    return np.ma.array(values, mask=np.triu(np.ones((count, count), bool), 1))
+
+
+@pytest.mark.parametrize("palette", ["viridis", "blues", "greys", "magma", "cividis"])
+@pytest.mark.parametrize("count", [6, 60])
+def test_masked_cells_look_unlike_any_weight(count: int, palette: str) -> None:
+    style = Style(palette=palette, dpi=120)
+    item = ("", hidden_above(count), sides(count))
+    image = np.asarray(Image.open(io.BytesIO(figure.heatmap_figure([item], style))).convert("RGB"))
+    kept: list[Figure] = []
+    canvas.rendered(lambda: kept.append(figure_heatmap.build([item], style)) or kept[0], "png", 120)
+    box = panels(kept[0])[0].get_window_extent()
+    y = int(image.shape[0] - box.y1 + 0.25 * box.height / count)
+    masked = image[y, int(box.x0 + (count - 0.75) * box.width / count)].astype(int)
+    y = int(image.shape[0] - box.y1 + (count - 0.75) * box.height / count)
+    zero = image[y, int(box.x0 + 0.25 * box.width / count)].astype(int)
+    assert np.abs(zero - rgb(ramp(palette)[0])).max() <= 3
+    nearest = min(np.abs(masked - rgb(color)).max() for color in ramp(palette))
+    assert nearest >= 15
+    assert any("may not attend" in note.get_text() for note in kept[0].texts)
+
+
+def test_the_caption_stands_below() -> None:
+    kept: list[Figure] = []
+    item = ("head 0.0", weights(6), sides(6))
+
+    def build() -> Figure:
+        kept.append(figure_heatmap.build([item], Style(), caption="gpt2: the keys to the cabinet"))
+        return kept[0]
+
+    canvas.rendered(build, "png", 150)
+    assert "gpt2: the keys to the cabinet" in " ".join(t.get_text() for t in kept[0].texts)

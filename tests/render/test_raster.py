@@ -18,6 +18,7 @@ from attnviz.records import Sides, Tokens
 from attnviz.render import glyphs, mosaic, paint, png
 from attnviz.render.palette import PALETTES, ramp, rgb
 from attnviz.render.raster import Raster, raster_png
+from attnviz.render.style import Style
 
 
 def sides_of(queries: int, keys: int | None = None) -> Sides:
@@ -53,41 +54,41 @@ def cells_of(raster: Raster, pixels: np.ndarray, place: int, lines: int) -> np.n
     return found
 
 
-@pytest.mark.parametrize("scale", ["row", "global"])
+@pytest.mark.parametrize("normalize", ["row", "global"])
 @pytest.mark.parametrize("palette", PALETTES)
 @pytest.mark.parametrize(("queries", "keys"), [(7, 7), (11, 5), (3, 29), (53, 53), (130, 61)])
 def test_indices_are_the_weights_and_colours_the_palette(
-    queries: int, keys: int, palette: str, scale: str
+    queries: int, keys: int, palette: str, normalize: str
 ) -> None:
     weights = weights_of(queries, keys)
-    raster = Raster(sides_of(queries, keys), scale=scale, palette=palette)
+    raster = Raster(sides_of(queries, keys), 1, Style(normalize=normalize, palette=palette))
     pixels, table = decoded(raster.png([("head 1.2", weights)]))
     index = cells_of(raster, pixels, 0, 1)
-    top = weights.max(1, keepdims=True) if scale == "row" else weights.max()
+    top = weights.max(1, keepdims=True) if normalize == "row" else weights.max()
     assert abs(index / (paint.LEVELS - 1) * top - weights).max() <= (top / 255).max()
     assert index.max() == paint.LEVELS - 1
     colours = [rgb(c) for c in ramp(palette, paint.LEVELS)]
     shares = weights / top
     for i, j in np.ndindex(*weights.shape):
-        assert tuple(table[index[i, j]]) == colours[round(float(shares[i, j]) * 239)]
+        assert tuple(table[index[i, j]]) == colours[round(float(shares[i, j]) * 238)]
 
 
 def test_a_grid_shares_its_scale_and_its_labels() -> None:
     maps = [(f"head 0.{n}: previous 0.9", weights_of(9, 9, n) / (n + 1)) for n in range(5)]
-    raster = Raster(sides_of(9), 5, scale="global")
+    raster = Raster(sides_of(9), 5)
     pixels = raster.pixels(maps)
     top = max(array.max() for _, array in maps)
     for place, (_, array) in enumerate(maps):
         index = cells_of(raster, pixels, place, 1)
-        assert abs(index / 239 * top - array).max() <= top / 255
+        assert abs(index / 238 * top - array).max() <= top / 255
 
 
 def test_zero_rows_and_zero_maps() -> None:
     weights = weights_of(6, 6)
     weights[2] = 0
     for array in (weights, np.zeros((6, 6))):
-        for scale in ("row", "global"):
-            raster = Raster(sides_of(6), scale=scale)
+        for normalize in ("row", "global"):
+            raster = Raster(sides_of(6), 1, Style(normalize=normalize))
             index = cells_of(raster, raster.pixels([("", array)]), 0, 0)
             assert (index[2] == 0).all()
 
@@ -97,12 +98,12 @@ def test_more_tokens_than_pixels_show_the_largest() -> None:
     weights = np.zeros((count, count))
     weights[np.arange(count), np.arange(count)] = 1
     weights[3, 600] = 1
-    raster = Raster(sides_of(count), scale="global", dpi=40)
+    raster = Raster(sides_of(count), 1, Style(dpi=40))
     rows = raster.sheet.rows
     assert rows.pool == 2
     index = cells_of(raster, raster.pixels([("x", weights)]), 0, 1)
-    assert index[3 // 2, 600 // 2] == 239
-    assert (np.diag(index) == 239).all()
+    assert index[3 // 2, 600 // 2] == 238
+    assert (np.diag(index) == 238).all()
     assert any("share a pixel" in note for note in raster.sheet.notes)
 
 
@@ -222,19 +223,19 @@ def test_the_next_picture_does_not_change_the_last() -> None:
 
 def test_labels_can_be_left_out() -> None:
     with_labels = Raster(sides_of(12)).pixels([("x", weights_of(12, 12))])
-    without = Raster(sides_of(12), labels=False).pixels([("x", weights_of(12, 12))])
+    without = Raster(sides_of(12), 1, Style(labels=False)).pixels([("x", weights_of(12, 12))])
     assert without.shape[0] < with_labels.shape[0]
 
 
 def test_size_and_dpi_set_the_cells() -> None:
     for size, dpi in ((2.0, 100), (4.0, 100), (2.0, 200)):
-        sheet = Raster(sides_of(10), size=size, dpi=dpi).sheet
+        sheet = Raster(sides_of(10), 1, Style(size=size, dpi=dpi)).sheet
         assert sheet.rows.length == sheet.columns.length == size * dpi
 
 
 @given(st.floats(1e-6, 1.0))
 def test_ticks_are_few_round_and_in_order(top: float) -> None:
-    found = paint.ticks(top)
+    found = [(place * top, text) for place, text in Style().ticks(top)]
     values = [value for value, _ in found]
     assert values[0] == 0
     assert 2 <= len(found) <= 6
@@ -245,7 +246,7 @@ def test_ticks_are_few_round_and_in_order(top: float) -> None:
 
 
 def test_ticks_of_one() -> None:
-    assert [text for _, text in paint.ticks(1.0)] == ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
+    assert [text for _, text in Style().ticks(1.0)] == ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
 
 
 def test_mosaic_puts_each_head_in_its_place() -> None:
@@ -253,7 +254,7 @@ def test_mosaic_puts_each_head_in_its_place() -> None:
     del heads[2, 3]
     for (layer, head), weights in heads.items():
         weights[layer, head] = 1.0
-    found = mosaic.assemble(heads, "row", 100, None)
+    found = mosaic.assemble(heads, Style(normalize="row", dpi=100))
     cell = found.tile[0] // 8
     assert (found.layers, found.heads) == ((0, 2, 5), (0, 1, 2, 3))
     for line, layer in enumerate(found.layers):
@@ -263,8 +264,8 @@ def test_mosaic_puts_each_head_in_its_place() -> None:
             if (layer, head) == (2, 3):
                 assert (tile == paint.WHITE).all()
             else:
-                assert np.argwhere(tile == 239).tolist() == [[layer, head]]
-    pixels, _ = decoded(mosaic.mosaic_png(heads, title="all", dpi=100))
+                assert np.argwhere(tile == 238).tolist() == [[layer, head]]
+    pixels, _ = decoded(mosaic.mosaic_png(heads, Style(normalize="row", dpi=100), title="all"))
     assert pixels.shape[0] > found.levels.shape[0]
     windows = np.lib.stride_tricks.sliding_window_view(pixels, found.levels.shape)
     assert (windows == found.levels).all(axis=(2, 3)).sum() == 1
@@ -273,17 +274,15 @@ def test_mosaic_puts_each_head_in_its_place() -> None:
 def test_mosaic_of_many_tokens_shows_the_largest() -> None:
     weights = np.zeros((300, 300))
     weights[17, 250] = 1.0
-    found = mosaic.assemble({(0, 0): weights}, "global", 100, 0.7)
+    found = mosaic.assemble({(0, 0): weights}, Style(dpi=100, size=0.7))
     assert found.pool == 5
-    assert np.argwhere(found.levels == 239).tolist() == [[3, 50]]
+    assert np.argwhere(found.levels == 238).tolist() == [[3, 50]]
 
 
 def test_what_cannot_be_drawn() -> None:
     sides, weights = sides_of(4), weights_of(4, 4)
     for call, error, says in (
         (lambda: raster_png([]), UsageError, "no attention map"),
-        (lambda: raster_png([("x", weights, sides)], scale="log"), UsageError, "no scale"),
-        (lambda: raster_png([("x", weights, sides)], palette="jet"), UsageError, "no palette"),
         (lambda: raster_png([("x", weights[:3], sides)]), InputError, "does not fit"),
         (lambda: raster_png([("x", weights * np.nan, sides)]), InputError, "NaN"),
         (

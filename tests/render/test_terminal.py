@@ -31,6 +31,7 @@ from attnviz.records import (
 )
 from attnviz.render import terminal
 from attnviz.render.palette import ramp
+from attnviz.render.style import Style
 from attnviz.render.terminal_heatmap import ASCII_RAMP
 from attnviz.scoring.roles import ROLES
 
@@ -261,13 +262,13 @@ def colors_of(shares: np.ndarray) -> list[list[str]]:
     return [[ramp("viridis")[round(float(s) * 255)] for s in row] for row in shares]
 
 
-@pytest.mark.parametrize("scale", ["row", "global"])
+@pytest.mark.parametrize("normalize", ["row", "global"])
 @pytest.mark.parametrize("size", [(1, 1), (2, 2), (7, 7), (20, 20), (3, 14)])
-def test_cells_have_the_colours_of_their_weights(size: tuple[int, int], scale: str) -> None:
+def test_cells_have_the_colours_of_their_weights(size: tuple[int, int], normalize: str) -> None:
     weights = causal(*size)
     sides = Sides(tokens(size[0]), tokens(size[1]))
-    painted = split(shown(terminal.heatmap(weights, sides, scale=scale)))
-    top = weights.max(axis=1, keepdims=True) if scale == "row" else weights.max()
+    painted = split(shown(terminal.heatmap(weights, sides, style=Style(normalize=normalize))))
+    top = weights.max(axis=1, keepdims=True) if normalize == "row" else weights.max()
     expected = colors_of(weights / top)
     assert len(painted) == size[0]
     width = len(painted[0]) // size[1]
@@ -280,7 +281,7 @@ def test_half_blocks_hold_two_rows() -> None:
     item = terminal.heatmap(weights, Sides(tokens(61), tokens(61)))
     screen = shown(item)
     painted = split(screen)
-    expected = colors_of(weights / weights.max(axis=1, keepdims=True))
+    expected = colors_of(weights / weights.max())
     assert len(painted) == 31
     for place, line in enumerate(painted):
         assert {cell.char for cell in line} == {"▀"}
@@ -317,7 +318,7 @@ def test_nothing_is_wider_than_the_screen(
 def test_too_many_tokens_are_binned_by_their_largest_weight() -> None:
     weights = np.full((200, 200), 1e-4)
     weights[150, 77] = 0.9
-    item = terminal.heatmap(weights, Sides(tokens(200), tokens(200)), scale="global")
+    item = terminal.heatmap(weights, Sides(tokens(200), tokens(200)))
     screen = shown(item)
     said = " ".join(lines(item))
     step = re.search(
@@ -341,7 +342,7 @@ def test_without_colours_density_stands_for_weight() -> None:
     weights[:, 0] = 1 - np.arange(22) / 44
     weights[:, 1] = np.arange(22) / 44
     sides = Sides(tokens(22), tokens(22))
-    text = printed(terminal.heatmap(weights, sides, scale="global"))
+    text = printed(terminal.heatmap(weights, sides))
     assert "\x1b" not in text
     rows = [line.split("│")[1] for line in text.splitlines() if "│" in line]
     assert len(rows) == 22
@@ -444,20 +445,18 @@ def test_maps_that_cannot_be_drawn(weights: np.ndarray, message: str) -> None:
 
 def test_wrong_options_and_empty_maps() -> None:
     sides = Sides(tokens(2), tokens(2))
-    with pytest.raises(UsageError, match="no scale 'log': choose one of row, global"):
-        terminal.heatmap(causal(2, 2), sides, scale="log")
-    with pytest.raises(UsageError, match="no palette 'jet'"):
-        terminal.heatmap(causal(2, 2), sides, palette="jet")
+    with pytest.raises(UsageError, match="no normalization 'log': choose one of global, head, row"):
+        Style(normalize="log")
     with pytest.raises(InputError, match="nothing to draw"):
         terminal.heatmap(np.ones((0, 0)), Sides(Tokens(()), Tokens(())))
-    for scale in ("row", "global"):
-        blank = terminal.heatmap(np.zeros((2, 2)), sides, scale=scale)
+    for normalize in ("row", "global"):
+        blank = terminal.heatmap(np.zeros((2, 2)), sides, style=Style(normalize=normalize))
         assert {cell.back for line in split(shown(blank)) for cell in line} == {"#440154"}
 
 
 def test_a_common_top_makes_maps_comparable() -> None:
     weights = np.array([[0.25, 0.25], [0.5, 0.0]])
-    item = terminal.heatmap(weights, Sides(tokens(2), tokens(2)), scale="global", top=1.0)
+    item = terminal.heatmap(weights, Sides(tokens(2), tokens(2)), top=1.0)
     backs = {cell.back for cell in split(shown(item))[1]}
     assert backs == {ramp("viridis")[128], ramp("viridis")[0]}
 

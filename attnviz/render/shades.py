@@ -1,32 +1,27 @@
-"""Attention maps made fit to be drawn: checked, scaled to 0..1, and binned where too large."""
+"""Attention maps made fit to be drawn: checked, brought to 0..1 of the colour scale, and binned.
+
+A map may be a masked array of NumPy: masked cells are keys that the query may not attend to, which
+look different from a weight of zero.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.errors import InputError, UsageError
 from attnviz.records import Sides
-
-Scale = Literal["row", "global"]
-SCALES: tuple[Scale, ...] = ("row", "global")
+from attnviz.render.style import DECADES, Style
 
 Map = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
-
-DPI = 120.0
-"""Pixels an inch of fast pictures."""
 
 LARGEST_PICTURE = 1 << 27
 """Pixels; a picture of more takes gigabytes to draw and no program opens it with ease."""
-
-
-def check_scale(scale: str) -> None:
-    """Raise UsageError where there is no such scale."""
-    if scale not in SCALES:
-        raise UsageError(f"no scale {scale!r}: choose one of {', '.join(SCALES)}")
 
 
 def check_pixels(width: float, height: float) -> None:
@@ -43,12 +38,12 @@ def check_pixels(width: float, height: float) -> None:
 
 
 def checked(weights: NDArray[np.floating[Any]], sides: Sides) -> Map:
-    """The map as float64 [T, S], after checking that it can be drawn.
+    """The map as float64 [T, S], after checking that it can be drawn; masked cells are 0.
 
     Raises:
         InputError: when its shape does not fit the tokens, it is empty, or not all is finite.
     """
-    array = np.asarray(weights, dtype=np.float64)
+    array = np.asarray(np.ma.filled(weights, 0), dtype=np.float64)
     expected = (len(sides.queries), len(sides.keys))
     if array.shape != expected:
         raise InputError(
@@ -65,29 +60,40 @@ def checked(weights: NDArray[np.floating[Any]], sides: Sides) -> Map:
     return array
 
 
-def scaled(weights: Map, scale: str, top: float | None = None) -> tuple[Map, float]:
-    """Weights [T, S] as shares of the largest: of each row (``row``) or of all (``global``).
+def hidden(weights: NDArray[np.floating[Any]]) -> Mask | None:
+    """The masked cells of a map, bool [T, S], or None where none is."""
+    mask = np.ma.getmask(weights)
+    return np.asarray(mask) if np.any(mask) else None
+
+
+def largest(maps: Iterable[Map]) -> float:
+    """The largest weight of some maps."""
+    return max(float(array.max()) for array in maps)
+
+
+def shades(weights: Map, style: Style, top: float | None = None) -> Map:
+    """Where weights [T, S] stand on the colour scale, 0..1.
 
     Args:
         weights: a checked map.
-        scale: ``row`` or ``global``.
-        top: the weight that counts as 1 under ``global``; the map's largest by default.
-
-    Returns:
-        The shares, in 0..1, and the weight that 1 stands for (1.0 under ``row``).
-
-    Raises:
-        UsageError: when there is no such scale.
+        style: its normalization and scale.
+        top: the largest weight in the picture, for the normalization ``global``; the map's own by
+            default.
     """
-    check_scale(scale)
-    if scale == "row":
-        largest = weights.max(axis=1, keepdims=True)
-        shares = np.divide(weights, largest, out=np.zeros_like(weights), where=largest > 0)
-        return np.clip(shares, 0.0, 1.0), 1.0
-    limit = float(weights.max()) if top is None else float(top)
-    if limit <= 0:
-        return np.zeros_like(weights), 0.0
-    return np.clip(weights / limit, 0.0, 1.0), limit
+    if style.normalize == "row":
+        limit = weights.max(axis=1, keepdims=True)
+    elif style.normalize == "head" or top is None:
+        limit = weights.max(keepdims=True)
+    else:
+        limit = np.full((1, 1), top)
+    shares: Map = np.divide(weights, limit, out=np.zeros_like(weights), where=limit > 0)
+    np.clip(shares, 0.0, 1.0, out=shares)
+    if style.scale == "sqrt":
+        np.sqrt(shares, out=shares)
+    if style.scale == "log":
+        logarithm = np.log10(shares, out=np.full_like(shares, -np.inf), where=shares > 0)
+        np.maximum(1 + logarithm / DECADES, 0.0, out=shares)
+    return shares
 
 
 def binned(weights: Map, rows: int, columns: int) -> Map:
@@ -96,6 +102,12 @@ def binned(weights: Map, rows: int, columns: int) -> Map:
         return weights
     by_row = np.maximum.reduceat(weights, np.arange(0, weights.shape[0], rows), axis=0)
     return np.maximum.reduceat(by_row, np.arange(0, weights.shape[1], columns), axis=1)
+
+
+def binned_mask(mask: Mask, rows: int, columns: int) -> Mask:
+    """Which blocks of :func:`binned` are masked as a whole."""
+    by_row = np.logical_and.reduceat(mask, np.arange(0, mask.shape[0], rows), axis=0)
+    return np.logical_and.reduceat(by_row, np.arange(0, mask.shape[1], columns), axis=1)
 
 
 def tick_step(least: int) -> int:

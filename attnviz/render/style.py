@@ -1,0 +1,150 @@
+"""How attention maps look: one value, passed whole to every renderer, one set of defaults.
+
+Plain Python, so that the command line can read the defaults without loading NumPy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from attnviz.errors import UsageError
+from attnviz.render.labels import number
+from attnviz.render.palette import DEFAULT_PALETTE, anchors
+
+NORMALIZATIONS = ("global", "head", "row")
+"""What the end of the colour scale stands for: the largest weight in the picture, of each head, of
+each row."""
+
+SCALES = ("linear", "sqrt", "log")
+"""How colour follows the share of that weight: itself, its square root, its logarithm."""
+
+DECADES = 4
+"""A logarithmic scale ends at this many powers of ten below its largest weight."""
+
+_LEAST_GAP = 0.09
+"""Between two numbers of a colour bar, as a share of its length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How attention maps look.
+
+    Attributes:
+        palette: one of :data:`attnviz.render.palette.PALETTES`.
+        normalize: one of :data:`NORMALIZATIONS`.
+        scale: one of :data:`SCALES`.
+        dpi: pixels an inch, from 20 to 1200.
+        size: the longer side of one map in inches, from 0.2 to 50; None follows from the tokens.
+        labels: whether the tokens stand on the axes.
+        values: whether the weights stand in the cells, where these are large enough; None in
+            figures of a single map of few tokens.
+
+    Raises:
+        UsageError: a value that is not one of these.
+    """
+
+    palette: str = DEFAULT_PALETTE
+    normalize: str = "global"
+    scale: str = "linear"
+    dpi: float = 150.0
+    size: float | None = None
+    labels: bool = True
+    values: bool | None = None
+
+    def __post_init__(self) -> None:
+        anchors(self.palette)
+        _one_of("normalization", self.normalize, NORMALIZATIONS)
+        _one_of("scale", self.scale, SCALES)
+        if not _within(self.dpi, 20, 1200):
+            raise UsageError("{dpi} must be from 20 to 1200, not {}", self.dpi, dpi=...)
+        if self.size is not None and not _within(self.size, 0.2, 50):
+            raise UsageError("{size} is in inches, from 0.2 to 50, not {}", self.size, size=...)
+
+    def relative(self, maps: int) -> bool:
+        """Whether the colour bar of so many maps shows shares, not weights."""
+        return self.normalize == "row" or (self.normalize == "head" and maps > 1)
+
+    def meaning(self, maps: int) -> str:
+        """What the colour bar of a picture of so many maps shows."""
+        name = f"share of the {self.normalize}'s largest weight"
+        shown = name if self.relative(maps) else "attention weight"
+        return shown + {"linear": "", "sqrt": " (square root)", "log": " (logarithmic)"}[self.scale]
+
+    def place(self, share: float) -> float:
+        """Where a share (0..1) of the largest weight stands on the colour scale, 0..1."""
+        if self.scale == "linear" or share <= 0:
+            return max(share, 0.0)
+        if self.scale == "sqrt":
+            return math.sqrt(share)
+        return max(1 + math.log10(share) / DECADES, 0.0)
+
+    def ticks(self, top: float) -> list[tuple[float, str]]:
+        """Round numbers for a colour bar that ends at ``top``: their places, 0..1, and texts."""
+        if top <= 0:
+            return [(0.0, "0")]
+        if self.scale == "linear":
+            return [(value / top, text) for value, text in _even(top)]
+        least = f"<{_plain(top * 10**-DECADES)}" if self.scale == "log" else "0"
+        found = [(0.0, least)]
+        above = 1.0 + _LEAST_GAP
+        for value in _round_numbers(top):
+            place = self.place(value / top)
+            if place <= _LEAST_GAP:
+                break
+            if above - place >= _LEAST_GAP:
+                found.append((place, _plain(value)))
+                above = place
+        return [found[0], *reversed(found[1:])]
+
+    def note(self, top: float, maps: int) -> str:
+        """The colour scale in words, for pictures without a bar."""
+        if self.relative(maps):
+            said = f"each {self.normalize} by its largest weight"
+        else:
+            said = f"one scale, from 0 to {number(top)}"
+        how = {"linear": "", "sqrt": ", by the square root", "log": ", by the logarithm"}
+        return said + how[self.scale]
+
+
+def styled(style: Style | None, changes: dict[str, Any]) -> Style:
+    """A style with some fields changed; UsageError for a field that there is not."""
+    known = [found.name for found in fields(Style)]
+    for name in changes:
+        if name not in known:
+            raise UsageError(f"no style field {name!r}: choose from {', '.join(known)}")
+    return replace(style or Style(), **changes)
+
+
+def _one_of(what: str, given: object, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise UsageError(f"no {what} {given!r}: choose one of {', '.join(known)}")
+
+
+def _within(value: object, least: float, most: float) -> bool:
+    """Whether something is a number between two others; NaN is not."""
+    return isinstance(value, int | float) and least <= value <= most
+
+
+def _even(top: float) -> list[tuple[float, str]]:
+    """At most six round numbers at even steps from 0 to ``top``, with their texts."""
+    decade = 10.0 ** math.floor(math.log10(top / 5))
+    step = next(m * decade for m in (1, 2, 2.5, 5, 10) if top / (m * decade) <= 5.001)
+    digits = max(0, -math.floor(math.log10(step) + 1e-9) + (1 if step / decade == 2.5 else 0))
+    count = math.floor(top / step + 1e-6)
+    return [(n * step, f"{n * step:.{digits}f}") for n in range(count + 1)]
+
+
+def _round_numbers(top: float) -> list[float]:
+    """1, 2 and 5 times powers of ten, from ``top`` down to where no scale shows them."""
+    first = math.floor(math.log10(top))
+    tens = range(first, first - DECADES - 1, -1)
+    found = [digit * 10.0**ten for ten in tens for digit in (5, 2, 1)]
+    return [value for value in found if value <= top * (1 + 1e-9)]
+
+
+def _plain(value: float) -> str:
+    """A round number without an exponent: ``0.0005``."""
+    digits = max(0, -math.floor(math.log10(value) + 1e-9))
+    return f"{value:.{digits}f}"
