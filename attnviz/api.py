@@ -176,7 +176,7 @@ def _first(what: Capture | Prompt, model: Model) -> str:
     """The first head that there is: of a capture, or else of a loaded model."""
     if isinstance(what, Capture):
         return next(head.qualified for head in what.layout if head.site in what.maps)
-    assert not isinstance(model, str | FreshConfig)
+    assert not isinstance(model, str | Path | FreshConfig)
     return next(iter(model.layout)).qualified
 
 

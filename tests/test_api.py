@@ -129,3 +129,24 @@ def test_prompts_that_are_nothing(prompt: av.Prompt, says: str) -> None:
 def test_a_probe_needs_the_model(cap) -> None:
     with pytest.raises(av.UsageError, match="needs the model itself"):
         av.heads(cap, probe=True)
+
+
+def test_a_heatmap_without_a_selection_shows_the_first_head_there_is() -> None:
+    found = av.heatmap("the keys to the cabinet", model="fresh")
+    assert [head.name for head, _, _ in found.maps] == ["0.0"]
+    part = av.capture("the keys to the cabinet", select="2.*")
+    assert [head.name for head, _, _ in av.heatmap(part, scale="log").maps] == ["2.0"]
+    assert av.heatmap(part).caption == "demo-gpt2: the keys to the cabinet"
+    with pytest.raises(av.UsageError, match="no style field 'color'"):
+        av.heatmap(part, color="red")
+
+
+def test_a_causal_heatmap_is_masked_and_a_bidirectional_one_is_not() -> None:
+    (one,) = av.heatmap("the keys to the cabinet", "1.0").maps
+    length = len(one[1])
+    assert (np.ma.getmaskarray(one[1]) == np.triu(np.ones((length, length), bool), 1)).all()
+    (words,) = av.heatmap("the keys to the cabinet", "1.0", words=True).maps
+    assert len(words[1]) < length
+    assert (np.ma.getmaskarray(words[1]) == np.triu(np.ones((len(words[1]),) * 2, bool), 1)).all()
+    (free,) = av.heatmap("the keys to the cabinet", "1.0", model="demo-bert").maps
+    assert not np.ma.is_masked(free[1])

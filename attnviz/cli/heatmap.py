@@ -75,7 +75,7 @@ def heatmap(
                     sides,
                     title=picture.title(head),
                     style=style,
-                    top=picture.top,
+                    top=picture.top if len(picture.maps) > 1 else None,
                 )
             )
     elif not output.quiet:

@@ -87,7 +87,8 @@ def describe(layout: Layout) -> str:
         runs, start = [], 0
         for count, group in groupby(layout.heads[kind]):
             layers = len(list(group))
-            runs.append(f"{_numbered('layer', start, layers)} with {_numbered('head', 0, count)}")
+            there = f" with {_numbered('head', 0, count)}" if count else ": no attention"
+            runs.append(_numbered("layer", start, layers) + there)
             start += layers
         prefix = f"{SITE_PREFIX[kind]}: " if len(layout.kinds) > 1 else ""
         parts.append(prefix + ", ".join(runs))

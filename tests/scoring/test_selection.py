@@ -236,3 +236,12 @@ def test_describe() -> None:
         "cross: layers 0-2 with heads 0-1"
     )
     assert describe(Layout({})) == "no heads"
+
+
+def test_layers_without_attention_are_said_to_have_none() -> None:
+    hybrid = Layout({"decoder": (0, 0, 0, 2, 0)})
+    with pytest.raises(SelectionError) as caught:
+        select("0.0", hybrid)
+    said = "layers 0-2: no attention, layer 3 with heads 0-1, layer 4: no attention"
+    assert str(caught.value).endswith(said)
+    assert select("*.0", hybrid) == (Head(Site("decoder", 3), 0),)
