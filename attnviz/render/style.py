@@ -58,9 +58,10 @@ class Style:
         _one_of("normalization", self.normalize, NORMALIZATIONS)
         _one_of("scale", self.scale, SCALES)
         if not _within(self.dpi, 20, 1200):
-            raise UsageError("{dpi} must be from 20 to 1200, not {}", self.dpi, dpi=...)
+            raise UsageError("{dpi} must be from 20 to 1200, not {}", _shown(self.dpi), dpi=...)
         if self.size is not None and not _within(self.size, 0.2, 50):
-            raise UsageError("{size} is in inches, from 0.2 to 50, not {}", self.size, size=...)
+            shown = _shown(self.size)
+            raise UsageError("{size} is in inches, from 0.2 to 50, not {}", shown, size=...)
 
     def relative(self, maps: int) -> bool:
         """Whether the colour bar of so many maps shows shares, not weights."""
@@ -125,6 +126,10 @@ def _one_of(what: str, given: object, known: tuple[str, ...]) -> None:
 def _within(value: object, least: float, most: float) -> bool:
     """Whether something is a number between two others; NaN is not."""
     return isinstance(value, int | float) and least <= value <= most
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else repr(value)
 
 
 def _even(top: float) -> list[tuple[float, str]]:
