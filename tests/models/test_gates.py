@@ -15,7 +15,7 @@ from attnviz.models.untrained import FreshConfig
 from attnviz.passes import Gate, Gates, Output, Rows, Source, Start
 from attnviz.records import Inputs, Prompt, Site
 from attnviz.scoring.observe import Recorder
-from tests.models.tiny import GAIN, inputs_of
+from tests.models.tiny import GAIN, hooked_only, inputs_of
 
 FRESH = {
     "mha": FreshConfig(64, 4, layers=3),
@@ -39,7 +39,9 @@ def source(request: pytest.FixtureRequest, minilm: str, folders: Any) -> Source:
     name = request.param
     if name in TINY:
         folder = folders(name, GAIN.get(name, 3.0), words=True)
-        return pretrained.load(str(folder), backend="hooked")
+        tiny = pretrained.load(str(folder), backend="hooked")
+        hooked_only(tiny)
+        return tiny
     return av.load(FRESH.get(name, minilm if name == "minilm" else name))
 
 

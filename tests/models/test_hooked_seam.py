@@ -23,6 +23,7 @@ from tests.models.tiny import (
     SHORT,
     SIZES,
     Folders,
+    hooked_only,
     inputs_of,
     transformers,
 )
@@ -47,13 +48,15 @@ def batch_of(source: hooked.Hooked) -> list[Inputs]:
 def theirs(folder: Path, family: str, batch: Sequence[Inputs]) -> list[Tensor]:
     """Logits of each item as transformers computes them, one by one: [T, V]."""
     kind = "Seq2SeqLM" if family in SEQ2SEQ else HEADS.get(family, "CausalLM")
-    model = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(folder).eval()
+    builder = getattr(transformers, f"AutoModelFor{kind}")
+    model = builder.from_pretrained(folder, attn_implementation="eager").eval()
     found = []
     for item in batch:
         *_, last = item.sides.values()
         arguments = {"input_ids": torch.tensor([last.keys.ids])}
         if family in SEQ2SEQ:
             arguments["decoder_input_ids"] = torch.tensor([last.queries.ids])
+            arguments["use_cache"] = False
         with torch.no_grad():
             found.append(model(**arguments).logits[0])
     return found
@@ -105,6 +108,7 @@ def test_a_head_that_would_be_made_up_is_no_head(folders: Folders, tmp_path: Pat
 def test_minilm_has_no_head_for_words(minilm: str) -> None:
     source = load(Path(minilm))
     assert source.no_logits.startswith("its checkpoint has no head for words (cls.predictions.")
+    hooked_only(source)
     assert source.start_kind == "encoder"
     assert source.output(Site("encoder", 5)).weight.shape == (12, 32, 384)
 
@@ -125,6 +129,7 @@ NAMES = {
 @pytest.mark.parametrize("family", NAMES)
 def test_the_output_projection_is_the_one_in_the_checkpoint(family: str, folders: Folders) -> None:
     source = load(folders(family))
+    hooked_only(source)
     stored = load_file(folders(family) / "model.safetensors")
     for site in source.layout.sites:
         found = source.output(site)
@@ -139,6 +144,7 @@ def test_the_output_projection_is_the_one_in_the_checkpoint(family: str, folders
 @pytest.mark.parametrize("family", ["t5", "bart", "marian", "albert", "gpt_oss"])
 def test_every_layer_of_every_kind_has_its_projection(family: str, folders: Folders) -> None:
     source = load(folders(family))
+    hooked_only(source)
     weights = [source.output(site).weight for site in source.layout.sites]
     assert all(weight is not None for weight in weights)
     different = {weight.data_ptr() for weight in weights}
@@ -186,6 +192,7 @@ def test_no_projection_where_it_does_not_give_what_it_should(
 @pytest.mark.parametrize("family", SINGLE)
 def test_passes_begin_at_every_layer_of_a_single_stack(family: str, folders: Folders) -> None:
     source = load(folders(family))
+    hooked_only(source)
     (kind,) = source.layout.kinds
     assert source.start_kind == kind
     batch = batch_of(source)

@@ -201,6 +201,12 @@ def build(family: str, folder: Path, gain: float | None = None, *, words: bool =
     model.save_pretrained(folder)
 
 
+def hooked_only(source: Source) -> None:
+    """Skip where an older transformers does not let this family be hooked."""
+    if source.info.backend != "hooked":
+        pytest.skip(source.info.reason)
+
+
 def inputs_of(source: Source, ids: tuple[int, ...], target: tuple[int, ...]) -> Inputs:
     """Ids as a prompt; of two stacks the decoder's as well."""
     one, other = (Tokens(tuple(map(str, row)), row) for row in (ids, target))
