@@ -22,6 +22,10 @@ WRITES_AT_MOST = 32
 """Tokens that an encoder-decoder model generates where no target text is given."""
 
 
+_SENSES = {"pixel_values": "images", "input_values": "sound", "input_features": "sound"}
+"""Arguments of models that see or hear."""
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """The token ids of one input: ``target`` is the decoder's side, empty for a single stack."""
@@ -91,6 +95,12 @@ class Network:
     def family(self) -> str:
         """Its ``model_type``, such as ``llama``."""
         return str(self.model.config.model_type)
+
+    @property
+    def reads(self) -> str:
+        """What it takes beside or in place of token ids: images or sound; empty for text alone."""
+        accepted = inspect.signature(self.body.forward).parameters
+        return next((what for name, what in _SENSES.items() if name in accepted), "")
 
     @property
     def dtype(self) -> torch.dtype:

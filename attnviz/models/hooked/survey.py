@@ -75,6 +75,14 @@ def survey(network: Network, name: str) -> Survey:
         exactness = difference or exactness
     chosen = eager if reason else hooked
     low = is_low(network.dtype)
+    if not chosen.maps and network.reads:
+        raise ModelError(
+            "{}: this {} model reads {}, not text",
+            name,
+            network.family,
+            network.reads,
+            remedy="use a model of text",
+        )
     if not chosen.maps:
         raise ModelError(
             "{}: this {} model gives no attention weights: eager: {}; hooked: {}",
