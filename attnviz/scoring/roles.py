@@ -194,6 +194,8 @@ def _rival(role: RoleDef, shares: Mapping[str, float]) -> Rival | None:
     others = (
         Rival(name, mean)
         for name, mean in shares.items()
-        if name != role.name and name not in role.unless and role.name not in ROLES[name].unless
+        if name in ROLES  # a score need not have a role
+        and name not in (role.name, *role.unless)
+        and role.name not in ROLES[name].unless
     )
     return max(others, key=lambda rival: rival.mean, default=None)

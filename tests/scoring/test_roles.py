@@ -384,3 +384,9 @@ def test_the_page_has_the_table_of_roles() -> None:
         "1902.10186", "2004.10102", "2005.00928", "1905.10650", "1905.09418", "2209.11895"
     ):  # fmt: skip
         assert f"arXiv:{citation}" in page
+
+
+def test_a_score_without_a_role_is_no_rival() -> None:
+    measured = {"previous": Score(0.6, 0.1, 6.0, 20)}
+    (role,) = assign(measured, {"previous": {"previous": 0.6, "a new score": 0.9}})
+    assert (role.name, role.rival) == ("previous", None)
