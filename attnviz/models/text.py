@@ -50,8 +50,10 @@ SEPARATORS = frozenset(
 
 _CONTENT = re.compile(r"unk|mask|extra_id|unused", re.IGNORECASE)
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-_HEX = re.compile(r"<[0-9A-F]{2}( [0-9A-F]{2})*>")
+_HEX = re.compile(r"(?:<[89A-F][0-9A-F](?: [89A-F][0-9A-F])*>)+")
 _HEX_END = re.compile(_HEX.pattern + "$")
+_MOST_BYTES = 4
+"""Of a character in UTF-8."""
 _WORD_END = "</w>"
 _APOSTROPHES = ("'", "\u2019")
 _ENDINGS = frozenset(("t", "s", "d", "m", "ll", "re", "ve"))
@@ -222,11 +224,10 @@ def words(texts: Sequence[str], special: Sequence[bool], spelling: Spelling) -> 
             numbers.append(-1)
             before = None
             continue
-        last = place + 1 == len(texts) or special[place + 1]
-        following = "" if last else texts[place + 1]
+        end = min(place + _MOST_BYTES, len(texts))
+        run = texts[place : next((i for i in range(place, end) if special[i]), end)]
         starts = before is None or (
-            _starts_word(before, text, spelling)
-            and not _contracted(word, text, following, spelling)
+            _starts_word(before, word, run, spelling) and not _contracted(word, run, spelling)
         )
         current, word = (current + 1, text) if starts else (current, word + text)
         numbers.append(current)
@@ -234,20 +235,23 @@ def words(texts: Sequence[str], special: Sequence[bool], spelling: Spelling) -> 
     return tuple(numbers)
 
 
-def _contracted(word: str, text: str, following: str, spelling: Spelling) -> bool:
-    """Whether a piece goes on with a word across an apostrophe.
+def _contracted(word: str, run: Sequence[str], spelling: Spelling) -> bool:
+    """Whether the first piece of a run goes on with a word across an apostrophe.
 
     Where pieces do not say whether a space stood in front of them, only an English ending does.
     """
+    text = run[0]
     if len(word) > 1 and word[-1] in _APOSTROPHES:
         return _is_letter(word[-2]) and _is_letter(text[:1] or " ")
     if not word or not _is_letter(word[-1]) or not text.startswith(_APOSTROPHES):
         return False
-    after = text[1:] or following
+    after = text[1:] or "".join(run[1:2])
     return after in _ENDINGS if spelling == "whole" else bool(after) and _is_letter(after[0])
 
 
-def _starts_word(before: str, text: str, spelling: Spelling) -> bool:
+def _starts_word(before: str, word: str, run: Sequence[str], spelling: Spelling) -> bool:
+    """Whether the first piece of a run starts a word, after the pieces of ``word``."""
+    text = run[0]
     if spelling == "whole":
         return not text.startswith("##")
     if not text or not before:
@@ -256,9 +260,39 @@ def _starts_word(before: str, text: str, spelling: Spelling) -> bool:
         return True
     if before[-1].isspace():
         return before != " "  # a space on its own is the start of the word that follows
-    if _HEX.match(text) or _HEX_END.search(before):
-        return False  # bytes of one character, or next to it
-    return _is_letter(before[-1]) != _is_letter(text[0])
+    if not _HEX.match(text) and not _HEX_END.search(before):
+        return _is_letter(before[-1]) != _is_letter(text[0])
+    left, right = _last_character(word), _first_character("".join(run))
+    if not left or not right or unicodedata.category(right)[0] == "M":
+        return False  # inside of a character, or a mark on the one before
+    return _is_letter(left) != _is_letter(right)
+
+
+def _first_character(text: str) -> str:
+    """The character with which a text starts, also where its bytes are spelled; empty if none."""
+    found = _HEX.match(text)
+    if not found:
+        return text[:1]
+    data = _hex_bytes(found[0])
+    for count in range(1, _MOST_BYTES + 1):
+        try:
+            return data[:count].decode()
+        except UnicodeDecodeError:
+            continue
+    return ""
+
+
+def _last_character(text: str) -> str:
+    """The character with which a text ends, also where its bytes are spelled; empty if none."""
+    found = _HEX_END.search(text)
+    try:
+        return _hex_bytes(found[0]).decode()[-1:] if found else text[-1:]
+    except UnicodeDecodeError:
+        return ""
+
+
+def _hex_bytes(run: str) -> bytes:
+    return bytes.fromhex(run.replace("<", " ").replace(">", " "))
 
 
 def _is_letter(character: str) -> bool:

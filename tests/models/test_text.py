@@ -115,6 +115,9 @@ def test_bert_words_segments_and_content_tokens(minilm):
         ((" ", "key", "s"), "spaces", (0, 0, 0)),  # a space alone begins the word after it
         ((" caf", "é", "-", "bar"), "spaces", (0, 0, 1, 2)),
         ((" <E2 9A>", "<99>", "<EF B8 8F>", " x"), "bytes", (0, 0, 0, 1)),
+        ((" <D7>", "<A9>", "<D7>", "<9D>", ",", "<D7>", "<A9>"), "bytes", (0, 0, 0, 0, 1, 2, 2)),
+        (("<E7 8C>", "<AB>", "<E3>", "<80>", "<82>", "x"), "bytes", (0, 0, 1, 1, 1, 2)),
+        (("go", "<F0 9F>", "<9A>", "<80>"), "bytes", (0, 1, 1, 1)),
         ((" a", ">", "=", "b", "_", "1"), "bytes", (0, 1, 1, 2, 3, 4)),
         ((" न", "म", "स्", "ते"), "spaces", (0, 0, 0, 0)),  # marks belong to letters
         (("key", "##s", "."), "whole", (0, 0, 1)),

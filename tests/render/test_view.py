@@ -226,7 +226,7 @@ def test_the_data_holds_scores_words_and_maps() -> None:
                 assert shown == (None if exact is None else pytest.approx(exact, rel=1e-4))
 
 
-SCRIPTS = "שלום עולם 猫が好き 🚀 didn't"
+SCRIPTS = "שלום עולם, 猫が好き 🚀 didn't"
 
 
 def test_what_was_typed_is_the_title_and_words_are_spelled_out() -> None:
@@ -238,7 +238,7 @@ def test_what_was_typed_is_the_title_and_words_are_spelled_out() -> None:
     assert "<D7>" in item["axes"][0]["labels"]
     assert item["label"] == item["text"] == SCRIPTS
     words = item["axes"][0]["words"]
-    assert words == ["<|endoftext|>", "שלום", "עולם", "猫が好き", "🚀", "didn't"]
+    assert words == ["<|endoftext|>", "שלום", "עולם", ",", "猫が好き", "🚀", "didn't"]
     untyped = replace(capture, inputs=replace(capture.inputs, texts=()))
     (item,) = json.loads(Elements(av.view(untyped).page.decode()).find("script", id="data"))[
         "items"
