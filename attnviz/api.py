@@ -23,7 +23,6 @@ from attnviz.looking import (
 )
 from attnviz.models import recorded
 from attnviz.models.demo import DEMOS
-from attnviz.models.memory import human_bytes
 from attnviz.models.untrained import FreshConfig
 from attnviz.notebook import Captured, Heatmap, Report, Viewer
 from attnviz.passes import Source
@@ -220,8 +219,8 @@ def view(
     size = viewer.estimate(several, heads, bits)
     if size > max_mb * 1e6:
         raise InputError(
-            "the page would take about {}, more than {:g} MB",
-            human_bytes(size),
+            "the page would take about {:.1f} MB, more than {:g} MB",
+            size / 1e6,
             max_mb,
             remedy="select fewer heads or layers, shorten the text, or raise {max_mb}",
             max_mb=...,
