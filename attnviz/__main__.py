@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
 
 def run() -> None:
     """Run the command line of this process and exit with its code."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by who started us
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the whole process
+    _open_streams()
     try:
         from attnviz.cli import main
 
@@ -25,6 +24,18 @@ def run() -> None:
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Make the three standard streams usable, whatever state we were started with."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:  # closed by who started us; programs we start need it too
+            handle = os.open(os.devnull, os.O_RDWR)
+            if handle != number:
+                os.dup2(handle, number)
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a question mark beats a traceback
+        sys.stdout.reconfigure(errors="replace")
 
 
 if __name__ == "__main__":

@@ -255,6 +255,8 @@ def _held(capture: Capture, text: str | None) -> frozenset[Head]:
 
 def select(text: str, where: Capture | HeadsReport | Source) -> tuple[Head, ...]:
     """The heads that a selection such as ``"4.11, 5.*"`` means; SelectionError if it is junk."""
+    if not hasattr(where, "layout"):
+        raise UsageError("{where} takes a capture, a report or a model, not {!r}", where, where=...)
     return selection.select(text, where.layout)
 
 

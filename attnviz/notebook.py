@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,9 @@ from attnviz.records import Capture, Head, HeadsReport, Role, Sides, SourceInfo
 from attnviz.render.figure import FORMATS, heads_figure, heatmap_figure
 from attnviz.render.labels import caption, head_title
 from attnviz.render.style import Style
+
+_WIDTH = 100
+"""Columns of a printed report."""
 
 
 def picture_format(path: Path) -> str:
@@ -46,6 +50,19 @@ class Report(HeadsReport):
         path = Path(path)
         files.write(path, self.figure(picture_format(path)))
         return path
+
+    def __str__(self) -> str:
+        """The grid and the evidence, as the command line prints them, without colours."""
+        from rich.console import Console
+
+        from attnviz.render import terminal
+
+        out = io.StringIO()
+        console = Console(file=out, width=_WIDTH, color_system=None, emoji=False, markup=False)
+        for part in (terminal.heads_grid(self), terminal.heads_table(self)):
+            console.print(part)
+        console.print(terminal.closing_line(self))
+        return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
     def _repr_png_(self) -> bytes:
         return self.figure()

@@ -1,8 +1,8 @@
 """The command line: a command parses, calls one function of the api, and prints.
 
-This is the only place that catches errors, and only our own (:mod:`attnviz.errors`). Exit codes:
-0 done, 1 the work cannot be done, 2 wrong use, 3 done but for
-some inputs that could not be used (``export``), 130 interrupted.
+This is the only place that catches errors: our own (:mod:`attnviz.errors`), and as a last resort
+any other, which is a bug to be reported. Exit codes: 0 done, 1 the work cannot be done, 2 wrong
+use, 3 done but for some inputs that could not be used (``export``), 70 a bug, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ COMMANDS = {
 Each is a module of this package with a function of its name.
 """
 
-INTERRUPTED = 130
+BUG, INTERRUPTED = 70, 130
+_TRACEBACK = "--traceback"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 # typer carries its own copy of click in some versions and imports it in others
@@ -96,6 +97,9 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
+    traceback: Annotated[
+        bool, typer.Option(_TRACEBACK, help="Show where an unexpected error came from.")
+    ] = False,
 ) -> None:
     pass
 
@@ -107,13 +111,25 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: without the program's name; those of the process by default.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    needed = _needed(arguments)
     try:
-        if needed:
-            app(args=[*arguments, "--help"], prog_name="attnviz", standalone_mode=False)
-            sys.stdout.flush()
-            return _fail(needed, 2)
-        code = app(args=arguments, prog_name="attnviz", standalone_mode=False)
+        return _run(arguments)
+    except BaseException as error:  # even a panic of a library written in Rust
+        if _TRACEBACK in arguments[:1] or isinstance(error, SystemExit | GeneratorExit):
+            raise
+        kind, what = type(error).__name__, console.one_line(str(error))[:300]
+        return _fail(
+            f"unexpected {kind}: {what}; this is a bug: please report it, with what "
+            f"attnviz {_TRACEBACK} and the rest of this command says",
+            BUG,
+        )
+
+
+def _run(arguments: list[str]) -> int:
+    """Run one command line; what is raised is a bug."""
+    needed = _needed(arguments)
+    asked = [*arguments, "--help"] if needed else arguments
+    try:
+        code = app(args=asked, prog_name="attnviz", standalone_mode=False)
         sys.stdout.flush()
     except AttnvizError as error:
         return _fail(voice.words(error.message), error.exit_code)
@@ -121,14 +137,20 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(_explained(error, arguments), 2)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", INTERRUPTED)
-    except BrokenPipeError:  # the reader has seen enough
-        _mute()
+    except MemoryError:
+        return _fail("out of memory; take a shorter text, fewer layers or a smaller model", 1)
+    except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        _mute()  # the reader has seen enough
         return 0
     except OSError as error:
         if error.filename is not None or error.errno not in _FULL:
             raise
         _mute()
         return _fail(f"cannot write to standard output: {error.strerror}", 1)
+    if needed:
+        return _fail(needed, 2)
     if code == INTERRUPTED:  # typer catches the interrupt itself
         return _fail("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0

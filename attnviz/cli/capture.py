@@ -41,7 +41,6 @@ def capture(
         captured = api.capture(look, **settings)
         api.write_capture(captured, out)
     if not output.quiet:
-        screen = console.stdout()
-        screen.print(f"wrote {out}")
-        screen.print(terminal.closing_line(captured))
+        console.wrote(out)
+        console.stdout().print(terminal.closing_line(captured))
     console.note(api.notes(captured), output.quiet)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import re
 import sys
@@ -51,11 +52,36 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
 
 
+def wrote(path: object, more: str = "") -> None:
+    """Say that a file was written, on one line however long."""
+    stdout().print(one_line(f"wrote {path}") + more, soft_wrap=True)
+
+
 def put(text: str) -> None:
-    """Print machine-readable text to standard output, as it is."""
-    sys.stdout.write(text)
-    if not text.endswith("\n"):
-        sys.stdout.write("\n")
+    r"""Print machine-readable text to standard output.
+
+    What acts on a terminal or cannot be encoded is written as JSON does it, ``\u2192``.
+    """
+    text = "".join(c if c.isprintable() or c in "\n\r\t" else _escaped(c) for c in text)
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    text = text.encode(encoding, _ESCAPE).decode(encoding)
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def _escaped(text: str) -> str:
+    units = text.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{high:02x}{low:02x}" for high, low in zip(*[iter(units)] * 2, strict=True))
+
+
+_ESCAPE = "attnviz.escape"
+codecs.register_error(
+    _ESCAPE,
+    lambda error: (
+        (_escaped(error.object[error.start : error.end]), error.end)
+        if isinstance(error, UnicodeEncodeError)
+        else ("", 0)
+    ),
+)
 
 
 @contextlib.contextmanager

@@ -196,7 +196,7 @@ def export(
             "the same command goes on from here"
         ) from None
     if not output.quiet:
-        console.stdout().print(terminal.Line(bar.closing(result)), soft_wrap=True)
+        console.stdout().print(terminal.Line(console.one_line(bar.closing(result))), soft_wrap=True)
     if role is not None and result.inputs and not result.pictures + result.kept:
         console.note([f"no head has the role {role!r} on these inputs"], output.quiet)
     if result.bad:

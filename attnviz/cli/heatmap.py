@@ -79,7 +79,7 @@ def heatmap(
                 )
             )
     elif not output.quiet:
-        screen.print(f"wrote {out}")
+        console.wrote(out)
     if not output.quiet:
         screen.print(terminal.closing_line(picture.capture))
     console.note(api.notes(picture.capture), output.quiet)

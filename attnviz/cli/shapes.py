@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from attnviz.cli import voice
+from attnviz.cli import console, voice
 from attnviz.cli.options import flatten
 from attnviz.cli.shapes_options import (
     Asked,
@@ -151,7 +151,8 @@ def shapes(
     """
     asked = Asked(text, layer, run, model, view, output)
     answer = _view_of(asked).answer(asked)
-    _print(answer._replace(notes=tuple(map(voice.words, answer.notes))), output)
+    notes = tuple(console.one_line(voice.words(note)) for note in answer.notes)
+    _print(answer._replace(title=console.one_line(answer.title), notes=notes), output)
     if answer.data.get("equal") is False:
         raise typer.Exit(1)
 
@@ -214,14 +215,14 @@ def _print(answer: Answer, output: FormatOptions) -> None:
     from attnviz.render.shapes.table import Paint
 
     if output.json:
-        text = as_json(answer)
+        console.put(as_json(answer))
     elif output.csv:
-        text = as_csv(answer)
+        console.put(as_csv(answer))
     elif output.markdown:
-        text = as_markdown(answer)
+        console.put(as_markdown(answer))
     else:
-        text = as_text(answer, _width(), Paint(colour=_colour(), ascii_only=not _unicode()))
-    sys.stdout.write(text)
+        paint = Paint(colour=_colour(), ascii_only=not _unicode())
+        sys.stdout.write(as_text(answer, _width(), paint))
 
 
 def _colour() -> bool:

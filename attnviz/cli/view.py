@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,8 @@ import typer
 from attnviz.cli import console
 from attnviz.cli.options import SELECT_HELP, ModelOptions, OutputOptions, TextsOptions, flatten
 
+_STARTS = 5.0
+"""Seconds after which a browser that is still starting counts as there."""
 LARGE_PAGE = 16e6
 """Pages above so many bytes open slowly, which is said before they are made."""
 
@@ -73,12 +76,34 @@ def view(
         saved = page.save(_temporary() if out is None else out)
     screen = console.stdout()
     if not output.quiet or out is None:
-        screen.print(f"wrote {saved} ({human_bytes(len(page.page))})", soft_wrap=True)
+        console.wrote(saved, f" ({human_bytes(len(page.page))})")
     if not output.quiet:
         screen.print(terminal.closing_line(captures[0]))
-    if out is None and typer.launch(saved.as_uri()) != 0:
+    if out is None and not _opened(saved):
         console.note(["no browser answered; open the file yourself"], output.quiet)
     console.note(dict.fromkeys(n for c in captures for n in c.inputs.notes), output.quiet)
+
+
+def _opened(page: Path) -> bool:
+    """Whether a browser took the page; what its starter says is kept from the terminal."""
+    import subprocess
+
+    if sys.platform == "win32":
+        return bool(typer.launch(page.as_uri()) == 0)
+    starter = "open" if sys.platform == "darwin" else "xdg-open"
+    try:
+        started = subprocess.Popen(
+            [starter, page.as_uri()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        return started.wait(_STARTS) == 0
+    except subprocess.TimeoutExpired:  # it has become the browser
+        return True
+    except OSError:
+        return False
 
 
 def _temporary() -> Path:

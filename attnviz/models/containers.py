@@ -10,6 +10,7 @@ import json
 import math
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,24 @@ def read_arrays(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
         raise InputError(f"cannot read {path}: {one_line(error)}; record it again") from None
 
 
+def list_arrays(path: Path) -> list[str]:
+    """What a file that :func:`read_arrays` can read holds: ``name [2, 3]`` for every array."""
+    if path.suffix == ".npz":
+        with zipfile.ZipFile(path) as archive:
+            return [
+                _listed(info.filename.removesuffix(".npy"), _header(archive, info)[0])
+                for info in archive.infolist()
+            ]
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        return [_listed(name, file.get_slice(name).get_shape()) for name in sorted(file.keys())]
+
+
+def _listed(name: str, shape: Sequence[int]) -> str:
+    return f"{name} [{', '.join(map(str, shape))}]"
+
+
 def one_line(error: BaseException) -> str:
     """An error's text as one line of at most 200 characters."""
     return " ".join(str(error).split())[:200] or type(error).__name__
@@ -65,18 +84,13 @@ def _read_npz(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
             members[name] = info
         wanted = sorted(names & members.keys())
         for name in wanted:
-            with archive.open(members[name]) as stream:
-                version = np.lib.format.read_magic(stream)
-                read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
-                    version, np.lib.format.read_array_header_2_0
-                )
-                shape, _, dtype = read(stream)
-                if dtype.hasobject:
-                    raise ValueError(f"{name!r} holds a pickle, which can run code")
-                size = math.prod(shape) * dtype.itemsize
-                if size + stream.tell() != members[name].file_size:
-                    raise ValueError(f"{name!r} says it has shape {shape} but is another size")
-                total += size
+            shape, dtype, start = _header(archive, members[name])
+            if dtype.hasobject:
+                raise ValueError(f"{name!r} holds a pickle, which can run code")
+            size = math.prod(shape) * dtype.itemsize
+            if size + start != members[name].file_size:
+                raise ValueError(f"{name!r} says it has shape {shape} but is another size")
+            total += size
         _limit(total)
         arrays = {}
         for name in wanted:
@@ -84,6 +98,19 @@ def _read_npz(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
                 arrays[name] = np.lib.format.read_array(stream, allow_pickle=False)
                 _check_text(name, arrays[name])
         return arrays
+
+
+def _header(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo
+) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    """Shape and dtype of an array in a .npz file, and where its data start."""
+    with archive.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
+            version, np.lib.format.read_array_header_2_0
+        )
+        shape, _, dtype = read(stream)
+        return shape, dtype, stream.tell()
 
 
 def _check_text(name: str, array: NDArray[Any]) -> None:

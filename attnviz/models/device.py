@@ -6,7 +6,7 @@ import re
 
 import torch
 
-from attnviz.errors import DeviceError, UsageError
+from attnviz.errors import DeviceError, Setting, UsageError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 """The precisions a user can ask for; ``auto`` is float32, on every device."""
@@ -27,6 +27,15 @@ def resolve(device: str = "auto", dtype: str = "auto") -> tuple[torch.device, to
         DeviceError: no such device here; names those present.
         UsageError: not the name of a device or a precision.
     """
+    if isinstance(device, torch.device):
+        device = str(device)
+    if isinstance(dtype, torch.dtype):
+        dtype = str(dtype).removeprefix("torch.")
+    for given in (Setting("device", device), Setting("dtype", dtype)):
+        if not isinstance(given.value, str):
+            raise UsageError(
+                "{} takes a name such as 'auto', not {!r}", Setting(given.name), given.value
+            )
     return _device(device.strip().lower()), _dtype(dtype.strip().lower())
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from attnviz.errors import InputError, UsageError
 from attnviz.models import reaches
-from attnviz.models.containers import one_line, read_arrays
+from attnviz.models.containers import list_arrays, one_line, read_arrays
 from attnviz.records import (
     Capture,
     Inputs,
@@ -92,7 +92,14 @@ def load_all(path: Path) -> Iterator[Capture | InputError]:
 def _fields(path: Path) -> dict[str, Array]:
     if path.suffix not in SUFFIXES:
         raise InputError(f"cannot read {path}: recorded attention is .npz or .safetensors")
-    return dict(read_arrays(path, _names()))
+    fields = read_arrays(path, _names())
+    if not fields.keys() & {*_PLAIN, *_BY_KIND}:
+        there = ", ".join(list_arrays(path)[:12]) or "nothing"
+        raise InputError(
+            f"{path} has no array 'attentions' [layers, heads, queries, keys]; it has {there}: "
+            f"rename the one with the weights"
+        )
+    return dict(fields)
 
 
 def dump(capture: Capture, suffix: str) -> bytes:
@@ -154,11 +161,6 @@ def _names() -> set[str]:
 def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
     present: dict[str, SiteKind | None] = {n: k for n, k in _BY_KIND.items() if n in fields}
     present |= dict.fromkeys([n for n in _PLAIN if n in fields][:1])
-    if not present:
-        raise InputError(
-            f"{path} has no array 'attentions' [layers, heads, queries, keys]; "
-            f"it has {', '.join(sorted(fields)) or 'nothing we know'}"
-        )
     for name in present:
         fields[name] = _one_item(path, name, fields[name], item)
     for name in ("tokens", "source_tokens"):

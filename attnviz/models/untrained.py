@@ -51,6 +51,12 @@ class FreshConfig:
 
     def check(self) -> Sizes:
         """The sizes of one layer; raises SizeError or UsageError on what cannot be built."""
+        for name in ("d_model", "heads", "kv_heads", "layers", "seed"):
+            value = getattr(self, name)
+            if type(value) is not int and not (value is None and name == "kv_heads"):
+                raise SizeError("{} must be a whole number, not {!r}", Setting(name), value)
+        if isinstance(self.dropout, bool) or not isinstance(self.dropout, int | float):
+            raise UsageError("{dropout} must be a number, not {!r}", self.dropout, dropout=...)
         if self.kind not in KINDS:
             raise UsageError(f"unknown kind {self.kind!r}; choose one of {', '.join(KINDS)}")
         if not 0.0 <= self.dropout < 1.0:

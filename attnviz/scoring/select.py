@@ -71,6 +71,8 @@ def select(text: str, layout: Layout) -> tuple[Head, ...]:
         SelectionError: the text is empty, cannot be read, or names a head, layer or kind of site
             that the model does not have; the message says what exists.
     """
+    if not isinstance(text, str):
+        raise SelectionError(f"a selection of heads is a string, not {text!r}; {_FORMS}")
     compact = re.sub(r"\s+", "", text).replace("–", "-").lower()
     if not compact:
         raise SelectionError(f"the selection of heads is empty; {_FORMS}")
