@@ -12,6 +12,12 @@ from attnviz.cli import voice
 from attnviz.errors import InputError, Message, Setting, UsageError
 
 
+@pytest.fixture(autouse=True)
+def _no_command() -> None:
+    """As before any command has run."""
+    voice.speak_for(())
+
+
 def test_a_message_speaks_python_and_the_command_line() -> None:
     error = InputError(
         "{:,} tokens do not fit in the memory of {}",

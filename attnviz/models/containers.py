@@ -6,11 +6,12 @@ Nothing here runs code from a file: pickles are refused, and a small file that c
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,14 +36,26 @@ def read_arrays(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
     if not path.is_file():
         raise InputError(f"{path} is {'a folder' if path.is_dir() else 'not there'}; give a file")
     read = _read_npz if path.suffix == ".npz" else _read_safetensors
-    try:
+    with _refusing(path):
         return read(path, names)
-    except Exception as error:  # whatever readers raise on what somebody damaged or made up
-        raise InputError(f"cannot read {path}: {one_line(error)}; record it again") from None
 
 
 def list_arrays(path: Path) -> list[str]:
-    """What a file that :func:`read_arrays` can read holds: ``name [2, 3]`` for every array."""
+    """What such a file holds, ``name [2, 3]`` for every array; raises as :func:`read_arrays`."""
+    with _refusing(path):
+        return _listing(path)
+
+
+@contextlib.contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """Whatever readers raise on what somebody damaged or made up is an InputError."""
+    try:
+        yield
+    except Exception as error:
+        raise InputError(f"cannot read {path}: {one_line(error)}; record it again") from None
+
+
+def _listing(path: Path) -> list[str]:
     if path.suffix == ".npz":
         with zipfile.ZipFile(path) as archive:
             return [

@@ -94,7 +94,7 @@ def _fields(path: Path) -> dict[str, Array]:
         raise InputError(f"cannot read {path}: recorded attention is .npz or .safetensors")
     fields = read_arrays(path, _names())
     if not fields.keys() & {*_PLAIN, *_BY_KIND}:
-        there = ", ".join(list_arrays(path)[:12]) or "nothing"
+        there = ", ".join(list_arrays(path))[:300] or "nothing"
         raise InputError(
             f"{path} has no array 'attentions' [layers, heads, queries, keys]; it has {there}: "
             f"rename the one with the weights"
