@@ -426,17 +426,3 @@ def test_gpus_come_first(monkeypatch):
     assert device.resolve("cuda:1")[0] == torch.device("cuda", 1)
     with pytest.raises(DeviceError, match=r"cuda:2.*cuda:0, cuda:1, mps, cpu"):
         device.resolve("cuda:2")
-
-
-def test_models_of_images_and_sound_say_what_they_take(tmp_path):
-    from transformers import ViTConfig, ViTModel, Wav2Vec2Config, Wav2Vec2Model
-
-    size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    sees = ViTModel(ViTConfig(**size, intermediate_size=16, image_size=32, patch_size=16))
-    kernels = {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2}
-    hears = Wav2Vec2Model(Wav2Vec2Config(**size, **kernels, intermediate_size=16, conv_dim=[8] * 7))
-    for model, takes in ((sees, "pixel values"), (hears, "input values")):
-        folder = tmp_path / takes[:5]
-        model.save_pretrained(folder)
-        with pytest.raises(ModelError, match=f"takes {takes}, not text"):
-            pretrained.load(str(folder), device="cpu")

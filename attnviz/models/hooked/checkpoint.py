@@ -44,12 +44,6 @@ def load_network(folder: Path, name: str, device: torch.device, dtype: torch.dty
                 f"{name}: transformers {transformers.__version__} cannot load this "
                 f"{config.model_type} model: {one_line(error)}"
             ) from error
-        wants = getattr(model, "main_input_name", "input_ids")
-        if wants != "input_ids":
-            raise ModelError(
-                f"{name} takes {wants.replace('_', ' ')}, not text ({config.model_type}); "
-                "attnviz looks at models of text"
-            )
         body = model if no_logits else _body(model)
         if absent := _made_up(report, model, body, name):
             no_logits = f"its checkpoint has no head for words ({absent} is not in it)"
