@@ -10,6 +10,7 @@ from typing import Any
 
 from attnviz import files
 from attnviz.errors import OutputError
+from attnviz.export import inside
 from attnviz.export.gallery import INDEX
 from attnviz.export.lock import Lock
 from attnviz.export.manifest import MANIFEST, Manifest
@@ -39,12 +40,13 @@ class Folder:
         self.path, self.force = path, force
         self._private = path / PRIVATE
         self._stored = self._private / "settings.json"
-        self._fresh = not path.exists()
-        if path.exists() and not path.is_dir():
-            raise OutputError(f"{path} is a file; name a folder")
         try:
+            self._fresh = not path.exists()
+            if not self._fresh and not path.is_dir():
+                raise OutputError(f"{path} is a file; name a folder")
+            inside.folder(self._private)
             used = not self._fresh and any(found.name != PRIVATE for found in path.iterdir())
-            ours = self._stored.exists() or self._has(MANIFEST)
+            ours = inside.file(self._stored).exists() or self._has(MANIFEST)
             if used and not force and not ours:
                 lose = f"; its {INDEX} would be replaced" if self._has(INDEX) else ""
                 raise OutputError(
@@ -57,7 +59,7 @@ class Folder:
             self._private.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(f"cannot write into {path}: {error.strerror or error}") from None
-        self._lock = Lock(self._private / "lock", path)
+        self._lock = Lock(inside.file(self._private / "lock"), path)
         self.manifest: Manifest | None = None
 
     def begin(self, settings: Mapping[str, Any], *, sync: str) -> Manifest:
@@ -70,7 +72,7 @@ class Folder:
         Raises:
             OutputError: other settings, without force; the message says what differs.
         """
-        before = _json(self._stored)
+        before = _json(inside.file(self._stored))
         changed = None if before is None else difference(before, settings)
         if before is None and self._has(MANIFEST):
             changed = f"{PRIVATE}/settings.json is lost"
@@ -122,7 +124,11 @@ class Folder:
 
 def _numbered(path: Path) -> list[Path]:
     with os.scandir(path) as entries:
-        return [Path(e.path) for e in entries if FOLDER.fullmatch(e.name) and e.is_dir()]
+        return [
+            Path(entry.path)
+            for entry in entries
+            if FOLDER.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+        ]
 
 
 def _json(path: Path) -> Any:

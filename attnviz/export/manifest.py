@@ -19,11 +19,15 @@ from typing import Any, BinaryIO
 
 from attnviz import files
 from attnviz.errors import OutputError
+from attnviz.export import inside
 from attnviz.export.names import KINDS, SAFE
 from attnviz.records import SITE_KINDS
 
 SCHEMA = "attnviz.export/1"
 MANIFEST = "manifest.jsonl"
+_LONGEST_LINE = 64 << 20
+"""Bytes; the longest text, with its tokens and all escaped, takes less."""
+_LONGEST_NAME = 200
 _DAMAGE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 _ORDER = {kind: place for place, kind in enumerate((*KINDS, "weights"))}
 _SITES: dict[str | None, int] = {kind: place for place, kind in enumerate(SITE_KINDS)}
@@ -60,9 +64,9 @@ class Manifest:
         self._numbers: dict[int, list[Entry]] | None = None
         self._readers: list[BinaryIO] = []
         try:
-            if (folder / MANIFEST).exists():
+            if inside.file(folder / MANIFEST).exists():
                 self._load(folder / MANIFEST)
-            journal.touch()
+            inside.file(journal, alone=True).touch()
             self._writer = open(journal, "r+b", buffering=0)  # noqa: SIM115 - closed in close()
             self._end = self._load(journal)
             self._writer.truncate(self._end)
@@ -101,15 +105,11 @@ class Manifest:
 
     def verify(self) -> int:
         """Forget the lines whose file is not there or has changed; returns how many."""
-        lost = []
-        for file, entry in self._entries.items():
-            try:
-                with open(self._folder / file, "rb") as stream:
-                    found = hashlib.file_digest(stream, "sha256").digest()
-            except OSError:
-                found = b""
-            if found != entry.sha256:
-                lost.append(file)
+        lost = [
+            file
+            for file, entry in self._entries.items()
+            if _sha256(self._path(file)) != entry.sha256
+        ]
         for file in lost:
             del self._entries[file]
         self._digests = {entry.order[0]: entry.digest for entry in self._entries.values()}
@@ -161,8 +161,8 @@ class Manifest:
     def drop(self, number: int) -> None:
         """Remove the files of one input, and forget them."""
         for entry in self._by_number().pop(number, []):
-            (self._folder / entry.file).unlink(missing_ok=True)
-            files.remove_empty((self._folder / entry.file).parent)
+            self._path(entry.file).unlink(missing_ok=True)
+            files.remove_empty(self._path(entry.file).parent)
             self._entries.pop(entry.file, None)
         self._digests.pop(number, None)
 
@@ -170,7 +170,7 @@ class Manifest:
         """Remove the files of one input that are not among these names, and forget them."""
         for entry in self._by_number().get(number, []):
             if entry.file not in names and self._entries.pop(entry.file, None) is not None:
-                (self._folder / entry.file).unlink(missing_ok=True)
+                self._path(entry.file).unlink(missing_ok=True)
 
     def keep(self, numbers: Container[int]) -> None:
         """Drop all inputs but these."""
@@ -180,13 +180,19 @@ class Manifest:
     def wipe(self) -> None:
         """Remove every file the lines name, and forget them."""
         for file in self._entries:
-            (self._folder / file).unlink(missing_ok=True)
+            self._path(file).unlink(missing_ok=True)
         for name in {file.split("/")[0] for file in self._entries}:
             files.remove_empty(self._folder / name)
         self._entries, self._digests, self._numbers = {}, {}, None
         (self._folder / MANIFEST).unlink(missing_ok=True)
         self._writer.truncate(0)
         self._end = 0
+
+    def _path(self, file: str) -> Path:
+        """Where a file is; OutputError if its folder leads elsewhere."""
+        path = self._folder / file
+        inside.folder(path.parent)
+        return path
 
     def _by_number(self) -> dict[int, list[Entry]]:
         """The entries by input; made once, for what was there at the start."""
@@ -201,7 +207,12 @@ class Manifest:
         reader = open(path, "rb")  # noqa: SIM115 - kept for reading lines again
         self._readers.append(reader)
         source, start = len(self._readers) - 1, 0
-        for data in reader:
+        while data := reader.readline(_LONGEST_LINE):
+            if len(data) == _LONGEST_LINE:
+                raise OutputError(
+                    f"{path} has a line of {_LONGEST_LINE >> 20} MiB, which no export writes",
+                    remedy="remove the file, or choose another folder",
+                )
             if not data.endswith(b"\n"):
                 break
             # what is not a line of ours proves nothing, and its file is made again
@@ -211,25 +222,33 @@ class Manifest:
         return start
 
     def _keep(self, line: dict[str, Any], place: tuple[int, int, int]) -> None:
-        file, number = line["file"], int(line["number"])
-        if not SAFE.fullmatch(file):
+        file, number, digest, together = (
+            line[key] for key in ("file", "number", "digest", "together")
+        )
+        if not SAFE.fullmatch(file) or len(file) > _LONGEST_NAME:
             raise ValueError(f"unsafe name {file!r}")
         roles = [*line.get("roles", ()), *(r for rs in line.get("heads", {}).values() for r in rs)]
-        if not all(isinstance(text, str) for text in (line["text"], line["model"], *roles)):
+        texts = (line["text"], line["model"], digest, line["id"] or "", *roles)
+        layer, head = (-1 if line[key] is None else line[key] for key in ("layer", "head"))
+        if not all(isinstance(text, str) for text in texts) or not all(
+            type(count) is int for count in (number, together, layer, head)
+        ):
             raise ValueError("no line of ours")
-        order = (
-            number,
-            _ORDER[line["kind"]],
-            _SITES[line["site"]],
-            -1 if line["layer"] is None else int(line["layer"]),
-            -1 if line["head"] is None else int(line["head"]),
-        )
-        digest, together = str(line["digest"]), int(line["together"])
+        order = (number, _ORDER[line["kind"]], _SITES[line["site"]], layer, head)
         if self._digests.get(number) == digest:
             digest = self._digests[number]  # one string for all files of an input
         sha256 = bytes.fromhex(line["sha256"])
         self._entries[file] = Entry(order, file, digest, sha256, together, place)
         self._digests[number] = digest
+
+
+def _sha256(path: Path) -> bytes:
+    """The hash of a regular file; empty where there is none that can be read."""
+    with contextlib.suppress(OSError):
+        if inside.is_file(path):
+            with open(path, "rb") as stream:
+                return hashlib.file_digest(stream, "sha256").digest()
+    return b""
 
 
 def _encoded(line: dict[str, Any]) -> bytes:

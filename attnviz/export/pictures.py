@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from attnviz import files
 from attnviz.errors import OutputError
+from attnviz.export import inside
 from attnviz.records import Sides
 from attnviz.render.style import Style
 
@@ -78,7 +79,7 @@ def make(job: Job) -> list[Written]:
     Raises:
         OutputError: a file cannot be written, or the export's folder is gone.
     """
-    folder = Path(job.folder)
+    folder = inside.folder(Path(job.folder))
     try:
         if not folder.is_dir():
             folder.mkdir(exist_ok=True)

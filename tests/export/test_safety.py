@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -667,3 +668,138 @@ def test_the_folder_is_moved_meanwhile(sentences: str, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     av.export_maps(sentences, plain, model=MODEL, way=Way(jobs=1))
     assert contents(tmp_path / "moved") == contents(plain)
+
+
+# ------------------------------------------------------------------ a folder somebody prepared
+
+
+def prepared(sentences: str, folder: Path) -> tuple[Path, Path]:
+    """An export of one sentence, and beside it a folder with a file that is not ours."""
+    out, elsewhere = folder / "maps", folder / "elsewhere"
+    av.export_maps(sentences, out, model=MODEL, way=Way(jobs=1, limit=1))
+    elsewhere.mkdir()
+    (elsewhere / "mine").write_text("mine\n")
+    return out, elsewhere
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize(
+    "name",
+    [".attnviz/journal.jsonl", ".attnviz/settings.json", ".attnviz/lock", "manifest.jsonl"],
+)
+@pytest.mark.parametrize("how", ["symlink_to", "mkfifo", "hardlink_to"])
+def test_a_link_in_place_of_a_file_of_ours(
+    sentences: str, tmp_path: Path, name: str, how: str, force: bool
+) -> None:
+    out, elsewhere = prepared(sentences, tmp_path)
+    mine = elsewhere / "mine"
+    (out / name).unlink(missing_ok=True)
+    if how == "mkfifo":
+        os.mkfifo(out / name)
+    else:
+        getattr(out / name, how)(mine)
+    way = Way(jobs=1, limit=1, force=force)
+    if how == "hardlink_to" and name != ".attnviz/journal.jsonl":  # these are never changed
+        with contextlib.suppress(OutputError):
+            av.export_maps(sentences, out, model=MODEL, way=way)
+    else:
+        what = {"symlink_to": "is a link", "mkfifo": "is no regular file"}.get(how, "another name")
+        with pytest.raises(OutputError, match=rf"{name} (is|has) .*; remove it") as caught:
+            av.export_maps(sentences, out, model=MODEL, way=way)
+        assert what in caught.value.message
+    assert mine.read_text() == "mine\n"
+    assert [path.name for path in elsewhere.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_linked_private_folder(sentences: str, tmp_path: Path, force: bool) -> None:
+    out, elsewhere = prepared(sentences, tmp_path)
+    shutil.rmtree(out / ".attnviz")
+    (out / ".attnviz").symlink_to(elsewhere)
+    with pytest.raises(OutputError, match=r"\.attnviz is a link"):
+        av.export_maps(sentences, out, model=MODEL, way=Way(jobs=1, limit=1, force=force))
+    assert [path.name for path in elsewhere.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("known", [False, True])
+def test_a_linked_picture_folder(sentences: str, tmp_path: Path, jobs: int, known: bool) -> None:
+    """Nothing is written there, and nothing removed, whether the manifest knows it or not."""
+    out, elsewhere = prepared(sentences, tmp_path)
+    folder = next(out.glob("0001*"))
+    others = [path.name for path in folder.iterdir()]
+    for name in others:
+        (elsewhere / name).write_bytes((folder / name).read_bytes())
+    unfinished = elsewhere / ".x.png.0123456789ab.part"
+    unfinished.touch()
+    (out / ".attnviz" / "journal.jsonl").touch()  # so that a killed export's files are swept
+    shutil.rmtree(folder)
+    folder.symlink_to(elsewhere)
+    if not known:
+        (out / "manifest.jsonl").write_text("")
+    before = contents(elsewhere)
+    for settings in (Settings(), Settings(select="0.0")):
+        for force in (False, True):
+            way = Way(jobs=jobs, limit=1, force=force)
+            if settings != Settings() and not force:
+                continue
+            with pytest.raises(OutputError, match=r"0001\S* is a link"):
+                av.export_maps(sentences, out, model=MODEL, settings=settings, way=way)
+            assert contents(elsewhere) == before
+
+
+def test_a_link_in_place_of_a_picture_is_replaced(sentences: str, tmp_path: Path) -> None:
+    out, elsewhere = prepared(sentences, tmp_path)
+    picture, pipe, index = next(out.glob("*/L00H00.png")), next(out.glob("*/L00H01.png")), out / "index.html"  # fmt: skip  # noqa: E501
+    expected = contents(out)
+    for path in (picture, pipe, index):
+        path.unlink()
+    os.mkfifo(pipe)
+    for path in (picture, index):
+        path.symlink_to(elsewhere / "mine")
+    av.export_maps(sentences, out, model=MODEL, way=Way(jobs=1, limit=1))
+    assert contents(out) == expected
+    assert not picture.is_symlink()
+    assert (elsewhere / "mine").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"file": "../elsewhere/mine.png"},
+        {"file": "0001/../../elsewhere/mine.png"},
+        {"file": "/etc/mine.png"},
+        {"file": "0001/" + "a" * 300 + ".png"},
+        {"id": {"a": 1}},
+        {"id": ...},
+        {"layer": "7"},
+        {"head": 1e3},
+        {"number": True},
+        {"together": "8"},
+        {"digest": None},
+        {"kind": []},
+        {"heads": 7},
+    ],
+)
+def test_hostile_lines_are_none(sentences: str, tmp_path: Path, change: dict) -> None:
+    out, _ = prepared(sentences, tmp_path)
+    expected = contents(out)
+    lines = (out / "manifest.jsonl").read_text().splitlines()
+    line = {**json.loads(lines[0]), **change}
+    lines[0] = json.dumps({key: value for key, value in line.items() if value is not ...})
+    for settings, force in (
+        (Settings(), False),
+        (Settings(select="0.0"), True),
+        (Settings(), True),
+    ):
+        (out / "manifest.jsonl").write_text("\n".join(lines) + "\n")
+        way = Way(jobs=1, limit=1, force=force)
+        av.export_maps(sentences, out, model=MODEL, settings=settings, way=way)
+    assert contents(out) == expected
+
+
+def test_a_line_without_end(sentences: str, tmp_path: Path) -> None:
+    out, _ = prepared(sentences, tmp_path)
+    os.truncate(out / "manifest.jsonl", 65 << 20)
+    with pytest.raises(OutputError, match=r"manifest\.jsonl has a line of 64 MiB"):
+        av.export_maps(sentences, out, model=MODEL, way=Way(jobs=1, limit=1))

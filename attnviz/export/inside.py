@@ -1,0 +1,64 @@
+"""What an export opens, replaces or removes lies in its folder: no link inside of it is followed.
+
+A folder may have been prepared by somebody else. Writing a file whole never follows a link in its
+place (a rename replaces the link itself), nor does removing one; so a picture's folder, and a file
+that is opened, is all that has to be looked at first.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from attnviz.errors import OutputError
+
+_REMEDY = "remove it, or choose another folder"
+
+
+def folder(path: Path) -> Path:
+    """A folder inside of an export's, itself, or a place where one may be made.
+
+    Raises:
+        OutputError: it is a link or a file.
+    """
+    found = _status(path)
+    if found is not None and not stat.S_ISDIR(found.st_mode):
+        what = "a link" if stat.S_ISLNK(found.st_mode) else "no folder"
+        raise OutputError(f"{path} is {what}, which no export makes there", remedy=_REMEDY)
+    return path
+
+
+def file(path: Path, *, alone: bool = False) -> Path:
+    """A regular file in such a folder, itself, or a place where one may be made.
+
+    Args:
+        path: of the file; its folder was looked at.
+        alone: it will be changed, so no other name may lead to it.
+
+    Raises:
+        OutputError: it is a link, a folder, a pipe or a device.
+    """
+    found = _status(path)
+    if found is not None and not stat.S_ISREG(found.st_mode):
+        what = "a link" if stat.S_ISLNK(found.st_mode) else "no regular file"
+        raise OutputError(f"{path} is {what}, which no export makes there", remedy=_REMEDY)
+    if alone and found is not None and found.st_nlink > 1:
+        raise OutputError(f"{path} has another name elsewhere", remedy=_REMEDY)
+    return path
+
+
+def is_file(path: Path) -> bool:
+    """Whether a regular file is there, which can be read without waiting and has an end."""
+    found = _status(path)
+    return found is not None and stat.S_ISREG(found.st_mode)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """What is there, a link as such; None where nothing is."""
+    try:
+        return os.lstat(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise OutputError(f"cannot use {path}: {error.strerror or error}") from None
