@@ -1,0 +1,95 @@
+"""A model with some of its heads closed, for whatever is done with it meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, Self
+
+import torch
+
+from attnviz.errors import ModelError, UsageError
+from attnviz.passes import Gate, Gates
+from attnviz.records import Layout, Site, SourceInfo
+from attnviz.scoring.select import select
+
+
+class Gated:
+    """What every :class:`~attnviz.passes.Source` shares: gates that stand for a while."""
+
+    info: SourceInfo
+    _standing: Gates = MappingProxyType({})
+
+    @property
+    def layout(self) -> Layout:
+        """Which heads there are."""
+        raise TypeError(f"{type(self).__name__} is not a model by itself")
+
+    @property
+    def no_gates(self) -> str:
+        """Why attention cannot be gated; empty where it can."""
+        return ""
+
+    @contextmanager
+    def gated(self, shares: Mapping[str, float]) -> Iterator[Self]:
+        """Let only a share of some heads' outputs pass, inside the ``with`` block.
+
+        Whatever runs on the model meanwhile, a capture or a whole ablation, runs on the changed
+        one. Blocks can be nested; shares then multiply.
+
+        Args:
+            shares: selections of heads (``"5.1"``, ``"2.*"``) and what passes of them: 0 takes
+                them away, 1 changes nothing.
+
+        Raises:
+            SelectionError: no such heads; UsageError: a share that is no finite number;
+            ModelError: a model whose attention cannot be gated.
+        """
+        if self.no_gates:
+            raise ModelError("attention of {} cannot be gated: {}", self.info.model, self.no_gates)
+        before = self._standing
+        added: dict[Site, Gate] = {}
+        for text, share in shares.items():
+            if not _is_number(share):
+                raise UsageError(f"a share is a number such as 0 or 0.5, not {share!r} for {text}")
+            for head in select(text, self.layout):
+                count = self.layout.heads[head.site.kind][head.layer]
+                gate = added.setdefault(head.site, Gate(torch.ones(count, device=self.info.device)))
+                gate.share[head.index] = share
+        self._standing = merged(before, added)
+        try:
+            yield self
+        finally:
+            self._standing = before
+
+
+def merged(inner: Gates, outer: Gates) -> Gates:
+    """Gates that do what one set and then the other would.
+
+    ξ z passes the inner ones, and ξ' ξ z + (1 - ξ') fill the outer; as one gate that has the share
+    ξ' ξ and the fill scaled by (1 - ξ') / (1 - ξ' ξ).
+    """
+    found = dict(outer)
+    for site, gate in inner.items():
+        if site not in found:
+            found[site] = gate
+            continue
+        other = found[site]
+        share = gate.share * other.share
+        fill = other.fill
+        if fill is not None:
+            left = 1 - share
+            scale = torch.where(left == 0, 0.0, (1 - other.share) / left)  # [H] or [B, H]
+            scale = scale if scale.ndim == 1 or fill.ndim == 2 else scale[:, None]
+            fill = fill * scale[..., None]
+            if fill.ndim == 3:  # a scale for each item: the same at every position
+                fill = fill[:, None]
+        found[site] = Gate(share, fill)
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
+    )

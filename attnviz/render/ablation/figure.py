@@ -1,0 +1,159 @@
+"""An ablation as a figure: the grid of heads by effect, the largest effects, and the curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from attnviz.effects import AblationReport, Effect
+from attnviz.records import Site
+from attnviz.render.ablation.words import HARM, HELP, color, measure, most, role, signed
+from attnviz.render.canvas import rendered
+from attnviz.render.fonts import Ruler, choose, spelled
+from attnviz.render.labels import model_name
+from attnviz.render.palette import ink
+
+_LISTED = 15
+_GREY = "#555555"
+_ORDERS = ("#1b1b1b", "#b0b0b0")
+_CELL = (0.46, 0.27)
+_BAR = 0.21
+_MARGIN = 0.2
+
+
+def effects_figure(report: AblationReport, format: str = "png", dpi: float = 150) -> bytes:
+    """The picture, in ``png``, ``svg`` or ``pdf``."""
+    return rendered(lambda: build(report), format, dpi)
+
+
+def build(report: AblationReport) -> Figure:
+    """The figure: the grid, the largest effects beside it, the curve below if there is one."""
+    layout, alone = report.layout, any(len(effect.heads) == 1 for effect in report.effects)
+    rows = sum(layout.layers(kind) for kind in layout.kinds) + len(layout.kinds) - 1
+    columns = max(max(layout.heads[kind]) for kind in layout.kinds)
+    listed = _listed(report)
+    grid_wide = columns * _CELL[0] if alone else 0.0
+    names_wide = 2.6
+    bars_wide = 2.8
+    body_high = max(rows * _CELL[1] if alone else 0.0, len(listed) * _BAR) + 0.3
+    curve_high = 2.4 if report.curve else 0.0
+    left = 0.5 if alone else 0.0
+    wide = 2 * _MARGIN + left + grid_wide + names_wide + bars_wide
+    title, below = f"{model_name(report.source)}: what is lost without a head", measure(report)
+    families, missing = choose([title, below])
+    title, below = spelled(title, missing), spelled(below, missing)
+    ruler = Ruler(families, bold=len(choose([title])[0]) == 1)
+    lines = ruler.wrapped(below, 7.5, wide - 2 * _MARGIN)
+    head_high = 0.34 + 0.13 * len(lines) + 0.1
+    high = 2 * _MARGIN + head_high + body_high + curve_high + 0.45
+    figure = Figure(figsize=(wide, high))
+
+    def place(x: float, y: float, w: float, h: float) -> tuple[float, float, float, float]:
+        """Inches from the top left to matplotlib's fractions from the bottom left."""
+        return x / wide, 1 - (y + h) / high, w / wide, h / high
+
+    figure.text(
+        _MARGIN / wide, 1 - _MARGIN / high, title, fontsize=11, va="top", family=families,
+        fontweight=ruler.title_weight,
+    )  # fmt: skip
+    for number, line in enumerate(lines):
+        y = 1 - (_MARGIN + 0.26 + 0.13 * number) / high
+        figure.text(_MARGIN / wide, y, line, fontsize=7.5, va="top", color=_GREY, family=families)
+    top = _MARGIN + head_high + 0.2
+    if alone:
+        axes = figure.add_axes(place(_MARGIN + left, top, grid_wide, rows * _CELL[1]))
+        _grid(axes, report, rows, columns)
+    x = _MARGIN + left + grid_wide + names_wide
+    bars = figure.add_axes(place(x, top, bars_wide, len(listed) * _BAR))
+    _bars(bars, report, listed)
+    if report.curve:
+        y = top + body_high + 0.25
+        inside = place(_MARGIN + 0.55, y, wide - 2 * _MARGIN - 0.65, curve_high - 0.55)
+        _curve(figure.add_axes(inside), report)
+    return figure
+
+
+def _listed(report: AblationReport) -> list[Effect]:
+    """The effects that are shown one by one: the largest, whatever their sign."""
+    largest = sorted(report.effects, key=lambda effect: -abs(effect.change))[:_LISTED]
+    return sorted(largest, key=lambda effect: -effect.change * report.worse)
+
+
+def _grid(axes: Axes, report: AblationReport, rows: int, columns: int) -> None:
+    alone = {e.heads[0]: e for e in report.effects if len(e.heads) == 1}
+    end, y, labels = most(report), 0, []
+    for kind in report.layout.kinds:
+        for layer in range(report.layout.layers(kind)):
+            labels.append((y + 0.5, str(layer)))
+            for head, effect in alone.items():
+                if head.site == Site(kind, layer):
+                    paint = color(effect.change, end, report.worse)
+                    box = Rectangle((head.index, y), 1, 1, facecolor=paint, edgecolor="white")
+                    axes.add_patch(box)
+                    axes.text(
+                        head.index + 0.5, y + 0.5, signed(effect.change), ha="center", va="center",
+                        fontsize=6, color=ink(paint), fontweight="bold" if effect.sure else None,
+                    )  # fmt: skip
+            y += 1
+        y += 1
+    axes.set_xlim(0, columns)
+    axes.set_ylim(rows, 0)
+    axes.set_xticks([n + 0.5 for n in range(columns)], [str(n) for n in range(columns)])
+    axes.set_yticks([y for y, _ in labels], [text for _, text in labels])
+    axes.tick_params(length=0, labelsize=7)
+    axes.xaxis.tick_top()
+    axes.set_xlabel("head (orange: worse without it; bold: the interval leaves out 0)", fontsize=7)
+    axes.set_ylabel("layer", fontsize=7)
+    for side in axes.spines.values():
+        side.set_visible(False)
+
+
+def _bars(axes: Axes, report: AblationReport, listed: Sequence[Effect]) -> None:
+    for number, effect in enumerate(listed):
+        harm = effect.change * report.worse > 0
+        axes.barh(number, effect.change, height=0.62, color=HARM if harm else HELP)
+        if effect.low is not None and effect.high is not None:
+            axes.plot([effect.low, effect.high], [number, number], color="#1b1b1b", linewidth=1)
+    names = [f"{_short(e.name)}  {role(e)}".strip() for e in listed]
+    axes.set_yticks(range(len(listed)), names)
+    axes.set_ylim(len(listed) - 0.4, -0.6)
+    axes.axvline(0, color=_GREY, linewidth=0.5)
+    axes.tick_params(axis="y", length=0, labelsize=7)
+    axes.tick_params(axis="x", labelsize=7)
+    lines = " with 95 % interval over texts" if report.low is not None else ""
+    axes.set_xlabel(f"change of {report.metric} ({report.unit}){lines}", fontsize=7)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+
+
+def _curve(axes: Axes, report: AblationReport) -> None:
+    for order in reversed(list(dict.fromkeys(point.order for point in report.curve))):
+        points = [point for point in report.curve if point.order == order]
+        random = order.startswith("random")
+        x = [1 - point.removed / points[-1].removed for point in points]
+        axes.plot(
+            x, [point.change for point in points], color=_ORDERS[random],
+            linewidth=1 if random else 1.6,
+            label="random orders" if order == "random 1" else None if random else f"by {order}",
+        )  # fmt: skip
+        if not random and points[0].low is not None:
+            low = [point.low or 0.0 for point in points]
+            high = [point.high or 0.0 for point in points]
+            axes.fill_between(x, low, high, color=_ORDERS[0], alpha=0.12, linewidth=0)
+    axes.set_xlim(1, 0)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.set_xlabel("share of heads kept", fontsize=7)
+    axes.set_ylabel(f"change of {report.metric} ({report.unit})", fontsize=7)
+    if report.tolerance is not None:
+        axes.axhline(report.tolerance * report.worse, color=HARM, linewidth=0.8, linestyle="--")
+    axes.tick_params(labelsize=7)
+    axes.legend(fontsize=7, frameon=False)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _short(name: str, room: int = 26) -> str:
+    return name if len(name) <= room else name[: room - 1] + "…"
