@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         write_capture,
     )
     from attnviz.attention.attend import attend
+    from attnviz.evidence import ablate
     from attnviz.models.untrained import FreshConfig
     from attnviz.records import (
         Capture,
@@ -69,6 +70,7 @@ _LAZY = {
     **dict.fromkeys(_RECORDS, "attnviz.records"),
     "FreshConfig": "attnviz.models.untrained",
     "attend": "attnviz.attention.attend",
+    "ablate": "attnviz.evidence",
     "capture": "attnviz.api",
     "export_maps": "attnviz.api",
     "heads": "attnviz.api",
@@ -100,6 +102,7 @@ __all__ = [
     "Tokens",
     "UsageError",
     "__version__",
+    "ablate",
     "attend",
     "capture",
     "export_maps",

@@ -32,10 +32,11 @@ FLOORS = {
     "files": 6,
     "corpus": 6,
     "answers": 7,
-    "ablate": 7,
+    "ablation": 7,
     "export": 7,
     "notebook": 7,
     "looking": 8,
+    "evidence": 9,
     "api": 9,
     "tour": 10,
     "": 9,  # attnviz/__init__.py

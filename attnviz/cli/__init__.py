@@ -20,13 +20,14 @@ from attnviz import __version__
 from attnviz.cli import console, voice
 from attnviz.errors import AttnvizError
 
-LOOK, KEEP, LEARN = "Look", "Keep", "Learn"
+LOOK, MEASURE, KEEP, LEARN = "Look", "Measure", "Keep", "Learn"
 _TEXT = 'a text, such as "The cat sat"'
 
 COMMANDS = {
     "heads": (LOOK, _TEXT),
     "heatmap": (LOOK, _TEXT),
     "view": (LOOK, _TEXT),
+    "ablate": (MEASURE, _TEXT),
     "capture": (KEEP, "a text and --out FILE"),
     "export": (KEEP, "files of texts and --out FOLDER"),
     "shapes": (LEARN, "sizes, such as --d-model 512 --heads 8"),

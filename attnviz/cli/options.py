@@ -83,7 +83,7 @@ class InputOptions:
         int | None, _option("Which item of a recorded batch.", panel=INPUT, metavar="N")
     ] = None
 
-    def look(self, model: ModelOptions) -> Look:
+    def look(self, model: TrainedOptions) -> Look:
         """What a command looks at.
 
         Raises:
@@ -96,6 +96,10 @@ class InputOptions:
             return read_capture(self.recorded, item=self.item)
         ids = None if self.ids is None else _read_ids(self.ids)
         return self._prompt(self.text if self.file is None else _read_text(self.file), ids)
+
+    def given(self) -> bool:
+        """Whether there is anything to look at."""
+        return any(getattr(self, name) is not None for name in self.SOURCES)
 
     def _prompt(self, text: str | None, ids: tuple[int, ...] | None = None) -> Prompt:
         from attnviz.records import Prompt
@@ -110,7 +114,7 @@ class InputOptions:
             truncate=self.truncate,
         )
 
-    def _check_given(self, model: ModelOptions) -> None:
+    def _check_given(self, model: TrainedOptions) -> None:
         """Exactly one thing to look at, and nothing beside it that does not go with it."""
         given = [option(name) for name in self.SOURCES if getattr(self, name) is not None]
         if self.recorded is not None:
@@ -141,7 +145,7 @@ class TextsOptions(InputOptions):
         ),
     ] = None
 
-    def looks(self, model: ModelOptions) -> list[Look]:
+    def looks(self, model: TrainedOptions) -> list[Look]:
         """Everything to look at; raises as :meth:`look`."""
         if self.lines is None:
             return [self.look(model)]
@@ -153,8 +157,8 @@ class TextsOptions(InputOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class ModelOptions:
-    """Which model to run it on, and how."""
+class TrainedOptions:
+    """Which model to run it on, and where."""
 
     model: Annotated[
         str | None,
@@ -168,6 +172,32 @@ class ModelOptions:
     ] = None
     device: Annotated[str, _option("auto, cpu, cuda, cuda:1 or mps.", panel=MODEL)] = "auto"
     dtype: Annotated[str, _option("auto, float32, bfloat16 or float16.", panel=MODEL)] = "auto"
+
+    def for_recorded(self) -> None:
+        """Nothing here applies to recorded attention; UsageError names what was given."""
+        given = changed(self)
+        if given:
+            raise UsageError(f"--recorded needs no model; leave out {', '.join(given)}")
+
+    def settings(self, *, context: str | None = None) -> dict[str, Any]:
+        """Model, device and dtype, as the functions of the api take them.
+
+        Raises:
+            UsageError: fresh-layer options together with another model.
+        """
+        return {"model": self.choose(context=context), "device": self.device, "dtype": self.dtype}
+
+    def choose(self, *, context: str | None = None) -> str | FreshConfig:
+        """The model to load; ``context`` is what makes a fresh layer cross-attention."""
+        from attnviz.api import DEFAULT_MODEL
+
+        return self.model or DEFAULT_MODEL
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelOptions(TrainedOptions):
+    """The same, and the shape of fresh layers."""
+
     kind: Annotated[
         str | None, _option("mha, gqa, mqa, mla or cross.", panel=FRESH, show_default="mha")
     ] = None
@@ -199,20 +229,6 @@ class ModelOptions:
     seed: Annotated[
         int | None, _option("Of weights and embeddings.", panel=FRESH, show_default="0")
     ] = None
-
-    def for_recorded(self) -> None:
-        """Nothing here applies to recorded attention; UsageError names what was given."""
-        given = changed(self)
-        if given:
-            raise UsageError(f"--recorded needs no model; leave out {', '.join(given)}")
-
-    def settings(self, *, context: str | None = None) -> dict[str, Any]:
-        """Model, device and dtype, as the functions of the api take them.
-
-        Raises:
-            UsageError: fresh-layer options together with another model.
-        """
-        return {"model": self.choose(context=context), "device": self.device, "dtype": self.dtype}
 
     def choose(self, *, context: str | None = None) -> str | FreshConfig:
         """The model to load: a name, or the options of a fresh layer; raises as :meth:`settings`.

@@ -20,6 +20,7 @@ from torch import Tensor
 from attnviz.attention.layers import Kind, build_layer, output_slices
 from attnviz.attention.sizes import Sizes, check_sizes
 from attnviz.errors import InputError, Setting, SizeError, UsageError
+from attnviz.models.gating import Gated, merged
 from attnviz.models.limits import check_length
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.models.running import check_start, running
@@ -78,7 +79,7 @@ class FreshConfig:
         return sizes
 
 
-class Fresh:
+class Fresh(Gated):
     """A stack of fresh layers as a source of attention.
 
     Raises:
@@ -88,7 +89,6 @@ class Fresh:
     max_tokens: int | None = _LONGEST
     vocab_size: int | None = None
     no_logits = "an untrained layer has no vocabulary"
-    no_gates = ""
 
     def __init__(self, config: FreshConfig, device: torch.device, dtype: torch.dtype) -> None:
         sizes = config.check()
@@ -190,6 +190,7 @@ class Fresh:
     ) -> Output:
         """Run the layers; see :class:`~attnviz.passes.Source`."""
         sides = [item.sides[self.kind] for item in batch]
+        standing = merged(self._standing, gates or {})
         with running(self.info.model, batch, self._device, grad=grad, kept=states):
             x, padding = self._stack([side.queries for side in sides])
             context = None
@@ -205,7 +206,7 @@ class Fresh:
                     x,
                     context,
                     padding=padding,
-                    gate=(gates or {}).get(site),
+                    gate=standing.get(site),
                     site=site,
                     observers=observers,
                 )

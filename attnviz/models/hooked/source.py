@@ -14,6 +14,7 @@ from torch import Tensor
 from attnviz.attention.attend import check_numbers
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import limits
+from attnviz.models.gating import Gated, merged
 from attnviz.models.hooked.checkpoint import load_network
 from attnviz.models.hooked.compare import lengths, real
 from attnviz.models.hooked.eager import hand_out, returned
@@ -53,7 +54,7 @@ def load(
     return Hooked(network, survey(network, name), load_texts(Path(folder), name), name, reason)
 
 
-class Hooked:
+class Hooked(Gated):
     """A transformers model as a source of attention (:class:`~attnviz.passes.Source`)."""
 
     def __init__(
@@ -150,6 +151,7 @@ class Hooked:
     ) -> Output:
         """Run a batch; see :class:`~attnviz.passes.Source`."""
         items = [self._item(inputs) for inputs in batch]
+        standing = merged(self._standing, gates or {})
         if gates and self.no_gates:
             raise ModelError(f"attention of {self._name} cannot be gated: {self.no_gates}")
         stack = None if start is None and not states else self._stack
@@ -166,7 +168,7 @@ class Hooked:
                 first = 0 if start is None else start.layer
                 plan = [call for call in self._survey.plan if call[1].layer >= first]
                 with contextlib.ExitStack() as around:
-                    run = around.enter_context(hooking(Run(observers, plan, gates or {})))
+                    run = around.enter_context(hooking(Run(observers, plan, standing)))
                     if stack is not None and start is not None:
                         around.enter_context(stack.beginning(start))
                     if stack is not None and states:

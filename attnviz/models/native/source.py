@@ -16,6 +16,7 @@ from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models import limits, text
 from attnviz.models.folder import Located
 from attnviz.models.foreign import refusing
+from attnviz.models.gating import Gated, merged
 from attnviz.models.native.network import Network
 from attnviz.models.native.words import Words
 from attnviz.models.running import check_start, running
@@ -26,10 +27,8 @@ PAIRS = "BERT, DistilBERT and RoBERTa"
 """The families that are trained on two sentences at once."""
 
 
-class Native:
+class Native(Gated):
     """BERT, GPT-2 and their relatives, run by attnviz itself (:class:`~attnviz.passes.Source`)."""
-
-    no_gates = ""
 
     def __init__(
         self,
@@ -135,13 +134,14 @@ class Native:
         ids, segments, padding = self._arrange(batch)
         words = self._words if logits and isinstance(self._words, Words) else None
         whole = hidden or states or words is not None
+        standing = merged(self._standing, gates or {})
         with running(self._name, batch, self._device, grad=grad, kept=states):
             if start is None:
                 first, x = 0, network.embed(ids, segments)
             else:
                 first, x = start.layer, check_start(self._name, start, batch, self.layout)
             kept = [x] if states else []
-            layers = network.run(x, first, padding, observers, gates or {}, whole=whole)
+            layers = network.run(x, first, padding, observers, standing, whole=whole)
             for x in layers:
                 if states:
                     kept.append(x)

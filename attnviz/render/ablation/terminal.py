@@ -79,10 +79,12 @@ def effects_table(report: AblationReport, effects: Sequence[Effect]) -> Renderab
     titles = ["rank", "without", "does", "effect"]
     titles += ["95 % interval", "worse in"] if several else []
     titles += ["gradient"] if slopes else []
-    titles += ["heads alone add up to"] if sums else []
+    titles += ["one by one"] if sums else []
     for title in titles:
-        left = title in ("without", "does")
-        table.add_column(title, justify="left" if left else "right", overflow="fold")
+        words = title in ("without", "does")
+        table.add_column(
+            title, justify="left" if words else "right", overflow="fold", no_wrap=not words
+        )
     ranks = {id(effect): n for n, effect in enumerate(report.ranked(), start=1)}
     for effect in effects:
         cells = [str(ranks[id(effect)]), visible(effect.name), role(effect), measured(effect)]

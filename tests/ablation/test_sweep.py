@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 
 import attnviz as av
-from attnviz.ablate import fills, gradient, metrics, sweep, trials
-from attnviz.ablate.groups import Group, every_head, read_groups
+from attnviz.ablation import fills, gradient, metrics, sweep, trials
+from attnviz.ablation.groups import Group, every_head, read_groups
 from attnviz.errors import InputError, ModelError, SelectionError, UsageError
 from attnviz.models.demo import DEMOS
 from attnviz.models.untrained import FreshConfig

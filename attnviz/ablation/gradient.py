@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from attnviz.ablate.metrics import Metric
-from attnviz.ablate.trials import Trial
+from attnviz.ablation.metrics import Metric
+from attnviz.ablation.trials import Trial
 from attnviz.errors import UsageError
 from attnviz.passes import Gate, Output, Source
 

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnviz.ablate.trials import Trial
+from attnviz.ablation.trials import Trial
 from attnviz.errors import ModelError
 from attnviz.passes import Output
 

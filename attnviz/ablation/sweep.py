@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attnviz.ablate.fills import Fills
-from attnviz.ablate.groups import Group
-from attnviz.ablate.metrics import Metric
-from attnviz.ablate.trials import Trial
+from attnviz.ablation.fills import Fills
+from attnviz.ablation.groups import Group
+from attnviz.ablation.metrics import Metric
+from attnviz.ablation.trials import Trial
 from attnviz.errors import ModelError
 from attnviz.passes import Gate, Output, Source, Start
 from attnviz.records import Inputs, Layout, Site

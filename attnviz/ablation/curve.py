@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from attnviz.ablate.groups import Group
-from attnviz.ablate.measure import Bench, Summed
-from attnviz.ablate.metrics import Metric
-from attnviz.ablate.settings import Settings
+from attnviz.ablation.groups import Group
+from attnviz.ablation.measure import Bench, Summed
+from attnviz.ablation.metrics import Metric
+from attnviz.ablation.settings import Settings
 from attnviz.effects import CurvePoint, Effect
 from attnviz.errors import UsageError
 from attnviz.records import Head, Layout

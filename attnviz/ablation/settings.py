@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
-from attnviz.ablate.fills import MeanOver, Method
-from attnviz.ablate.metrics import MetricName
+from attnviz.ablation.fills import MeanOver, Method
+from attnviz.ablation.metrics import MetricName
 from attnviz.errors import UsageError
 
 Mask = Literal["some", "each"]
@@ -30,7 +30,7 @@ class Settings:
     """How heads are taken away, and what is measured.
 
     Attributes:
-        heads: what to take away, see :mod:`attnviz.ablate.groups`; every head alone by default.
+        heads: what to take away, see :mod:`attnviz.ablation.groups`; every head alone by default.
         method: what takes a head's place.
         mean_over: whether a mean is taken at every position by itself or over all tokens.
         metric: what is measured; by default loss, or hidden for models without a head for words.

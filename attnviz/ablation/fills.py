@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from attnviz.ablate.trials import predicted
+from attnviz.ablation.trials import predicted
 from attnviz.passes import Rows, Source
 from attnviz.records import Inputs, Site
 

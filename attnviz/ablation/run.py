@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from attnviz.ablate import gradient, sweep, trials
-from attnviz.ablate.curve import curve
-from attnviz.ablate.fills import Means
-from attnviz.ablate.groups import Group, every_head, read_groups
-from attnviz.ablate.measure import Bench, Floats, Loader, Measured, Plan, Summed, affordable
-from attnviz.ablate.metrics import METRICS, Metric, logit_difference
-from attnviz.ablate.settings import Settings
-from attnviz.ablate.trials import Trial
+from attnviz.ablation import gradient, sweep, trials
+from attnviz.ablation.curve import curve
+from attnviz.ablation.fills import Means
+from attnviz.ablation.groups import Group, every_head, read_groups
+from attnviz.ablation.measure import Bench, Floats, Loader, Measured, Plan, Summed, affordable
+from attnviz.ablation.metrics import METRICS, Metric, logit_difference
+from attnviz.ablation.settings import Settings
+from attnviz.ablation.trials import Trial
 from attnviz.effects import AblationReport, CurvePoint, Effect
 from attnviz.errors import InputError, SelectionError, UsageError
 from attnviz.passes import Source

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.ablate import gradient, sweep
-from attnviz.ablate.fills import Means, Method, donors, longest, resampled
-from attnviz.ablate.groups import Group
-from attnviz.ablate.metrics import Metric
-from attnviz.ablate.trials import Trial
+from attnviz.ablation import gradient, sweep
+from attnviz.ablation.fills import Means, Method, donors, longest, resampled
+from attnviz.ablation.groups import Group
+from attnviz.ablation.metrics import Metric
+from attnviz.ablation.trials import Trial
 from attnviz.corpus.executors import Inline, Lost, Processes
 from attnviz.errors import AttnvizError
 from attnviz.models.memory import physical_memory

@@ -1,0 +1,50 @@
+"""A progress bar on standard error for work in stages: what, how far, how long still."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from attnviz.cli import console
+
+
+class Stages:
+    """A bar for each stage, one at a time; nothing where nobody watches.
+
+    Args:
+        quiet: show nothing.
+    """
+
+    def __init__(self, quiet: bool) -> None:
+        self._shown = not quiet and sys.stderr.isatty()
+        self._progress: Any = None
+        self._tasks: dict[str, Any] = {}
+
+    def __enter__(self) -> Stages:
+        if self._shown:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+            self._progress = Progress(
+                "{task.description}",
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                console=console.stderr(),
+                transient=True,
+            )
+            self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def show(self, stage: str, done: int, total: int) -> None:
+        """So much of a stage is done."""
+        if self._progress is None:
+            return
+        if stage not in self._tasks:
+            for task in self._tasks.values():
+                self._progress.update(task, visible=False)
+            self._tasks[stage] = self._progress.add_task(stage, total=total)
+        self._progress.update(self._tasks[stage], completed=done, total=total)

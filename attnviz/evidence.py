@@ -1,0 +1,131 @@
+"""Evidence about heads from Python: what happens without them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from attnviz import files
+from attnviz.ablation.measure import Loader
+from attnviz.ablation.run import Progress, Study, run
+from attnviz.ablation.settings import Settings
+from attnviz.effects import AblationReport
+from attnviz.errors import InputError, UsageError
+from attnviz.looking import DEFAULT_MODEL, Look, Model, load, prompt_of
+from attnviz.notebook import picture_format
+from attnviz.passes import Source
+from attnviz.records import Capture, Inputs
+
+
+class Ablation(AblationReport):
+    """A report as :func:`ablate` returns it: it prints, draws and saves itself."""
+
+    def figure(self, format: str = "png") -> bytes:
+        """The grid by effect, the largest effects and the curve, in ``png``, ``svg``, ``pdf``."""
+        from attnviz.render.ablation.figure import effects_figure
+
+        return effects_figure(self, format)
+
+    def save(self, path: str | Path) -> Path:
+        """Write it as .json or .csv, or draw it as .png, .svg or .pdf."""
+        path = Path(path)
+        files.write(path, self._as(path))
+        return path
+
+    def __repr__(self) -> str:
+        worst = ", ".join(f"{e.name} {e.change:+.2g}" for e in self.ranked()[:3])
+        return f"<Ablation {self.source.model}, {self.metric}, {self.texts} texts: {worst}>"
+
+    def _repr_png_(self) -> bytes:
+        return self.figure()
+
+    def _as(self, path: Path) -> bytes:
+        from attnviz.render.ablation.tables import ablation_csv, ablation_json
+
+        written = {".json": ablation_json, ".csv": ablation_csv}.get(path.suffix.lower())
+        return written(self).encode() if written else self.figure(picture_format(path))
+
+
+def ablate(
+    what: Look | Iterable[Look] | None = None,
+    *,
+    model: Model = DEFAULT_MODEL,
+    probe: bool = False,
+    reference: Iterable[Look] | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    progress: Progress | None = None,
+    settings: Settings | None = None,
+    **options: Any,
+) -> Ablation:
+    """Take heads away, alone or in groups, and measure what that changes.
+
+    Args:
+        what: a text or prompt, or several; nothing with ``probe``.
+        model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
+        probe: repeat random tokens instead, and measure the second half: what the repetition tells.
+        reference: for the method ``mean``, other texts to take the means from.
+        device: where to run.
+        dtype: in which precision.
+        progress: called again and again with a stage, how much is done and how much there is.
+        settings: see :class:`~attnviz.ablation.settings.Settings`.
+        options: its fields, in place of ``settings``: ``heads="role:induction"``,
+            ``method="mean"``, ``metric="kl"``, ``gradient=True``, ``curve=True``, ...
+
+    Raises:
+        AttnvizError: see :mod:`attnviz.errors`.
+    """
+    if settings is not None and options:
+        raise UsageError("give {settings} or their fields, not both", settings=...)
+    chosen = settings or _settings(options)
+    chosen.check()
+    if (what is None) == (not probe):
+        raise UsageError("give texts, or {probe} for repeated random tokens", probe=True)
+    source = load(model, device=device, dtype=dtype)
+    study = Study(
+        source,
+        None if what is None else _prepared(source, what),
+        chosen,
+        None if reference is None else _prepared(source, reference),
+        _loader(model, source, device, dtype),
+        progress or (lambda stage, done, all_: None),
+    )
+    report = run(study)
+    return Ablation(**{name: getattr(report, name) for name in report.__dataclass_fields__})
+
+
+def _settings(options: dict[str, Any]) -> Settings:
+    known = Settings.__dataclass_fields__
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise UsageError(f"unknown option {unknown[0]!r}; there are {', '.join(known)}")
+    return Settings(**options)
+
+
+def _prepared(source: Source, what: Look | Iterable[Look]) -> Sequence[Inputs]:
+    listed: Iterable[Look] = [what] if isinstance(what, str) or _is_look(what) else what  # type: ignore[list-item, assignment]
+    prepared = []
+    for one in listed:
+        if isinstance(one, Capture):
+            raise UsageError(
+                "recorded attention cannot be ablated, for that needs the model; give a text and "
+                "{model}",
+                model=...,
+            )
+        prepared.append(source.prepare(prompt_of(one)))
+    if not prepared:
+        raise InputError("no text to measure; give at least one")
+    return prepared
+
+
+def _is_look(what: object) -> bool:
+    from attnviz.records import Prompt
+
+    return isinstance(what, Prompt | Capture)
+
+
+def _loader(model: Model, source: Source, device: str, dtype: str) -> Loader | None:
+    """Loads the same model in another process; None for one that exists in this process only."""
+    return None if model is source else partial(load, model, device=device, dtype=dtype)
