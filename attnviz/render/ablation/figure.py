@@ -36,7 +36,8 @@ def build(report: AblationReport) -> Figure:
     columns = max(max(layout.heads[kind]) for kind in layout.kinds)
     listed = _listed(report)
     grid_wide = columns * _CELL[0] if alone else 0.0
-    names_wide = 2.6
+    longest = max((len(f"{_short(e.name)}  {role(e)}") for e in listed), default=0)
+    names_wide = 0.35 + 0.062 * longest  # of digits and small letters at 7 points, generously
     bars_wide = 2.8
     body_high = max(rows * _CELL[1] if alone else 0.0, len(listed) * _BAR) + 0.3
     curve_high = 2.4 if report.curve else 0.0
