@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz import files
+from attnviz.ablation.closed import closed
 from attnviz.errors import InputError, Message, SelectionError, Setting, UsageError
 from attnviz.looking import (
     DEFAULT_MODEL,
@@ -17,6 +18,7 @@ from attnviz.looking import (
     Model,
     capture,
     captures,
+    check_whole,
     load,
     prompt_of,
     source_for,
@@ -68,6 +70,7 @@ def heads(
     model: Model = DEFAULT_MODEL,
     probe: bool = False,
     select: str | None = None,
+    without: str | None = None,
     device: str = "auto",
     dtype: str = "auto",
 ) -> Report:
@@ -80,6 +83,7 @@ def heads(
         probe: also run the model on repeated random tokens (Olsson et al. 2022,
             arXiv:2209.11895), which tells induction and duplicate-token heads from chance.
         select: heads to report; all by default.
+        without: heads to take away first (``"2.4, role:first"``), to see how the others change.
         device: where to run.
         dtype: in which precision.
 
@@ -87,6 +91,7 @@ def heads(
         AttnvizError: see :mod:`attnviz.errors`.
     """
     if isinstance(what, Capture):
+        check_whole(without)
         if probe:
             raise UsageError("a probe needs the model itself; a recorded capture has only its maps")
         observer = score_capture(what)
@@ -98,8 +103,9 @@ def heads(
         source = source_for(prompt, model, device, dtype)
         inputs = source.prepare(prompt)
         observer = ScoreObserver([inputs], source.layout)
-        source.forward([inputs], [observer], hidden=False)
-        probed = run_probe(source) if probe else ()
+        with closed(source, without, inputs) as inputs:
+            source.forward([inputs], [observer], hidden=False)
+            probed = run_probe(source) if probe else ()
         report = HeadsReport(
             source.info, source.layout, inputs, observer.result(), probed, observer.empty_rows
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from attnviz.ablation.closed import closed
 from attnviz.errors import InputError, UsageError
 from attnviz.models.device import resolve
 from attnviz.models.memory import human_bytes, physical_memory
@@ -105,6 +106,7 @@ def capture(
     target: str | None = None,
     truncate: bool = False,
     select: str | None = None,
+    without: str | None = None,
     device: str = "auto",
     dtype: str = "auto",
 ) -> Capture:
@@ -120,11 +122,13 @@ def capture(
         target: the decoder's text, for encoder-decoder models.
         truncate: cut a text that is too long for the model; what was cut is noted.
         select: heads whose layers to keep (``"4.11"``, ``"0-3.*"``); all by default.
+        without: heads to take away first (``"2.4, role:first"``), to see how the others change.
 
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.
     """
     if isinstance(what, Capture):
+        check_whole(without)
         return what
     if isinstance(what, str):
         what = Prompt(what, pair=pair, context=context, target=target, truncate=truncate)
@@ -147,11 +151,12 @@ def capture(
             "keeping maps (attnviz heads)"
         )
     recorder = Recorder([inputs], sites)
-    source.forward([inputs], [recorder], hidden=False)
+    with closed(source, without, inputs) as shown:
+        source.forward([inputs], [recorder], hidden=False)
     return Captured(
         source.info,
         source.layout,
-        inputs,
+        shown,
         recorder.maps(),
         recorder.empty_rows(),
         recorder.reach(),
@@ -163,6 +168,7 @@ def captures(
     *,
     model: Model = DEFAULT_MODEL,
     select: str | None = None,
+    without: str | None = None,
     device: str = "auto",
     dtype: str = "auto",
 ) -> tuple[Capture, ...]:
@@ -180,8 +186,16 @@ def captures(
         if not isinstance(one, Capture):
             one = prompt_of(one)  # noqa: PLW2901
             source = source or source_for(one, model, device, dtype)
-        found.append(capture(one, model=source or model, select=select))
+        found.append(capture(one, model=source or model, select=select, without=without))
     return tuple(found)
+
+
+def check_whole(without: str | None) -> None:
+    """UsageError where heads should be taken away from attention that is there already."""
+    if without is not None:
+        raise UsageError(
+            "{without} needs the model itself; a recorded capture has only its maps", without=...
+        )
 
 
 def _kind(value: object) -> str:

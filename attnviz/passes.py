@@ -10,6 +10,7 @@ head's values, D width of the residual stream, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -192,3 +193,10 @@ class Source(Protocol):
 
     def output(self, site: Site) -> OutputProjection:
         """W_O and b_O of a layer."""
+
+    def gated(self, shares: Mapping[str, float]) -> AbstractContextManager[Source]:
+        """Let only a share of some heads' outputs pass in every pass inside the ``with`` block.
+
+        Args:
+            shares: selections of heads, such as ``"5.1"``, and what passes of them.
+        """

@@ -31,6 +31,7 @@ def main() -> None:
     report.save(IMAGES / "heads.png")
     chosen = ",".join(best(report, score) for score in ("previous", "first", "induction"))
     av.heatmap(capture, chosen).save(IMAGES / "heatmaps.png")
+    av.ablate(probe=True, heads="*.*, 3.0+3.1+3.3+3.5").save(IMAGES / "ablate.png")
     photograph(capture)
 
 

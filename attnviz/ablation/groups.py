@@ -14,11 +14,12 @@ Grammar, after the one of :mod:`attnviz.scoring.select`::
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from attnviz.errors import SelectionError
-from attnviz.records import Head, Layout, Site
+from attnviz.records import Head, HeadScores, Layout, Site
+from attnviz.scoring.roles import ROLES
 from attnviz.scoring.select import select
 
 Roles = Callable[[str], Collection[Head]]
@@ -66,6 +67,13 @@ def read_groups(text: str, layout: Layout, roles: Roles) -> tuple[Group, ...]:
         for group in _item(item, layout, roles):
             groups.setdefault(group.heads, group)
     return tuple(groups.values())
+
+
+def role_heads(scores: Iterable[HeadScores], name: str) -> tuple[Head, ...]:
+    """The heads that show a role, by what was measured; SelectionError where there is no such."""
+    if name not in ROLES:
+        raise SelectionError(f"no role {name!r}; choose one of {', '.join(ROLES)}")
+    return tuple(one.head for one in scores if any(role.name == name for role in one.roles))
 
 
 def _item(item: str, layout: Layout, roles: Roles) -> Sequence[Group]:

@@ -10,17 +10,17 @@ import numpy as np
 from attnviz.ablation import gradient, sweep, trials
 from attnviz.ablation.curve import curve
 from attnviz.ablation.fills import Means
-from attnviz.ablation.groups import Group, every_head, read_groups
+from attnviz.ablation.groups import Group, every_head, read_groups, role_heads
 from attnviz.ablation.measure import Bench, Floats, Loader, Measured, Plan, Summed, affordable
 from attnviz.ablation.metrics import METRICS, Metric, logit_difference
 from attnviz.ablation.settings import Settings
 from attnviz.ablation.trials import Trial
 from attnviz.effects import AblationReport, CurvePoint, Effect
-from attnviz.errors import InputError, SelectionError, UsageError
+from attnviz.errors import InputError, UsageError
 from attnviz.passes import Source
 from attnviz.records import Head, HeadScores, Inputs
 from attnviz.scoring.observe import ScoreObserver
-from attnviz.scoring.roles import ROLES, assign
+from attnviz.scoring.roles import ROLES
 from attnviz.scoring.sums import Sums, fold
 from attnviz.statistics.clusters import FEW
 from attnviz.statistics.ranks import spearman
@@ -188,8 +188,10 @@ def _scores(source: Source, texts: Sequence[Inputs]) -> tuple[HeadScores, ...]:
         observer = ScoreObserver([inputs], source.layout)
         source.forward([inputs], [observer], hidden=False)
         total = fold([observer.sums(0)], total)
-    found = [(head, total.scores(number)) for number, head in enumerate(source.layout)]
-    return tuple(HeadScores(head, scores, assign(scores)) for head, scores in found)
+    return tuple(
+        HeadScores(head, total.scores(number), total.roles(number))
+        for number, head in enumerate(source.layout)
+    )
 
 
 def _groups(
@@ -198,9 +200,7 @@ def _groups(
     """What was asked for, and the group of each role's heads where every head is asked for."""
 
     def of_role(name: str) -> tuple[Head, ...]:
-        if name not in ROLES:
-            raise SelectionError(f"no role {name!r}; choose one of {', '.join(ROLES)}")
-        return tuple(s.head for s in scores if any(role.name == name for role in s.roles))
+        return role_heads(scores, name)
 
     layout, asked = study.source.layout, study.settings.heads
     if asked is not None:
@@ -249,7 +249,7 @@ def _effects(
         known = single and slopes is not None
         members = [alone[h] for h in group.heads if h in alone]
         whole = not single and len(members) == len(group.heads)
-        role = next(iter(scores[place[head]].roles), None) if single else None
+        known_as = scores[place[head]] if single else None
         found.append(
             Effect(
                 name=group.name,
@@ -260,7 +260,8 @@ def _effects(
                 worse=float(worse[number]),
                 gradient=float(slopes[0][place[head]]) if known and slopes else None,
                 signed=float(slopes[1][place[head]]) if known and slopes else None,
-                does=role.name if role else "",
+                does=known_as.does.name if known_as and known_as.does else "",
+                rests=known_as.rests.name if known_as and known_as.rests else "",
                 members=sum(members) if whole else None,
             )
         )

@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 
 from attnviz.cli import console
-from attnviz.cli.options import SELECT_HELP, InputOptions, ModelOptions, OutputOptions, flatten
+from attnviz.cli.options import (
+    SELECT_HELP,
+    WITHOUT_HELP,
+    InputOptions,
+    ModelOptions,
+    OutputOptions,
+    flatten,
+)
 
 
 @flatten
@@ -19,6 +26,7 @@ def heads(
     select: Annotated[
         str | None, typer.Option("--select", "-s", help=SELECT_HELP, metavar="HEADS")
     ] = None,
+    without: Annotated[str | None, typer.Option(help=WITHOUT_HELP, metavar="HEADS")] = None,
     role: Annotated[
         str | None, typer.Option(help="Only heads with this role, such as induction.")
     ] = None,
@@ -70,7 +78,7 @@ def heads(
         files.check_writable(out)
     look, settings = prompt.look(model), model.settings(context=prompt.context)
     with console.waiting("running the model", output.quiet):
-        report = api.heads(look, probe=probe, select=select, **settings)
+        report = api.heads(look, probe=probe, select=select, without=without, **settings)
     machine = json or csv
     rows = arrange(report.heads, role=role, sort=sort, top=top, everything=everything or machine)
     if out is not None:

@@ -318,6 +318,7 @@ class StyleOptions:
         return Style(**values)
 
 
+WITHOUT_HELP = "Take heads away first: 2.4, role:first; see attnviz ablate."
 SELECT_HELP = "Heads: 4.11, L4H11, 5.*, *.3, 0-3.*, lists by comma; enc:, dec:, cross: in front."
 
 

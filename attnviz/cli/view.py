@@ -9,7 +9,14 @@ from typing import Annotated
 import typer
 
 from attnviz.cli import console
-from attnviz.cli.options import SELECT_HELP, ModelOptions, OutputOptions, TextsOptions, flatten
+from attnviz.cli.options import (
+    SELECT_HELP,
+    WITHOUT_HELP,
+    ModelOptions,
+    OutputOptions,
+    TextsOptions,
+    flatten,
+)
 
 _STARTS = 5.0
 """Seconds after which a browser that is still starting counts as there."""
@@ -34,6 +41,7 @@ def view(
     select: Annotated[
         str | None, typer.Option("--select", "-s", help=SELECT_HELP, metavar="HEADS")
     ] = None,
+    without: Annotated[str | None, typer.Option(help=WITHOUT_HELP, metavar="HEADS")] = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="Weights in 16 bits instead of 8: twice the size.")
     ] = False,
@@ -64,7 +72,7 @@ def view(
         files.check_writable(out)
     looks, settings = prompt.looks(model), model.settings(context=prompt.context)
     with console.waiting("running the model", output.quiet):
-        captures = api.captures(looks, select=select, **settings)
+        captures = api.captures(looks, select=select, without=without, **settings)
     size = api.page_bytes(captures, select, exact)
     if LARGE_PAGE < size <= max_mb * 1e6:
         console.note(

@@ -55,9 +55,8 @@ def interval(effect: Effect) -> str:
 
 def role(effect: Effect) -> str:
     """What a head does and where it rests, in a few words."""
-    return ", ".join(
-        part for part in (effect.does, f"rests on {effect.rests}" if effect.rests else "") if part
-    )
+    place = effect.rests if effect.rests in ("", "diffuse") else f"rests on {effect.rests}"
+    return ", ".join(part for part in (effect.does, place) if part)
 
 
 def measure(report: AblationReport) -> str:

@@ -1,0 +1,44 @@
+"""A model without some of its heads, for whatever looks at it: ``--without 2.4,role:first``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from attnviz.ablation.groups import read_groups, role_heads
+from attnviz.passes import Source
+from attnviz.records import Head, Inputs
+from attnviz.scoring.observe import ScoreObserver
+
+
+@contextmanager
+def closed(source: Source, without: str | None, inputs: Inputs) -> Iterator[Inputs]:
+    """Take heads away inside the ``with`` block.
+
+    Args:
+        source: the model.
+        without: which heads, see :mod:`attnviz.ablation.groups`; None for none.
+        inputs: the text, on which roles are measured.
+
+    Yields:
+        The inputs, with a note of what is missing.
+
+    Raises:
+        SelectionError: no such heads; ModelError: a model whose attention cannot be gated.
+    """
+    if without is None:
+        yield inputs
+        return
+
+    def roles(name: str) -> tuple[Head, ...]:
+        observer = ScoreObserver([inputs], source.layout)
+        source.forward([inputs], [observer], hidden=False)
+        return role_heads(observer.result(), name)
+
+    groups = read_groups(without, source.layout, roles)
+    gone = dict.fromkeys(head for group in groups for head in group.heads)
+    names = ", ".join(source.layout.name(head) for head in gone)
+    note = f"Without {names}: what these heads pass on is zero."
+    with source.gated({head.qualified: 0.0 for head in gone}):
+        yield replace(inputs, notes=(*inputs.notes, note))
