@@ -26,10 +26,10 @@ _MARGIN = 0.2
 
 def effects_figure(report: AblationReport, format: str = "png", dpi: float = 150) -> bytes:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
-    return rendered(lambda: build(report), format, dpi)
+    return rendered(lambda: build(report, dpi), format, dpi)
 
 
-def build(report: AblationReport) -> Figure:
+def build(report: AblationReport, dpi: float) -> Figure:
     """The figure: the grid, the largest effects beside it, the curve below if there is one."""
     layout, alone = report.layout, any(len(effect.heads) == 1 for effect in report.effects)
     rows = sum(layout.layers(kind) for kind in layout.kinds) + len(layout.kinds) - 1
@@ -46,7 +46,7 @@ def build(report: AblationReport) -> Figure:
     title, below = f"{model_name(report.source)}: what is lost without a head", measure(report)
     families, missing = choose([title, below])
     title, below = spelled(title, missing), spelled(below, missing)
-    ruler = Ruler(families, bold=len(choose([title])[0]) == 1)
+    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
     lines = ruler.wrapped(below, 7.5, wide - 2 * _MARGIN)
     head_high = 0.34 + 0.13 * len(lines) + 0.1
     high = 2 * _MARGIN + head_high + body_high + curve_high + 0.45
@@ -149,7 +149,7 @@ def _curve(axes: Axes, report: AblationReport) -> None:
     axes.set_xlabel("share of heads kept", fontsize=7)
     axes.set_ylabel(f"change of {report.metric} ({report.unit})", fontsize=7)
     if report.tolerance is not None:
-        axes.axhline(report.tolerance * report.worse, color=HARM, linewidth=0.8, linestyle="--")
+        axes.axhline(report.tolerance * report.worse, color=HARM, linewidth=0.8, linestyle="dashed")
     axes.tick_params(labelsize=7)
     axes.legend(fontsize=7, frameon=False)
     for side in ("top", "right"):
