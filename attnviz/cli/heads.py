@@ -37,7 +37,7 @@ def heads(
         int | None, typer.Option(help="Only the first N rows of the table.", metavar="N", min=1)
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Table of all heads, not only the specialized ones.")
+        bool, typer.Option("--all", help="Table of all heads, not only of those that do something.")
     ] = False,
     probe: Annotated[
         bool,
@@ -70,6 +70,7 @@ def heads(
     from attnviz.notebook import picture_format
     from attnviz.render import tables, terminal
     from attnviz.scoring.arrange import arrange
+    from attnviz.scoring.scores import SCORES
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
@@ -88,10 +89,14 @@ def heads(
         return
     screen = console.stdout()
     screen.print(terminal.heads_grid(report))
-    screen.print(terminal.heads_table(report, rows))
+    by = sort if sort in SCORES else None
+    screen.print(terminal.heads_table(report, rows, score=by))
+    if not everything and role is None and (resting := terminal.resting_line(report)):
+        screen.print(terminal.Line(f"{resting} (--all lists them)", "dim"))
+        screen.print()
     if report.probe:
         screen.print("On repeated random tokens:")
         probed = arrange(report.probe, role=role, sort=sort, top=top, everything=False)
-        screen.print(terminal.heads_table(report, probed))
+        screen.print(terminal.heads_table(report, probed, score=by))
     screen.print(terminal.closing_line(report))
     console.note(report.notes, output.quiet)

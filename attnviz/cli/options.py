@@ -220,12 +220,6 @@ class ModelOptions(TrainedOptions):
         bool | None,
         _option("Biases in the projections.", "--bias/--no-bias", panel=FRESH, show_default="bias"),
     ] = None
-    dropout: Annotated[
-        float | None,
-        _option(
-            "On the weights after softmax; acts in training only.", panel=FRESH, show_default="0.0"
-        ),
-    ] = None
     seed: Annotated[
         int | None, _option("Of weights and embeddings.", panel=FRESH, show_default="0")
     ] = None

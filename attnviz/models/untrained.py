@@ -46,7 +46,6 @@ class FreshConfig:
     layers: int = 1
     kind: Kind = "mha"
     causal: bool = False
-    dropout: float = 0.0
     bias: bool = True
     seed: int = 0
 
@@ -60,8 +59,6 @@ class FreshConfig:
             raise UsageError("{dropout} must be a number, not {!r}", self.dropout, dropout=...)
         if self.kind not in KINDS:
             raise UsageError(f"unknown kind {self.kind!r}; choose one of {', '.join(KINDS)}")
-        if not 0.0 <= self.dropout < 1.0:
-            raise UsageError(f"dropout must be at least 0 and below 1, got {self.dropout}")
         if self.layers < 1:
             raise SizeError(f"layers must be at least 1, got {self.layers}")
         if not 0 <= self.seed < 1 << 63:
@@ -102,7 +99,6 @@ class Fresh(Gated):
                 kv_heads=config.kv_heads,
                 bias=config.bias,
                 causal=config.causal,
-                dropout=config.dropout,
                 seed=generator,
             )
             .eval()

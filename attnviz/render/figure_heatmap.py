@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from attnviz.records import Sides
 from attnviz.render.fonts import Ruler, choose, spelled
 from attnviz.render.labels import shorten, title_lines, token_labels, visible
-from attnviz.render.palette import anchors, ink, masked_color, masked_note
-from attnviz.render.panels import Panel, axis, cells, maps_a_line
+from attnviz.render.palette import anchors, dark, ink, masked_color, masked_note
+from attnviz.render.panels import Panel, axis, cells, maps_a_line, sentence_breaks
 from attnviz.render.shades import (
     binned,
     binned_mask,
@@ -89,7 +89,8 @@ def build(
             lines = title_lines(lines)
         shown = shades(array, style, top)
         pool = (rows.pool(dpi), cols.pool(dpi))
-        panels.append(Panel(lines, shown, array, hidden(given), rows, cols, turned, pool))
+        breaks = (sentence_breaks(sides.queries), sentence_breaks(sides.keys))
+        panels.append(Panel(lines, shown, array, hidden(given), rows, cols, turned, pool, breaks))
     shared = all(sides == maps[0][2] for _, _, sides in maps)
     notes = [spelled(caption, missing)] if caption else []
     if any(panel.mask is not None for panel in panels):
@@ -113,6 +114,7 @@ class _Page:
     ) -> None:
         self.panels, self.style = panels, style
         self.labels = style.labels
+        self.line = "white" if dark(style.palette) else "black"
         few = len(panels) == 1 and max(panels[0].shades.shape) <= _NUMBERED
         self.numbers = few if style.values is None else style.values
         self.colors = LinearSegmentedColormap.from_list(
@@ -230,6 +232,10 @@ class _Page:
                 interpolation="nearest",
                 extent=(-0.5, keys - 0.5, queries - 0.5, -0.5),
             )
+        for place in panel.breaks[0]:
+            axes.axhline(place - 0.5, color=self.line, linewidth=2.0)
+        for place in panel.breaks[1]:
+            axes.axvline(place - 0.5, color=self.line, linewidth=2.0)
         axes.set_xlim(-0.5, keys - 0.5)
         axes.set_ylim(queries - 0.5, -0.5)
         for spine in axes.spines.values():

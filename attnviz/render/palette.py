@@ -53,15 +53,15 @@ def anchors(palette: str) -> tuple[str, ...]:
 
 def masked_color(palette: str) -> str:
     """The colour of cells that are masked: light as the paper, and not on the palette."""
-    return "#ececec" if _dark(palette) else "#f3e3c9"
+    return "#ececec" if dark(palette) else "#f3e3c9"
 
 
 def masked_note(palette: str) -> str:
     """What that colour means."""
-    return f"{'grey' if _dark(palette) else 'sand'}: keys that the query may not attend to"
+    return f"{'grey' if dark(palette) else 'sand'}: keys that the query may not attend to"
 
 
-def _dark(palette: str) -> bool:
+def dark(palette: str) -> bool:
     """Whether a weight of zero is dark."""
     return luminance(anchors(palette)[0]) < 0.5
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
+from attnviz.records import Tokens
 from attnviz.render.shades import Map, Mask
 
 _LARGEST_TEXT, _SMALLEST_TEXT, _THINNED_TEXT = 9.0, 4.5, 6.0
@@ -57,6 +59,13 @@ class Panel:
     columns: Axis
     turned: bool
     pool: tuple[int, int]
+    breaks: tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def sentence_breaks(tokens: Tokens) -> tuple[int, ...]:
+    """The first tokens of every segment but the first: where a pair of sentences meets."""
+    pairs = pairwise(tokens.segments)
+    return tuple(place for place, (before, here) in enumerate(pairs, 1) if before != here)
 
 
 def axis(labels: tuple[str, ...], cell: float) -> Axis:

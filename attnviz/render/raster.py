@@ -19,6 +19,7 @@ from attnviz.render import shades
 from attnviz.render.glyphs import label, line, wrapped
 from attnviz.render.labels import TITLE_LINES, title_lines, visible
 from attnviz.render.paint import (
+    BLACK,
     GREY,
     GREY_INK,
     LEVELS,
@@ -29,6 +30,8 @@ from attnviz.render.paint import (
     frame,
     paste,
 )
+from attnviz.render.palette import dark
+from attnviz.render.panels import sentence_breaks
 from attnviz.render.png import Pixels, encode
 from attnviz.render.shades import binned, binned_mask, check_pixels, checked, hidden, largest
 from attnviz.render.sheet import LEADING, NOTE_SIZE, TICK_SIZE, Sheet
@@ -118,6 +121,18 @@ class Raster:
         target[...] = wide[:, None]
         if self.sheet.ruled:
             target[1:, 0] = WHITE
+        self._breaks(picture, y, x)
+
+    def _breaks(self, picture: Pixels, y: int, x: int) -> None:
+        """A line where the sentences of a pair meet."""
+        rows, columns = self.sheet.rows, self.sheet.columns
+        color, width = WHITE if dark(self.style.palette) else BLACK, 3 if self.sheet.ruled else 1
+        for place in sentence_breaks(self.sides.queries):
+            first = y + place // rows.pool * rows.cell
+            picture[first : first + width, x : x + columns.length] = color
+        for place in sentence_breaks(self.sides.keys):
+            first = x + place // columns.pool * columns.cell
+            picture[y : y + rows.length, first : first + width] = color
 
     def _wrapped(self, title: str) -> list[str]:
         sheet = self.sheet

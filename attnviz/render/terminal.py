@@ -7,6 +7,7 @@ markup.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
@@ -33,6 +34,7 @@ from attnviz.render.palette import NO_ROLE
 from attnviz.render.style import Style
 from attnviz.render.terminal_grid import HeadsGrid, tile_style
 from attnviz.render.terminal_heatmap import TerminalMap
+from attnviz.scoring.arrange import does_something
 from attnviz.scoring.roles import FEW_ROWS, ROLES
 
 
@@ -47,16 +49,19 @@ def heads_grid(report: HeadsReport) -> RenderableType:
     return HeadsGrid(report)
 
 
-def heads_table(report: HeadsReport, heads: Sequence[HeadScores] | None = None) -> RenderableType:
+def heads_table(
+    report: HeadsReport, heads: Sequence[HeadScores] | None = None, *, score: str | None = None
+) -> RenderableType:
     """The evidence, one line a head.
 
     Args:
         report: names the heads (with a prefix where the model has several kinds of sites).
         heads: what to list, in that order; by default every head that has a role. A head without
             a role is listed with its highest score that can be compared with chance.
+        score: one more score to show, such as the one that the heads are sorted by.
     """
     chosen = [h for h in report.heads if h.roles] if heads is None else list(heads)
-    return _HeadsTable(report, chosen)
+    return _HeadsTable(report, chosen, score)
 
 
 def closing_line(result: HeadsReport | Capture) -> RenderableType:
@@ -93,6 +98,17 @@ def heatmap(
     return TerminalMap(weights, sides, title=title, style=style or Style(), top=top)
 
 
+def resting_line(report: HeadsReport) -> str:
+    """How many heads have no role but a place to rest, in one line; empty where none has."""
+    resting = [h for h in report.heads if h.roles and not does_something(h)]
+    if not resting:
+        return ""
+    counts = Counter(scores.roles[0].name for scores in resting)
+    named = ", ".join(f"{name} {counts[name]}" for name in ROLES if name in counts)
+    heads = "1 head only rests" if len(resting) == 1 else f"{len(resting)} heads only rest"
+    return f"{heads}: {named}"
+
+
 class Line:
     """A line of our own words and names.
 
@@ -123,6 +139,10 @@ _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
 )
 
 
+_SCORE = 2
+"""The column before which the score stands that a table is sorted by."""
+
+
 def models_table(models: Sequence[ModelEntry]) -> RenderableType:
     """The models on this machine, one line each; those that cannot be used say why."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
@@ -141,9 +161,12 @@ def models_table(models: Sequence[ModelEntry]) -> RenderableType:
 class _HeadsTable:
     """The table of evidence."""
 
-    def __init__(self, report: HeadsReport, heads: Sequence[HeadScores]) -> None:
+    def __init__(
+        self, report: HeadsReport, heads: Sequence[HeadScores], score: str | None = None
+    ) -> None:
         self.report = report
         self.heads = heads
+        self.score = score
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
@@ -152,6 +175,8 @@ class _HeadsTable:
         if not self.heads:
             some = any(head.roles for head in self.report.heads)
             why = "no head to list" if some else "no head shows a role on this input"
+            if some and not any(map(does_something, self.report.heads)):
+                why = "no head does more than rest on this input"
             yield Text(f"{why}\n", style="dim")
             return
         wide, narrow = options.max_width >= 72, options.max_width < 52
@@ -168,12 +193,19 @@ class _HeadsTable:
         places = [p for p, fit in enumerate(fits) if fit and any(row[p].plain for row in rows)]
         for place in places:
             title, justify = _COLUMNS[place]
+            if place == _SCORE and self.score is not None:
+                table.add_column(self.score, justify="right", no_wrap=True)
             also = title == "also"
             table.add_column(
                 title, justify=justify, no_wrap=not also, min_width=12 if also else None
             )
-        for row in rows:
-            table.add_row(*(_signed(row[place], options.ascii_only) for place in places))
+        for scores, row in zip(self.heads, rows, strict=True):
+            cells = [_signed(row[place], options.ascii_only) for place in places]
+            if self.score is not None:
+                found = scores.scores.get(self.score)
+                mean = None if found is None else found.mean
+                cells.insert(_SCORE, Text("–" if mean is None else number(mean)))
+            table.add_row(*cells)
         yield table
         yield Text("")
 

@@ -27,7 +27,8 @@ def arrange(
             table's order of roles, the strongest evidence first), or the name of a score (largest
             mean first).
         top: how many to keep at most.
-        everything: also keep heads without a role.
+        everything: keep all heads; otherwise, where no role is asked for, only those that do
+            something beyond resting.
 
     Raises:
         UsageError: an unknown role or order; the message names those that exist.
@@ -36,9 +37,10 @@ def arrange(
         raise UsageError(f"no role {role!r}; roles are {', '.join(ROLES)}")
     if sort not in ("layer", "role", *SCORES):
         raise UsageError(f"cannot sort by {sort!r}; use layer, role or {', '.join(SCORES)}")
-    kept = [h for h in heads if everything or h.roles]
     if role is not None:
-        kept = [h for h in kept if any(r.name == role for r in h.roles)]
+        kept = [h for h in heads if any(r.name == role for r in h.roles)]
+    else:
+        kept = [h for h in heads if everything or does_something(h)]
     if sort == "role":
         order = {name: number for number, name in enumerate(ROLES)}
         kept.sort(
@@ -51,6 +53,11 @@ def arrange(
     elif sort != "layer":
         kept.sort(key=lambda h: -_mean(h, sort))
     return tuple(kept[:top])
+
+
+def does_something(scores: HeadScores) -> bool:
+    """Whether a head has a role beyond a place to rest."""
+    return any(not role.rests for role in scores.roles)
 
 
 def leading(scores: HeadScores, role: str | None = None) -> tuple[int, float, Head]:

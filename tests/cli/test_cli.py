@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -526,3 +527,26 @@ def test_no_browser_is_one_line(tmp_path: Path) -> None:
     assert shown.returncode == 0
     assert shown.stderr == "note: no browser answered; open the file yourself\n"
     assert "one" not in shown.stdout.split()
+
+
+def test_the_table_leads_with_what_heads_do_and_counts_those_that_rest(capsys) -> None:
+    text = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
+    _, said, _ = call(capsys, "heads", text, "-q")
+    table = said[said.index("\nhead ") :]
+    assert "\n1.4 " in table
+    assert "\n0.0 " not in table  # diffuse, and nothing else
+    assert re.search(r"^7 heads only rest: first 1, diffuse 6 \(--all lists them\)$", said, re.M)
+    _, said, _ = call(capsys, "heads", text, "-q", "--all")
+    assert "\n0.0 " in said
+    assert "only rest" not in said
+
+
+def test_a_table_sorted_by_a_score_shows_it(capsys) -> None:
+    text = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
+    _, said, _ = call(capsys, "heads", text, "-q", "--sort", "entropy", "--all")
+    header, _, *rows = said[said.index("\nhead ") + 1 :].splitlines()
+    place = header.split().index("entropy")
+    assert place == 2
+    shown = [float(re.findall(r"\d+\.\d+", row)[1]) for row in rows[:24]]
+    assert shown == sorted(shown, reverse=True)
+    assert len(set(shown)) > 10

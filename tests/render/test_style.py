@@ -169,3 +169,19 @@ def test_defaults_are_read_without_numpy() -> None:
     code = "import sys, attnviz.render.style; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert DECADES == 4
+
+
+@pytest.mark.parametrize(("palette", "color"), [("magma", paint.WHITE), ("greys", paint.BLACK)])
+def test_a_line_stands_between_the_sentences_of_a_pair(palette: str, color: int) -> None:
+    count = 60  # without hairlines
+    tokens = Tokens(tuple(f"w{n}" for n in range(count)), segments=(0,) * 25 + (1,) * 35)
+    style = Style(dpi=50, palette=palette)
+    weights = np.full((count, count), 0.5)
+    for given, expected in ((tokens, [25]), (Tokens(tokens.texts), [])):
+        raster = Raster(Sides(given, given), 1, style)
+        y, x = raster.sheet.corner(0, 0)
+        cell, length = raster.sheet.rows.cell, raster.sheet.rows.length
+        cells = raster.pixels([("", weights)])[y : y + length, x : x + length]
+        for axis in (0, 1):
+            lines = np.flatnonzero((cells == color).all(axis))
+            assert lines.tolist() == [place * cell for place in expected]
