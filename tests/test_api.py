@@ -186,7 +186,6 @@ def test_texts_go_wherever_captures_do() -> None:
         (lambda: av.select("0.0", "x"), "where takes"),
         (lambda: av.load(av.FreshConfig(d_model="8")), "d_model must be a whole number, not '8'"),
         (lambda: av.load(av.FreshConfig(seed=True)), "seed must be a whole number"),
-        (lambda: av.load(av.FreshConfig(dropout=None)), "dropout must be a number"),
         (lambda: av.load(av.FreshConfig(layers=10**7, d_model=8)), "choose .* fewer layers"),
     ],
 )

@@ -55,8 +55,6 @@ class FreshConfig:
             value = getattr(self, name)
             if type(value) is not int and not (value is None and name == "kv_heads"):
                 raise SizeError("{} must be a whole number, not {!r}", Setting(name), value)
-        if isinstance(self.dropout, bool) or not isinstance(self.dropout, int | float):
-            raise UsageError("{dropout} must be a number, not {!r}", self.dropout, dropout=...)
         if self.kind not in KINDS:
             raise UsageError(f"unknown kind {self.kind!r}; choose one of {', '.join(KINDS)}")
         if self.layers < 1:
