@@ -131,18 +131,41 @@ def score(
     means: list[list[float]] = [[] for _ in maps[0]]
     chances: list[list[float]] = [[] for _ in maps[0]]
     for weights, mask, side in zip(maps, allowed, sides, strict=True):
-        pair = Pair(side, cross)
-        keys = mask.sum(-1)
-        found = values(name, weights, keys, pair)
-        chance = values(name, mask / np.maximum(keys, 1)[..., None], keys, pair)
-        counts = (keys >= 2) & weights.any(-1) & ~np.array(pair.query_special)
-        counts &= ~np.isnan(found) & ~np.isnan(chance)
-        if name.removesuffix("_no_sink") in TARGETS:
-            counts &= (np.nan_to_num(chance) > 1e-9) & (np.nan_to_num(chance) < 1 - 1e-9)
-        for head, rows in enumerate(counts):
-            means[head] += list(found[head, rows])
-            chances[head] += list(chance[head, rows])
+        found, chance, counts = rows(name, weights, mask, Pair(side, cross))
+        for head, own in enumerate(counts):
+            means[head] += list(found[head, own])
+            chances[head] += list(chance[head % len(chance), own])
     return [
         (math.fsum(m) / len(m), math.fsum(c) / len(c), len(m)) if m else (None, None, 0)
         for m, c in zip(means, chances, strict=True)
     ]
+
+
+def rows(
+    name: str, weights: Array, mask: NDArray[np.bool_], pair: Pair
+) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """Values, chances and which rows count, [H, T] each, of one item."""
+    keys = mask.sum(-1)
+    found = values(name, weights, keys, pair)
+    chance = values(name, mask / np.maximum(keys, 1)[..., None], keys, pair)
+    counts = (keys >= 2) & weights.any(-1) & ~np.array(pair.query_special)
+    counts &= ~np.isnan(found) & ~np.isnan(chance)
+    if name.removesuffix("_no_sink") in TARGETS:
+        counts &= (np.nan_to_num(chance) > 1e-9) & (np.nan_to_num(chance) < 1 - 1e-9)
+    return found, chance, counts
+
+
+def share(
+    name: str, other: str, weights: Array, mask: NDArray[np.bool_], side: Sides, cross: bool
+) -> Array:
+    """[H], over the rows of one score, the summed weight on the targets of another."""
+    pair = Pair(side, cross)
+    length, width = weights.shape[1:]
+    _, _, counts = rows(name, weights, mask, pair)
+    on_targets = (weights * pair.targets(other, length, width)).sum(-1)
+    if name.endswith("_no_sink"):
+        if other in ("first", "separator"):
+            return np.zeros(len(weights))
+        rest = 1 - weights[..., [pair.sink(j) for j in range(width)]].sum(-1)
+        on_targets /= np.where(counts, rest, 1)
+    return np.array((on_targets * counts).sum(-1))

@@ -1,19 +1,20 @@
-"""What scores need to know about the tokens of a map, worked out once for each sequence."""
+"""What scores need to know about the tokens of maps, worked out once for each batch."""
 
 from __future__ import annotations
 
 import unicodedata
-from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import zip_longest
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from attnviz.records import Sides, SiteKind, Tokens
 
 
+@lru_cache(maxsize=1 << 16)
 def is_punctuation(text: str) -> bool:
     """Whether a token's readable text is nothing but punctuation (Unicode categories P*)."""
     text = text.strip()
@@ -21,93 +22,95 @@ def is_punctuation(text: str) -> bool:
     return bool(text) and all(unicodedata.category(c).startswith("P") for c in text)
 
 
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """Some key positions: as a sorted list, and as ones in a vector [S]."""
-
-    positions: tuple[int, ...]
-    ones: Tensor
-
-    @classmethod
-    def of(cls, flags: Sequence[bool], like: Tensor) -> Columns:
-        """From one flag for each key; ``like`` gives dtype and device."""
-        return cls(tuple(i for i, flag in enumerate(flags) if flag), like.new_tensor(flags))
-
-    def within(self, start: int, stop: int) -> tuple[int, ...]:
-        """Those of the positions that lie in ``start:stop``."""
-        first = bisect_left(self.positions, start)
-        return self.positions[first : bisect_left(self.positions, stop, first)]
-
-
 class Repeats:
-    """Which tokens of a sequence are the same token.
+    """Which tokens of some sequences are the same token.
 
     Attributes:
-        order: int64 [T], positions sorted by token, and within one token by position.
-        first: int64 [T], for each position where its token starts in ``order``.
-        earlier: int64 [T], for each position how often its token occurred before.
+        order: int64 [n], positions sorted by item, then by token, and within one token by position.
+        first: int64 [B, T], for each position where its token starts in ``order``.
+        earlier: int64 [B, T], for each position how often its token occurred before; 0 after the
+            end of a sequence.
     """
 
-    def __init__(self, tokens: Tokens, device: torch.device) -> None:
-        places: dict[object, list[int]] = {}
-        earlier = []
-        for i, token in enumerate(tokens.identity):
-            same = places.setdefault(token, [])
-            earlier.append(len(same))
-            same.append(i)
+    def __init__(self, items: Sequence[Tokens], device: torch.device) -> None:
+        places: dict[tuple[int, object], list[int]] = {}
+        width = max(len(tokens) for tokens in items)
+        earlier = np.zeros((len(items), width), np.int64)
+        for item, tokens in enumerate(items):
+            for i, token in enumerate(tokens.identity):
+                same = places.setdefault((item, token), [])
+                earlier[item, i] = len(same)
+                same.append(i)
+        first = np.zeros_like(earlier)
+        start = 0
+        for (item, _), same in places.items():
+            first[item, same] = start
+            start += len(same)
         order = [i for same in places.values() for i in same]
-        starts = dict(zip(places, accumulate(map(len, places.values()), initial=0), strict=False))
         self.order = torch.tensor(order, device=device)
-        self.first = torch.tensor([starts[token] for token in tokens.identity], device=device)
+        self.first = torch.tensor(first, device=device)
         self.earlier = torch.tensor(earlier, device=device)
-        self.any = any(earlier)
 
-    def pairs(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Rows from 0 (int64 [n]) of queries ``start:stop``, and positions of their token before.
+    def pairs(self, items: slice, start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries ``start:stop`` of some items, and positions of their token before.
 
-        Their number n is that of the repetitions, not of all pairs of positions.
+        Returns:
+            Int64 [n] each: items and rows, from 0, and keys. Their number n is that of the
+            repetitions, not of all pairs of positions.
         """
-        counts = self.earlier[start:stop]
-        rows = torch.repeat_interleave(counts)
-        ends = counts.cumsum(0)
-        shift = self.first[start:stop] - (ends - counts)
-        return rows, self.order[torch.arange(len(rows), device=rows.device) + shift[rows]]
+        counts = self.earlier[items, start:stop]
+        width = counts.shape[1]
+        flat = counts.flatten()
+        rows = torch.repeat_interleave(flat)
+        shift = self.first[items, start:stop].flatten() - (flat.cumsum(0) - flat)
+        keys = self.order[torch.arange(len(rows), device=rows.device) + shift[rows]]
+        return rows // width, rows % width, keys
 
 
 class Axes:
-    """What scores need to know about the tokens on both axes of a map.
+    """What scores need to know about the tokens on both axes of the maps of a batch.
+
+    What lies after the end of a sequence is no query and no key.
 
     Attributes:
         ordered: whether queries and keys are one sequence, so that distances mean something
             (not so in cross-attention).
-        counts: bool [T], False for special tokens, whose rows no score counts.
-        sink: position 0 and the special tokens, where attention goes to rest (Clark et al. 2019,
-            Xiao et al. 2023); they are never the target of any score but ``first`` and
-            ``separator``.
-        separators, punctuation: the keys of those scores.
-        is_separator, is_punctuation: bool [T], the queries that are such tokens themselves.
+        lengths: of the items' queries and keys.
+        counts: bool [B, T], False for special tokens, whose rows no score counts.
+        real: bool [B, T], the queries, and ``keys``: bool [B, S], the keys that there are.
+        plain: [B, S], 1 for keys outside the sink. The sink is position 0 and the special tokens,
+            where attention goes to rest (Clark et al. 2019, Xiao et al. 2023); they are never the
+            target of any score but ``first`` and ``separator``.
+        columns: [B, 3, S], 1 for keys in the sink, separators, and punctuation outside the sink.
+        is_separator, is_punctuation: bool [B, T], the queries that are such tokens themselves.
         repeats: where tokens occur again; None in cross-attention.
     """
 
-    def __init__(self, sides: Sides, kind: SiteKind, like: Tensor) -> None:
-        queries, keys = sides.queries, sides.keys
-        device = like.device
+    def __init__(self, items: Sequence[Sides], kind: SiteKind, like: Tensor) -> None:
+        queries, keys = [sides.queries for sides in items], [sides.keys for sides in items]
         self.ordered = kind != "cross"
-        self.counts = ~torch.tensor(queries.special, dtype=torch.bool, device=device)
-        sink = [special or i == 0 for i, special in enumerate(keys.special)]
-        self.sink = Columns.of(sink, like)
-        self.plain = 1 - self.sink.ones
-        separators = [flag and i > 0 for i, flag in enumerate(keys.separators)]
-        self.separators = Columns.of(separators, like)
-        marks = [is_punctuation(text) for text in keys.texts]
-        self.punctuation = Columns.of(
-            [mark and not rest for mark, rest in zip(marks, sink, strict=True)], like
+        self.lengths = [(len(q), len(k)) for q, k in zip(queries, keys, strict=True)]
+
+        def flags(rows: Iterable[Sequence[bool]]) -> Tensor:
+            padded = list(zip_longest(*rows, fillvalue=False))
+            return torch.tensor(padded, dtype=torch.bool, device=like.device).T
+
+        marks = [[is_punctuation(text) for text in tokens.texts] for tokens in keys]
+        own_marks = (
+            marks
+            if all(q is k for q, k in zip(queries, keys, strict=True))
+            else [[is_punctuation(text) for text in tokens.texts] for tokens in queries]
         )
-        own_marks = marks if queries is keys else [is_punctuation(t) for t in queries.texts]
-        self.is_separator = torch.tensor(queries.separators, dtype=torch.bool, device=device)
-        self.is_punctuation = torch.tensor(own_marks, dtype=torch.bool, device=device)
-
+        self.real = flags([[True] * len(tokens) for tokens in queries])
+        self.keys = flags([[True] * len(tokens) for tokens in keys])
+        self.counts = self.real & ~flags([tokens.special for tokens in queries])
+        sink = flags([tokens.special for tokens in keys])
+        sink[:, 0] = True
+        separators = flags([tokens.separators for tokens in keys])
+        separators[:, 0] = False
+        self.plain = (self.keys & ~sink).to(like.dtype)
+        columns = [sink & self.keys, separators, flags(marks) & ~sink]
+        self.columns = torch.stack(columns, 1).to(like.dtype)
+        self.is_separator = flags([tokens.separators for tokens in queries])
+        self.is_punctuation = flags(own_marks)
         self.repeats = Repeats(queries, like.device) if self.ordered else None
-
-    def __len__(self) -> int:
-        return len(self.counts)

@@ -2,8 +2,8 @@
 
 :class:`Place` is computed once for a block of rows, :class:`Block` holds the weights themselves and
 whatever several scores share.
-Notation in shapes: H heads, r query rows, s keys of the block; A is H, or 1 where all heads share
-a mask.
+Notation in shapes: B items, H heads, r query rows, s keys of the block; A is H, or 1 where all
+heads share a mask.
 """
 
 from __future__ import annotations
@@ -16,41 +16,44 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attnviz.scoring.axes import Axes, Columns
+from attnviz.scoring.axes import Axes
 
 LOCAL_WINDOW = 2
 """How far the ``local`` score reaches on either side of the query."""
 
-_FEW_COLUMNS = 8
-"""Up to so many key columns are read one by one; more are a matrix-vector product."""
+_SINK, _SEPARATOR, _PUNCTUATION, _GAP = range(4)
+"""The columns that every row of an item shares."""
 
 
 class Pairs(NamedTuple):
-    """Target keys that differ from row to row: their rows, and their places in a flat [r * s]."""
+    """Target keys that differ from row to row, as columns of a block: int64 [n] each."""
 
+    items: Tensor
     rows: Tensor
-    flat: Tensor
+    keys: Tensor
 
 
 class Place:
-    """Where a block stands: its rows and keys, and which of them may meet.
+    """Where a block stands: its items, rows and keys, and which of them may meet.
 
     Args:
-        axes: the tokens.
+        axes: the tokens of the batch.
+        items: which of the batch's items the block has.
         start: position of the first query.
         key_start: position of the first key.
-        allowed: bool [A, r, s], the keys each query may attend to.
+        allowed: bool [B, A, r, s], the keys each query may attend to.
         scratch: flat memory to work in, of the dtype and on the device of the weights.
         learned_sink: part of each row goes to a learned sink that is no key; it counts as one more
             choice.
 
     Attributes:
-        choices: [A, r], how many keys each query may attend to.
+        choices: [B, A, r], how many keys each query may attend to.
     """
 
     def __init__(
         self,
         axes: Axes,
+        items: slice,
         start: int,
         key_start: int,
         allowed: Tensor,
@@ -58,7 +61,8 @@ class Place:
         *,
         learned_sink: bool = False,
     ) -> None:
-        self.axes, self.start, self.key_start = axes, start, key_start
+        self.axes, self.items = axes, items
+        self.start, self.key_start = start, key_start
         self.allowed = allowed
         self.rows, self.keys = allowed.shape[-2:]
         self.scratch, self.learned_sink = scratch, learned_sink
@@ -72,8 +76,16 @@ class Place:
         return self.scratch[:size].view(shape)
 
     def ones(self) -> Tensor:
-        """[A, r, s], 1 where a query may attend to a key; in ``scratch`` if it fits there."""
+        """[B, A, r, s], 1 where a query may attend to a key; in ``scratch`` if it fits there."""
         return self.memory(self.allowed.shape).copy_(self.allowed)
+
+    def queries(self, flags: Tensor) -> Tensor:
+        """The block's part [B, r] of something over all queries of the batch."""
+        return flags[self.items, self.start : self.start + self.rows]
+
+    def of_keys(self, values: Tensor) -> Tensor:
+        """The block's part [B, ..., s] of something over all keys of the batch."""
+        return values[self.items, ..., self.key_start : self.key_start + self.keys]
 
     @cached_property
     def positions(self) -> Tensor:
@@ -92,40 +104,22 @@ class Place:
         return first, min(max(self.start + self.rows - self.key_start, first), self.keys)
 
     @cached_property
-    def gap(self) -> Tensor:
-        """[s], how far each key lies outside the queries' range of positions, else 0."""
+    def columns(self) -> Tensor:
+        """[B, 4, s]: 1 for the keys of each kind; last, how far a key lies outside the queries."""
         before = self.start - self.key_positions
         after = -before - (self.rows - 1)
-        return torch.maximum(before, after).clamp(min=0).to(self.scratch.dtype)
+        gap = torch.maximum(before, after).clamp(min=0).to(self.scratch.dtype)
+        shared = self.of_keys(self.axes.columns)
+        return torch.cat([shared, gap.expand(len(shared), 1, -1)], dim=1)
 
     @cached_property
     def near(self) -> tuple[Tensor, Tensor]:
-        """Columns [r, 2w+1] of the keys i-w..i+w, and 1 where that key can be a target, else 0."""
+        """Columns [r, 2w+1] of the keys i-w..i+w; [B, r, 2w+1], 1 where it can be a target."""
         offsets = torch.arange(-LOCAL_WINDOW, LOCAL_WINDOW + 1, device=self.scratch.device)
         columns = self.positions[:, None] + offsets - self.key_start
         inside = (columns >= 0) & (columns < self.keys)
         columns = columns.clamp(0, self.keys - 1).long()
-        plain = self.axes.plain[self._slice][columns]
-        return columns, torch.where(inside, plain, 0)
-
-    def of_heads(self, heads: slice) -> Place:
-        """The same place for some of the heads."""
-        if self.allowed.shape[0] == 1:
-            return self
-        allowed = self.allowed[heads]
-        return Place(
-            self.axes,
-            self.start,
-            self.key_start,
-            allowed,
-            self.scratch,
-            learned_sink=self.learned_sink,
-        )
-
-    @property
-    def repeats(self) -> bool:
-        """Whether any token occurs again, in a sequence where that means something."""
-        return self.axes.repeats is not None and self.axes.repeats.any
+        return columns, self.of_keys(self.axes.plain)[:, columns] * inside
 
     @cached_property
     def duplicate(self) -> Pairs:
@@ -137,75 +131,68 @@ class Place:
         """Keys right after an earlier same token, at least two positions back."""
         return self._targets(1)
 
-    def columns(self, columns: Columns) -> tuple[list[int], Tensor]:
-        """Some keys as columns of the block: their numbers, and ones in a vector [s]."""
-        inside = columns.within(self.key_start, self.key_start + self.keys)
-        return [position - self.key_start for position in inside], columns.ones[self._slice]
-
-    def queries(self, flags: Tensor) -> Tensor:
-        """The block's part [r] of a vector over all queries."""
-        return flags[self.start : self.start + self.rows]
-
-    @property
-    def _slice(self) -> slice:
-        return slice(self.key_start, self.key_start + self.keys)
-
     def _range(self, start: int, count: int) -> Tensor:
         return torch.arange(start, start + count, device=self.scratch.device, dtype=torch.int32)
 
     def _targets(self, after: int) -> Pairs:
         """The keys so many positions after an earlier same token."""
-        rows, keys = self._same
-        keys = keys + after
-        columns = keys - self.key_start
-        fits = (keys <= rows + self.start - 2) & (columns >= 0) & (columns < self.keys)
-        rows, columns, keys = rows[fits], columns[fits], keys[fits]
-        plain = self.axes.plain[keys] > 0
-        rows, columns = rows[plain], columns[plain]
-        return Pairs(rows, rows * self.keys + columns)
+        items, rows, keys = self._same
+        columns = keys + after - self.key_start
+        fits = (keys + after <= rows + self.start - 2) & (columns >= 0) & (columns < self.keys)
+        items, rows, columns = items[fits], rows[fits], columns[fits]
+        plain = self.of_keys(self.axes.plain)[items, columns] > 0
+        return Pairs(items[plain], rows[plain], columns[plain])
 
     @cached_property
-    def _same(self) -> tuple[Tensor, Tensor]:
+    def _same(self) -> tuple[Tensor, Tensor, Tensor]:
         assert self.axes.repeats is not None
-        return self.axes.repeats.pairs(self.start, self.start + self.rows)
+        return self.axes.repeats.pairs(self.items, self.start, self.start + self.rows)
 
 
 class Block:
     """Attention weights of some query rows, with what several scores share computed once.
 
     Args:
-        weights: [H, r, s], rows of a distribution over keys, or zero.
+        weights: [B, H, r, s], rows of a distribution over keys, or zero.
         place: where they stand.
         logits: what softmax was taken of, finite, or None.
+        heads: which of the layer's heads these are; all by default.
     """
 
-    def __init__(self, weights: Tensor, place: Place, logits: Tensor | None = None) -> None:
-        self.weights, self.place, self.logits = weights, place, logits
+    def __init__(
+        self,
+        weights: Tensor,
+        place: Place,
+        logits: Tensor | None = None,
+        heads: slice = slice(None),
+    ) -> None:
+        self.weights, self.place, self.logits, self.heads = weights, place, logits, heads
 
     def parts(self) -> Iterator[Block]:
         """The same block, a few heads at a time: as many weights as fit into its memory."""
-        step = max(1, self.place.scratch.numel() // max(1, self.weights[0].numel()))
-        for first in range(0, len(self.weights), step):
+        step = max(1, self.place.scratch.numel() // max(1, self.weights[:, 0].numel()))
+        for first in range(0, self.weights.shape[1], step):
             heads = slice(first, first + step)
-            logits = None if self.logits is None else self.logits[heads]
-            yield Block(self.weights[heads], self.place.of_heads(heads), logits)
+            logits = None if self.logits is None else self.logits[:, heads]
+            yield Block(self.weights[:, heads], self.place, logits, heads)
 
     @cached_property
     def top(self) -> Tensor:
-        """[H, r], the largest weight."""
+        """[B, H, r], the largest weight."""
         return self.weights.amax(-1)
 
     @cached_property
     def entropy(self) -> Tensor:
-        """[H, r], -Σ w log₂ w in bits; what a learned sink takes is one more w."""
+        """[B, H, r], -Σ w log₂ w in bits; what a learned sink takes is one more w."""
         if self.place.learned_sink:
             return self._entropy_of_keys + self._entropy_of_sink
         return self._entropy_of_keys
 
     @property
     def choices(self) -> Tensor:
-        """[A, r], between how many things the weight of a row can be divided."""
-        return self.place.choices + self.place.learned_sink
+        """[B, A, r], between how many things the weight of a row can be divided."""
+        choices = self.place.choices + self.place.learned_sink
+        return choices if choices.shape[1] == 1 else choices[:, self.heads]
 
     @property
     def _entropy_of_sink(self) -> Tensor:
@@ -229,56 +216,68 @@ class Block:
 
     @cached_property
     def distance(self) -> Tensor:
-        """[H, r], Σ w |i - j|."""
+        """[B, H, r], Σ w |i - j|."""
         place = self.place
         first, last = place.tile
         behind = torch.arange(place.rows, device=self.weights.device, dtype=self.weights.dtype)
         inside = (place.positions[:, None] - place.key_positions[first:last]).abs()
         near = self.weights[..., first:last] * inside
         # no differences of large numbers: outside the tile, |i - j| is the way to its edge and on
-        far = self.weights @ place.gap
         left = self.weights[..., :first].sum(-1) * behind
         right = self.weights[..., last:].sum(-1) * behind.flip(0)
-        return near.sum(-1) + far + left + right
+        return near.sum(-1) + self._columns[:, _GAP] + left + right
 
-    @cached_property
+    @property
+    def first(self) -> Tensor:
+        """[B, H, r], the weight on position 0."""
+        return self.weights[..., 0] if self.place.key_start == 0 else self.nothing
+
+    @property
     def sink(self) -> Tensor:
-        """[H, r], the weight on position 0 and special tokens."""
-        return self.on_columns(self.place.axes.sink)
+        """[B, H, r], the weight on position 0 and special tokens."""
+        return self._columns[:, _SINK]
 
-    @cached_property
-    def duplicate(self) -> Tensor:
-        """[H, r], the weight on earlier keys of the same token."""
-        return self.on_pairs(self.place.duplicate)
+    @property
+    def separator(self) -> Tensor:
+        """[B, H, r], the weight on tokens that end a segment, but for position 0."""
+        return self._columns[:, _SEPARATOR]
 
-    @cached_property
-    def induction(self) -> Tensor:
-        """[H, r], the weight on keys right after an earlier same token."""
-        return self.on_pairs(self.place.induction)
+    @property
+    def punctuation(self) -> Tensor:
+        """[B, H, r], the weight on punctuation outside the sink."""
+        return self._columns[:, _PUNCTUATION]
 
     @cached_property
     def near(self) -> Tensor:
-        """[H, r, 2w+1], the weight on each key within the local window that can be a target."""
+        """[B, H, r, 2w+1], the weight on each key of the local window that can be a target."""
         columns, plain = self.place.near
-        return self.weights.gather(2, columns.expand(self.weights.shape[0], -1, -1)) * plain
+        items, heads = self.weights.shape[:2]
+        return self.weights.gather(3, columns.expand(items, heads, -1, -1)) * plain[:, None]
 
-    def on_pairs(self, pairs: Pairs) -> Tensor:
-        """[H, r], the weight on targets that differ from row to row."""
-        found = self.weights.flatten(1).index_select(1, pairs.flat)
-        return torch.zeros_like(self.weights[..., 0]).index_add_(1, pairs.rows, found)
+    @property
+    def nothing(self) -> Tensor:
+        """[B, H, r], no weight."""
+        return torch.zeros_like(self.weights[..., 0])
 
-    def on_columns(self, columns: Columns) -> Tensor:
-        """[H, r], the weight on the same keys in every row."""
-        numbers, ones = self.place.columns(columns)
-        if len(numbers) == 1:
-            return self.weights[..., numbers[0]]
-        if len(numbers) > _FEW_COLUMNS:
-            return self.weights @ ones
-        return self.weights[..., numbers].sum(-1)
+    def on(self, pairs: Pairs) -> Tensor:
+        """[B, H, r], the weight on targets that differ from row to row."""
+        items, heads, rows, _ = self.weights.shape
+        found = self.weights[pairs.items, :, pairs.rows, pairs.keys]  # [n, H]
+        summed = found.new_zeros(items * rows, heads)
+        summed.index_add_(0, pairs.items * rows + pairs.rows, found)
+        return summed.view(items, rows, heads).transpose(1, 2)
+
+    @cached_property
+    def _columns(self) -> Tensor:
+        """[B, 4, H, r], the weights times the columns that all rows share."""
+        items, heads, rows, _ = self.weights.shape
+        # few rows times many columns: many times faster than the other way round
+        product = self.place.columns @ self.weights.flatten(1, 2).mT
+        return product.view(items, -1, heads, rows)
 
 
 class Uniform(Block):
-    """Uniform attention over the allowed keys, [A, r, s]: what chance is.
+    """Uniform attention over the allowed keys, [B, A, r, s]: what chance is.
 
     Its weights live in the place's memory, until that is used for something else.
     """

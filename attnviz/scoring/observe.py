@@ -135,8 +135,8 @@ class ScoreObserver:
         self._batch, self._watch = tuple(batch), watch
         self._layout = layout
         self._names = tuple(SCORES if names is None else names)
-        self._totals: dict[Site, list[Totals]] = {}
-        self._axes: dict[tuple[int, SiteKind], Axes] = {}
+        self._totals: dict[Site, Totals] = {}
+        self._axes: dict[SiteKind, Axes] = {}
         self._scratch: Tensor | None = None
 
     @property
@@ -146,18 +146,22 @@ class ScoreObserver:
 
     def observe(self, rows: Rows) -> None:
         """Add one block of rows to the sums; changes nothing in it."""
-        items = self._totals.get(rows.site)
-        if items is None:
-            scores = tuple(SCORES[name] for name in self._scored(rows.site))
-            items = [Totals(scores, rows.weights.shape[1]) for _ in self._batch]
-            self._totals[rows.site] = items
-        scratch = self._memory(rows)
-        for number, totals in enumerate(items):
-            block = self._block(rows, number, scratch)
+        site = rows.site
+        if site.kind not in self._axes:
+            sides = [item.sides[site.kind] for item in self._batch]
+            self._axes[site.kind] = Axes(sides, site.kind, rows.weights)
+        if site not in self._totals:
+            scores = [SCORES[name] for name in self._scored(site)]
+            self._totals[site] = Totals(scores, len(self._batch), rows.weights.shape[1])
+        size = math.prod(rows.weights.shape[1:])
+        step = max(1, _PART_ELEMENTS // max(1, size))
+        for first in range(0, len(self._batch), step):
+            items = slice(first, min(first + step, len(self._batch)))
+            block = self._block(rows, items)
             if block is not None:
-                values = totals.add(block)
+                values, defined = self._totals[site].add(block)
                 if self._watch is not None:
-                    self._watch(number, rows.site, rows.start, self._scored(rows.site), values)
+                    self._show(self._watch, rows, items, values.where(defined, math.nan))
 
     def sums(self, item: int) -> Sums:
         """The sums over one item's rows, for every head of the layout."""
@@ -168,15 +172,16 @@ class ScoreObserver:
             first = heads.stop
             if site not in self._totals:
                 continue
-            found, names = self._totals[site][item], self._scored(site)
+            found, names = self._totals[site], self._scored(site)
             places = [self._names.index(name) for name in names]
             targets = [out.targets.index(name) for name in comparable(names)]
-            out.values[heads, places], out.chances[heads, places] = found.sums.numpy().mT
-            out.rows[heads, places] = found.rows.numpy().T
-            shares = found.shares.numpy().transpose(2, 0, 1)
-            out.shares[heads, np.array(places)[:, None], targets] = shares
-            out.counted[heads] = found.counted.numpy()
-            empty += found.empty_rows
+            out.values[heads, places] = found.values[item].numpy()
+            out.chances[heads, places] = found.chances[item].numpy()
+            out.rows[heads, places] = found.rows[item].numpy()
+            shares = out.shares[heads]
+            shares[:, np.array(places)[:, None], targets] = found.shares[item].numpy()
+            out.counted[heads] = found.counted[item].numpy()
+            empty += int(found.empty[item])
         return replace(out, empty=empty)
 
     def total(self) -> Sums:
@@ -198,33 +203,51 @@ class ScoreObserver:
         ordered = site.kind != "cross"
         return tuple(name for name in self._names if ordered or not SCORES[name].ordered)
 
-    def _memory(self, rows: Rows) -> Tensor:
+    def _block(self, rows: Rows, items: slice) -> Block | None:
+        """Some items' part of the block, without common padding; None if nothing is left."""
+        axes = self._axes[rows.site.kind]
+        queries, keys = (max(ends) for ends in zip(*axes.lengths[items], strict=True))
+        r = min(rows.weights.shape[2], queries - rows.start)
+        s = min(rows.weights.shape[3], keys - rows.key_start)
+        if r <= 0 or s <= 0:
+            return None
+        allowed = _allowed(rows)
+        allowed = allowed[items if len(allowed) > 1 else slice(None), :, :r, :s]
+        allowed = allowed.expand(items.stop - items.start, -1, -1, -1)
+        if (
+            min(k for _, k in axes.lengths[items]) < rows.key_start + s
+        ):  # keys that an item does not have
+            there = axes.keys[items, None, None, rows.key_start : rows.key_start + s]
+            allowed = allowed & there
+        weights = rows.weights[items, :, :r, :s]
+        place = Place(
+            axes,
+            items,
+            rows.start,
+            rows.key_start,
+            allowed,
+            self._memory(rows, keys),
+            learned_sink=rows.sink,
+        )
+        logits = None if rows.logits is None else rows.logits[items, :, :r, :s]
+        return Block(weights, place, logits)
+
+    def _memory(self, rows: Rows, keys: int) -> Tensor:
         """Memory to score in, the same for every block: for one of all keys, or a part of it."""
-        keys = max(len(item.sides[rows.site.kind].keys) for item in self._batch)
-        size = min(_PART_ELEMENTS, math.prod(rows.weights.shape[1:3]) * keys)
+        items, heads, count, _ = rows.weights.shape
+        size = min(_PART_ELEMENTS, items * heads * count * keys)
         kept = self._scratch
         if kept is None or kept.numel() < size or kept.dtype != rows.weights.dtype:
             kept = self._scratch = rows.weights.new_empty(size)
         return kept
 
-    def _block(self, rows: Rows, number: int, scratch: Tensor) -> Block | None:
-        """One item's part of the block, without padding; None if nothing is left."""
-        sides = self._batch[number].sides[rows.site.kind]
-        r = min(rows.weights.shape[2], len(sides.queries) - rows.start)
-        s = min(rows.weights.shape[3], len(sides.keys) - rows.key_start)
-        if r <= 0 or s <= 0:
-            return None
-        weights = rows.weights[number, :, :r, :s]
-        key = (number, rows.site.kind)
-        if key not in self._axes:
-            self._axes[key] = Axes(sides, rows.site.kind, weights)
-        allowed = _allowed(rows)
-        allowed = allowed[number % len(allowed), :, :r, :s]
-        place = Place(
-            self._axes[key], rows.start, rows.key_start, allowed, scratch, learned_sink=rows.sink
-        )
-        logits = None if rows.logits is None else rows.logits[number, :, :r, :s]
-        return Block(weights, place, logits)
+    def _show(self, watch: Watch, rows: Rows, items: slice, values: Tensor) -> None:
+        """Let somebody see the scores of single rows, item by item."""
+        lengths = self._axes[rows.site.kind].lengths
+        for item, found in zip(range(items.start, items.stop), values, strict=True):
+            own = found[:, :, : max(0, lengths[item][0] - rows.start)].transpose(0, 1)
+            if own.shape[-1]:
+                watch(item, rows.site, rows.start, self._scored(rows.site), own)
 
 
 def _allowed(rows: Rows) -> Tensor:

@@ -1,8 +1,8 @@
 """The scores: what a head attends to, one pure function each, in one registry.
 
-A score is a function of a :class:`~attnviz.scoring.block.Block` that gives a value for every head
-and query row, [H, r], and NaN where it is not defined. Its chance is the same function of uniform
-attention over the allowed keys. docs/roles.md is the same list for readers.
+A score is a function of a :class:`~attnviz.scoring.block.Block` that gives a value for every item,
+head and query row, [B, H, r]. Its chance is the same function of uniform attention over the allowed
+keys. docs/roles.md is the same list for readers.
 
 Four rules hold for all of them, so that nothing flatters:
 
@@ -17,16 +17,14 @@ Four rules hold for all of them, so that nothing flatters:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-import torch
 from torch import Tensor
 
-from attnviz.scoring.block import LOCAL_WINDOW, Block
+from attnviz.scoring.block import LOCAL_WINDOW, Block, Place
 from attnviz.scoring.papers import CLARK, OLSSON, VOITA, WANG, XIAO
 
 SINK_REST = 0.1
@@ -42,13 +40,15 @@ class ScoreDef:
 
     Attributes:
         name: as in tables and JSON.
-        function: values [H, r] of a block, NaN where not defined.
+        function: values [B, H, r] of a block.
         formula: per row i, with w the weights of its keys j.
         source: where the definition comes from.
         unit: ``share`` (0 to 1), ``bits`` or ``tokens``.
         on_targets: whether it is the share of weight on some target keys.
         ordered: whether it needs queries and keys to be one sequence (not cross-attention).
         off_sink: whether it is a share of the weight that is not on the sink.
+        asks_sink: whether its targets are in the sink.
+        unless: rows [B, r] or [r] that do not count, for what they are themselves.
     """
 
     name: str
@@ -59,6 +59,8 @@ class ScoreDef:
     on_targets: bool = True
     ordered: bool = True
     off_sink: bool = False
+    asks_sink: bool = False
+    unless: Callable[[Place], Tensor] | None = None
 
 
 def previous(block: Block) -> Tensor:
@@ -82,52 +84,28 @@ def local(block: Block) -> Tensor:
 
 
 def first(block: Block) -> Tensor:
-    """The weight on position 0, from rows for which that is neither itself nor the token before."""
-    place = block.place
-    if place.key_start > 0:
-        return _undefined(block)
-    column = block.weights[..., 0]
-    if not place.axes.ordered or place.start >= 2:
-        return column
-    return column.masked_fill(place.positions < 2, math.nan)
+    """The weight on position 0."""
+    return block.first
 
 
 def separator(block: Block) -> Tensor:
     """The weight on tokens that end a segment."""
-    columns = block.place.axes.separators
-    if not columns.positions:
-        return _undefined(block)
-    own = block.place.queries(block.place.axes.is_separator)
-    return block.on_columns(columns).masked_fill(own, math.nan)
+    return block.separator
 
 
 def punctuation(block: Block) -> Tensor:
-    """The weight on punctuation, from tokens that are none."""
-    columns = block.place.axes.punctuation
-    if not columns.positions:
-        return _undefined(block)
-    own = block.place.queries(block.place.axes.is_punctuation)
-    return block.on_columns(columns).masked_fill(own, math.nan)
+    """The weight on punctuation."""
+    return block.punctuation
 
 
 def duplicate(block: Block) -> Tensor:
     """The weight on earlier occurrences of the same token."""
-    return block.duplicate if block.place.repeats else _undefined(block)
+    return block.on(block.place.duplicate)
 
 
 def induction(block: Block) -> Tensor:
     """The weight on tokens right after an earlier occurrence of the same token."""
-    return block.induction if block.place.repeats else _undefined(block)
-
-
-def duplicate_no_sink(block: Block) -> Tensor:
-    """``duplicate`` as a share of the weight that is not on the sink."""
-    return _off_sink(duplicate(block), block)
-
-
-def induction_no_sink(block: Block) -> Tensor:
-    """``induction`` as a share of the weight that is not on the sink."""
-    return _off_sink(induction(block), block)
+    return block.on(block.place.induction)
 
 
 def entropy(block: Block) -> Tensor:
@@ -150,13 +128,17 @@ def top(block: Block) -> Tensor:
     return block.top
 
 
-def _off_sink(value: Tensor, block: Block) -> Tensor:
-    rest = 1 - block.sink
-    return torch.where(rest >= SINK_REST, value / rest, math.nan)
+def _near_start(place: Place) -> Tensor:
+    """Rows for which position 0 is the token itself or the one before."""
+    return (place.positions < 2) & place.axes.ordered
 
 
-def _undefined(block: Block) -> Tensor:
-    return torch.full_like(block.weights[..., 0], math.nan)
+def _separators(place: Place) -> Tensor:
+    return place.queries(place.axes.is_separator)
+
+
+def _marks(place: Place) -> Tensor:
+    return place.queries(place.axes.is_punctuation)
 
 
 _ENTRIES = (
@@ -164,7 +146,13 @@ _ENTRIES = (
     ScoreDef("next", following, "w[i+1]; i+1 is not in the sink", VOITA),
     ScoreDef("self", itself, "w[i]; i is not in the sink", CLARK),
     ScoreDef(
-        "first", first, "w[0]; rows i >= 2 (all rows of cross-attention)", XIAO, ordered=False
+        "first",
+        first,
+        "w[0]; rows i >= 2 (all rows of cross-attention)",
+        XIAO,
+        ordered=False,
+        asks_sink=True,
+        unless=_near_start,
     ),
     ScoreDef(
         "separator",
@@ -172,6 +160,8 @@ _ENTRIES = (
         "sum of w[j] over separators j > 0; rows that are no separator",
         CLARK,
         ordered=False,
+        asks_sink=True,
+        unless=_separators,
     ),
     ScoreDef(
         "punctuation",
@@ -179,6 +169,7 @@ _ENTRIES = (
         "sum of w[j] over punctuation j outside the sink; rows that are no punctuation",
         CLARK,
         ordered=False,
+        unless=_marks,
     ),
     ScoreDef(
         "local",
@@ -194,7 +185,7 @@ _ENTRIES = (
     ),
     ScoreDef(
         "duplicate_no_sink",
-        duplicate_no_sink,
+        duplicate,
         f"duplicate / (1 - w on the sink); rows that leave {SINK_REST:g} off the sink",
         WANG,
         off_sink=True,
@@ -207,7 +198,7 @@ _ENTRIES = (
     ),
     ScoreDef(
         "induction_no_sink",
-        induction_no_sink,
+        induction,
         f"induction / (1 - w on the sink); rows that leave {SINK_REST:g} off the sink",
         OLSSON,
         off_sink=True,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch.overrides import TorchFunctionMode
@@ -247,6 +247,56 @@ def test_streamed_scores_are_the_formulas(dtype: torch.dtype, tolerance: float, 
     compare(observer, case.cut(weights), case.cut(allowed), case.sides, case.kind, tolerance)
     empty = sum(int((~mask.any(-1)).any(0).sum()) for mask in case.cut(allowed))
     assert observer.empty_rows == empty
+
+
+@settings(max_examples=40)
+@given(case=cases())
+def test_the_weight_on_every_target_over_the_rows_of_every_score(case: Case) -> None:
+    """What roles are judged by, for each item of a batch."""
+    observer, weights = run(case, torch.float64, case.block_rows)
+    cross = case.kind == "cross"
+    pairs = zip(case.cut(weights), case.cut(case.allowed()), case.sides, strict=True)
+    for item, (own, mask, side) in enumerate(pairs):
+        sums = observer.sums(item)
+        for row, name in enumerate(sums.names):
+            for column, other in enumerate(sums.targets):
+                got = sums.shares[:, row, column]
+                ordered = SCORES[name].ordered or SCORES[other].ordered
+                if not SCORES[name].on_targets or (cross and ordered):
+                    assert not got.any()
+                else:
+                    wanted = reference_scores.share(name, other, own, mask, side, cross)
+                    assert got == pytest.approx(wanted, rel=1e-11, abs=1e-13), (name, other)
+
+
+@pytest.mark.parametrize("size", [1, 60, 1000])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(case=cases())
+def test_parts_of_a_batch_never_change_a_score(
+    size: int, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some items, some heads at a time: as many as memory for a part has room."""
+    whole, _ = run(case, torch.float64, case.block_rows)
+    with monkeypatch.context() as patch:
+        patch.setattr("attnviz.scoring.observe._PART_ELEMENTS", size)
+        parts, _ = run(case, torch.float64, case.block_rows)
+    for item in range(len(case.batch)):
+        a, b = whole.sums(item), parts.sums(item)
+        assert np.array_equal(a.rows, b.rows)
+        for field in ("values", "chances", "shares"):
+            wanted = pytest.approx(getattr(a, field), rel=1e-12, abs=1e-13)
+            assert getattr(b, field) == wanted, field
+
+
+def test_the_same_batch_gives_the_same_bits() -> None:
+    sides = [Sides(*(repeating(length, length),) * 2) for length in (40, 23, 31)]
+    batch = tuple(Inputs({"decoder": side}) for side in sides)
+    case = Case("decoder", batch, 4, 2, True, None, None, 7, 3)
+    (one, _), (two, _) = (run(case, torch.float32, 7) for _ in range(2))
+    for item in range(3):
+        for field in ("values", "chances", "rows", "shares", "counted"):
+            a, b = getattr(one.sums(item), field), getattr(two.sums(item), field)
+            assert np.array_equal(a, b), field
 
 
 def test_the_reference_is_the_registry() -> None:
