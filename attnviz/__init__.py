@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from attnviz.attention.attend import attend
     from attnviz.evidence import ablate
     from attnviz.models.untrained import FreshConfig
+    from attnviz.profiled import merge_profiles, profile, read_profile
     from attnviz.records import (
         Capture,
         Head,
@@ -76,7 +77,10 @@ _LAZY = {
     "heads": "attnviz.api",
     "heatmap": "attnviz.api",
     "load": "attnviz.api",
+    "merge_profiles": "attnviz.profiled",
+    "profile": "attnviz.profiled",
     "read_capture": "attnviz.api",
+    "read_profile": "attnviz.profiled",
     "select": "attnviz.api",
     "view": "attnviz.api",
     "write_capture": "attnviz.api",
@@ -109,7 +113,10 @@ __all__ = [
     "heads",
     "heatmap",
     "load",
+    "merge_profiles",
+    "profile",
     "read_capture",
+    "read_profile",
     "select",
     "view",
     "write_capture",

@@ -339,9 +339,9 @@ def export_maps(
     from attnviz.corpus import texts
     from attnviz.export import inputs as reading
     from attnviz.export import run
-    from attnviz.export.identity import identity
     from attnviz.export.settings import Settings
     from attnviz.export.way import Way
+    from attnviz.models.identity import identity
 
     listed = [inputs] if isinstance(inputs, str | Path) else inputs
     names = texts.resolve([str(name) for name in listed])

@@ -27,6 +27,7 @@ COMMANDS = {
     "heads": (LOOK, _TEXT),
     "heatmap": (LOOK, _TEXT),
     "view": (LOOK, _TEXT),
+    "profile": (MEASURE, "files of texts"),
     "ablate": (MEASURE, _TEXT),
     "capture": (KEEP, "a text and --out FILE"),
     "export": (KEEP, "files of texts and --out FOLDER"),

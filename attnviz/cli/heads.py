@@ -14,8 +14,11 @@ from attnviz.cli.options import (
     InputOptions,
     ModelOptions,
     OutputOptions,
+    changed,
     flatten,
 )
+from attnviz.cli.voice import option
+from attnviz.errors import UsageError
 
 
 @flatten
@@ -45,6 +48,12 @@ def heads(
             "--probe", help="Also measure induction and duplicates on repeated random tokens."
         ),
     ] = False,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead of running a text, read what attnviz profile kept.", metavar="FILE"
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.heads/1).")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a head.")] = False,
     out: Annotated[
@@ -66,7 +75,8 @@ def heads(
 
       attnviz heads "The cat sat." --json | jq '.heads[0].roles'
     """
-    from attnviz import api, files
+    from attnviz import api, files, profiled
+    from attnviz.cli.profile import show
     from attnviz.notebook import picture_format
     from attnviz.render import tables, terminal
     from attnviz.scoring.arrange import arrange
@@ -77,6 +87,21 @@ def heads(
     if out is not None:
         picture_format(out)
         files.check_writable(out)
+    if profile is not None:
+        extra = changed(prompt) + changed(model)
+        extra += [option("probe")] * probe + [option("select")] * (select is not None)
+        extra += [option("without")] * (without is not None)
+        if extra:
+            raise UsageError(f"--profile needs no model and no text; leave out {', '.join(extra)}")
+        kept = profiled.read_profile(profile)
+        if out is not None:
+            kept.save(out)
+        if json or csv:
+            console.put(kept.json() if json else kept.csv())
+        else:
+            show(kept, role=role, sort=sort, top=top, everything=everything)
+        console.note(kept.notes, output.quiet)
+        return
     look, settings = prompt.look(model), model.settings(context=prompt.context)
     with console.waiting("running the model", output.quiet):
         report = api.heads(look, probe=probe, select=select, without=without, **settings)

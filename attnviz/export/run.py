@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from attnviz import files
 from attnviz.corpus.executors import Inline, Lost, Processes, cores
+from attnviz.corpus.stopping import Stopping
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError, OutputError, SelectionError, UsageError
 from attnviz.export import gallery
@@ -25,7 +26,6 @@ from attnviz.export.pictures import Job, Written, drawing, make
 from attnviz.export.plan import Plan, layout_document
 from attnviz.export.scored import Scored, run_recorded, run_texts
 from attnviz.export.settings import Settings
-from attnviz.export.stopping import Stopping
 from attnviz.export.way import Way
 from attnviz.passes import Source
 from attnviz.records import Head, Layout, SourceInfo

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.errors import UsageError
+from attnviz.estimates import Profile
 from attnviz.records import HeadsReport, Sides
 from attnviz.render.style import Style
 
@@ -94,3 +95,16 @@ def mosaic_figure(
 
     style = style or Style()
     return canvas.rendered(lambda: figure_mosaic.build(maps, title, style), format, style.dpi)
+
+
+def profile_figure(profile: Profile, format: str = "png", style: Style | None = None) -> bytes:
+    """A page of pictures of a profile: roles, entropy by layer, distances, the plane of heads.
+
+    Raises:
+        UsageError: when there is no such format.
+    """
+    check_format(format)
+    from attnviz.render import canvas, figure_profile
+
+    style = style or Style()
+    return canvas.rendered(lambda: figure_profile.build(profile), format, style.dpi)

@@ -75,7 +75,7 @@ def build(report: HeadsReport, dpi: float) -> Figure:
         axes = figure.add_axes(
             ((x + side) / width, (y - grid_y) / height, (grid_x - side) / width, grid_y / height)
         )
-        _draw(axes, grid, size, short=wide < 0.3)
+        draw(axes, grid, size, short=wide < 0.3)
         if beside:
             x += grid_x + _GAP
         else:
@@ -83,11 +83,12 @@ def build(report: HeadsReport, dpi: float) -> Figure:
     left = _MARGIN + block_x + 0.3
     floor = height - _MARGIN - heading - top - legend_y
     axes = figure.add_axes((left / width, floor / height, legend_x / width, legend_y / height))
-    _legend(axes, entries, legend_x, legend_y, short=wide < 0.3)
+    legend(axes, entries, legend_x, legend_y, short=wide < 0.3)
     return figure
 
 
-def _draw(axes: Axes, grid: Grid, size: float, *, short: bool) -> None:
+def draw(axes: Axes, grid: Grid, size: float, *, short: bool) -> None:
+    """The tiles of a grid, with the codes of their roles, or short ones."""
     tiles, colors = [], []
     for layer, row in enumerate(grid.cells):
         for head, cell in enumerate(row):
@@ -124,7 +125,7 @@ def _draw(axes: Axes, grid: Grid, size: float, *, short: bool) -> None:
         axes.set_title(grid.title, fontsize=9, loc="left", pad=6)
 
 
-def _legend(
+def legend(
     axes: Axes,
     entries: tuple[tuple[str | None, int], ...],
     width: float,

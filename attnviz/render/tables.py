@@ -74,14 +74,15 @@ def models_json(models: Sequence[ModelEntry]) -> str:
 
 def _scores(scores: HeadScores) -> dict[str, Any]:
     return {
-        "does": _role(scores.does),
-        "rests": _role(scores.rests),
-        "roles": [_role(role) for role in scores.roles],
+        "does": role_json(scores.does),
+        "rests": role_json(scores.rests),
+        "roles": [role_json(role) for role in scores.roles],
         "scores": {name: _score(score) for name, score in scores.scores.items()},
     }
 
 
-def _role(role: Role | None) -> dict[str, Any] | None:
+def role_json(role: Role | None) -> dict[str, Any] | None:
+    """A role and its evidence as JSON values."""
     if role is None:
         return None
     return {

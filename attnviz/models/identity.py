@@ -1,4 +1,4 @@
-"""What a model is, beyond its name: an export must not go on with other weights."""
+"""What a model is, beyond its name: no run must go on with other weights."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def identity(model: object) -> Mapping[str, Any]:
         model = FreshConfig()
     if is_dataclass(model) and not isinstance(model, type):
         return {"fresh": asdict(model)}
-    if isinstance(model, str):
-        return {"checkpoint": _hash(locate(model).folder)}
+    if isinstance(model, str | Path):
+        return {"checkpoint": _hash(locate(str(model)).folder)}
     return {}
 
 

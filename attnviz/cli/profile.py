@@ -1,0 +1,207 @@
+"""``attnviz profile``: what every head does over many texts."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from attnviz.cli import INTERRUPTED, console
+from attnviz.cli.options import SPECIAL_TOKENS, ModelOptions, OutputOptions, changed, flatten
+from attnviz.errors import AttnvizError, UsageError
+
+INPUT, RESULT, RUN = "Input", "Result", "Running"
+IN_PART = 3
+"""The exit code when some texts could not be used and the rest is done."""
+
+
+def _option(help: str, panel: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProfileModel(ModelOptions):
+    """Model options; a fresh layer's seed gives way to that of samples."""
+
+    seed: Annotated[
+        int | None,
+        _option(
+            "Of weights and embeddings.",
+            "Fresh layer (--model fresh)",
+            "--fresh-seed",
+            show_default="0",
+        ),
+    ] = None
+
+
+class _Interrupted(AttnvizError):
+    """Ctrl-C, with what is left to say."""
+
+    exit_code = INTERRUPTED
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusOptions:
+    """Which texts, and how they run."""
+
+    column: Annotated[
+        str | None, _option("The column or field that holds the text.", INPUT, metavar="NAME")
+    ] = None
+    group: Annotated[
+        str | None,
+        _option(
+            "The column that names what a text belongs to, such as its document; intervals then "
+            "take these as independent.",
+            INPUT,
+            metavar="NAME",
+        ),
+    ] = None
+    whole: Annotated[
+        bool, _option("A file is one text, in windows of the model's length.", INPUT, "--whole")
+    ] = False
+    stride: Annotated[
+        int | None,
+        _option(
+            "Tokens between the beginnings of windows of a long text.",
+            INPUT,
+            min=1,
+            metavar="N",
+            show_default="no overlap",
+        ),
+    ] = None
+    special_tokens: Annotated[bool, SPECIAL_TOKENS] = True
+    limit: Annotated[
+        int | None, _option("Take at most the first N texts.", INPUT, min=1, metavar="N")
+    ] = None
+    sample: Annotated[
+        int | None, _option("Draw N of the texts at random.", INPUT, min=1, metavar="N")
+    ] = None
+    drawing: Annotated[int, _option("Of --sample and of the bootstrap.", INPUT, "--seed")] = 0
+    interval: Annotated[
+        str,
+        _option("each score by itself, or simultaneous: all heads and scores at once.", RESULT),
+    ] = "each"
+    jobs: Annotated[
+        int | None,
+        _option(
+            "Processes, each with one thread; the result is the same to the bit.",
+            RUN,
+            min=1,
+            metavar="N",
+            show_default="one a core for many texts",
+        ),
+    ] = None
+    strict: Annotated[
+        bool, _option("Stop at the first text that cannot be used.", RUN, "--strict")
+    ] = False
+
+
+@flatten
+def profile(
+    model: ProfileModel,
+    corpus: CorpusOptions,
+    output: OutputOptions,
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Text (a text a line), .jsonl, .csv, .tsv or .parquet files, patterns, - for "
+            "stdin; with --merge profiles.",
+            metavar="FILE...",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        _option(
+            "Also keep the result: the same command goes on from it, --merge and heads --profile "
+            "read it.",
+            RESULT,
+            "--out",
+            "-o",
+            metavar="FILE",
+        ),
+    ] = None,
+    merge: Annotated[
+        bool, _option("The files are profiles of parts; put them together.", RESULT, "--merge")
+    ] = False,
+    role: Annotated[str | None, _option("Only heads with this role.", RESULT)] = None,
+    sort: Annotated[
+        str, _option("Order the table by layer, role or the name of a score.", RESULT)
+    ] = "layer",
+    top: Annotated[
+        int | None, _option("Only the first N rows of the table.", RESULT, min=1, metavar="N")
+    ] = None,
+    everything: Annotated[
+        bool, _option("Table of all heads, not only those with a role.", RESULT, "--all")
+    ] = False,
+    json: Annotated[bool, _option("Print JSON (attnviz.profile/1).", RESULT, "--json")] = False,
+    csv: Annotated[
+        bool, _option("Print CSV, a line for each head and score.", RESULT, "--csv")
+    ] = False,
+    plot: Annotated[
+        Path | None,
+        _option("Draw a page of pictures: .png, .svg or .pdf.", RESULT, metavar="FILE"),
+    ] = None,
+) -> None:
+    """Show what every head does over many texts, with 95 % intervals and what it looks at.
+
+    [bold]Examples[/]
+
+      attnviz profile corpus.txt
+
+      attnviz profile 'data/*.jsonl' --group doc_id -m bert-base-uncased --plot p.png -o b.profile
+
+      attnviz profile books/*.txt --whole --model gpt2 --jobs 8
+
+      attnviz profile --merge part1.profile part2.profile -o all.profile
+    """
+    from attnviz import files, profiled
+    from attnviz.cli.corpus_bar import Bar
+    from attnviz.notebook import picture_format
+    from attnviz.profiling.run import Interrupted
+
+    if json and csv:
+        raise typer.BadParameter("--json and --csv exclude each other")
+    if plot is not None:
+        picture_format(plot)
+        files.check_writable(plot)
+    given = dataclasses.asdict(corpus)
+    given["seed"] = given.pop("drawing")
+    if merge:
+        if extra := changed(model) + changed(corpus):
+            raise UsageError(f"--merge reads profiles; leave out {', '.join(extra)}")
+        found = profiled.merge_profiles(inputs, out)
+    else:
+        bar = Bar(inputs, corpus.whole, corpus.limit, corpus.sample, quiet=output.quiet)
+        try:
+            with bar:
+                found = profiled.profile(
+                    inputs, **model.settings(), **given, out=out, progress=bar.show
+                )
+        except Interrupted as stopped:
+            kept = f"{out} has them; the same command goes on from it" if out else "none is kept"
+            hint = "" if out else "; use --out to keep what is done"
+            raise _Interrupted(f"interrupted after {stopped.texts:,} texts; {kept}{hint}") from None
+    if plot is not None:
+        found.save(plot)
+    if json or csv:
+        console.put(found.json() if json else found.csv())
+    else:
+        show(found, role=role, sort=sort, top=top, everything=everything)
+    console.note(found.notes, output.quiet)
+    if found.bad_count:
+        raise typer.Exit(IN_PART)
+
+
+def show(found: Any, *, role: str | None, sort: str, top: int | None, everything: bool) -> None:
+    """Print the grid, the table and the closing line of a profile."""
+    from attnviz.render import profile_terminal as terminal
+    from attnviz.scoring.arrange import arrange
+
+    scores = [head.scores for head in found.heads]
+    rows = arrange(scores, role=role, sort=sort, top=top, everything=everything)
+    screen = console.stdout()
+    screen.print(terminal.profile_grid(found))
+    screen.print(terminal.profile_table(found, rows))
+    screen.print(terminal.profile_line(found))

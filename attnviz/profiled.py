@@ -1,0 +1,209 @@
+"""``attnviz.profile``: what the heads of a model do over many texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+
+from attnviz import files
+from attnviz.corpus import lines, texts
+from attnviz.corpus.executors import cores
+from attnviz.corpus.sample import sample as drawn
+from attnviz.corpus.texts import Bad, Text
+from attnviz.errors import InputError, Setting, UsageError
+from attnviz.estimates import Profile
+from attnviz.looking import DEFAULT_MODEL, Model, load
+from attnviz.models.identity import identity
+from attnviz.models.untrained import FreshConfig
+from attnviz.notebook import picture_format
+from attnviz.profiling import run, saved
+from attnviz.profiling.state import About, State
+from attnviz.profiling.summary import summarize
+from attnviz.profiling.work import Settings
+
+INTERVALS = ("each", "simultaneous")
+"""An interval for each head and score by itself, or intervals that hold for all at once."""
+_SEVERAL = 1 << 18
+"""Bytes of texts from which on several processes are faster than one: they take time to start."""
+
+
+class Profiled(Profile):
+    """A profile as :func:`attnviz.profile` returns it."""
+
+    def json(self) -> str:
+        """All of it as JSON text; its schema is docs/profile.schema.json."""
+        from attnviz.render.profile_tables import profile_json
+
+        return profile_json(self)
+
+    def csv(self) -> str:
+        """The estimates as CSV text, a line for each head and score."""
+        from attnviz.render.profile_tables import profile_csv
+
+        return profile_csv(self)
+
+    def figure(self, format: str = "png") -> bytes:
+        """A page of pictures: roles, entropy, distances, likeness; ``png``, ``svg`` or ``pdf``."""
+        from attnviz.render.figure import profile_figure
+
+        return profile_figure(self, format)
+
+    def save(self, path: str | Path) -> Path:
+        """Draw the page of pictures into a file; its suffix decides the format."""
+        path = Path(path)
+        files.write(path, self.figure(picture_format(path)))
+        return path
+
+    def _repr_png_(self) -> bytes:
+        return self.figure()
+
+
+def profile(
+    inputs: str | Path | Sequence[str | Path],
+    *,
+    model: Model = DEFAULT_MODEL,
+    device: str = "auto",
+    dtype: str = "auto",
+    column: str | None = None,
+    group: str | None = None,
+    whole: bool = False,
+    stride: int | None = None,
+    special_tokens: bool = True,
+    limit: int | None = None,
+    sample: int | None = None,
+    seed: int = 0,
+    interval: str = "each",
+    jobs: int | None = None,
+    strict: bool = False,
+    out: str | Path | None = None,
+    progress: Callable[[run.Progress], None] = lambda found: None,
+) -> Profiled:
+    """Score every head over many texts, with intervals, examples and where the weight goes.
+
+    Args:
+        inputs: text files (a text a line), JSONL, CSV, TSV or Parquet, patterns, ``-`` for
+            standard input.
+        model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
+        device: where to run.
+        dtype: in which precision.
+        column: the column or field with the text.
+        group: the column or field that names what a text belongs to, such as its document; groups
+            are then the independent units of the intervals. Their texts must follow each other.
+        whole: every file is one text. Texts longer than the model's windows (at most 1,024 tokens)
+            are cut between words.
+        stride: about how many tokens lie between the beginnings of two windows of a text; by
+            default they do not overlap. Rows in an overlap count in both windows.
+        special_tokens: whether the tokenizer adds its own.
+        limit: how many texts to take at most, from the first on.
+        sample: how many texts to draw at random; after ``limit``.
+        seed: of the sample and of the bootstrap.
+        interval: one of :data:`INTERVALS`.
+        jobs: how many processes; by default one a core where there is enough to do. The result is
+            the same, bit by bit.
+        strict: raise for the first text that cannot be used, which is left out otherwise.
+        out: a state file. It is written while the run goes on, so that the same call goes on from
+            it after an interruption; :func:`read_profile` and :func:`merge_profiles` read it.
+        progress: called after every task.
+
+    Raises:
+        AttnvizError: see :mod:`attnviz.errors`; also where no text can be used.
+        Interrupted: a KeyboardInterrupt, after the state file was written.
+    """
+    if interval not in INTERVALS:
+        raise UsageError(
+            "no {interval}; choose {}", " or ".join(map(repr, INTERVALS)), interval=interval
+        )
+    for name, value in (("stride", stride), ("limit", limit), ("sample", sample), ("jobs", jobs)):
+        if value is not None and value < 1:
+            raise UsageError("{} makes no sense; give 1 or more", Setting(name, value))
+    listed = [inputs] if isinstance(inputs, str | Path) else inputs
+    names = texts.resolve([str(name) for name in listed])
+    found: Iterator[Text | Bad] = texts.read(names, column=column, group=group, whole_files=whole)
+    if limit is not None:
+        found = islice(found, limit)
+    if sample is not None:
+        found = drawn(found, sample, seed)
+    path = None if out is None else Path(out)
+    if path is not None:
+        files.check_writable(path)
+    loading = partial(load, model, device=device, dtype=dtype)
+    source = loading()
+    settings = Settings(special_tokens, stride)
+    about = About(
+        dict(identity(model)),
+        source.info,
+        source.layout,
+        settings,
+        version("attnviz"),
+        seed,
+        interval == "simultaneous",
+        group is not None,
+    )
+    loaded = not isinstance(model, str | Path | FreshConfig)  # which cannot go elsewhere
+    many = 1 if loaded else jobs or _usual_jobs(names, source.info.device)
+    workers = run.executor(loading, source, about, many)
+    state = run.run(found, tuple(names), about, workers, out=path, strict=strict, progress=progress)
+    if not state.tally.texts:
+        raise InputError(f"no text could be used of {', '.join(names)[:200]}; look at its lines")
+    return _profiled(state)
+
+
+def read_profile(path: str | Path) -> Profiled:
+    """Read a state file, finished or not; InputError where it cannot be used."""
+    return _profiled(saved.read(Path(path)))
+
+
+def merge_profiles(paths: Sequence[str | Path], out: str | Path | None = None) -> Profiled:
+    """Put the profiles of several parts of a corpus together.
+
+    The result is that of one run over all files in this order, bit by bit.
+
+    Args:
+        paths: state files of finished runs with the same model and settings.
+        out: where to write the state of the whole.
+
+    Raises:
+        InputError: a file cannot be used, or its run is not finished.
+        UsageError: fewer than two files, or files that do not belong together.
+    """
+    if len(paths) < 2:
+        raise UsageError("merging takes two profiles or more; name their files")
+    if out is not None:
+        files.check_writable(Path(out))
+    state = _finished(paths[0])
+    for path in paths[1:]:
+        state.merge(_finished(path), str(path))
+    if out is not None:
+        saved.write(Path(out), state)
+    return _profiled(state)
+
+
+def _finished(path: str | Path) -> State:
+    state = saved.read(Path(path))
+    if not state.finished:
+        raise UsageError(f"the run of {path} is not finished; run its command again first")
+    return state
+
+
+def _profiled(state: State) -> Profiled:
+    found = summarize(state)
+    return Profiled(**{name: getattr(found, name) for name in found.__dataclass_fields__})
+
+
+def count(
+    inputs: Sequence[str], *, whole: bool, limit: int | None, sample: int | None
+) -> int | None:
+    """About how many texts will come, for showing progress; None where nobody knows."""
+    names = texts.resolve(inputs)
+    known = len(names) if whole else lines.count(names)
+    bounds = [bound for bound in (known, limit, sample) if bound is not None]
+    return min(bounds) if known is not None or limit is not None else None
+
+
+def _usual_jobs(names: Sequence[str], device: str) -> int:
+    """One process a core where that is faster."""
+    sizes = [Path(name).stat().st_size if Path(name).is_file() else 0 for name in names]
+    return cores() if device == "cpu" and sum(sizes) >= _SEVERAL else 1

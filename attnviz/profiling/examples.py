@@ -1,0 +1,168 @@
+"""Rows that show a role: for each head the best of a corpus, and some at random.
+
+Of each text at most one row is kept for a head and role, so that examples differ. What is kept does
+not depend on the order in which texts come: equally good rows are told apart by their hashes, and
+random ones are those with the largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attnviz.profiling.tasks import mixed
+from attnviz.records import Inputs, Layout, Site, SiteKind
+from attnviz.scoring.roles import ROLES
+
+KEPT = 3
+"""Rows of each sort."""
+SORTS = ("best", "random")
+SCORES_SHOWN = tuple(role.evidence[0].score for role in ROLES.values())
+"""What says how well a row shows a role, in the order of the roles."""
+LONGEST_TEXT = 500
+"""Characters of a text that are kept."""
+
+Floats = NDArray[np.floating[Any]]
+
+_NONE = -1
+_FINE = 14
+"""Bits of a row's value that count; rows that are equal up to that are equally good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A text of which a row is an example.
+
+    Attributes:
+        number: of the text, from 1.
+        place: file and line.
+        text: what ran, cut after :data:`LONGEST_TEXT` characters.
+        window: which part of a long text it is, from 0.
+        tokens: the readable texts of the rows that are examples, by kind of site and position.
+    """
+
+    number: int
+    place: str
+    text: str
+    window: int = 0
+    tokens: dict[tuple[SiteKind, int], str] = field(default_factory=dict)
+
+
+class Examples:
+    """The examples of H heads and R roles.
+
+    Attributes:
+        ranks: int64 [2, R, H, KEPT], the larger the better; -1 where there is none.
+        texts: uint64 of the same shape, the keys of the texts.
+        rows: int32, the positions of the rows.
+        values: float32, how well they show the role.
+        shown: the texts by their keys.
+    """
+
+    def __init__(self, heads: int, kept: int = KEPT) -> None:
+        shape = (len(SORTS), len(ROLES), heads, kept)
+        self.ranks = np.full(shape, _NONE, np.int64)
+        self.texts = np.zeros(shape, np.uint64)
+        self.rows = np.zeros(shape, np.int32)
+        self.values = np.zeros(shape, np.float32)
+        self.shown: dict[int, Shown] = {}
+
+    def merge(self, *others: Examples) -> None:
+        """Keep the best of all."""
+        everyone = (self, *others)
+        for other in others:
+            for key, shown in other.shown.items():
+                mine = self.shown.get(key)
+                tokens = {**mine.tokens, **shown.tokens} if mine else shown.tokens
+                self.shown[key] = replace(shown, tokens=tokens)
+        ranks = np.concatenate([found.ranks for found in everyone], axis=-1)
+        order = np.argsort(ranks, axis=-1, kind="stable")[..., ::-1][..., :KEPT]
+        for name in ("ranks", "texts", "rows", "values"):
+            both = np.concatenate([getattr(found, name) for found in everyone], axis=-1)
+            setattr(self, name, np.take_along_axis(both, order, axis=-1))
+
+    def prune(self) -> None:
+        """Forget texts that no example is of any more."""
+        used = set(self.texts[self.ranks != _NONE].tolist())
+        self.shown = {key: shown for key, shown in self.shown.items() if key in used}
+
+    def renumber(self, offset: int) -> None:
+        """Count the texts from ``offset`` on, since others came before them."""
+        for key, shown in self.shown.items():
+            self.shown[key] = replace(shown, number=shown.number + offset)
+
+
+class Watching:
+    """Finds the examples of a batch; give :meth:`watch` to a score observer.
+
+    Args:
+        keys: of the items' texts, or windows of them.
+        layout: the heads of the model.
+    """
+
+    def __init__(self, keys: Sequence[int], layout: Layout) -> None:
+        self._keys, self._layout = tuple(keys), layout
+        self._seen: list[dict[tuple[Site, int], Floats]] = [{} for _ in keys]
+
+    def watch(
+        self, item: int, site: Site, start: int, names: Sequence[str], values: Tensor
+    ) -> None:
+        """Keep those scores [n, H, r] of some rows that show roles."""
+        columns = [names.index(name) for name in SCORES_SHOWN if name in names]
+        some = values[columns].cpu().numpy()
+        if len(columns) < len(SCORES_SHOWN):  # cross-attention lacks some scores
+            every = np.full((len(SCORES_SHOWN), *some.shape[1:]), np.nan, some.dtype)
+            every[[name in names for name in SCORES_SHOWN]] = some
+            some = every
+        self._seen[item][site, start] = some
+
+    def examples(self, item: int, inputs: Inputs, shown: Shown) -> Examples:
+        """The rows of one item, one for each head and role where there is any."""
+        key, first = self._keys[item], 0
+        found = Examples(len(self._layout), 1)
+        for kind in self._layout.kinds:
+            texts = inputs.sides[kind].queries.texts
+            seen = self._of_kind(item, kind, len(texts))
+            heads = slice(first, first + seen.shape[1])
+            first = heads.stop
+            there = ~np.isnan(seen)
+            for sort, every in enumerate(_ranks(seen, mixed(key, np.arange(len(texts))))):
+                ranks = np.where(there, every, _NONE)
+                rows = ranks.argmax(-1)[..., None]
+                found.ranks[sort, :, heads] = np.take_along_axis(ranks, rows, -1)
+                found.values[sort, :, heads] = np.take_along_axis(seen, rows, -1)
+                found.rows[sort, :, heads] = rows
+            used = np.unique(found.rows[:, :, heads][found.ranks[:, :, heads] != _NONE])
+            shown.tokens.update({(kind, row): texts[row] for row in used.tolist()})
+        none = found.ranks == _NONE
+        found.texts[...] = key
+        for kept in (found.texts, found.rows, found.values):
+            kept[none] = 0
+        if shown.tokens:
+            found.shown[key] = shown
+        return found
+
+    def _of_kind(self, item: int, kind: SiteKind, length: int) -> Floats:
+        """[R, H, T] of all layers of one kind, NaN where nothing was seen."""
+        layers = []
+        for site in self._layout.sites:
+            if site.kind == kind:
+                shape = (len(SCORES_SHOWN), self._layout.heads[kind][site.layer], length)
+                layer = np.full(shape, np.nan, np.float32)
+                for (place, start), some in self._seen[item].items():
+                    if place == site:
+                        layer[..., start : start + some.shape[-1]] = some
+                layers.append(layer)
+        return np.concatenate(layers, axis=1)
+
+
+def _ranks(values: Floats, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], ...]:
+    """How good each row is of each sort: by its value and then its hash, and by its hash alone."""
+    fine = np.nan_to_num(values * ((1 << _FINE) - 1)).round().astype(np.int64)
+    best = (fine << (62 - _FINE)) | (hashes >> np.uint64(2 + _FINE)).astype(np.int64)
+    return best, np.broadcast_to((hashes >> np.uint64(1)).astype(np.int64), values.shape)

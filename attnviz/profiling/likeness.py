@@ -1,0 +1,167 @@
+"""How much alike heads are: Jensen-Shannon divergence over the same rows.
+
+Clark et al. 2019 (arXiv:1906.04341, section 6, figure 6) compare two heads by the divergence of
+their attention from the same token. All pairs of heads cost much more than their scores, so this
+is measured on a sample of texts, those whose hashes are the smallest, and on some rows of each.
+Whoever counts keeps the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attnviz.passes import Rows
+from attnviz.profiling.tasks import mixed
+from attnviz.records import Inputs, Layout, Site, SiteKind
+
+TEXTS = 64
+"""Texts in the sample, where the matrices are small enough."""
+ROWS = 16
+"""Rows of a text, at most."""
+_BYTES = 32 << 20
+"""What all matrices of the sample may take."""
+_WORK = 1 << 23
+"""Logarithms of a text, about, where a single row does not take more."""
+_TINY = 1e-30
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Divergences:
+    """What one text of the sample says.
+
+    Attributes:
+        key: the hash of the text.
+        rows: how many rows were compared, for each kind of site.
+        sums: float32 [n(n-1)/2] for each kind, the divergence of each pair of its n heads in bits,
+            summed over the rows; pairs as ``np.triu_indices(n, 1)`` has them.
+    """
+
+    key: int
+    rows: Mapping[SiteKind, int]
+    sums: Mapping[SiteKind, NDArray[np.float32]]
+
+
+def sample_size(layout: Layout) -> int:
+    """How many texts the sample of a model's heads has."""
+    pairs = sum(n * (n - 1) // 2 for n in map(sum, layout.heads.values()))
+    return max(1, min(TEXTS, _BYTES // (4 * max(pairs, 1))))
+
+
+class Comparing:
+    """Watches the rows of a batch that are compared.
+
+    Args:
+        batch: the items that run, in the order of the batch axis.
+        keys: of those items that are in the sample; the others are left alone.
+        layout: the heads of the model.
+    """
+
+    def __init__(self, batch: Sequence[Inputs], keys: Mapping[int, int], layout: Layout) -> None:
+        self._keys, self._layout = keys, layout
+        self._rows: dict[tuple[int, SiteKind], list[int]] = {}
+        self._seen: dict[tuple[int, SiteKind], dict[Site, list[Tensor]]] = {}
+        for item, key in keys.items():
+            for kind, sides in batch[item].sides.items():
+                heads = sum(layout.heads[kind])
+                room = _WORK // max(1, heads * heads // 2 * len(sides.keys))
+                usable = [i for i, special in enumerate(sides.queries.special) if not special]
+                draw = np.argsort(mixed(key, np.array(usable, np.uint64)), kind="stable")
+                chosen = draw[: max(1, min(ROWS, room))]
+                self._rows[item, kind] = sorted(usable[i] for i in chosen)
+                self._seen[item, kind] = {}
+
+    def observe(self, rows: Rows) -> None:
+        """Copy the rows that are compared."""
+        stop = rows.start + rows.weights.shape[2]
+        for item in self._keys:
+            kind = rows.site.kind
+            inside = [i - rows.start for i in self._rows[item, kind] if rows.start <= i < stop]
+            if inside:
+                some = rows.weights[item, :, inside].cpu().float()
+                padded = F.pad(some, (rows.key_start, 0))
+                self._seen[item, kind].setdefault(rows.site, []).append(padded)
+
+    def divergences(self, item: int) -> Divergences:
+        """All pairs of heads of one item."""
+        sums = {}
+        counts = {}
+        for (place, kind), seen in self._seen.items():
+            if place == item and seen:
+                width = max(some.shape[-1] for blocks in seen.values() for some in blocks)
+                layers = [
+                    torch.cat([F.pad(some, (0, width - some.shape[-1])) for some in seen[site]], 1)
+                    for site in self._layout.sites
+                    if site in seen
+                ]
+                sums[kind] = _pairs(torch.cat(layers)).astype(np.float32)
+                counts[kind] = layers[0].shape[1]
+        return Divergences(self._keys[item], counts, sums)
+
+
+def _pairs(weights: Tensor) -> Floats:
+    """[n, r, S] -> [n(n-1)/2], the divergence of each pair of heads in bits, summed over rows."""
+    share = weights / weights.sum(-1, keepdim=True).clamp(min=_TINY)  # a learned sink takes some
+    entropy = _entropy(share)
+    found = []
+    for head in range(len(share) - 1):
+        middle = (share[head] + share[head + 1 :]) / 2
+        apart = _entropy(middle) - (entropy[head] + entropy[head + 1 :]) / 2
+        found.append(apart.clamp(min=0).sum(-1))
+    bits: Floats = torch.cat(found).double().numpy() if found else np.zeros(0)
+    return bits
+
+
+def _entropy(share: Tensor) -> Tensor:
+    return -(share * share.clamp(min=_TINY).log2()).sum(-1)
+
+
+def distances(sample: list[Divergences], kind: SiteKind, heads: int) -> Floats:
+    """The distances between heads.
+
+    Args:
+        sample: texts, in any order.
+        kind: of the heads.
+        heads: n of them.
+
+    Returns:
+        [n, n], the square root of the mean divergence in bits over all rows: 0 for heads that
+        always look at the same, 1 for heads that never do. NaN without a row.
+    """
+    own = sorted((d for d in sample if kind in d.sums), key=lambda d: d.key)
+    total = np.zeros(heads * (heads - 1) // 2)
+    for text in own:
+        total += text.sums[kind]
+    count = sum(text.rows[kind] for text in own)
+    out = np.zeros((heads, heads))
+    upper = np.triu_indices(heads, 1)
+    out[upper] = np.sqrt(np.minimum(total / count, 1)) if count else np.nan
+    return out + out.T
+
+
+def plane(apart: Floats) -> Floats:
+    """Places in a plane whose distances are like those given: classical scaling (Torgerson 1952).
+
+    Args:
+        apart: [n, n], distances; roots of Jensen-Shannon divergences are those of points in some
+            Euclidean space (Endres & Schindelin 2003), so little is lost.
+
+    Returns:
+        [n, 2], the widest direction first; each direction's largest coordinate is positive.
+    """
+    n = len(apart)
+    centre = np.eye(n) - 1 / n
+    values, vectors = np.linalg.eigh(-centre @ (apart**2) @ centre / 2)
+    places: Floats = np.zeros((n, 2))
+    for column, best in enumerate(np.argsort(values)[::-1][:2]):
+        axis = vectors[:, best] * np.sqrt(max(values[best], 0))
+        places[:, column] = axis * np.sign(axis[np.abs(axis).argmax()] or 1)
+    return places

@@ -1,0 +1,153 @@
+"""Where the weight of a batch goes: sums over keys and distances, as rows go by.
+
+Rows count as they do for scores: the query is no special token and has at least two keys to choose
+from. Notation in shapes: B batch, H heads of the layer, A is H or 1, r rows and s keys of a block,
+S keys of the longest item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attnviz.passes import Rows
+from attnviz.records import Inputs, Layout, Site, SiteKind
+
+FARTHEST = 32
+"""Distances beyond it are counted together."""
+DISTANCES = 2 * FARTHEST + 3
+"""Farther back than -32, then -32 to +32, then farther ahead."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Passed:
+    """What passed in one layer for one item, beside what uniform attention would have sent.
+
+    Attributes:
+        keys: float64 [H, S], weight on each key, summed over the rows.
+        distances: float64 [H, DISTANCES], by position of the key less that of the query; zero in
+            cross-attention.
+        uniform_keys, uniform_distances: float64 [S] and [DISTANCES], the mean over heads of the
+            same under uniform attention over the allowed keys.
+    """
+
+    keys: NDArray[np.float64]
+    distances: NDArray[np.float64]
+    uniform_keys: NDArray[np.float64]
+    uniform_distances: NDArray[np.float64]
+
+
+class Passing:
+    """Watches a batch.
+
+    Args:
+        batch: the items that run, in the order of the batch axis.
+        layout: the heads of the model.
+    """
+
+    def __init__(self, batch: Sequence[Inputs], layout: Layout) -> None:
+        self._batch, self._layout = tuple(batch), layout
+        self._counts: dict[SiteKind, Tensor] = {}
+        self._totals: dict[Site, tuple[_Sums, _Sums]] = {}
+
+    def observe(self, rows: Rows) -> None:
+        """Add one block of rows; changes nothing in it."""
+        weights, site = rows.weights, rows.site
+        _, _, r, s = weights.shape
+        counts = self._counted(site.kind, weights)[:, None, rows.start : rows.start + r]
+        uniform = self._allowed(rows).to(weights.dtype)  # [B, A, r, s]
+        choices = uniform.sum(-1)
+        counts = counts & (choices >= 2)  # [B, A, r]
+        uniform = uniform * (counts / choices.clamp(min=1))[..., None]
+        counted = weights * counts[..., None]
+        keys = slice(rows.key_start, rows.key_start + s)
+        own, chance = self._sums(site, weights)
+        own.keys[..., keys] += counted.sum(2).double()
+        chance.keys[..., keys] += uniform.sum(2).double().mean(1, keepdim=True)
+        if site.kind != "cross":
+            back = rows.start + r - 1 - rows.key_start
+            own.distances.add_(_binned(_diagonals(counted), back))
+            chance.distances.add_(_binned(_diagonals(uniform), back).mean(1, keepdim=True))
+
+    def passed(self, item: int) -> dict[Site, Passed]:
+        """What went by for one item, by site in the layout's order."""
+        found = {}
+        for site in self._layout.sites:
+            if site in self._totals:
+                length = len(self._batch[item].sides[site.kind].keys)
+                own, chance = self._totals[site]
+                found[site] = Passed(
+                    own.keys[item, :, :length].cpu().numpy(),
+                    own.distances[item].cpu().numpy(),
+                    chance.keys[item, 0, :length].cpu().numpy(),
+                    chance.distances[item, 0].cpu().numpy(),
+                )
+        return found
+
+    def _counted(self, kind: SiteKind, like: Tensor) -> Tensor:
+        """Bool [B, T], False for special tokens and padding."""
+        if kind not in self._counts:
+            queries = [item.sides[kind].queries for item in self._batch]
+            counts = np.zeros((len(queries), max(map(len, queries))), np.bool_)
+            for row, tokens in zip(counts, queries, strict=True):
+                row[: len(tokens)] = ~np.array(tokens.special)
+            self._counts[kind] = torch.from_numpy(counts).to(like.device)
+        return self._counts[kind]
+
+    def _allowed(self, rows: Rows) -> Tensor:
+        """Bool [B, A, r, s], without padding."""
+        batch, _, r, s = rows.weights.shape
+        lengths = [len(item.sides[rows.site.kind].keys) for item in self._batch]
+        places = torch.arange(rows.key_start, rows.key_start + s)
+        real = (places < torch.tensor(lengths)[:, None]).to(rows.weights.device)
+        if rows.allowed is None:
+            return real[:, None, None, :].expand(batch, 1, r, s)
+        return rows.allowed[(None,) * (4 - rows.allowed.ndim)] & real[:, None, None, :]
+
+    def _sums(self, site: Site, like: Tensor) -> tuple[_Sums, _Sums]:
+        """The sums of a layer: those of its heads, and those of uniform attention."""
+        if site not in self._totals:
+            keys = max(len(item.sides[site.kind].keys) for item in self._batch)
+            batch, heads = like.shape[:2]
+            self._totals[site] = (
+                _Sums.zero(like, batch, heads, keys),
+                _Sums.zero(like, batch, 1, keys),
+            )
+        return self._totals[site]
+
+
+class _Sums(NamedTuple):
+    """By key [B, H, S] and by distance [B, H, DISTANCES], in float64."""
+
+    keys: Tensor
+    distances: Tensor
+
+    @classmethod
+    def zero(cls, like: Tensor, batch: int, heads: int, keys: int) -> _Sums:
+        where: dict[str, Any] = {"dtype": torch.float64, "device": like.device}
+        return cls(
+            torch.zeros(batch, heads, keys, **where),
+            torch.zeros(batch, heads, DISTANCES, **where),
+        )
+
+
+def _diagonals(x: Tensor) -> Tensor:
+    """[..., r, s] -> [..., r + s - 1], sums along diagonals, the one from the last row first."""
+    r, s = x.shape[-2:]
+    padded = F.pad(x.flip(-2), (0, r)).flatten(-2)
+    return padded[..., : r * (r + s - 1)].reshape(*x.shape[:-2], r, r + s - 1).sum(-2)
+
+
+def _binned(diagonals: Tensor, back: int) -> Tensor:
+    """[..., n] from distance ``-back`` on -> [..., DISTANCES] in float64."""
+    distances = torch.arange(diagonals.shape[-1], device=diagonals.device) - back
+    bins = distances.clamp(-FARTHEST - 1, FARTHEST + 1) + FARTHEST + 1
+    out = diagonals.new_zeros((*diagonals.shape[:-1], DISTANCES), dtype=torch.float64)
+    return out.index_add_(-1, bins, diagonals.double())

@@ -1,0 +1,195 @@
+"""One run over many texts, from beginning to end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from attnviz.corpus.executors import Inline, Lost, Processes
+from attnviz.corpus.stopping import Stopping
+from attnviz.corpus.texts import Bad, Text
+from attnviz.errors import InputError, UsageError
+from attnviz.passes import Source
+from attnviz.profiling import saved
+from attnviz.profiling.state import About, Run, State
+from attnviz.profiling.tally import Tally
+from attnviz.profiling.tasks import Task, tasks
+from attnviz.profiling.work import Part, Worker, set_up
+from attnviz.scoring.scores import SCORES
+
+SAVE_EVERY = 30.0
+"""Seconds between two writings of the state file, or more where one takes long."""
+_SAVING = 0.05
+"""The share of the time that writing it may take."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a run has come, for those who wait.
+
+    Attributes:
+        texts: how many are done, with those of earlier runs; ``tokens`` of this run alone.
+        bad: what could not be used, as far as it is new.
+        seconds: since the first text.
+    """
+
+    texts: int
+    tokens: int
+    bad: tuple[Bad, ...]
+    seconds: float
+
+
+class Interrupted(KeyboardInterrupt):
+    """Somebody stopped the run; the state file, if there is one, has what was done.
+
+    Attributes:
+        texts: how many were done.
+    """
+
+    def __init__(self, texts: int) -> None:
+        super().__init__("interrupted")
+        self.texts = texts
+
+
+class Executor(Protocol):
+    """Does tasks, each with its answer in order; see :mod:`attnviz.corpus.executors`."""
+
+    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Part | Lost]]:
+        """Every task with its answer."""
+
+
+def executor(
+    load: Callable[[], Source], source: Source, about: About, jobs: int
+) -> AbstractContextManager[Executor]:
+    """This process, or several.
+
+    Args:
+        load: loads the model again, in every process.
+        source: the model.
+        about: what is run.
+        jobs: how many processes.
+    """
+    if jobs == 1:
+        return Inline(Worker(source, about.settings))
+    return Processes(partial(set_up, load, about.settings), jobs)
+
+
+def run(
+    texts: Iterable[Text | Bad],
+    names: tuple[str, ...],
+    about: About,
+    executor: AbstractContextManager[Executor],
+    *,
+    out: Path | None = None,
+    strict: bool = False,
+    progress: Callable[[Progress], None] = lambda found: None,
+) -> State:
+    """Run texts and add up what they say.
+
+    Args:
+        texts: what to run, in order.
+        names: of the files that they come from.
+        about: what is run.
+        executor: who does it.
+        out: the state file. What it holds of the same run is not done again.
+        strict: stop at the first text that cannot be used.
+        progress: called after every task.
+
+    Raises:
+        InputError: a state file of other texts; groups out of order; with ``strict`` a bad text.
+        UsageError: a state file of another model, or of other settings.
+        OutputError: the state file cannot be written.
+        Interrupted: Ctrl-C or SIGTERM.
+    """
+    state = _begin(out, about, names)
+    todo = _left(tasks(texts), state, out)
+    written = began = time.monotonic()
+    pause, tokens = SAVE_EVERY, state.tally.tokens
+    with Stopping() as stop:
+        try:
+            with executor as workers:
+                for task, answer in workers.run(_sampled(todo, state, stop)):
+                    part = _lost(task, answer, about) if isinstance(answer, Lost) else answer
+                    if strict and part.bad:
+                        raise InputError(f"{part.bad[0].place}: {part.bad[0].reason}")
+                    state.add(task, part)
+                    now = time.monotonic()
+                    done = state.tally.tokens - tokens
+                    progress(Progress(state.tally.texts, done, part.bad, now - began))
+                    if out is not None and now - written > pause:
+                        saved.write(out, state)
+                        written = time.monotonic()
+                        pause = max(SAVE_EVERY, (written - now) / _SAVING)
+                    if stop.asked():
+                        break
+        except BaseException:
+            if out is not None and state.runs[0].tasks:
+                saved.write(out, state)
+            raise
+        if not stop.asked():
+            state.finish()
+        if out is not None:
+            saved.write(out, state)
+        if stop.asked():
+            raise Interrupted(state.tally.texts)
+    return state
+
+
+def _begin(out: Path | None, about: About, names: tuple[str, ...]) -> State:
+    """The state to go on from: of the file, if it is there."""
+    if out is None or not out.exists():
+        return State.begin(about, names)
+    state = saved.read(out)
+    if len(state.runs) > 1:
+        raise UsageError(f"{out} was merged from {len(state.runs)} profiles; name another file")
+    mine, theirs = about.comparable(), state.about.comparable()
+    for name, value in mine.items():
+        if value != theirs[name]:
+            raise UsageError(
+                f"{out} has {name} {theirs[name]}, not {value}; name another file, or delete it"
+            )
+    return state
+
+
+def _left(every: Iterator[Task], state: State, out: Path | None) -> Iterator[Task]:
+    """The tasks that are not done; checks on the way that the done ones were the same."""
+    (run,) = state.runs
+    done, digest, finished = run.tasks, run.digest, run.finished
+    again = Run(run.names)
+    for task in every:
+        if again.tasks < done:
+            again.follow(task)
+        elif finished or again.digest != digest:
+            break
+        else:
+            yield task
+    else:
+        if again.digest == digest:
+            return
+    raise InputError(
+        f"{out} was made of other texts, or they have changed; name another file, or delete it"
+    )
+
+
+def _sampled(todo: Iterable[Task], state: State, stop: Stopping) -> Iterator[Task]:
+    """Tell every task which texts can still come into the sample, until somebody stops it."""
+    for task in todo:
+        if stop.asked():
+            return
+        yield replace(task, sampled=state.tally.sampled)
+
+
+def _lost(task: Task, lost: Lost, about: About) -> Part:
+    """What is left of a task that no process survived."""
+    bad = [Bad(piece.text.number, piece.text.place, lost.reason) for piece in task.pieces]
+    shape = (0, len(about.layout), len(SCORES))
+    none = np.zeros(shape), np.zeros(shape, np.int64)
+    both = sorted([*task.bad, *bad], key=lambda found: found.number)
+    return Part(Tally(about.layout), (), *none, tuple(both))

@@ -1,0 +1,268 @@
+"""All that a run has found out so far: what adds up, and how far it has come."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.corpus.texts import Bad
+from attnviz.errors import InputError, UsageError
+from attnviz.profiling.tally import Tally
+from attnviz.profiling.tasks import Task
+from attnviz.profiling.work import Part, Settings
+from attnviz.records import Layout, SourceInfo
+from attnviz.scoring.scores import SCORES
+from attnviz.scoring.sums import Sums, comparable
+from attnviz.statistics.clusters import ClusterSums
+from attnviz.statistics.simultaneous import Bootstrap
+from attnviz.statistics.spread import Spread
+
+BAD_NAMED = 20
+"""So many texts that could not be used are kept by name; the others are counted."""
+_TOPS: Mapping[str, float] = {"share": 1.0, "bits": 20.0, "tokens": 20.0}
+"""The largest value of a score that its quartiles tell apart; tokens as log₂(1 + tokens)."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What results must share to be added up.
+
+    Attributes:
+        model: what its weights and options are, see :func:`attnviz.models.identity.identity`.
+        info: where they came from, for the report.
+        layout: the heads.
+        settings: how texts run.
+        version: of attnviz.
+        seed: of everything that is drawn; ``simultaneous`` whether intervals are.
+        grouped: whether the texts name the groups that they belong to.
+    """
+
+    model: Mapping[str, Any]
+    info: SourceInfo
+    layout: Layout
+    settings: Settings
+    version: str
+    seed: int = 0
+    simultaneous: bool = False
+    grouped: bool = False
+
+    def comparable(self) -> dict[str, Any]:
+        """What must be the same, by the names that people know."""
+        return {
+            "model": {**self.model, "name": self.info.model.rstrip("/").split("/")[-1]},
+            "backend": self.info.backend,
+            "dtype": self.info.dtype,
+            "heads": {kind: list(counts) for kind, counts in self.layout.heads.items()},
+            **asdict(self.settings),
+            "version": self.version,
+            "seed": self.seed,
+            "simultaneous": self.simultaneous,
+            "group": self.grouped,
+        }
+
+
+@dataclass(slots=True)
+class Run:
+    """How far one run over some texts has come; several of them after merging.
+
+    Attributes:
+        names: of the files.
+        tasks: how many are done.
+        digest: a hash of all texts of these tasks, in their order.
+        read: texts read, good or bad.
+        finished: whether it came to the end.
+    """
+
+    names: tuple[str, ...]
+    tasks: int = 0
+    digest: str = ""
+    read: int = 0
+    finished: bool = False
+
+    def follow(self, task: Task) -> None:
+        """Count a task."""
+        self.tasks += 1
+        self.digest = hashlib.sha256(self.digest.encode() + task.digest).hexdigest()
+        numbers = [piece.text.number for piece in task.pieces] + [bad.number for bad in task.bad]
+        self.read = max([self.read, *numbers])
+
+
+@dataclass
+class Cluster:
+    """A cluster that the next text may still belong to."""
+
+    name: str
+    a: NDArray[np.float64]
+    b: NDArray[np.int64]
+
+
+@dataclass
+class State:
+    """What adds up, and how far it has come.
+
+    Attributes:
+        about: what the results are of.
+        runs: over which texts.
+        tally: everything but the sums of clusters.
+        sums: of the clusters that are complete, [H, n].
+        spread: how their means spread, [H·n].
+        bootstrap: for simultaneous intervals.
+        groups: hashes of the groups so far, where texts name groups.
+        bad_count: texts that could not be used; ``bad`` names the first of them.
+    """
+
+    about: About
+    runs: list[Run]
+    tally: Tally
+    sums: ClusterSums
+    spread: Spread
+    bootstrap: Bootstrap | None
+    groups: set[int] = field(default_factory=set)
+    bad: list[Bad] = field(default_factory=list)
+    bad_count: int = 0
+    open: Cluster | None = None
+
+    @classmethod
+    def begin(cls, about: About, names: tuple[str, ...]) -> State:
+        """Nothing yet."""
+        shape = (len(about.layout), len(SCORES))
+        tops = np.array([_TOPS[score.unit] for score in SCORES.values()])
+        return cls(
+            about,
+            [Run(names)],
+            Tally(about.layout),
+            ClusterSums(shape),
+            Spread(np.tile(tops, shape[0])),
+            Bootstrap(shape, about.seed) if about.simultaneous else None,
+        )
+
+    @property
+    def finished(self) -> bool:
+        """Whether every run came to its end."""
+        return all(run.finished for run in self.runs)
+
+    def add(self, task: Task, part: Part) -> None:
+        """Add what a task found; tasks in their order.
+
+        Raises:
+            InputError: a group that was complete comes again.
+        """
+        names, a, b = list(part.clusters), part.a, part.b
+        if self.open is not None and names:
+            if names[0] == self.open.name:
+                a[0] += self.open.a
+                b[0] += self.open.b
+            else:
+                names = [self.open.name, *names]
+                a = np.concatenate([self.open.a[None], a])
+                b = np.concatenate([self.open.b[None], b])
+        if self.about.grouped:
+            self._remember(names)
+        (run,) = self.runs
+        run.follow(task)
+        self.tally.merge(part.tally)
+        self.count_bad(part.bad)
+        if names:
+            self.open = Cluster(names[-1], a[-1].copy(), b[-1].copy())
+            self._close(names[:-1], a[:-1], b[:-1])
+
+    def count_bad(self, bad: tuple[Bad, ...]) -> None:
+        """Remember texts that could not be used."""
+        self.bad_count += len(bad)
+        self.bad += bad[: BAD_NAMED - len(self.bad)]
+
+    def finish(self) -> None:
+        """There are no more texts."""
+        if self.open is not None:
+            self._close([self.open.name], self.open.a[None], self.open.b[None])
+            self.open = None
+        for run in self.runs:
+            run.finished = True
+
+    def merge(self, other: State, name: str) -> None:
+        """Add the result of another run; both are finished.
+
+        Args:
+            other: what to add; of no use afterwards.
+            name: what to call it where the two do not belong together.
+
+        Raises:
+            UsageError: the two do not belong together.
+        """
+        mine, theirs = self.about.comparable(), other.about.comparable()
+        for what, value in mine.items():
+            if value != theirs[what]:
+                raise UsageError(
+                    f"{name} does not belong to the others: its {what} is {theirs[what]}, theirs "
+                    f"{value}; run it again in the same way"
+                )
+        done = {run.digest for run in self.runs}
+        for run in other.runs:
+            if run.digest in done:
+                raise UsageError(
+                    f"{name} has texts that are there already ({', '.join(run.names)[:200]}); "
+                    "leave it out"
+                )
+        if again := self.groups & other.groups:
+            raise UsageError(
+                f"{name} has {len(again)} groups that are there already; run all texts of a group "
+                "together"
+            )
+        offset = sum(run.read for run in self.runs)
+        other.tally.examples.renumber(offset)
+        self.runs += other.runs
+        self.tally.merge(other.tally)
+        self.sums.merge(other.sums)
+        self.spread.merge(other.spread)
+        if self.bootstrap is not None and other.bootstrap is not None:
+            self.bootstrap.merge(other.bootstrap)
+        self.groups |= other.groups
+        self.bad_count += other.bad_count
+        numbered = [replace(bad, number=bad.number + offset) for bad in other.bad]
+        self.bad = [*self.bad, *numbered][:BAD_NAMED]
+
+    def total(self) -> Sums:
+        """The sums over all rows."""
+        tally = self.tally
+        return Sums(
+            tuple(SCORES),
+            comparable(SCORES),
+            self.sums.a.value(),
+            tally.chances.value(),
+            self.sums.b,
+            tally.shares.value(),
+            tally.counted,
+            tally.empty,
+        )
+
+    def _remember(self, names: list[str]) -> None:
+        """Note the groups that begin; InputError for one that was complete."""
+        before = self.open.name if self.open is not None else None
+        for name in names:
+            digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8)
+            key = int.from_bytes(digest.digest())
+            if key in self.groups and name != before:
+                raise InputError(
+                    f"the texts of the group {name[:40]!r} do not follow each other; sort the "
+                    "texts by their groups"
+                )
+            before = name
+            self.groups.add(key)
+
+    def _close(self, names: list[str], a: NDArray[np.float64], b: NDArray[np.int64]) -> None:
+        """These clusters are complete."""
+        if not names:
+            return
+        self.sums.add(a, b)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = a / np.where(b > 0, b, np.nan)
+        tokens = [score.unit == "tokens" for score in SCORES.values()]
+        means[..., tokens] = np.log2(1 + means[..., tokens])
+        self.spread.add(means.reshape(len(names), -1))
+        if self.bootstrap is not None:
+            self.bootstrap.add(names, a, b)

@@ -1,0 +1,129 @@
+"""Texts in tasks: what a worker does at a time.
+
+The tasks depend on the texts alone: not on how many processes there are, on what is done already,
+or on which other files there are, for a task never holds texts of two files. So a corpus that ran
+in parts, file by file, formed the same tasks and the same batches, and gives the same bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.corpus.batches import WINDOW
+from attnviz.corpus.texts import Bad, Text
+
+SEGMENT = 1 << 16
+"""Characters of a text that a task holds; longer ones are cut between words."""
+_LINE = re.compile(r":\d+\Z")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Piece:
+    """A text, or a part of a long one.
+
+    Attributes:
+        text: what to run, with the part's words in its prompt.
+        key: a hash that tells the text from all others.
+        part: the number of the part, from 0.
+    """
+
+    text: Text
+    key: int
+    part: int = 0
+
+    @property
+    def cluster(self) -> str:
+        """What rows belong to that are not independent: the text's group, or the text itself."""
+        return self.text.group or f"{self.key:016x}"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Task:
+    """Some pieces that run together.
+
+    Attributes:
+        pieces: of one file.
+        bad: what could not be read on the way to them.
+        sampled: texts with a smaller key are compared for the likeness of heads.
+    """
+
+    pieces: tuple[Piece, ...]
+    bad: tuple[Bad, ...] = ()
+    sampled: int = 0
+
+    @property
+    def digest(self) -> bytes:
+        """What tells this task from others: a hash of its texts and their places."""
+        said = [f"{p.text.place}\0{p.part}\0{p.text.digest}" for p in self.pieces]
+        said += [f"{bad.place}\0{bad.reason}" for bad in self.bad]
+        return hashlib.sha256("\0".join(said).encode("utf-8", "surrogatepass")).digest()
+
+
+def tasks(texts: Iterable[Text | Bad]) -> Iterator[Task]:
+    """Cut texts into tasks, in their order."""
+    pieces: list[Piece] = []
+    bad: list[Bad] = []
+    size, file = 0, ""
+    for text in texts:
+        found = _LINE.sub("", text.place)
+        if (pieces or bad) and (found != file or len(pieces) >= WINDOW or size >= SEGMENT):
+            yield Task(tuple(pieces), tuple(bad))
+            pieces, bad, size = [], [], 0
+        file = found
+        if isinstance(text, Bad):
+            bad.append(text)
+            continue
+        for piece in _pieces(text):
+            if size and size + len(piece.text.text) > SEGMENT:
+                yield Task(tuple(pieces), tuple(bad))
+                pieces, bad, size = [], [], 0
+            pieces.append(piece)
+            size += len(piece.text.text)
+    if pieces or bad:
+        yield Task(tuple(pieces), tuple(bad))
+
+
+def _pieces(text: Text) -> Iterator[Piece]:
+    """A text in parts of at most :data:`SEGMENT` characters."""
+    key = key_of(text)
+    whole = text.text
+    if len(whole) <= SEGMENT:
+        yield Piece(text, key)
+        return
+    start = part = 0
+    while start < len(whole):
+        end = min(start + SEGMENT, len(whole))
+        if end < len(whole):
+            space = max(whole.rfind(mark, start + 1, end) for mark in (" ", "\n"))
+            end = space if space > 0 else end
+        words = whole[start:end]
+        if words.strip():
+            yield Piece(replace(text, prompt=replace(text.prompt, text=words)), key, part)
+            part += 1
+        start = end
+
+
+def key_of(text: Text) -> int:
+    """64 bits that tell a text from all others of a corpus, wherever its folder stands.
+
+    Texts with the same words are told apart by the names of their files and their lines.
+    """
+    place = re.split(r"[/\\]", text.place)[-1]
+    said = f"{place}\0{text.digest}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "little")
+
+
+def mixed(key: int, rows: NDArray[np.integer[Any]]) -> NDArray[np.uint64]:
+    """64 random bits for each row of a text: the finalizer of SplitMix64 (Steele et al. 2014)."""
+    with np.errstate(over="ignore"):
+        z = np.uint64(key) + (rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))

@@ -1,0 +1,176 @@
+"""What a worker does: one task of texts through the model, and what they add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.corpus.batches import Tokenized, batches
+from attnviz.corpus.texts import Bad
+from attnviz.errors import InputError, Message, UsageError
+from attnviz.passes import Source
+from attnviz.profiling.examples import LONGEST_TEXT, Examples, Shown, Watching
+from attnviz.profiling.likeness import Comparing
+from attnviz.profiling.passing import Passing
+from attnviz.profiling.tally import Tally
+from attnviz.profiling.tasks import Piece, Task, mixed
+from attnviz.profiling.windows import windows
+from attnviz.records import Inputs
+from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.sums import Sums
+
+LARGEST_BATCH = 32
+_BATCH_TOKENS = 4096
+"""Tokens of a padded batch; a single text may have more."""
+_NAN = Message("the model gives NaN; use {dtype}", dtype="float32")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a result depends on, beside the model and the texts.
+
+    Attributes:
+        special_tokens: whether the tokenizer adds its own.
+        stride: see :func:`~attnviz.profiling.windows.windows`.
+    """
+
+    special_tokens: bool = True
+    stride: int | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Part:
+    """What the texts of one task add up to.
+
+    Attributes:
+        tally: everything but the sums of clusters.
+        clusters: the names of the K clusters, in the order of the texts.
+        a: float64 [K, H, n], each cluster's sums of scores.
+        b: int64 [K, H, n], and its numbers of rows.
+        bad: texts that could not be used.
+    """
+
+    tally: Tally
+    clusters: tuple[str, ...]
+    a: NDArray[np.float64]
+    b: NDArray[np.int64]
+    bad: tuple[Bad, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Window(Tokenized):
+    """A part of a text as a model takes it; ``number`` counts the windows of a piece."""
+
+    piece: Piece
+    number: int
+
+    @property
+    def key(self) -> int:
+        """A hash that tells this window from all others."""
+        which = np.array([self.piece.part << 32 | self.number], np.uint64)
+        return int(mixed(self.piece.key, which)[0])
+
+    @property
+    def begins(self) -> bool:
+        """Whether it is the first of its text."""
+        return self.piece.part == self.number == 0
+
+
+def set_up(load: Callable[[], Source], settings: Settings) -> Callable[[Task], Part]:
+    """Load the model, and give the function of a task."""
+    return Worker(load(), settings)
+
+
+class Worker:
+    """Runs tasks through a model, one after the other."""
+
+    def __init__(self, source: Source, settings: Settings) -> None:
+        self._source, self._settings = source, settings
+
+    def __call__(self, task: Task) -> Part:
+        """What the texts of a task add up to."""
+        bad: list[Bad] = list(task.bad)
+        found: dict[int, Sums] = {}
+        tally = Tally(self._source.layout)
+        examples: list[Examples] = []
+        prepared = list(self._prepared(task, bad))
+        order = {id(window): place for place, window in enumerate(prepared)}
+        for batch in batches(
+            prepared, _length, _BATCH_TOKENS, window=len(prepared) + 1, largest=LARGEST_BATCH
+        ):
+            assert not isinstance(batch, Bad)
+            some = [window for window in batch if isinstance(window, Window)]
+            for window, sums in self._run(some, task.sampled, tally, examples, bad):
+                found[order[id(window)]] = sums
+        tally.examples.merge(*examples)
+        tally.examples.prune()
+        kept = [(prepared[place].piece, found[place]) for place in sorted(found)]
+        tally.texts = len({piece.text.number for piece, _ in kept if piece.part == 0})
+        return _part(tally, kept, bad)
+
+    def _prepared(self, task: Task, bad: list[Bad]) -> Iterator[Window]:
+        """The windows of every text, or why there are none."""
+        for piece in task.pieces:
+            prompt = replace(piece.text.prompt, special_tokens=self._settings.special_tokens)
+            try:
+                cut = list(windows(prompt, self._source, self._settings.stride))
+            except (InputError, UsageError) as error:
+                bad.append(Bad(piece.text.number, piece.text.place, error.message))
+                continue
+            for number, inputs in enumerate(cut):
+                yield Window(piece.text, inputs, piece, number)
+
+    def _run(
+        self,
+        batch: list[Window],
+        sampled: int,
+        tally: Tally,
+        examples: list[Examples],
+        bad: list[Bad],
+    ) -> Iterator[tuple[Window, Sums]]:
+        """One batch through the model."""
+        source, inputs = self._source, [window.inputs for window in batch]
+        watching = Watching([window.key for window in batch], source.layout)
+        scores = ScoreObserver(inputs, source.layout, watch=watching.watch)
+        passing = Passing(inputs, source.layout)
+        keys = {n: w.piece.key for n, w in enumerate(batch) if w.begins and w.piece.key < sampled}
+        comparing = Comparing(inputs, keys, source.layout)
+        source.forward(inputs, [scores, passing, comparing], hidden=False)
+        for item, window in enumerate(batch):
+            sums, passed, text = scores.sums(item), passing.passed(item), window.text
+            if not all(np.isfinite(found.keys).all() for found in passed.values()):
+                bad.append(Bad(text.number, text.place, _NAN))
+                continue
+            tally.add(window.inputs, sums, passed)
+            words = window.inputs.texts[0][:LONGEST_TEXT]
+            shown = Shown(text.number, text.place, words, window.number)
+            if item in keys:
+                tally.alike.append(comparing.divergences(item))
+            examples.append(watching.examples(item, window.inputs, shown))
+            yield window, sums
+
+
+def _part(tally: Tally, kept: list[tuple[Piece, Sums]], bad: list[Bad]) -> Part:
+    """Put the sums of each cluster together, in the order of the texts."""
+    names, a, b = [], [], []
+    for cluster, some in groupby(kept, key=lambda found: found[0].cluster):
+        sums = [found for _, found in some]
+        names.append(cluster)
+        a.append(sum(found.values for found in sums))
+        b.append(sum(found.rows for found in sums))
+    shape = (0, *tally.chances.whole.shape)
+    return Part(
+        tally,
+        tuple(names),
+        np.array(a, np.float64) if a else np.zeros(shape),
+        np.array(b, np.int64) if b else np.zeros(shape, np.int64),
+        tuple(sorted(bad, key=lambda found: found.number)),
+    )
+
+
+def _length(inputs: Inputs) -> int:
+    return inputs.length

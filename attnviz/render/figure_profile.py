@@ -1,0 +1,211 @@
+"""A page of pictures of what heads do over many texts: one row for each kind of attention."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.transforms import Bbox
+
+from attnviz.estimates import HeadProfile, Profile
+from attnviz.render import figure_heads
+from attnviz.render.fonts import choose, spelled
+from attnviz.render.grid import KIND_TITLES, grids, tally
+from attnviz.render.labels import model_name
+from attnviz.render.profile_terminal import report
+from attnviz.scoring.roles import ROLES
+
+_GREY, _PALE = "#555555", "#c4c4c4"
+_PANEL, _MARGIN, _GAP = 2.9, 0.35, 0.75
+"""Inches."""
+_CURVES = 6
+_FARTHEST = 32
+
+
+def build(profile: Profile) -> Figure:
+    """The figure; see :func:`attnviz.render.figure.profile_figure`."""
+    drawn, kinds = grids(report(profile)), profile.layout.kinds
+    wide = [max(1.6, 0.28 * grid.heads) + 0.3 for grid in drawn]
+    high = [max(_PANEL, 0.24 * grid.layers + 0.3) for grid in drawn]
+    legend = 1.6
+    width = 2 * _MARGIN + max(wide) + legend + 3 * _PANEL + 4 * _GAP
+    height = 2 * _MARGIN + 0.75 + sum(high) + (len(kinds) - 1) * 1.0 + 0.5
+    figure = Figure(figsize=(width, height))
+    _headline(figure, profile, width, height)
+    top = height - _MARGIN - 1.05
+    for kind, grid, grid_x, panel_y in zip(kinds, drawn, wide, high, strict=True):
+        own = [found for found in profile.heads if found.head.site.kind == kind]
+        left = _MARGIN + 0.3
+
+        def panel(x: float, y: float, w: float, h: float) -> Axes:
+            return figure.add_axes((x / width, (y - h) / height, w / width, h / height))
+
+        grid_high = 0.24 * grid.layers
+        axes = panel(left, top, grid_x - 0.3, grid_high)
+        figure_heads.draw(axes, grid, 6.5, short=True)
+        beside = panel(left + grid_x, top, legend, panel_y)
+        figure_heads.legend(beside, tally(report(profile)), legend, panel_y, short=True)
+        left = _MARGIN + max(wide) + legend + _GAP
+        _entropy(panel(left, top, _PANEL, panel_y), own)
+        if kind != "cross":
+            _distances(panel(left + _PANEL + _GAP, top, _PANEL, panel_y), profile, own)
+        _plane(panel(left + 2 * (_PANEL + _GAP), top, _PANEL, panel_y), profile, own)
+        if len(kinds) > 1:
+            _title(figure, KIND_TITLES[kind], _MARGIN / width, (top + 0.55) / height)
+        top -= panel_y + 1.0
+    return figure
+
+
+def _headline(figure: Figure, profile: Profile, width: float, height: float) -> None:
+    parts = [f"{profile.texts:,} texts", f"{profile.tokens:,} tokens"]
+    if profile.grouped:
+        parts.append(f"{profile.clusters:,} groups")
+    parts.append("95 % intervals" + (", all at once" if profile.simultaneous else ""))
+    parts.append(f"likeness from {profile.compared} texts")
+    title = f"{model_name(profile.source)}: what its heads do"
+    families, missing = choose([title])
+    at = (height - _MARGIN) / height
+    figure.text(
+        _MARGIN / width,
+        at,
+        spelled(title, missing),
+        fontsize=12,
+        fontweight="bold",
+        family=families,
+        va="top",
+    )
+    figure.text(
+        _MARGIN / width, at - 0.26 / height, " · ".join(parts), fontsize=8, color=_GREY, va="top"
+    )
+
+
+def _title(figure: Figure, text: str, x: float, y: float) -> None:
+    figure.text(x, y, text, fontsize=9, fontweight="bold")
+
+
+def _entropy(axes: Axes, heads: list[HeadProfile]) -> None:
+    """Entropy by layer: a dot a head, its interval, the mean of the layer, and chance."""
+    layers: dict[int, list[float]] = {}
+    chances: dict[int, list[float]] = {}
+    for found in heads:
+        estimate = found.estimates["entropy"]
+        if estimate.mean is None or estimate.chance is None:
+            continue
+        layer = found.head.layer
+        beside = [other for other in heads if other.head.layer == layer]
+        x = layer + 0.6 * ((beside.index(found) + 0.5) / len(beside) - 0.5)
+        layers.setdefault(layer, []).append(estimate.mean)
+        chances.setdefault(layer, []).append(estimate.chance)
+        color = _color(found)
+        if estimate.low is not None and estimate.high is not None:
+            axes.plot((x, x), (estimate.low, estimate.high), color=color, linewidth=1)
+        axes.plot(x, estimate.mean, "o", color=color, markersize=3.5, markeredgewidth=0)
+    numbers = sorted(layers)
+    means = [sum(layers[n]) / len(layers[n]) for n in numbers]
+    axes.plot(numbers, means, color=_GREY, linewidth=0.8, zorder=0)
+    uniform = [sum(chances[n]) / len(chances[n]) for n in numbers]
+    axes.plot(numbers, uniform, color=_GREY, linewidth=0.8, linestyle=":", zorder=0)
+    if numbers:
+        axes.annotate(
+            "uniform", (numbers[-1], uniform[-1]), (0, 2), textcoords="offset points",
+            fontsize=6, color=_GREY, ha="right",
+        )  # fmt: skip
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _style(axes, "entropy by layer", "layer", "bits")
+
+
+def _distances(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
+    """The weight by distance, of the head that shows each role best."""
+    chosen: dict[str, tuple[float, HeadProfile]] = {}
+    for found in heads:
+        for role in found.scores.roles[:1]:
+            mean = role.evidence.mean or 0.0
+            if role.name != "diffuse" and mean > chosen.get(role.name, (0.0, found))[0]:
+                chosen[role.name] = mean, found
+    best = sorted(chosen.items(), key=lambda pair: -pair[1][0])[:_CURVES]
+    places = range(-_FARTHEST, _FARTHEST + 1)
+    for name, (_, found) in best:
+        shares = [share.weight for share in found.distances[1:-1]]
+        label = f"{profile.layout.name(found.head)} {name}"
+        axes.plot(places, shares, color=ROLES[name].color, linewidth=1.2, label=label)
+    if heads and heads[0].distances:
+        uniform = [share.uniform for share in heads[0].distances[1:-1]]
+        axes.plot(places, uniform, ":", color=_GREY, linewidth=0.8, label="uniform")
+    axes.set_yscale("log")
+    axes.set_ylim(1e-4, 1.1)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:g}"))
+    if best:
+        axes.legend(fontsize=6, frameon=False, loc="upper left", handlelength=1.2)
+    _style(axes, "weight by distance", "key's position less query's", "share of weight")
+
+
+def _plane(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
+    """Heads that look at the same stand near each other."""
+    placed = [found for found in heads if found.place is not None]
+    for found in placed:
+        assert found.place is not None
+        plain = not found.scores.roles
+        axes.plot(
+            *found.place,
+            "o",
+            color=_color(found),
+            markersize=3.5 if plain else 5,
+            markeredgewidth=0,
+            zorder=1 if plain else 2,
+        )
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.margins(0.08)
+    _style(axes, "heads that look alike are near", "", "")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_color("#e0e0e0")
+    _names(axes, profile, placed)
+    known = list(dict.fromkeys(f.scores.roles[0].name for f in placed if f.scores.roles))
+    dots = [
+        Line2D([], [], marker="o", linestyle="", markersize=4, color=ROLES[name].color)
+        for name in known
+    ]
+    axes.legend(
+        dots, known, fontsize=6, frameon=False, loc="upper center", ncols=4,
+        bbox_to_anchor=(0.5, -0.01), handletextpad=0.1, columnspacing=0.8,
+    )  # fmt: skip
+
+
+def _names(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
+    """The names of heads, those with roles first, as far as they do not touch each other."""
+    figure = axes.get_figure()
+    assert isinstance(figure, Figure)
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+    figure.draw_without_rendering()
+    taken: list[Bbox] = []
+    order = sorted(heads, key=lambda found: (not found.scores.roles, found.head))
+    for found in order:
+        assert found.place is not None
+        color = "#000000" if found.scores.roles else _GREY
+        for away, ha, va in (((3, 2), "left", "bottom"), ((-3, -2), "right", "top")):
+            text = axes.annotate(
+                profile.layout.name(found.head).rpartition(":")[2],
+                found.place, away, textcoords="offset points",
+                fontsize=5.5, color=color, ha=ha, va=va,
+            )  # fmt: skip
+            box = text.get_window_extent(renderer)
+            inside = axes.get_window_extent(renderer).containsx(box.x1)
+            if inside and not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                break
+            text.remove()
+
+
+def _color(found: HeadProfile) -> str:
+    return ROLES[found.scores.roles[0].name].color if found.scores.roles else _PALE
+
+
+def _style(axes: Axes, title: str, x: str, y: str) -> None:
+    axes.set_title(title, fontsize=9, loc="left", pad=6)
+    axes.set_xlabel(x, fontsize=8, color=_GREY)
+    axes.set_ylabel(y, fontsize=8, color=_GREY)
+    axes.tick_params(labelsize=7, labelcolor=_GREY, length=2)
+    axes.spines[["top", "right"]].set_visible(False)

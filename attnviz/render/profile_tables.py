@@ -1,0 +1,118 @@
+"""Profiles as JSON and CSV. The JSON's schema is docs/profile.schema.json."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from attnviz.estimates import HeadProfile, Profile, Share
+from attnviz.render.tables import role_json
+
+PROFILE_SCHEMA = "attnviz.profile/1"
+_PARTS = ("mean", "low", "high", "chance", "lift", "rows", "texts")
+_FARTHEST = 32
+
+
+def profile_json(profile: Profile) -> str:
+    """A profile as JSON text."""
+    info = profile.source
+    document = {
+        "schema": PROFILE_SCHEMA,
+        "model": info.model,
+        "backend": info.backend,
+        "exactness": info.exactness,
+        "reason": info.reason,
+        "device": info.device,
+        "dtype": info.dtype,
+        "versions": dict(info.versions),
+        "files": list(profile.files),
+        "texts": profile.texts,
+        "windows": profile.windows,
+        "tokens": profile.tokens,
+        "clusters": {"unit": "group" if profile.grouped else "text", "count": profile.clusters},
+        "interval": {
+            "level": 0.95,
+            "simultaneous": profile.simultaneous,
+            "width": profile.width,
+        },
+        "bad": {
+            "count": profile.bad_count,
+            "first": [{"place": place, "reason": reason} for place, reason in profile.bad],
+        },
+        "empty_rows": profile.empty_rows,
+        "seed": profile.seed,
+        "notes": list(profile.notes),
+        "heads": [_head(profile, head) for head in profile.heads],
+        "likeness": {
+            "texts": profile.compared,
+            "distances": {
+                kind: [[_rounded(value) for value in row] for row in matrix.tolist()]
+                for kind, matrix in profile.likeness.items()
+                if profile.compared
+            },
+        },
+    }
+    return json.dumps(document, ensure_ascii=False, allow_nan=False)
+
+
+def profile_csv(profile: Profile) -> str:
+    """The estimates as CSV text, a line for each head and score."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    quartiles = ("q1", "median", "q3")
+    writer.writerow(["site", "layer", "head", "does", "rests", "score", *_PARTS, *quartiles])
+    for found in profile.heads:
+        head = found.head
+        named = [role.name if role else None for role in (found.scores.does, found.scores.rests)]
+        for name, estimate in found.estimates.items():
+            cells = [getattr(estimate, part) for part in _PARTS]
+            spread = estimate.quartiles or (None, None, None)
+            writer.writerow([head.site.kind, head.layer, head.index, *named, name, *cells, *spread])
+    return out.getvalue()
+
+
+def _head(profile: Profile, found: HeadProfile) -> dict[str, Any]:
+    head = found.head
+    return {
+        "name": profile.layout.name(head),
+        "site": head.site.kind,
+        "layer": head.layer,
+        "head": head.index,
+        "does": role_json(found.scores.does),
+        "rests": role_json(found.scores.rests),
+        "roles": [role_json(role) for role in found.scores.roles],
+        "scores": {name: asdict(estimate) for name, estimate in found.estimates.items()},
+        "distances": [
+            {"distance": place, **_share(share)}
+            for place, share in enumerate(found.distances, start=-_FARTHEST - 1)
+        ],
+        "kinds": _shares(found.kinds),
+        "tenths": [_share(share) for share in found.tenths],
+        "tokens": [{"text": text, **_share(share)} for text, share in found.tokens],
+        "examples": {
+            role: [asdict(example) for example in examples]
+            for role, examples in found.examples.items()
+        },
+        "nearest": [
+            {"name": profile.layout.name(other), "distance": _rounded(apart)}
+            for other, apart in found.nearest
+        ],
+        "plane": None if found.place is None else [_rounded(x) for x in found.place],
+    }
+
+
+def _shares(shares: Mapping[str, Share]) -> dict[str, dict[str, float]]:
+    return {name: _share(share) for name, share in shares.items()}
+
+
+def _share(share: Share) -> dict[str, float]:
+    return {"weight": _rounded(share.weight), "uniform": _rounded(share.uniform)}
+
+
+def _rounded(value: float) -> float:
+    """To eight decimals: weights are float32."""
+    return round(value, 8)

@@ -1,0 +1,168 @@
+"""A profile on the terminal: the grid of roles, the table of estimates, a closing line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from attnviz.estimates import Estimate, HeadProfile, Profile
+from attnviz.records import HeadScores, HeadsReport, Inputs, Role
+from attnviz.render.labels import (
+    model_name,
+    number,
+    possible,
+    rest_phrase,
+    role_phrase,
+    shorten,
+    signs,
+    times,
+    visible,
+)
+from attnviz.render.terminal import Line
+from attnviz.render.terminal_grid import HeadsGrid
+
+
+def report(profile: Profile) -> HeadsReport:
+    """The means and roles of a profile as those of one long text."""
+    heads = tuple(found.scores for found in profile.heads)
+    return HeadsReport(profile.source, profile.layout, Inputs({}), heads)
+
+
+def profile_grid(profile: Profile) -> RenderableType:
+    """The layer × head grid of roles."""
+    return HeadsGrid(report(profile))
+
+
+def profile_table(profile: Profile, heads: Sequence[HeadScores]) -> RenderableType:
+    """The estimates that roles rest on, one line a head; ``heads`` in this order."""
+    known = {found.head: found for found in profile.heads}
+    return _Table(profile, [known[scores.head] for scores in heads])
+
+
+def profile_line(profile: Profile) -> RenderableType:
+    """Model, backend, and how much was read, in one line."""
+    info = profile.source
+    parts = [model_name(info), f"{info.backend} backend", visible(info.exactness)]
+    parts += [f"{profile.texts:,} texts", f"{profile.tokens:,} tokens"]
+    if profile.grouped:
+        parts.append(f"{profile.clusters:,} groups")
+    what = "all heads and scores at once" if profile.simultaneous else "each score by itself"
+    parts.append(f"95 % intervals, {what}")
+    return Line(" · ".join(part for part in parts if part), "dim")
+
+
+_COLUMNS = (
+    "head",
+    "role",
+    "score",
+    "95 %",
+    "chance",
+    "lift",
+    "rows",
+    "possible",
+    "texts",
+    "quartiles",
+    "also",
+    "most weight on",
+)
+_LEFT = ("head", "role", "also", "most weight on")
+_LEAVE_OUT = ("quartiles", "also", "possible", "texts", "chance", "rows", "most weight on", "lift")
+"""What a narrow console does without, the first first."""
+
+
+class _Table:
+    def __init__(self, profile: Profile, heads: Sequence[HeadProfile]) -> None:
+        self.profile, self.heads = profile, heads
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """Draw for this console; narrow ones get fewer columns."""
+        if not self.heads:
+            yield Text("no head shows a role on these texts\n", style="dim")
+            return
+        rows = [self._row(found) for found in self.heads]
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+        widths = [max(map(cell_len, cells)) for cells in zip(_COLUMNS, *rows, strict=True)]
+        places = [place for place in range(len(_COLUMNS)) if any(row[place] for row in rows)]
+        for title in _LEAVE_OUT:
+            if sum(widths[place] + 2 for place in places) - 2 <= options.max_width:
+                break
+            places = [place for place in places if _COLUMNS[place] != title]
+        for place in places:
+            title = _COLUMNS[place]
+            table.add_column(title, justify="left" if title in _LEFT else "right", no_wrap=True)
+        for row in rows:
+            cells = (signs(row[place], options.ascii_only) for place in places)
+            table.add_row(*(Text(cell) for cell in cells))
+        yield table
+        yield Text("")
+
+    def _row(self, found: HeadProfile) -> tuple[str, ...]:
+        name = self.profile.layout.name(found.head)
+        if not found.scores.roles:
+            return (name, "·", *[""] * 9, _tokens(found))
+        role, *others = found.scores.roles
+        estimate = found.estimates[role.score]
+        places = role.rests and role.name != "diffuse"
+        return (
+            name,
+            f"rests on {role.name}" if places else role.name,
+            *_numbers(role, estimate),
+            f"{estimate.rows:,}",
+            possible(role),
+            f"{estimate.texts:,}",
+            _quartiles(estimate),
+            ", ".join(
+                rest_phrase(other) if other.rests else role_phrase(other) for other in others
+            ),
+            _tokens(found),
+        )
+
+
+def _numbers(role: Role, estimate: Estimate) -> tuple[str, str, str, str]:
+    """Score, interval, chance and lift; of a diffuse head the share of the largest entropy."""
+    if estimate.mean is None:
+        return "–", "–", "–", "–"
+    if role.name == "diffuse":
+        return f"{estimate.mean:.{_digits(estimate)}f}", _interval(estimate), "of", "max"
+    chance = "–" if estimate.chance is None else number(estimate.chance)
+    return (
+        f"{estimate.mean:.{_digits(estimate)}f}",
+        _interval(estimate),
+        chance,
+        times(role.evidence),
+    )
+
+
+def _interval(estimate: Estimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return "–"
+    digits = _digits(estimate)
+    return f"{estimate.low:.{digits}f}–{estimate.high:.{digits}f}"
+
+
+def _digits(estimate: Estimate) -> int:
+    """How many digits of a mean are known; two where nothing says more."""
+    if estimate.low is None or estimate.high is None:
+        return 2
+    return 3 if estimate.high - estimate.low < 0.02 else 2
+
+
+def _quartiles(estimate: Estimate) -> str:
+    if estimate.quartiles is None:
+        return ""
+    return " ".join(f"{value:.2f}" for value in estimate.quartiles)
+
+
+def _tokens(found: HeadProfile) -> str:
+    """The strings with the most weight, with their shares."""
+    shown = []
+    for text, share in found.tokens[:2]:
+        shown.append(f"{shorten(visible(text), 12)} {100 * share.weight:.0f} %")
+    return ", ".join(shown)

@@ -1,0 +1,99 @@
+"""``attnviz profile`` on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from attnviz.cli import main
+from tests.profiling.corpus import grouped, lines, sentences
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "profile.schema.json"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> str:
+    return str(lines(tmp_path_factory.mktemp("texts") / "texts.txt", sentences(12)))
+
+
+def test_grid_table_and_closing_line(corpus, capsys) -> None:
+    assert main(["profile", corpus]) == 0
+    out, err = capsys.readouterr()
+    assert "layer ↓  head →" in out
+    assert "95 %" in out
+    assert "<|endoftext" in out
+    assert "12 texts" in out
+    assert "12 texts only: intervals from fewer than 50 cover less than 95 %" in err
+
+
+def test_json_follows_its_schema_and_csv_has_a_line_a_score(tmp_path, capsys) -> None:
+    path = grouped(tmp_path / "t.jsonl", sentences(60), 3)
+    state = tmp_path / "t.profile"
+    interval = ["--interval", "simultaneous", "--group", "doc"]
+    assert main(["profile", str(path), *interval, "-o", str(state), "--json", "-q"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, json.loads(SCHEMA.read_text()))
+    assert document["clusters"] == {"unit": "group", "count": 20}
+    assert document["interval"]["simultaneous"] is True
+    head = document["heads"][10]
+    assert head["name"] == "1.4"
+    assert head["does"]["name"] == "previous"
+    assert head["scores"]["previous"]["low"] < head["scores"]["previous"]["mean"]
+    assert main(["profile", str(path), *interval, "-o", str(state), "--csv", "-q"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[0].startswith("site,layer,head,does,rests,score,mean,low,high,chance")
+    assert len(rows) == 1 + 24 * len(head["scores"])
+    assert main(["heads", "--profile", str(state)]) == 0
+    assert "20 groups" in capsys.readouterr().out
+
+
+def test_a_page_of_pictures(corpus, tmp_path) -> None:
+    for name in ("p.png", "p.svg", "p.pdf"):
+        assert main(["profile", corpus, "-q", "--plot", str(tmp_path / name)]) == 0
+        assert (tmp_path / name).stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nothing.txt"], "there is no file nothing.txt"),
+        (["{corpus}", "--interval", "both"], "no --interval both; choose 'each' or 'simultaneous'"),
+        (["{corpus}", "--plot", "x.gif"], "cannot draw 'x.gif'"),
+        (["{corpus}", "--group", "doc"], "--group doc"),
+        (["{corpus}", "--json", "--csv"], "--json and --csv exclude each other"),
+        (["{corpus}", "-o", "no/such/folder/x"], "no/such/folder does not exist"),
+        (["--merge", "{corpus}"], "merging takes two profiles or more"),
+        (["--merge", "{corpus}", "{corpus}"], "is no profile that attnviz wrote"),
+        (["--merge", "{corpus}", "{corpus}", "--whole"], "profiles; leave out --whole"),
+        (["--merge", "gone.profile", "{corpus}"], "cannot read gone.profile: No such file"),
+    ],
+)  # fmt: skip
+def test_wrong_use_is_one_line(corpus, capsys, arguments: list[str], says: str) -> None:
+    assert main(["profile", *(a.format(corpus=corpus) for a in arguments)]) in (1, 2)
+    err = capsys.readouterr().err
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_bad_lines_are_named_and_counted(tmp_path, capsys) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text(
+        '{"text": "the cat sat on the mat"}\n{"text": 3}\nnot json\n{"text": "a dog"}\n'
+    )
+    assert main(["profile", str(path)]) == 3
+    err = capsys.readouterr().err
+    assert "t.jsonl:2: the text is no text (3); skipped" in err
+    assert "t.jsonl:3: not JSON" in err
+    assert "2 of 4 texts could not be used" in err
+    assert main(["profile", str(path), "--strict"]) == 1
+    assert "t.jsonl:2" in capsys.readouterr().err
+
+
+def test_nothing_but_bad_lines_is_an_error(tmp_path, capsys) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text("not json\n")
+    assert main(["profile", str(path)]) == 1
+    assert "no text could be used" in capsys.readouterr().err

@@ -1,0 +1,246 @@
+"""One result, to the bit: several processes, interrupted and resumed, in parts and merged."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnviz as av
+from attnviz.corpus.executors import Inline, Lost
+from attnviz.errors import AttnvizError, InputError, UsageError
+from attnviz.profiling import run, saved
+from attnviz.profiling.state import State
+from tests.profiling.corpus import grouped, lines, sentences
+
+MODEL = "demo-gpt2"
+
+
+def content(path: Path) -> dict[str, Any]:
+    """What a state file says, but for the names of files."""
+    with np.load(path) as found:
+        arrays = {name: array.tobytes() for name, array in found.items() if name != "header"}
+        header = found["header"].tobytes()
+    assert header
+    state = saved.read(path)
+    return {
+        **arrays,
+        "texts": (state.tally.texts, state.tally.windows, state.tally.tokens),
+        "strings": list(state.tally.flow.strings),
+        "shown": sorted(state.tally.examples.shown.items()),
+        "alike": [(text.key, dict(text.rows)) for text in state.tally.alike],
+        "bad": [(bad.number, bad.reason) for bad in state.bad],
+        "groups": state.groups,
+    }
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> list[Path]:
+    """Two files, more than two tasks, with a line that is not text."""
+    folder = tmp_path_factory.mktemp("corpus")
+    first = lines(folder / "a.txt", sentences(70))
+    with open(first, "ab") as file:
+        file.write(b"caf\xe9 is not UTF-8\n")
+    return [first, lines(folder / "b.txt", sentences(66, 1))]
+
+
+@pytest.fixture(scope="module")
+def alone(corpus, tmp_path_factory) -> Path:
+    """The profile of one process."""
+    out = tmp_path_factory.mktemp("alone") / "one.profile"
+    av.profile(corpus, model=MODEL, jobs=1, interval="simultaneous", out=out)
+    return out
+
+
+def test_several_processes_give_the_same_bits(corpus, alone, tmp_path) -> None:
+    out = tmp_path / "two.profile"
+    found = av.profile(corpus, model=MODEL, jobs=2, interval="simultaneous", out=out)
+    assert content(out) == content(alone)
+    assert found.json() == av.read_profile(alone).json()
+    assert found.texts == 136
+    assert found.bad_count == 1
+
+
+def test_parts_merge_to_the_same_bits(corpus, alone, tmp_path) -> None:
+    parts = []
+    for number, path in enumerate(corpus):
+        parts.append(tmp_path / f"{number}.profile")
+        av.profile(path, model=MODEL, jobs=1, interval="simultaneous", out=parts[-1])
+    out = tmp_path / "all.profile"
+    merged = av.merge_profiles(parts, out)
+    assert content(out) == content(alone)
+    assert merged.json() == av.read_profile(alone).json()
+    with pytest.raises(UsageError, match=r"0\.profile has texts that are there already"):
+        av.merge_profiles([parts[0], parts[0]])
+    other = tmp_path / "other.profile"
+    av.profile(corpus[1], model="demo-bert", jobs=1, interval="simultaneous", out=other)
+    with pytest.raises(UsageError, match=r"other\.profile does not belong.*: its model"):
+        av.merge_profiles([parts[0], other])
+    plain = tmp_path / "plain.profile"
+    av.profile(corpus[1], model=MODEL, jobs=1, out=plain)
+    with pytest.raises(UsageError, match="its simultaneous is False, theirs True"):
+        av.merge_profiles([parts[0], plain])
+
+
+class Stop(Exception):
+    """In the middle of a run."""
+
+
+def stopping(after: int, done: run.Progress) -> None:
+    if done.texts >= after:
+        raise Stop
+
+
+@pytest.mark.parametrize("after", [1, 70])
+def test_a_run_goes_on_where_it_was_stopped(corpus, alone, tmp_path, after: int) -> None:
+    out = tmp_path / "again.profile"
+    again = partial(av.profile, corpus, model=MODEL, jobs=1, interval="simultaneous", out=out)
+    with pytest.raises(Stop):
+        again(progress=partial(stopping, after))
+    assert "not finished" in " ".join(av.read_profile(out).notes)
+    with pytest.raises(UsageError, match="not finished"):
+        av.merge_profiles([out, out])
+    counted: list[int] = []
+    found = again(progress=lambda done: counted.append(done.texts))
+    assert min(counted) > after - 64
+    assert content(out) == content(alone)
+    assert again(progress=lambda done: pytest.fail("nothing is left to do")).texts == found.texts
+
+
+def test_groups_over_several_tasks_and_parts(tmp_path) -> None:
+    """Groups of five over tasks of 64: some begin in one task and end in the next."""
+    first = grouped(tmp_path / "a.jsonl", sentences(70), 5)
+    second = grouped(tmp_path / "b.jsonl", sentences(15, 2), 5)
+    outs = [tmp_path / f"{n}.profile" for n in range(4)]
+    again = partial(av.profile, model=MODEL, jobs=1, group="doc", interval="simultaneous")
+    whole = again([first, second], out=outs[0])
+    again(first, out=outs[1])
+    again(second, out=outs[2])
+    av.merge_profiles(outs[1:3], outs[3])
+    assert content(outs[3]) == content(outs[0])
+    assert whole.clusters == 14 + 3
+    state, other = saved.read(outs[1]), saved.read(outs[1])
+    other.runs[0].digest = "that of other texts"
+    with pytest.raises(UsageError, match="has 14 groups that are there already"):
+        state.merge(other, "x")
+    mixed = grouped(tmp_path / "mixed.jsonl", sentences(8), 1)
+    mixed.write_text(mixed.read_text() + mixed.read_text())
+    with pytest.raises(InputError, match="the group 'mixed 0' do not follow each other"):
+        again(mixed)
+
+
+def test_a_state_of_other_texts_or_settings_is_not_gone_on_with(tmp_path) -> None:
+    path, out = lines(tmp_path / "t.txt", sentences(70)), tmp_path / "t.profile"
+    again = partial(av.profile, path, jobs=1, out=out)
+    again(model=MODEL)
+    for change, says in (
+        ({"model": "demo-bert"}, "t.profile has model"),
+        ({"model": MODEL, "special_tokens": False}, "has special_tokens True, not False"),
+        ({"model": MODEL, "seed": 3}, "has seed 0, not 3"),
+        ({"model": MODEL, "interval": "simultaneous"}, "has simultaneous False, not True"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            again(**change)
+    lines(path, sentences(71))
+    with pytest.raises(InputError, match="made of other texts"):
+        again(model=MODEL)
+    lines(path, sentences(64))
+    with pytest.raises(InputError, match="made of other texts"):
+        again(model=MODEL)
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda data: b"", "no profile"),
+        (lambda data: b"not a zip at all", "no profile"),
+        (lambda data: data[: len(data) // 2], "no profile"),
+        (lambda data: data.replace(b"profile-state/1", b"profile-state/9"), "no profile"),
+    ],
+)
+def test_damaged_files_are_refused(alone, tmp_path, damage, says: str) -> None:
+    path = tmp_path / "broken.profile"
+    path.write_bytes(damage(alone.read_bytes()))
+    with pytest.raises(InputError, match=says):
+        av.read_profile(path)
+
+
+class Deadly:
+    """An executor in which one task kills every process that tries it."""
+
+    def __init__(self, inner: Inline, which: int) -> None:
+        self.inner, self.which = inner, which
+
+    def __enter__(self) -> Deadly:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing to end."""
+
+    def run(self, tasks: Iterable[Any]) -> Iterator[Any]:
+        for number, (task, answer) in enumerate(self.inner.run(tasks)):
+            yield task, Lost("2 processes died over it") if number == self.which else answer
+
+
+def test_a_task_that_kills_is_reported_as_bad(corpus, monkeypatch) -> None:
+    inline = run.executor
+    monkeypatch.setattr(
+        run,
+        "executor",
+        lambda *args: Deadly(inline(*args), 1),  # type: ignore[arg-type]
+    )
+    found = av.profile(corpus[0], model=MODEL, jobs=1)
+    assert found.texts == 64
+    assert found.bad_count == 7  # six texts and a line that is none
+    assert found.bad[0] == (f"{corpus[0]}:65", "2 processes died over it")
+
+
+def test_strict_stops_at_the_first_bad_text(corpus, tmp_path) -> None:
+    out = tmp_path / "strict.profile"
+    with pytest.raises(AttnvizError, match=r"a\.txt:71: not UTF-8"):
+        av.profile(corpus, model=MODEL, jobs=1, strict=True, out=out)
+    assert av.read_profile(out).texts == 64  # what was done before is kept
+
+
+COMMAND = [sys.executable, "-m", "attnviz", "profile"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for workers in /proc")
+def test_sigterm_leaves_a_state_to_go_on_from(tmp_path) -> None:
+    path = lines(tmp_path / "t.txt", sentences(1500))
+    out = tmp_path / "t.profile"
+    options = [str(path), "--jobs", "2", "-o", str(out), "--model", MODEL]
+    process = subprocess.Popen(
+        [*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while len(children.read_text().split()) < 2:
+        time.sleep(0.05)
+    time.sleep(5)
+    process.send_signal(signal.SIGTERM)
+    _, says = process.communicate(timeout=300)
+    if process.returncode == 0:
+        pytest.skip("this machine was done before it could be stopped")
+    assert process.returncode == 130, says
+    assert "interrupted after" in says
+    if "after 0 texts" not in says:
+        assert "goes on from it" in says
+        state = saved.read(out)
+        assert isinstance(state, State)
+        assert 0 < state.tally.texts < 1500
+
+
+def test_sample_and_limit_take_texts_in_order(corpus) -> None:
+    assert av.profile(corpus, model=MODEL, limit=10).texts == 10
+    some = av.profile(corpus, model=MODEL, sample=12, seed=1)
+    other = av.profile(corpus, model=MODEL, sample=12, seed=2)
+    assert some.texts == other.texts == 12
+    assert some.json() != other.json()
