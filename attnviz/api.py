@@ -20,6 +20,7 @@ from attnviz.looking import (
     captures,
     check_whole,
     load,
+    prepare,
     prompt_of,
     source_for,
 )
@@ -53,7 +54,6 @@ __all__ = [
     "load",
     "models",
     "notes",
-    "page_bytes",
     "read_capture",
     "select",
     "view",
@@ -190,6 +190,7 @@ def view(
     *,
     model: Model = DEFAULT_MODEL,
     select: str | None = None,
+    without: str | None = None,
     exact: bool = False,
     title: str | None = None,
     max_mb: float = MAX_PAGE_MB,
@@ -203,6 +204,7 @@ def view(
             several of them get a picker in the page.
         model: for texts and prompts, see :func:`load`, as for ``device`` and ``dtype``.
         select: heads to show; by default all that the captures hold.
+        without: heads to take away first, to see how the others change.
         exact: weights in 16 bits instead of 8 (off by at most 0.00002 instead of 0.004).
         title: of the page; by default the model's name.
         max_mb: the largest page to make, in megabytes.
@@ -219,32 +221,35 @@ def view(
     from attnviz.render import viewer
     from attnviz.render.viewer.document import short_name
 
-    several = captures(what, model=model, select=select, device=device, dtype=dtype)
-    heads = [_held(capture, select) for capture in several]
     bits = 16 if exact else 8
-    size = viewer.estimate(several, heads, bits)
+    ready, least = [], 0
+    options: dict[str, Any] = {"select": select, "without": without}
+    for one in prepare(what, model=model, device=device, dtype=dtype, **options):
+        least += viewer.least(one.inputs, one.heads, bits)
+        _check_page(least, max_mb)
+        ready.append(one)
+    several = [one.capture() for one in ready]
+    heads = [_held(capture, select) for capture in several]
+    _check_page(viewer.estimate(several, heads, bits), max_mb)
+    scores = [score_capture(capture).result() for capture in several]
+    if title is None:
+        title = f"Attention of {short_name(several[0].source.model)}"
+    page = viewer.page(several, scores, heads, title=title, bits=bits)
+    return Viewer(page, title, tuple(several))
+
+
+def _check_page(size: float, max_mb: float) -> None:
+    """Refuse a page of more bytes than are wanted."""
+    if not max_mb > 0:
+        raise UsageError("{max_mb} must be a number above 0", max_mb=max_mb)
     if size > max_mb * 1e6:
         raise InputError(
-            "the page would take about {:.1f} MB, more than {:g} MB",
+            "the page would take about {:.1f} MB or more, and {:g} MB is the limit",
             size / 1e6,
             max_mb,
             remedy="select fewer heads or layers, shorten the text, or raise {max_mb}",
             max_mb=...,
         )
-    scores = [score_capture(capture).result() for capture in several]
-    if title is None:
-        title = f"Attention of {short_name(several[0].source.model)}"
-    page = viewer.page(several, scores, heads, title=title, bits=bits)
-    return Viewer(page, title)
-
-
-def page_bytes(captures: Sequence[Capture], select: str | None = None, exact: bool = False) -> int:
-    """About how many bytes :func:`view` would make of some captures, at most."""
-    from attnviz.render import viewer
-
-    return viewer.estimate(
-        captures, [_held(capture, select) for capture in captures], 16 if exact else 8
-    )
 
 
 def _held(capture: Capture, text: str | None) -> frozenset[Head]:

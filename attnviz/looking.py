@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from attnviz.ablation.closed import closed
@@ -13,7 +13,7 @@ from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.models.untrained import Fresh, FreshConfig
 from attnviz.notebook import Captured
 from attnviz.passes import Source
-from attnviz.records import Capture, Prompt
+from attnviz.records import Capture, Head, Inputs, Layout, Prompt, Site
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import Recorder
 
@@ -127,40 +127,12 @@ def capture(
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.
     """
-    if isinstance(what, Capture):
-        check_whole(without)
-        return what
     if isinstance(what, str):
         what = Prompt(what, pair=pair, context=context, target=target, truncate=truncate)
-    prompt = prompt_of(what)
-    source = source_for(prompt, model, device, dtype)
-    wanted = list(source.layout if select is None else selection.select(select, source.layout))
-    inputs = replace(source.prepare(prompt), texts=prompt.texts)
-    sites = {head.site for head in wanted}
-    sizes = [
-        source.layout.heads[site.kind][site.layer] * len(side.queries) * len(side.keys)
-        for site in sites
-        for side in [inputs.sides[site.kind]]
-    ]
-    needed = 4 * sum(sizes)
-    if needed > physical_memory() // 2:
-        raise InputError(
-            f"the maps of {inputs.length} tokens in {len(sites)} layers take "
-            f"{human_bytes(needed)}, too much for this machine's "
-            f"{human_bytes(physical_memory())}; select fewer layers, or score them without "
-            "keeping maps (attnviz heads)"
-        )
-    recorder = Recorder([inputs], sites)
-    with closed(source, without, inputs) as shown:
-        source.forward([inputs], [recorder], hidden=False)
-    return Captured(
-        source.info,
-        source.layout,
-        shown,
-        recorder.maps(),
-        recorder.empty_rows(),
-        recorder.reach(),
+    (found,) = captures(
+        [what], model=model, select=select, without=without, device=device, dtype=dtype
     )
+    return found
 
 
 def captures(
@@ -177,17 +149,92 @@ def captures(
     Raises:
         UsageError: nothing at all; AttnvizError: as :func:`capture`.
     """
-    several = [what] if isinstance(what, Look) or not isinstance(what, Iterable) else list(what)
-    if not several:
-        raise UsageError("there is nothing to look at; give at least one text or capture")
+    ready = prepare(what, model=model, select=select, without=without, device=device, dtype=dtype)
+    return tuple(one.capture() for one in list(ready))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Ready:
+    """What can be captured at once: a prompt that a model has prepared, or a capture itself.
+
+    Attributes:
+        inputs: the tokens.
+        layout: the heads there are; ``heads`` those to keep, with the others of their layers.
+        heads: see ``layout``.
+        capture: runs the model, or gives the capture.
+    """
+
+    inputs: Inputs
+    layout: Layout
+    heads: frozenset[Head]
+    capture: Callable[[], Capture]
+
+
+def prepare(
+    what: Look | Iterable[Look],
+    *,
+    model: Model = DEFAULT_MODEL,
+    select: str | None = None,
+    without: str | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+) -> Iterator[Ready]:
+    """Everything but the work of :func:`captures`, one by one; arguments as there.
+
+    Raises:
+        InputError: the maps of all that was given until then are too large for this machine.
+        AttnvizError: as :func:`captures`.
+    """
+    several = [what] if isinstance(what, Look) or not isinstance(what, Iterable) else what
     source: Source | None = None
-    found = []
-    for one in several:
-        if not isinstance(one, Capture):
-            one = prompt_of(one)  # noqa: PLW2901
-            source = source or source_for(one, model, device, dtype)
-        found.append(capture(one, model=source or model, select=select, without=without))
-    return tuple(found)
+    number = needed = 0
+    for number, one in enumerate(several, 1):
+        if isinstance(one, Capture):
+            check_whole(without)
+            yield _captured(one, select)
+            continue
+        prompt = prompt_of(one)
+        source = source or source_for(prompt, model, device, dtype)
+        ready = _prepared(prompt, source, select, without)
+        sites = {head.site for head in ready.heads}
+        needed += sum(_bytes(ready, site) for site in sites)
+        if needed > physical_memory() // 2:
+            of = f"{ready.inputs.length} tokens" if number == 1 else f"{number} texts or more"
+            raise InputError(
+                f"the maps of {of} in {len(sites)} layers take {human_bytes(needed)}, more than "
+                f"half of this machine's {human_bytes(physical_memory())}; select fewer layers, "
+                "or score them without keeping maps (attnviz heads)"
+            )
+        yield ready
+    if not number:
+        raise UsageError("there is nothing to look at; give at least one text or capture")
+
+
+def _captured(capture: Capture, select: str | None) -> Ready:
+    chosen = capture.layout if select is None else selection.select(select, capture.layout)
+    heads = frozenset(head for head in chosen if head.site in capture.maps)
+    return Ready(capture.inputs, capture.layout, heads, lambda: capture)
+
+
+def _prepared(prompt: Prompt, source: Source, select: str | None, without: str | None) -> Ready:
+    layout = source.layout
+    heads = frozenset(layout if select is None else selection.select(select, layout))
+    inputs = replace(source.prepare(prompt), texts=prompt.texts)
+
+    def run() -> Capture:
+        recorder = Recorder([inputs], heads)
+        with closed(source, without, inputs) as shown:
+            source.forward([inputs], [recorder], hidden=False)
+        maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
+        return Captured(source.info, layout, shown, maps, empty, reach)
+
+    return Ready(inputs, layout, heads, run)
+
+
+def _bytes(ready: Ready, site: Site) -> int:
+    """What the maps of a layer take, in float32."""
+    sides = ready.inputs.sides[site.kind]
+    return 4 * ready.layout.heads[site.kind][site.layer] * len(sides.queries) * len(sides.keys)
 
 
 def check_whole(without: str | None) -> None:

@@ -118,11 +118,13 @@ class Heatmap:
 class Viewer:
     """One self-contained page with every head of some captures, as :func:`attnviz.view` makes it.
 
-    ``page`` is the whole HTML file. It asks for nothing: no server, no network.
+    ``page`` is the whole HTML file. It asks for nothing: no server, no network. ``captures`` are
+    those that it shows.
     """
 
     page: bytes
     title: str
+    captures: tuple[Capture, ...]
 
     def save(self, path: str | Path) -> Path:
         """Write the page; its name must end in .html or .htm."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 
@@ -145,15 +144,21 @@ class TextsOptions(InputOptions):
         ),
     ] = None
 
-    def looks(self, model: TrainedOptions) -> list[Look]:
-        """Everything to look at; raises as :meth:`look`."""
+    def looks(self, model: TrainedOptions) -> Iterable[Look]:
+        """Everything to look at, lines one by one; raises as :meth:`look`."""
         if self.lines is None:
             return [self.look(model)]
         self._check_given(model)
-        texts = [line for line in _read_text(self.lines).splitlines() if line.strip()]
-        if not texts:
-            raise InputError(f"{self.lines} holds no text; give a text a line")
-        return [self._prompt(text) for text in texts]
+        return self._prompts(self.lines)
+
+    def _prompts(self, name: str) -> Iterator[Prompt]:
+        from attnviz.corpus import lines
+
+        number = 0
+        for number, text in lines.lines(name):
+            yield self._prompt(_sound(text, f"{_shown(name)}:{number}"))
+        if not number:
+            raise InputError(f"{_shown(name)} holds no text; give a text a line")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -364,17 +369,22 @@ def flatten(command: Callable[..., None]) -> Callable[..., None]:
 
 def _read_text(name: str) -> str:
     """A file's text, or standard input's; InputError where it cannot be read as UTF-8."""
-    try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {name}: {error.strerror or error}") from None
-    try:
-        return data.decode("utf-8-sig").strip("\r\n")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{name} is not UTF-8 (byte {error.start} is 0x{data[error.start]:02x}); "
-            "convert it to UTF-8"
-        ) from None
+    from attnviz.corpus import lines
+
+    return _sound(lines.whole(name), _shown(name)).strip("\r\n")
+
+
+def _sound(text: str, place: str) -> str:
+    """What was read; InputError where there is no text."""
+    from attnviz.corpus.lines import Problem
+
+    if isinstance(text, Problem):
+        raise InputError(f"{place} is {text}")
+    return text
+
+
+def _shown(name: str) -> str:
+    return "standard input" if name == "-" else name
 
 
 def _read_ids(text: str) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from attnviz.cli.options import (
 _STARTS = 5.0
 """Seconds after which a browser that is still starting counts as there."""
 LARGE_PAGE = 16e6
-"""Pages above so many bytes open slowly, which is said before they are made."""
+"""Pages above so many bytes open slowly, which is said."""
 
 
 @flatten
@@ -70,26 +70,23 @@ def view(
     if out is not None:
         page_path(out)
         files.check_writable(out)
-    looks, settings = prompt.looks(model), model.settings(context=prompt.context)
-    with console.waiting("running the model", output.quiet):
-        captures = api.captures(looks, select=select, without=without, **settings)
-    size = api.page_bytes(captures, select, exact)
-    if LARGE_PAGE < size <= max_mb * 1e6:
-        console.note(
-            [f"the page takes about {human_bytes(size)} and opens slowly; --select makes it small"],
-            output.quiet,
-        )
-    with console.waiting("writing the page", output.quiet):
-        page = api.view(captures, select=select, exact=exact, title=title, max_mb=max_mb)
+    looks = prompt.looks(model)
+    settings = model.settings(context=prompt.context) | {"select": select, "without": without}
+    with console.waiting("making the page", output.quiet):
+        page = api.view(looks, exact=exact, title=title, max_mb=max_mb, **settings)
         saved = page.save(_temporary() if out is None else out)
+    size = human_bytes(len(page.page))
     screen = console.stdout()
     if not output.quiet or out is None:
-        console.wrote(saved, f" ({human_bytes(len(page.page))})")
+        console.wrote(saved, f" ({size})")
     if not output.quiet:
-        screen.print(terminal.closing_line(captures[0]))
+        screen.print(terminal.closing_line(page.captures[0]))
     if out is None and not _opened(saved):
         console.note(["no browser answered; open the file yourself"], output.quiet)
-    console.note(dict.fromkeys(n for c in captures for n in c.inputs.notes), output.quiet)
+    notes = dict.fromkeys(note for one in page.captures for note in one.inputs.notes)
+    if len(page.page) > LARGE_PAGE:
+        notes[f"a page of {size} opens slowly; --select makes it smaller"] = None
+    console.note(notes, output.quiet)
 
 
 def _opened(page: Path) -> bool:

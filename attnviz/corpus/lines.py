@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import cast
@@ -25,18 +25,21 @@ class Problem(str):
     """What is wrong, in place of a text."""
 
 
-def opened(name: str) -> AbstractContextManager[BufferedReader]:
+@contextmanager
+def opened(name: str) -> Iterator[BufferedReader]:
     """A file for reading bytes; ``-`` is standard input, which stays open.
 
     Raises:
-        InputError: it cannot be opened.
+        InputError: it cannot be opened or, inside of the ``with`` block, read.
     """
-    if name == "-":
-        if sys.stdin is None:
-            raise InputError("standard input is closed; name a file")
-        return nullcontext(cast("BufferedReader", sys.stdin.buffer))
     try:
-        return open(name, "rb")
+        if name != "-":
+            with open(name, "rb") as file:
+                yield file
+        elif sys.stdin is None:
+            raise InputError("standard input is closed; name a file")
+        else:
+            yield cast("BufferedReader", sys.stdin.buffer)
     except OSError as error:
         raise InputError(f"cannot read {name}: {error.strerror or error}") from None
 

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import jsonschema
@@ -281,6 +282,7 @@ def bad(tmp_path_factory) -> dict[str, str]:
     tmp = tmp_path_factory.mktemp("bad")
     (tmp / "latin1.txt").write_bytes("grün".encode("latin-1"))
     (tmp / "blank.txt").write_text(" \n\t\n")
+    (tmp / "utf16.txt").write_text("a b", encoding="utf-16")
     (tmp / "file").write_text("x")
     save_file({"embeddings.word_embeddings.weight": np.zeros((3, 3), np.float32)}, tmp / "s.st")
     shapes = (tmp / "s.st").read_bytes()
@@ -307,6 +309,9 @@ MISTAKES = [
     (["-f", "{tmp}/blank.txt", "-m", "fresh"], 1, ["empty"]),
     (["-f", "{tmp}/none.txt", "-m", "fresh"], 1, ["No such file"]),
     (["-f", "{tmp}", "-m", "fresh"], 1, ["directory"]),
+    (["-f", "/dev/zero", "-m", "fresh"], 1, ["/dev/zero is no text: it holds zero bytes"]),
+    (["-f", "/dev/urandom", "-m", "fresh"], 1, ["/dev/urandom is "]),
+    (["-f", "{tmp}/utf16.txt", "-m", "fresh"], 1, ["UTF-16; save the file as UTF-8"]),
     (["a", "--d-model", "512", "--heads", "6"], 2, ["85.33", "nearest: 4 or 8"]),
     (["a", "--heads", "8", "--kv-heads", "3"], 2, ["kv-heads that work: 1, 2, 4, 8"]),
     (["a", "--heads", "0"], 2, ["at least 1, got 0"]),
@@ -379,6 +384,37 @@ def test_other_commands_make_the_same_mistakes(capsys, tmp_path: Path) -> None:
         assert (got, err.count("\n")) == (code, 1), err
         assert word in err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"a b\n\ncaf\xe9\n", "lines.txt:3 is not UTF-8 (byte 3 is 0xe9)"),
+        (b"a b\n" + b"c " * (1 << 20), "lines.txt:2 is longer than 1 MiB"),
+        (b"\n \n", "lines.txt holds no text; give a text a line"),
+        (b"\0", "lines.txt:1 is no text: it holds zero bytes"),
+    ],
+)
+def test_lines_that_cannot_be_used(capsys, tmp_path: Path, content: bytes, says: str) -> None:
+    (tmp_path / "lines.txt").write_bytes(content)
+    page = str(tmp_path / "page.html")
+    assert main(["view", "--lines", str(tmp_path / "lines.txt"), "-m", "fresh", "-o", page]) == 1
+    error = capsys.readouterr().err
+    assert says in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_text_has_a_largest_size(capsys, tmp_path: Path) -> None:
+    """The limit is that of all files of text; a pipe is as good as a file."""
+    os.mkfifo(tmp_path / "pipe")
+    for size, said in ((64 << 20, "is longer than 64 MiB"), (0, "")):
+        writer = threading.Thread(
+            target=lambda size=size: (tmp_path / "pipe").write_bytes(b"a b" + b" a" * (size // 2))
+        )
+        writer.start()
+        code = main(["heads", "--file", str(tmp_path / "pipe"), "-m", "fresh", "-q"])
+        writer.join()
+        assert (code, said in capsys.readouterr().err) == (bool(said), True)
 
 
 def test_a_read_only_folder_keeps_what_it_has(tmp_path: Path, capsys, monkeypatch) -> None:

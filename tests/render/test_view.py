@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib
+import itertools
 import json
+import math
 import re
 import zlib
 from dataclasses import replace
@@ -17,6 +19,7 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.models.untrained import FreshConfig
 from attnviz.render.viewer import estimate
 from attnviz.render.viewer.assemble import assemble
 from attnviz.render.viewer.quantize import pack
@@ -291,10 +294,29 @@ def test_pages_of_12_layers_of_12_heads_stay_small(tokens: int, most: float) -> 
 
 
 def test_a_page_that_is_too_large_is_refused_before_it_is_made() -> None:
-    with pytest.raises(av.InputError, match=r"more than 0\.1 MB; select fewer heads"):
+    with pytest.raises(av.InputError, match=r"and 0\.1 MB is the limit; select fewer heads"):
         av.view(made(8, 8, words(64)), max_mb=0.1)
     with pytest.raises(av.UsageError, match="at least one text or capture"):
         av.view([])
+
+
+@pytest.mark.parametrize("limit", [math.nan, 0.0, -1.0])
+def test_a_limit_that_is_none_is_refused(limit: float) -> None:
+    with pytest.raises(av.UsageError, match=r"max_mb=.* must be a number above 0"):
+        av.view("a b", max_mb=limit)
+
+
+def test_many_texts_are_refused_before_any_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not even all of them are read, however many there are."""
+    source = av.load(FreshConfig(d_model=16, heads=4, layers=2))
+    monkeypatch.setattr(type(source), "forward", lambda *given, **options: pytest.fail("it runs"))
+    read = []
+    texts = (read.append(1) or "a b c d" for _ in itertools.count())
+    with pytest.raises(av.InputError, match=r"1\.0 MB or more, and 1 MB is the limit"):
+        av.view(texts, model=source, max_mb=1)
+    assert 100 < len(read) < 1e6 / (8 * 900)
+    with pytest.raises(av.InputError, match="is the limit"):
+        av.view("a " * 2000, model=source, max_mb=1)
 
 
 def test_saving_and_showing(tmp_path: Path) -> None:
@@ -339,13 +361,10 @@ def test_command_shows_recorded_attention(tmp_path: Path) -> None:
 
 
 def test_command_without_a_file_opens_the_browser(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    import typer
-
-    opened: list[str] = []
-    monkeypatch.setattr(typer, "launch", lambda url: opened.append(url) or 0)
+    opened: list[Path] = []
+    monkeypatch.setattr("attnviz.cli.view._opened", lambda page: opened.append(page) or True)
     assert main(["view", "a b", "-q"]) == 0
-    (url,) = opened
-    path = Path(url.removeprefix("file://"))
+    (path,) = opened
     assert str(path) in capsys.readouterr().out.replace("\n", "")
     assert b"<!doctype html>" in path.read_bytes()[:20]
     path.unlink()

@@ -13,12 +13,12 @@ from functools import lru_cache
 from importlib.resources import files
 
 from attnviz.errors import UsageError
-from attnviz.records import Capture, Head, HeadScores
+from attnviz.records import Capture, Head, HeadScores, Inputs
 from attnviz.render.labels import visible
 from attnviz.render.page import policy, safe_json
 from attnviz.render.viewer.assemble import assemble
 from attnviz.render.viewer.document import document
-from attnviz.render.viewer.quantize import packed_bytes
+from attnviz.render.viewer.quantize import least_bytes, packed_bytes
 
 _SCORES_BYTES = 900
 """About what the scores of one head take."""
@@ -76,6 +76,15 @@ def estimate(captures: Sequence[Capture], heads: Sequence[Collection[Head]], bit
         for site, maps in capture.maps.items():
             count = sum(head.site == site for head in chosen)
             total += packed_bytes([maps], bits) * count // len(maps) + count * _SCORES_BYTES
+    return total
+
+
+def least(inputs: Inputs, heads: Collection[Head], bits: int = 8) -> int:
+    """What one text adds to :func:`estimate` at least, known before the model runs."""
+    total = 0
+    for head in heads:
+        sides = inputs.sides[head.site.kind]
+        total += least_bytes(len(sides.queries), len(sides.keys), bits) + _SCORES_BYTES
     return total
 
 

@@ -98,3 +98,9 @@ def packed_bytes(maps: Sequence[NDArray[np.floating[Any]]], bits: int = 8) -> in
         heads, rows, columns = weights.shape
         cells += heads * (rows * (rows + 1) // 2 if is_causal(weights) else rows * columns)
     return int(cells * (bits // 8) * _BASE64)
+
+
+def least_bytes(rows: int, columns: int, bits: int = 8) -> int:
+    """What :func:`packed_bytes` says at least of one head's map, as long as that is not known."""
+    cells = rows * (rows + 1) // 2 if rows == columns else rows * columns
+    return int(cells * (bits // 8) * _BASE64)
