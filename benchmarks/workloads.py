@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,9 +18,12 @@ from torch import Tensor, nn
 
 from attnviz.attention.attend import attend
 from attnviz.attention.layers import MultiHeadAttention
+from attnviz.models.pretrained import load
 from attnviz.passes import Observer
-from attnviz.records import Inputs, Layout, Sides, Site, Tokens
+from attnviz.records import Inputs, Layout, Prompt, Sides, Site, Tokens
 from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.sums import Sums
+from benchmarks.startup import minilm
 
 Run = Callable[[], Any]
 
@@ -96,6 +100,41 @@ class Gpt2Shape:
         for number, block in enumerate(self.blocks):
             x = block(x, lambda layer, h, n=number: attention(layer, h, n))
         return x
+
+
+class Sentences:
+    """Sentences through all-MiniLM-L6-v2, a real BERT, 32 at a time as they come.
+
+    Their words are those of sample_inputs/story.txt, their lengths spread as in a treebank of web
+    text: a mean of 23 tokens, half of them under 20, one in twenty over 50.
+    """
+
+    batch = 32
+
+    def __init__(self, count: int = 512) -> None:
+        draw = random.Random(0)
+        story = Path(__file__).parent.parent / "sample_inputs" / "story.txt"
+        words = story.read_text("utf-8").split()
+        lengths = [2 + min(75, round(draw.gammavariate(1.3, 11.5))) for _ in range(count)]
+        texts = [" ".join(draw.choices(words, k=length)) for length in lengths]
+        self.source = load(minilm(), device="cpu", dtype="float32")
+        items = [self.source.prepare(Prompt(text)) for text in texts]
+        self.tokens = sum(item.length for item in items) / count
+        self.batches = [items[i : i + self.batch] for i in range(0, count, self.batch)]
+
+    def sdpa(self) -> None:
+        """The forward passes alone."""
+        for batch in self.batches:
+            self.source.forward(batch)
+
+    def scores(self) -> list[Sums]:
+        """Every score of every head, each sentence by itself."""
+        found = []
+        for batch in self.batches:
+            watch = ScoreObserver(batch, self.source.layout)
+            self.source.forward(batch, [watch])
+            found += [watch.sums(number) for number in range(len(batch))]
+        return found
 
 
 class LlamaLike:

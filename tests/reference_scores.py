@@ -162,10 +162,11 @@ def share(
     pair = Pair(side, cross)
     length, width = weights.shape[1:]
     _, _, counts = rows(name, weights, mask, pair)
-    on_targets = (weights * pair.targets(other, length, width)).sum(-1)
+    targets = pair.targets(other, length, width)
+    rest = np.ones(weights.shape[:2])
     if name.endswith("_no_sink"):
-        if other in ("first", "separator"):
-            return np.zeros(len(weights))
-        rest = 1 - weights[..., [pair.sink(j) for j in range(width)]].sum(-1)
-        on_targets /= np.where(counts, rest, 1)
+        sink = [pair.sink(j) for j in range(width)]
+        targets = targets & ~np.array(sink)
+        rest = np.where(counts, 1 - weights[..., sink].sum(-1), 1)
+    on_targets = (weights * targets).sum(-1) / rest
     return np.array((on_targets * counts).sum(-1))
