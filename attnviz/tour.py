@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnviz import api
+from attnviz import api, evidence
+from attnviz.effects import AblationReport
 from attnviz.errors import ModelError
 from attnviz.notebook import Heatmap
 from attnviz.records import HeadScores, Role
@@ -89,3 +90,20 @@ def visit(stop: Stop) -> tuple[HeadScores, Role, Heatmap]:
         raise ModelError(f"no {stop.role} head in {stop.model}; install attnviz again")
     role, best = max(found, key=lambda pair: pair[0].evidence.mean or 0.0)
     return best, role, api.heatmap(capture, report.layout.name(best.head))
+
+
+NEEDED = "0.5, 1.4, 2.0, 2.4, 3.0, 3.1, 3.3, 3.5, 3.0+3.1+3.3+3.5"
+"""The heads of demo-gpt2 that look at the token before, and those that do induction."""
+
+WHY_NEEDED = (
+    "A head that looks at something need not matter. Here random tokens are repeated, and heads "
+    "are taken away. Without the two that look at the token before (0.5, 1.4), or the two in layer "
+    "2 that find what followed it, the repetition is forgotten. The heads of layer 3 look at the "
+    "same place, and each alone is hardly missed: together they are, for they stand in for each "
+    "other."
+)
+
+
+def needed() -> AblationReport:
+    """Which of those heads repetition needs: the last stop of the tour."""
+    return evidence.ablate(probe=True, heads=NEEDED, model="demo-gpt2")

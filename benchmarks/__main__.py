@@ -10,6 +10,7 @@ from benchmarks.table import show
 TABLES = {
     "startup": "Whole processes",
     "streaming": "Scores on the fly",
+    "ablation": "Heads taken away",
     "export": "Batches of pictures",
     "viewer": "The page of all heads",
 }

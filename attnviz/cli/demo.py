@@ -10,13 +10,14 @@ from attnviz.cli.options import OutputOptions, flatten
 
 @flatten
 def demo(output: OutputOptions) -> None:
-    """Take a tour of a minute: five sentences, on each the head to look at, and why.
+    """Take a tour of a minute: five sentences, on each the head to look at, and why it matters.
 
     In a terminal Enter goes on and q leaves; elsewhere it runs through.
     """
     from attnviz.render import terminal
+    from attnviz.render.ablation.terminal import effects_table
     from attnviz.render.labels import role_phrase
-    from attnviz.tour import STOPS, visit
+    from attnviz.tour import STOPS, WHY_NEEDED, needed, visit
 
     screen = console.stdout()
     asks = sys.stdin.isatty() and sys.stdout.isatty()
@@ -29,8 +30,12 @@ def demo(output: OutputOptions) -> None:
             screen.print(terminal.heatmap(weights, sides, title=picture.title(shown)))
         screen.print(f"\n{stop.why}\n")
         screen.print(f"evidence: {role_phrase(role)} over {role.evidence.rows} rows\n", style="dim")
-        if asks and number < len(STOPS):
-            answer = screen.input("Enter: next, q: leave ")
-            if answer.strip().lower().startswith("q"):
-                break
+        if asks and screen.input("Enter: next, q: leave ").strip().lower().startswith("q"):
+            break
+    else:
+        screen.rule("who is needed: heads of demo-gpt2 taken away")
+        with console.waiting("taking heads away", output.quiet):
+            report = needed()
+        screen.print(effects_table(report, report.ranked()))
+        screen.print(f"\n{WHY_NEEDED}\n")
     screen.print('Your turn: attnviz heads "a sentence of your own"', style="bold")

@@ -1,0 +1,130 @@
+"""Every head taken away, against the loop that people write; all gradients, against forwards.
+
+A GPT-2 of 12 layers × 12 heads × 768 with random weights and a small vocabulary, one thread,
+processor time; the two ways take turns in one process.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import attnviz as av
+from attnviz.ablation import gradient, metrics, trials
+from attnviz.ablation.groups import every_head
+from attnviz.ablation.sweep import sweep
+from attnviz.passes import Source
+from attnviz.records import Prompt
+from benchmarks.table import Row
+
+LAYERS, HEADS, WIDTH, VOCABULARY = 12, 12, 768, 1000
+ROUNDS = 3
+
+
+def measure() -> list[Row]:
+    """All rows."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with models() as (source, model):
+            return [heads(source, model, 32, 1 / 2.8), heads(source, model, 128, 1 / 2.0),
+                    gradients(source, 128)]  # fmt: skip
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def models() -> Iterator[tuple[Source, Any]]:
+    """The same weights in attnviz and in transformers."""
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(vocab_size=VOCABULARY, n_layer=LAYERS, n_head=HEADS,
+                                     n_embd=WIDTH, bos_token_id=0, eos_token_id=0)  # fmt: skip
+    model = transformers.GPT2LMHeadModel(config).eval()
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        yield av.load(folder), model.transformer
+
+
+def heads(source: Source, model: Any, length: int, target: float) -> Row:
+    """All 144 heads alone, by the last hidden states."""
+    (trial,) = trials.everywhere(0, source.prepare(Prompt(ids=ids(length))))
+    groups = every_head(source.layout)
+    ours: list[Tensor] = []
+    theirs: list[Tensor] = []
+
+    def swept() -> None:
+        values = sweep(source, [trial], groups, metrics.HIDDEN)
+        ours[:] = [values.ablated[number][0] for number in range(len(groups))]
+
+    def looped() -> None:
+        theirs[:] = loop(model, ids(length))
+
+    ratio, detail = paired(swept, looped)
+    worst = max(float((a - b).abs().max()) for a, b in zip(ours, theirs, strict=True))
+    return Row(
+        f"every head alone, T = {length}",
+        "144 passes with a hook",
+        ratio,
+        target,
+        f"{detail}; equal within {worst:.0e}",
+    )
+
+
+def loop(model: Any, tokens: tuple[int, ...]) -> list[Tensor]:
+    """A whole pass for each head, with a hook that zeroes its part before the projection."""
+    inputs = torch.tensor([tokens])
+    width = WIDTH // HEADS
+    found = []
+    with torch.no_grad():
+        full = model(inputs).last_hidden_state[0].double()
+        for layer in model.h:
+            for head in range(HEADS):
+
+                def close(_: Any, arguments: tuple[Tensor], n: int = head) -> tuple[Tensor]:
+                    changed = arguments[0].clone()
+                    changed[..., n * width : (n + 1) * width] = 0
+                    return (changed,)
+
+                hook = layer.attn.c_proj.register_forward_pre_hook(close)
+                states = model(inputs).last_hidden_state[0].double()
+                hook.remove()
+                found.append(1 - torch.cosine_similarity(full, states, dim=-1))
+    return found
+
+
+def gradients(source: Source, length: int) -> Row:
+    """The gradient of every gate, against plain forwards with logits."""
+    (trial,) = trials.next_tokens(0, source.prepare(Prompt(ids=ids(length))))
+    ratio, detail = paired(
+        lambda: gradient.gradients(source, [trial], metrics.LOSS),
+        lambda: source.forward([trial.inputs], logits=True),
+    )
+    return Row(f"all gradients, T = {length}", "one forward", ratio, 4.0, detail)
+
+
+def ids(length: int) -> tuple[int, ...]:
+    """Tokens without a pattern."""
+    return tuple((37 * n * n + 11 * n + 3) % VOCABULARY for n in range(length))
+
+
+def paired(ours: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[float, str]:
+    """The ratio of processor times, the median of rounds in turns, after one for warming up."""
+    pairs = [(_seconds(ours), _seconds(theirs)) for _ in range(ROUNDS + 1)][1:]
+    ratio = statistics.median(a / b for a, b in pairs)
+    a, b = (statistics.median(column) for column in zip(*pairs, strict=True))
+    return ratio, f"{a:.2f} s, {b:.2f} s"
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    start = time.process_time()
+    run()
+    return time.process_time() - start

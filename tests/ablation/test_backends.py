@@ -1,0 +1,70 @@
+"""Ablation through the hooks: grouped keys, encoder, decoder and cross heads apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import attnviz as av
+from attnviz.ablation import gradient, metrics, trials
+from attnviz.ablation.groups import every_head
+from attnviz.ablation.sweep import check, sweep
+from attnviz.errors import ModelError
+from attnviz.models import pretrained
+from attnviz.passes import Gate
+from tests.models.tiny import build, hooked_only, inputs_of
+
+FAMILIES = ("gpt2", "bert", "llama", "t5", "bart")
+IDS, TARGET = (5, 9, 3, 7, 9, 3, 11), (4, 8, 4, 6)
+
+
+@pytest.fixture(params=FAMILIES, scope="module")
+def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp(request.param)
+    build(request.param, folder, 3.0, words=True)
+    source = pretrained.load(str(folder), backend="hooked")
+    hooked_only(source)
+    return source
+
+
+@pytest.mark.parametrize("metric", [metrics.HIDDEN, metrics.KL], ids=lambda m: m.name)
+def test_every_head_equals_a_whole_gated_pass(source, metric) -> None:
+    inputs = inputs_of(source, IDS, TARGET)
+    (trial,) = trials.everywhere(0, inputs)
+    groups = every_head(source.layout)
+    values = sweep(source, [trial], groups, metric)
+    full = source.forward([inputs], logits=metric.logits)
+    for number, group in enumerate(groups):
+        (head,) = group.heads
+        share = torch.ones(source.layout.heads[head.site.kind][head.layer])
+        share[head.index] = 0
+        gates = {head.site: Gate(share)}
+        changed = source.forward([inputs], gates=gates, logits=metric.logits)
+        (expected,) = metric.of(full, changed, [trial])
+        torch.testing.assert_close(values.ablated[number][0], expected, atol=1e-5, rtol=1e-3)
+
+
+def test_kinds_of_heads_stand_apart(source) -> None:
+    names = {group.name.partition(":")[0] for group in every_head(source.layout)}
+    if len(source.layout.kinds) == 3:
+        assert names == {"enc", "dec", "cross"}
+
+
+def test_losses_have_gradients(source) -> None:
+    if trials.is_masked(source):
+        pytest.skip("the tiny model has no mask token")
+    (trial,) = trials.next_tokens(0, inputs_of(source, IDS, TARGET))
+    found = gradient.gradients(source, [trial], metrics.LOSS)
+    assert found.shape == (1, len(source.layout))
+    assert found.isfinite().all()
+    assert (found != 0).any()
+
+
+def test_models_that_compute_attention_themselves(tmp_path: Path) -> None:
+    build("falcon", tmp_path, words=True)
+    source = av.load(str(tmp_path))
+    assert source.info.backend == "eager"
+    with pytest.raises(ModelError, match=r"cannot be ablated: .* code of their own"):
+        check(source, metrics.LOSS)
