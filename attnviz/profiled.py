@@ -22,7 +22,7 @@ from attnviz.notebook import picture_format
 from attnviz.profiling import run, saved
 from attnviz.profiling.state import About, State
 from attnviz.profiling.summary import summarize
-from attnviz.profiling.work import ProfileSettings
+from attnviz.profiling.work import Settings
 
 INTERVALS = ("each", "simultaneous")
 """An interval for each head and score by itself, or intervals that hold for all at once."""
@@ -77,6 +77,7 @@ def profile(
     seed: int = 0,
     interval: str = "each",
     jobs: int | None = None,
+    ray: str | None = None,
     strict: bool = False,
     out: str | Path | None = None,
     progress: Callable[[run.Progress], None] = lambda found: None,
@@ -103,6 +104,8 @@ def profile(
         interval: one of :data:`INTERVALS`.
         jobs: how many processes; by default one a core where there is enough to do. The result is
             the same, bit by bit.
+        ray: run on Ray instead (the extra attnviz[ray]): ``"local"``, or the address of a cluster;
+            ``jobs`` is then the number of actors, by default all that there is room for.
         strict: raise for the first text that cannot be used, which is left out otherwise.
         out: a state file. It is written while the run goes on, so that the same call goes on from
             it after an interruption; :func:`read_profile` and :func:`merge_profiles` read it.
@@ -110,7 +113,7 @@ def profile(
 
     Raises:
         AttnvizError: see :mod:`attnviz.errors`; also where no text can be used.
-        ProfileInterrupted: a KeyboardInterrupt, after the state file was written.
+        Interrupted: a KeyboardInterrupt, after the state file was written.
     """
     if interval not in INTERVALS:
         raise UsageError(
@@ -131,7 +134,7 @@ def profile(
         files.check_writable(path)
     loading = partial(load, model, device=device, dtype=dtype)
     source = loading()
-    settings = ProfileSettings(special_tokens, stride)
+    settings = Settings(special_tokens, stride)
     about = About(
         dict(identity(model)),
         source.info,
@@ -142,9 +145,9 @@ def profile(
         interval == "simultaneous",
         group is not None,
     )
-    loaded = not isinstance(model, str | Path | FreshConfig)  # which cannot go elsewhere
-    many = 1 if loaded else jobs or _usual_jobs(names, source.info.device)
-    workers = run.executor(loading, source, about, many)
+    workers = run.executor(
+        loading, source, about, _jobs(model, jobs, ray, names, source.info.device), ray
+    )
     state = run.run(found, tuple(names), about, workers, out=path, strict=strict, progress=progress)
     if not state.tally.texts:
         raise InputError(f"no text could be used of {', '.join(names)[:200]}; look at its lines")
@@ -203,7 +206,20 @@ def count(
     return min(bounds) if known is not None or limit is not None else None
 
 
-def _usual_jobs(names: Sequence[str], device: str) -> int:
-    """One process a core where that is faster."""
+def _jobs(
+    model: Model, jobs: int | None, ray: str | None, names: Sequence[str], device: str
+) -> int | None:
+    """How many processes; one a core where that is faster, None where Ray is to say."""
+    if not isinstance(model, str | Path | FreshConfig):
+        if (jobs or 1) > 1 or ray is not None:
+            raise UsageError(
+                "a loaded model cannot go to other processes; give its name or folder, or leave "
+                "out {jobs} and {ray}",
+                jobs=...,
+                ray=...,
+            )
+        return 1
+    if jobs is not None or ray is not None:
+        return jobs
     sizes = [Path(name).stat().st_size if Path(name).is_file() else 0 for name in names]
     return cores() if device == "cpu" and sum(sizes) >= _SEVERAL else 1

@@ -18,7 +18,6 @@ from typer.core import TyperGroup
 
 from attnviz import __version__
 from attnviz.cli import console, voice
-from attnviz.cli.exits import BUG, INTERRUPTED
 from attnviz.errors import AttnvizError
 
 LOOK, MEASURE, KEEP, LEARN = "Look", "Measure", "Keep", "Learn"
@@ -41,6 +40,7 @@ COMMANDS = {
 Each is a module of this package with a function of its name.
 """
 
+BUG, INTERRUPTED = 70, 130
 _TRACEBACK = "--traceback"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
@@ -48,6 +48,10 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _ClickError: type[Any] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
+
+
+_BARE = {"ray": "local"}
+"""Options that may stand without a value, and what they mean then."""
 
 
 class Commands(TyperGroup):
@@ -66,6 +70,10 @@ class Commands(TyperGroup):
         single.command(cmd_name, context_settings=_SETTINGS)(function)
         command: Any = typer.main.get_command(single)
         command.rich_help_panel, _ = COMMANDS[cmd_name]
+        for parameter in command.params:
+            if parameter.name in _BARE:  # click can do that, typer has no word for it
+                parameter.flag_value = _BARE[parameter.name]
+                parameter._flag_needs_value = True
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

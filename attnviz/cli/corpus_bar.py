@@ -16,7 +16,7 @@ _NAMED = 20
 """So many bad texts are named; more are only counted."""
 
 
-class CorpusBar:
+class Bar:
     """Progress on standard error: texts, tokens a second, time left.
 
     Args:
@@ -41,7 +41,7 @@ class CorpusBar:
         self._task: Any = None
         self._told = 0
 
-    def __enter__(self) -> CorpusBar:
+    def __enter__(self) -> Bar:
         if self._shown:
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

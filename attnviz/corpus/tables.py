@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import BinaryIO
 
@@ -49,18 +49,7 @@ def table_rows(
     if twice is not None:
         yield 1, f"two columns {twice!r}; rename one"
         return
-    chosen = column or next((title for title in USUAL if title in columns), None)
-    if chosen is None and len(columns) == 1:
-        chosen = columns[0]
-    if chosen is None or chosen not in columns:
-        wanted = "which column of" if column is None else f"no column {column!r} in"
-        shown = ", ".join(columns)[:200]
-        raise UsageError("{} {}: choose {column} from {}", wanted, name, shown, column=...)
-    if group is not None and group not in columns:
-        shown = ", ".join(columns)[:200]
-        raise UsageError(
-            "no column {!r} in {}: choose {group} from {}", group, name, shown, group=...
-        )
+    chosen = text_column(columns, name, column, group)
     places = {field: columns.index(title) for field, title in fields.items() if title in columns}
     places["text"] = columns.index(chosen)
     for row in _safely(rows):
@@ -75,6 +64,33 @@ def table_rows(
             yield line, "not UTF-8; save the file as UTF-8"
         else:
             yield line, {field: row[place] for field, place in places.items()}
+
+
+def text_column(columns: Sequence[str], name: str, column: str | None, group: str | None) -> str:
+    """The column that holds the text.
+
+    Args:
+        columns: those that there are.
+        name: of the file, for errors.
+        column: the one that was asked for; ``text``, ``sentence`` or the only one by default.
+        group: which column must be there beside it.
+
+    Raises:
+        UsageError: no such column, or none that could hold the text.
+    """
+    chosen = column or next((title for title in USUAL if title in columns), None)
+    if chosen is None and len(columns) == 1:
+        chosen = columns[0]
+    if chosen is None or chosen not in columns:
+        wanted = "which column of" if column is None else f"no column {column!r} in"
+        shown = ", ".join(columns)[:200]
+        raise UsageError("{} {}: choose {column} from {}", wanted, name, shown, column=...)
+    if group is not None and group not in columns:
+        shown = ", ".join(columns)[:200]
+        raise UsageError(
+            "no column {!r} in {}: choose {group} from {}", group, name, shown, group=...
+        )
+    return chosen
 
 
 def _safely(rows: Iterator[list[str]]) -> Iterator[list[str] | str]:

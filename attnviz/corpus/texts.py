@@ -1,4 +1,4 @@
-"""Texts from files: a text a line, whole files, JSONL, CSV and TSV, standard input.
+"""Texts from files: a text a line, whole files, JSONL, CSV, TSV, Parquet, standard input.
 
 A line that cannot be used becomes a :class:`Bad` with its place, never an exception: what to do
 about it is the caller's business. Texts come one at a time, so their number does not matter.
@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from attnviz.corpus.lines import Problem, lines, no_text, opened, whole
+from attnviz.corpus.parquet import parquet_rows
 from attnviz.corpus.tables import table_rows
 from attnviz.errors import InputError, Setting, UsageError
 from attnviz.records import Prompt
@@ -23,6 +24,7 @@ FIELDS = ("text", "id", "pair", "context", "target")
 """What a JSONL object or a table's columns can hold; all but the first may be missing."""
 _TABLES = {".csv": ",", ".tsv": "\t"}
 _JSON = (".jsonl", ".ndjson")
+_PARQUET = (".parquet",)
 _GROUP = "group"
 
 Values = Mapping[str, object] | Problem
@@ -108,7 +110,7 @@ def read(
 
     Args:
         names: from :func:`resolve`; the suffix tells JSONL (.jsonl, .ndjson) and tables (.csv,
-            .tsv) from lines of text.
+            .tsv, .parquet) from lines of text.
         column: which column of a table, or field of a JSON object, holds the text.
         group: which one says what a text belongs to.
         whole_files: a file is one text, whatever its suffix.
@@ -117,10 +119,12 @@ def read(
         UsageError: ``column`` or ``group`` where no file has fields, or no such column.
         InputError: a file cannot be opened, once it is its turn.
     """
-    fields = not whole_files and any(_suffix(name) in (*_TABLES, *_JSON) for name in names)
+    fields = not whole_files and any(
+        _suffix(name) in (*_TABLES, *_JSON, *_PARQUET) for name in names
+    )
     for chosen in (Setting("column", column), Setting("group", group)):
         if chosen.value is not None and not fields:
-            raise UsageError("{} needs a .csv, .tsv or .jsonl file; leave it out", chosen)
+            raise UsageError("{} needs a .csv, .tsv, .jsonl or .parquet file; leave it out", chosen)
     return _texts(names, column, group, whole_files)
 
 
@@ -137,6 +141,8 @@ def _texts(
             found = _table(name, column, group)
         elif _suffix(name) in _JSON:
             found = _json_lines(name, column, group)
+        elif _suffix(name) in _PARQUET:
+            found = _parquet(name, column, group)
         else:
             found = _lines(name)
         for line, values in found:
@@ -191,6 +197,11 @@ def _table(name: str, column: str | None, group: str | None) -> Iterator[tuple[i
                 yield number, Problem(row)
             else:  # an empty cell is none, but a text and a group must be there
                 yield number, {k: v for k, v in row.items() if v or k in ("text", _GROUP)}
+
+
+def _parquet(name: str, column: str | None, group: str | None) -> Iterator[tuple[int, Values]]:
+    for number, row in parquet_rows(name, column, group, _wanted(column, group)):
+        yield number, {k: v for k, v in row.items() if v or k in ("text", _GROUP)}
 
 
 def _wanted(column: str | None, group: str | None) -> dict[str, str]:

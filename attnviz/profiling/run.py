@@ -46,7 +46,7 @@ class Progress:
     seconds: float
 
 
-class ProfileInterrupted(KeyboardInterrupt):
+class Interrupted(KeyboardInterrupt):
     """Somebody stopped the run; the state file, if there is one, has what was done.
 
     Attributes:
@@ -66,19 +66,24 @@ class Executor(Protocol):
 
 
 def executor(
-    load: Callable[[], Source], source: Source, about: About, jobs: int
+    load: Callable[[], Source], source: Source, about: About, jobs: int | None, ray: str | None
 ) -> AbstractContextManager[Executor]:
-    """This process, or several.
+    """This process, or several, or actors on Ray.
 
     Args:
         load: loads the model again, in every process.
         source: the model.
         about: what is run.
-        jobs: how many processes.
+        jobs: how many processes; None for as many as Ray has room for.
+        ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
     """
+    if ray is not None:
+        from attnviz.corpus.on_ray import OnRay
+
+        return OnRay(partial(set_up, load, about.settings), ray, jobs)
     if jobs == 1:
         return Inline(Worker(source, about.settings))
-    return Processes(partial(set_up, load, about.settings), jobs)
+    return Processes(partial(set_up, load, about.settings), jobs or 1)
 
 
 def run(
@@ -106,7 +111,7 @@ def run(
         InputError: a state file of other texts; groups out of order; with ``strict`` a bad text.
         UsageError: a state file of another model, or of other settings.
         OutputError: the state file cannot be written.
-        ProfileInterrupted: Ctrl-C or SIGTERM.
+        Interrupted: Ctrl-C or SIGTERM.
     """
     state = _begin(out, about, names)
     todo = _left(tasks(texts), state, out)
@@ -138,7 +143,7 @@ def run(
         if out is not None:
             saved.write(out, state)
         if stop.asked():
-            raise ProfileInterrupted(state.tally.texts)
+            raise Interrupted(state.tally.texts)
     return state
 
 

@@ -139,3 +139,21 @@ def test_a_sample_of_an_endless_stream_holds_only_itself() -> None:
     assert tracemalloc.get_traced_memory()[1] < 1_000_000
     tracemalloc.stop()
     assert list(itertools.islice(sample(numbered(5), 0), 1)) == []
+
+
+def test_parquet_is_a_table_too(tmp_path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = str(tmp_path / "t.parquet")
+    table = {"text": ["a b", None, "c"], "doc": [1, 1, 2], "id": ["x", None, "z"], "n": [1.5] * 3}
+    parquet.write_table(arrow.table(table), path)
+    one, bad, two = read([path], group="doc")
+    assert (one.text, one.group, one.name, one.place) == ("a b", "1", "x", f"{path}:1")
+    assert (two.text, two.group, two.number) == ("c", "2", 3)
+    assert isinstance(bad, Bad)
+    assert bad.reason == "the text is missing"
+    with pytest.raises(UsageError, match=r"no column 'words' in .*t\.parquet: choose column from"):
+        list(read([path], column="words"))
+    (tmp_path / "t.parquet").write_bytes(b"nothing of the sort")
+    with pytest.raises(InputError, match=r"cannot read .*t\.parquet"):
+        list(read([path]))

@@ -1,0 +1,67 @@
+"""Tasks on a real Ray of this machine: order, deaths, errors, and the bits of one process."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attnviz as av
+from attnviz.corpus import on_ray
+from attnviz.corpus.executors import Lost
+from attnviz.corpus.on_ray import OnRay
+from attnviz.errors import InputError, UsageError
+from attnviz.profiling import run
+from attnviz.profiling.work import Part, Settings, set_up
+from tests.corpus import tasks
+from tests.profiling.corpus import lines, sentences
+from tests.profiling.test_bits import content
+
+pytest.importorskip("ray", reason="NO RAY, SO IT IS NOT TESTED: install attnviz[ray]")
+
+
+def killed_once(flag: str, load: Callable[[], Any], settings: Settings) -> Callable[[Any], Part]:
+    """A worker that dies over the first task, the first time."""
+    do = set_up(load, settings)
+
+    def work(task: Any) -> Part:
+        if not Path(flag).exists():
+            Path(flag).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return do(task)
+
+    return work
+
+
+def test_order_deaths_and_errors(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(on_ray, "ROUND", 6)
+    with OnRay(partial(tasks.hostile, str(tmp_path)), actors=2) as actors:
+        answers = list(actors.run([0, 1, 2, 3, 4, 5, 6, 11]))
+        assert [task for task, _ in answers] == [0, 1, 2, 3, 4, 5, 6, 11]
+        lost = answers.pop(5)[1]
+        assert isinstance(lost, Lost)
+        assert "actors died over it" in lost.reason
+        assert all(task == answer for task, answer in answers)
+        with pytest.raises(InputError, match="seven is not liked"):
+            list(actors.run([1, 7]))
+
+
+def test_a_profile_has_the_bits_of_one_process_though_an_actor_dies(tmp_path, monkeypatch) -> None:
+    path = lines(tmp_path / "t.txt", sentences(150))
+    one, two = tmp_path / "one.profile", tmp_path / "two.profile"
+    av.profile(path, model="demo-gpt2", jobs=1, out=one)
+    monkeypatch.setattr(run, "set_up", partial(killed_once, str(tmp_path / "flag")))
+    av.profile(path, model="demo-gpt2", ray="local", jobs=2, out=two)
+    assert (tmp_path / "flag").exists()
+    assert content(two) == content(one)
+
+
+def test_a_cluster_that_is_not_there_and_a_model_that_cannot_travel(tmp_path) -> None:
+    path = lines(tmp_path / "t.txt", sentences(3))
+    with pytest.raises(UsageError, match="a loaded model cannot go to other processes"):
+        av.profile(path, model=av.load("demo-gpt2"), ray="local")
