@@ -38,9 +38,9 @@ from attnviz.scoring.stored import allowed_in
 from attnviz.scoring.words import in_words, masked_map
 
 if TYPE_CHECKING:
+    from attnviz.export.execution import Execution
     from attnviz.export.run import Exported, Progress
-    from attnviz.export.settings import Settings
-    from attnviz.export.way import Way
+    from attnviz.export.settings import ExportSettings
 
 __all__ = [
     "DEFAULT_MODEL",
@@ -313,8 +313,8 @@ def export_maps(
     model: Model = DEFAULT_MODEL,
     device: str = "auto",
     dtype: str = "auto",
-    settings: Settings | None = None,
-    way: Way | None = None,
+    settings: ExportSettings | None = None,
+    execution: Execution | None = None,
     column: str | None = None,
     recorded: bool = False,
     progress: Progress | None = None,
@@ -329,7 +329,7 @@ def export_maps(
         device: where to run.
         dtype: in which precision.
         settings: which heads, which pictures, how they look.
-        way: how many processes, what to do about bad lines and folders in use.
+        execution: how many processes, what to do about bad lines and folders in use.
         column: the column or field with the text, for tables and JSONL.
         recorded: the inputs are recorded attention.
         progress: called again and again with what is done.
@@ -339,13 +339,13 @@ def export_maps(
 
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.
-        Interrupted: a KeyboardInterrupt, after the folder was brought in order.
+        ExportInterrupted: a KeyboardInterrupt, after the folder was brought in order.
     """
     from attnviz.corpus import texts
     from attnviz.export import inputs as reading
     from attnviz.export import run
-    from attnviz.export.settings import Settings
-    from attnviz.export.way import Way
+    from attnviz.export.execution import Execution
+    from attnviz.export.settings import ExportSettings
     from attnviz.models.identity import identity
 
     listed = [inputs] if isinstance(inputs, str | Path) else inputs
@@ -357,8 +357,8 @@ def export_maps(
         read,
         Path(out),
         None if recorded else lambda: load(model, device=device, dtype=dtype),
-        settings or Settings(),
-        way or Way(),
+        settings or ExportSettings(),
+        execution or Execution(),
         {} if recorded else identity(model),
         progress or (lambda result: None),
     )

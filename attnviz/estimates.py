@@ -45,7 +45,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class ExampleRow:
     """A row that shows a role.
 
     Attributes:
@@ -89,7 +89,7 @@ class HeadProfile:
     kinds: Mapping[str, Share]
     tenths: tuple[Share, ...]
     tokens: tuple[tuple[str, Share], ...]
-    examples: Mapping[str, tuple[Example, ...]]
+    examples: Mapping[str, tuple[ExampleRow, ...]]
     nearest: tuple[tuple[Head, float], ...]
     place: tuple[float, float] | None
 

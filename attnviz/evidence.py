@@ -10,7 +10,7 @@ from typing import Any
 from attnviz import files
 from attnviz.ablation.measure import Loader
 from attnviz.ablation.run import Progress, Study, run
-from attnviz.ablation.settings import Settings
+from attnviz.ablation.settings import AblationSettings
 from attnviz.effects import AblationReport
 from attnviz.errors import InputError, UsageError
 from attnviz.looking import DEFAULT_MODEL, Look, Model, load, prompt_of
@@ -57,7 +57,7 @@ def ablate(
     device: str = "auto",
     dtype: str = "auto",
     progress: Progress | None = None,
-    settings: Settings | None = None,
+    settings: AblationSettings | None = None,
     **options: Any,
 ) -> Ablation:
     """Take heads away, alone or in groups, and measure what that changes.
@@ -70,7 +70,7 @@ def ablate(
         device: where to run.
         dtype: in which precision.
         progress: called again and again with a stage, how much is done and how much there is.
-        settings: see :class:`~attnviz.ablation.settings.Settings`.
+        settings: see :class:`~attnviz.ablation.settings.AblationSettings`.
         options: its fields, in place of ``settings``: ``heads="role:induction"``,
             ``method="mean"``, ``metric="kl"``, ``gradient=True``, ``curve=True``, ...
 
@@ -96,12 +96,12 @@ def ablate(
     return Ablation(**{name: getattr(report, name) for name in report.__dataclass_fields__})
 
 
-def _settings(options: dict[str, Any]) -> Settings:
-    known = Settings.__dataclass_fields__
+def _settings(options: dict[str, Any]) -> AblationSettings:
+    known = AblationSettings.__dataclass_fields__
     unknown = [name for name in options if name not in known]
     if unknown:
         raise UsageError(f"unknown option {unknown[0]!r}; there are {', '.join(known)}")
-    return Settings(**options)
+    return AblationSettings(**options)
 
 
 def _prepared(source: Source, what: Look | Iterable[Look]) -> Sequence[Inputs]:

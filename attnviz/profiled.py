@@ -22,7 +22,7 @@ from attnviz.notebook import picture_format
 from attnviz.profiling import run, saved
 from attnviz.profiling.state import About, State
 from attnviz.profiling.summary import summarize
-from attnviz.profiling.work import Settings
+from attnviz.profiling.work import ProfileSettings
 
 INTERVALS = ("each", "simultaneous")
 """An interval for each head and score by itself, or intervals that hold for all at once."""
@@ -113,7 +113,7 @@ def profile(
 
     Raises:
         AttnvizError: see :mod:`attnviz.errors`; also where no text can be used.
-        Interrupted: a KeyboardInterrupt, after the state file was written.
+        ProfileInterrupted: a KeyboardInterrupt, after the state file was written.
     """
     if interval not in INTERVALS:
         raise UsageError(
@@ -134,7 +134,7 @@ def profile(
         files.check_writable(path)
     loading = partial(load, model, device=device, dtype=dtype)
     source = loading()
-    settings = Settings(special_tokens, stride)
+    settings = ProfileSettings(special_tokens, stride)
     about = About(
         dict(identity(model)),
         source.info,

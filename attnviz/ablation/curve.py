@@ -10,7 +10,7 @@ import numpy as np
 from attnviz.ablation.groups import Group
 from attnviz.ablation.measure import Bench, Summed
 from attnviz.ablation.metrics import Metric
-from attnviz.ablation.settings import Settings
+from attnviz.ablation.settings import AblationSettings
 from attnviz.effects import CurvePoint, Effect
 from attnviz.errors import UsageError
 from attnviz.records import Head, Layout
@@ -24,7 +24,7 @@ STEPS = 10
 def curve(
     bench: Bench,
     effects: Sequence[Effect],
-    settings: Settings,
+    settings: AblationSettings,
     metric: Metric,
     layout: Layout,
     progress: Progress,
@@ -77,7 +77,7 @@ def affordable_share(points: Sequence[CurvePoint], tolerance: float, worse: int)
 
 
 def _ranked(
-    heads: Sequence[Head], single: dict[Head, Effect], settings: Settings, metric: Metric
+    heads: Sequence[Head], single: dict[Head, Effect], settings: AblationSettings, metric: Metric
 ) -> list[Head]:
     """The least important first."""
 

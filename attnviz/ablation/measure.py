@@ -81,7 +81,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class TrialBatch:
     """A batch: numbers of trials, and what to take away from them."""
 
     trials: tuple[int, ...]
@@ -102,7 +102,7 @@ class Meter:
         for trial in plan.trials:
             self._first.setdefault(trial.text, trial)
 
-    def __call__(self, task: Task) -> list[Measured]:
+    def __call__(self, task: TrialBatch) -> list[Measured]:
         """The values of a batch's trials, in their order."""
         plan, trials = self._plan, [self._plan.trials[n] for n in task.trials]
         base, changes = [], []
@@ -132,7 +132,9 @@ class Meter:
             for trial, before, change, slope in zip(trials, base, changes, slopes, strict=True)
         ]
 
-    def _values(self, trials: Sequence[Trial], groups: Sequence[Group], draw: int) -> sweep.Values:
+    def _values(
+        self, trials: Sequence[Trial], groups: Sequence[Group], draw: int
+    ) -> sweep.BatchValues:
         plan, fills = self._plan, None
         batch = [trial.inputs for trial in trials]
         if plan.means is not None:
@@ -192,7 +194,7 @@ class Bench:
         Raises:
             AttnvizError: a batch that no process survives.
         """
-        tasks = [Task(batch, tuple(groups)) for batch in batches(self.plan)]
+        tasks = [TrialBatch(batch, tuple(groups)) for batch in batches(self.plan)]
         for task, answer in self._running.run(tasks):
             if isinstance(answer, Lost):
                 texts = ", ".join(str(self.plan.trials[n].text + 1) for n in task.trials[:5])

@@ -13,7 +13,7 @@ from attnviz.ablation.fills import Means
 from attnviz.ablation.groups import Group, every_head, read_groups, role_heads
 from attnviz.ablation.measure import Bench, Floats, Loader, Measured, Plan, Summed, affordable
 from attnviz.ablation.metrics import METRICS, Metric, logit_difference
-from attnviz.ablation.settings import Settings
+from attnviz.ablation.settings import AblationSettings
 from attnviz.ablation.trials import Trial
 from attnviz.effects import AblationReport, CurvePoint, Effect
 from attnviz.errors import InputError, UsageError
@@ -49,7 +49,7 @@ class Study:
 
     source: Source
     texts: Sequence[Inputs] | None
-    settings: Settings
+    settings: AblationSettings
     reference: Sequence[Inputs] | None = None
     load: Loader | None = None
     progress: Progress = lambda stage, done, all_: None
@@ -228,7 +228,7 @@ def _measured(
 def _effects(
     groups: Sequence[Group],
     summed: Summed,
-    settings: Settings,
+    settings: AblationSettings,
     source: Source,
     scores: Sequence[HeadScores],
 ) -> tuple[Effect, ...]:
@@ -268,7 +268,7 @@ def _effects(
     return tuple(found)
 
 
-def _slopes(by_text: Floats, source: Source, settings: Settings) -> tuple[Floats, Floats]:
+def _slopes(by_text: Floats, source: Source, settings: AblationSettings) -> tuple[Floats, Floats]:
     """Mean |∂L/∂ξ| and mean ∂L/∂ξ over texts, for every head of the layout."""
     size, signed = np.abs(by_text).mean(0), by_text.mean(0)
     if settings.normalize == "layer":

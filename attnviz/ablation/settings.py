@@ -26,7 +26,7 @@ _LEAST = {"draws": 1, "seed": 0, "batch_tokens": 1, "random_orders": 0, "jobs": 
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AblationSettings:
     """How heads are taken away, and what is measured.
 
     Attributes:

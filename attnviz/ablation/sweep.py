@@ -22,7 +22,7 @@ from attnviz.records import Inputs, Layout, Site
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class BatchValues:
     """What was measured on one batch.
 
     Attributes:
@@ -57,7 +57,7 @@ def sweep(
     *,
     fills: Fills | None = None,
     tokens: int = 4096,
-) -> Values:
+) -> BatchValues:
     """Measure a batch without each of the groups.
 
     Args:
@@ -82,7 +82,7 @@ def sweep(
             for place, number in enumerate(some):
                 rows = slice(place * len(batch), (place + 1) * len(batch))
                 ablated[number] = metric.of(full, _cut(changed, rows), trials)
-    return Values(base, ablated)
+    return BatchValues(base, ablated)
 
 
 def gates_of(

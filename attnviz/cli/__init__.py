@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from attnviz import __version__
 from attnviz.cli import console, voice
+from attnviz.cli.exits import BUG, INTERRUPTED
 from attnviz.errors import AttnvizError
 
 LOOK, MEASURE, KEEP, LEARN = "Look", "Measure", "Keep", "Learn"
@@ -40,7 +41,6 @@ COMMANDS = {
 Each is a module of this package with a function of its name.
 """
 
-BUG, INTERRUPTED = 70, 130
 _TRACEBACK = "--traceback"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 

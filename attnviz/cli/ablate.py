@@ -155,7 +155,7 @@ def ablate(
       attnviz ablate --lines sentences.txt --curve --plot curve.svg
     """
     from attnviz import evidence, files
-    from attnviz.ablation.settings import Settings
+    from attnviz.ablation.settings import AblationSettings
     from attnviz.notebook import picture_format
     from attnviz.render.ablation import tables
 
@@ -165,7 +165,7 @@ def ablate(
         picture_format(plot)
         files.check_writable(plot)
     options = asdict(away) | asdict(measured) | asdict(walk)
-    settings = Settings(**options, jobs=jobs, batch_tokens=batch_tokens)
+    settings = AblationSettings(**options, jobs=jobs, batch_tokens=batch_tokens)
     settings.check()
     looks = None if probe and not prompt.given() else prompt.looks(model)
     others = None if reference is None else TextsOptions(lines=reference).looks(model)

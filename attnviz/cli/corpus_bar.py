@@ -16,7 +16,7 @@ _NAMED = 20
 """So many bad texts are named; more are only counted."""
 
 
-class Bar:
+class CorpusBar:
     """Progress on standard error: texts, tokens a second, time left.
 
     Args:
@@ -41,7 +41,7 @@ class Bar:
         self._task: Any = None
         self._told = 0
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> CorpusBar:
         if self._shown:
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from attnviz.cli import INTERRUPTED, console
+from attnviz.cli import console
+from attnviz.cli.exits import IN_PART, Interrupted
 from attnviz.cli.options import (
     SELECT_HELP,
     SPECIAL_TOKENS,
@@ -17,11 +18,9 @@ from attnviz.cli.options import (
     StyleOptions,
     flatten,
 )
-from attnviz.errors import AttnvizError, UsageError
+from attnviz.errors import UsageError
 
 INPUT, PICTURES, RUN = "Input", "Pictures", "Running"
-IN_PART = 3
-"""The exit code when some inputs could not be used and the rest is done."""
 
 
 def _option(help: str, panel: str, *names: str, metavar: str | None = None) -> Any:
@@ -41,12 +40,6 @@ class ExportModel(ModelOptions):
             show_default="mha",
         ),
     ] = None
-
-
-class _Interrupted(AttnvizError):
-    """Ctrl-C, with what is left to say."""
-
-    exit_code = INTERRUPTED
 
 
 @flatten
@@ -143,10 +136,10 @@ def export(
       attnviz export table.csv --column question -o maps --kind layers,overview --format svg
     """
     from attnviz import api
-    from attnviz.cli.progress import Bar
-    from attnviz.export.run import Interrupted
-    from attnviz.export.settings import Settings
-    from attnviz.export.way import Way
+    from attnviz.cli.export_bar import ExportBar
+    from attnviz.export.execution import Execution
+    from attnviz.export.run import ExportInterrupted
+    from attnviz.export.settings import ExportSettings
     from attnviz.render import terminal
     from attnviz.shapes.spec import KINDS as FRESH_KINDS
 
@@ -162,7 +155,7 @@ def export(
         }
         if extra := ", ".join(name for name, value in given.items() if value):
             raise UsageError(f"--recorded brings its own tokens; leave out {extra}")
-    settings = Settings(
+    settings = ExportSettings(
         select=select,
         role=role,
         top=top,
@@ -174,8 +167,8 @@ def export(
         special_tokens=special_tokens,
         truncate=truncate,
     )
-    way = Way(jobs=jobs, force=force, strict=strict, skip=skip, limit=limit, sync=sync)
-    bar = Bar(inputs, recorded=recorded, skip=skip, limit=limit, quiet=output.quiet)
+    execution = Execution(jobs=jobs, force=force, strict=strict, skip=skip, limit=limit, sync=sync)
+    bar = ExportBar(inputs, recorded=recorded, skip=skip, limit=limit, quiet=output.quiet)
     try:
         with bar:
             result = api.export_maps(
@@ -185,13 +178,13 @@ def export(
                 device=model.device,
                 dtype=model.dtype,
                 settings=settings,
-                way=way,
+                execution=execution,
                 column=column,
                 recorded=recorded,
                 progress=bar.show,
             )
-    except Interrupted as stopped:
-        raise _Interrupted(
+    except ExportInterrupted as stopped:
+        raise Interrupted(
             f"interrupted; {stopped.result.pictures} files are new in {out}, which is in order; "
             "the same command goes on from here"
         ) from None

@@ -8,13 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from attnviz.cli import INTERRUPTED, console
+from attnviz.cli import console
+from attnviz.cli.exits import IN_PART, Interrupted
 from attnviz.cli.options import SPECIAL_TOKENS, ModelOptions, OutputOptions, changed, flatten
-from attnviz.errors import AttnvizError, UsageError
+from attnviz.errors import UsageError
 
 INPUT, RESULT, RUN = "Input", "Result", "Running"
-IN_PART = 3
-"""The exit code when some texts could not be used and the rest is done."""
 
 
 def _option(help: str, panel: str, *names: str, **more: Any) -> Any:
@@ -34,12 +33,6 @@ class ProfileModel(ModelOptions):
             show_default="0",
         ),
     ] = None
-
-
-class _Interrupted(AttnvizError):
-    """Ctrl-C, with what is left to say."""
-
-    exit_code = INTERRUPTED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,9 +158,9 @@ def profile(
       attnviz profile --merge part1.profile part2.profile -o all.profile
     """
     from attnviz import files, profiled
-    from attnviz.cli.corpus_bar import Bar
+    from attnviz.cli.corpus_bar import CorpusBar
     from attnviz.notebook import picture_format
-    from attnviz.profiling.run import Interrupted
+    from attnviz.profiling.run import ProfileInterrupted
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
@@ -181,16 +174,16 @@ def profile(
             raise UsageError(f"--merge reads profiles; leave out {', '.join(extra)}")
         found = profiled.merge_profiles(inputs, out)
     else:
-        bar = Bar(inputs, corpus.whole, corpus.limit, corpus.sample, quiet=output.quiet)
+        bar = CorpusBar(inputs, corpus.whole, corpus.limit, corpus.sample, quiet=output.quiet)
         try:
             with bar:
                 found = profiled.profile(
                     inputs, **model.settings(), **given, out=out, progress=bar.show
                 )
-        except Interrupted as stopped:
+        except ProfileInterrupted as stopped:
             kept = f"{out} has them; the same command goes on from it" if out else "none is kept"
             hint = "" if out else "; use --out to keep what is done"
-            raise _Interrupted(f"interrupted after {stopped.texts:,} texts; {kept}{hint}") from None
+            raise Interrupted(f"interrupted after {stopped.texts:,} texts; {kept}{hint}") from None
     if plot is not None:
         found.save(plot)
     if json or csv:

@@ -18,7 +18,7 @@ from attnviz.cli.shapes_options import (
     Asked,
     FormatOptions,
     LayerOptions,
-    ModelOptions,
+    PresetOptions,
     RunOptions,
     ViewOptions,
 )
@@ -98,7 +98,7 @@ def _presets(asked: Asked) -> Answer:
 
 _SIZES = frozenset(f.name for f in dataclasses.fields(LayerOptions))
 _RUN = frozenset(f.name for f in dataclasses.fields(RunOptions))
-_MODEL = frozenset(f.name for f in dataclasses.fields(ModelOptions))
+_MODEL = frozenset(f.name for f in dataclasses.fields(PresetOptions))
 _TINY = frozenset({"text", "input", "example", "seed", "d_model", "heads", "kv_heads", "kind"})
 _TINY |= {"causal", "window"}
 _ONE = _SIZES - {"layers"}
@@ -124,7 +124,7 @@ _OF_A_MODEL = _RUN | {"why"}
 def shapes(
     layer: LayerOptions,
     run: RunOptions,
-    model: ModelOptions,
+    model: PresetOptions,
     view: ViewOptions,
     output: FormatOptions,
     text: Annotated[

@@ -55,7 +55,7 @@ class RunOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class ModelOptions:
+class PresetOptions:
     """A model instead of a fresh layer; the fields of :class:`attnviz.answers.Model`."""
 
     preset: Annotated[str | None, option("gpt2, llama3-70b, ...", panel=MODEL)] = None
@@ -128,7 +128,7 @@ class Asked(NamedTuple):
     text: str | None
     layer: LayerOptions
     run: RunOptions
-    model: ModelOptions
+    model: PresetOptions
     view: ViewOptions
     output: FormatOptions
 

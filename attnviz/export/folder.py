@@ -67,7 +67,7 @@ class Folder:
 
         Args:
             settings: of this run.
-            sync: when to wait for the disk; see :data:`attnviz.export.way.SYNC`.
+            sync: when to wait for the disk; see :data:`attnviz.export.execution.SYNC`.
 
         Raises:
             OutputError: other settings, without force; the message says what differs.

@@ -10,7 +10,7 @@ from attnviz.export import names
 from attnviz.export.inputs import Input
 from attnviz.export.pictures import Job, Picture, Written
 from attnviz.export.scored import Scored
-from attnviz.export.settings import Settings
+from attnviz.export.settings import ExportSettings
 from attnviz.records import Head, Layout, Score, Sides, SiteKind
 from attnviz.render.labels import head_title
 from attnviz.scoring.arrange import leading
@@ -20,7 +20,7 @@ _JOB_BYTES = 4 << 20
 """Weights that one job holds, as long as it has at least one picture."""
 
 
-def chosen(scored: Scored, heads: Iterable[Head], settings: Settings) -> tuple[Head, ...]:
+def chosen(scored: Scored, heads: Iterable[Head], settings: ExportSettings) -> tuple[Head, ...]:
     """The heads of an input to draw, in the order of the layout.
 
     ``role`` keeps heads that have the role on this input; ``top`` the N with the largest lift: of
@@ -37,7 +37,7 @@ def chosen(scored: Scored, heads: Iterable[Head], settings: Settings) -> tuple[H
     return tuple(kept)
 
 
-class Plan:
+class FilePlan:
     """The files of one input.
 
     Args:
@@ -46,7 +46,7 @@ class Plan:
         settings: what to draw.
     """
 
-    def __init__(self, scored: Scored, heads: Sequence[Head], settings: Settings) -> None:
+    def __init__(self, scored: Scored, heads: Sequence[Head], settings: ExportSettings) -> None:
         self.scored, self.settings = scored, settings
         self.heads = chosen(scored, heads, settings)
         self.folder = names.folder(scored.input.number, scored.input.name or scored.input.text)

@@ -19,14 +19,14 @@ from attnviz.corpus.stopping import Stopping
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError, OutputError, SelectionError, UsageError
 from attnviz.export import gallery
+from attnviz.export.execution import Execution
 from attnviz.export.folder import Folder
 from attnviz.export.inputs import Input, RecordedInput
 from attnviz.export.manifest import SCHEMA, Manifest
 from attnviz.export.pictures import Job, Written, drawing, make
-from attnviz.export.plan import Plan, layout_document
+from attnviz.export.plan import FilePlan, layout_document
 from attnviz.export.scored import Scored, run_recorded, run_texts
-from attnviz.export.settings import Settings
-from attnviz.export.way import Way
+from attnviz.export.settings import ExportSettings
 from attnviz.passes import Source
 from attnviz.records import Head, Layout, SourceInfo
 from attnviz.render.png import DEFLATE
@@ -58,7 +58,7 @@ class Exported:
     model: str = ""
 
 
-class Interrupted(KeyboardInterrupt):
+class ExportInterrupted(KeyboardInterrupt):
     """Ctrl-C: the folder is valid, and the same command goes on from here.
 
     Attributes:
@@ -77,8 +77,8 @@ def export(
     items: Iterable[Input | Bad],
     out: Path,
     load: Callable[[], Source] | None,
-    settings: Settings,
-    way: Way,
+    settings: ExportSettings,
+    execution: Execution,
     identity: Mapping[str, Any],
     progress: Progress = lambda result: None,
 ) -> Exported:
@@ -89,31 +89,31 @@ def export(
         out: the folder; what its manifest proves is not done again.
         load: loads the model; None for recorded attention.
         settings: what to draw.
-        way: how to run.
+        execution: how to run.
         identity: what, beside the settings, another run must share to go on here.
         progress: called after every input and every job.
 
     Raises:
         OutputError: the folder cannot be used or written; what was done stays done.
-        Interrupted: Ctrl-C.
+        ExportInterrupted: Ctrl-C.
         AttnvizError: the model, the selection; with ``strict`` a bad input.
     """
     settings.check()
-    way.check()
-    folder = Folder(out, force=way.force)
+    execution.check()
+    folder = Folder(out, force=execution.force)
     result = Exported(out)
     start = time.perf_counter()
     try:
         with Stopping() as stop:
-            run = _Run(folder, settings, way, result, progress, stop)
+            run = _Run(folder, settings, execution, result, progress, stop)
             try:
                 run.go(items, load, identity)
             except KeyboardInterrupt:
-                raise Interrupted(result) from None
+                raise ExportInterrupted(result) from None
             finally:
                 result.seconds = time.perf_counter() - start
         if stop.asked():
-            raise Interrupted(result)
+            raise ExportInterrupted(result)
         return result
     finally:
         folder.close()
@@ -125,17 +125,17 @@ class _Run:
     def __init__(
         self,
         folder: Folder,
-        settings: Settings,
-        way: Way,
+        settings: ExportSettings,
+        execution: Execution,
         result: Exported,
         progress: Progress,
         stop: Stopping,
     ) -> None:
-        self.folder, self.settings, self.way = folder, settings, way
+        self.folder, self.settings, self.execution = folder, settings, execution
         self.result, self.progress, self.stop = result, progress, stop
         self.executor: Inline[Job, list[Written]] | Processes[Job, list[Written]] | None = None
         self.document, self.version = settings.document(), ""
-        self.plans: dict[str, Plan] = {}
+        self.plans: dict[str, FilePlan] = {}
         self.waiting: dict[str, int] = {}
         self.seen: set[int] = set()
 
@@ -151,7 +151,7 @@ class _Run:
         identity: Mapping[str, Any],
     ) -> None:
         """Everything between opening the folder and closing it."""
-        jobs = self.way.jobs or cores()
+        jobs = self.execution.jobs or cores()
         try:
             self.version = version("attnviz")
             self.executor = Processes(drawing, jobs) if jobs > 1 else Inline(make)
@@ -187,7 +187,7 @@ class _Run:
             document |= {"dtype": info.dtype}
             self._name(info.model)
         with self.stop.at_once():
-            self.folder.begin(document | {**identity, **self.document}, sync=self.way.sync)
+            self.folder.begin(document | {**identity, **self.document}, sync=self.execution.sync)
         return heads
 
     def _scored(
@@ -203,8 +203,8 @@ class _Run:
 
     def _read(self, items: Iterable[Input | Bad]) -> Iterator[Input | Bad]:
         """The inputs to take, until Ctrl-C, which does not wait for the next one."""
-        last = None if self.way.limit is None else self.way.skip + self.way.limit
-        taken = islice(items, self.way.skip, last)
+        last = None if self.execution.limit is None else self.execution.skip + self.execution.limit
+        taken = islice(items, self.execution.skip, last)
         while True:
             with self.stop.at_once():
                 item = next(taken, None)
@@ -215,10 +215,10 @@ class _Run:
     def _check_end(self) -> None:
         """After all inputs: there were some, and with force nothing else stays."""
         if not (self.result.inputs or self.result.bad):
-            if self.way.skip:
-                raise InputError("no text is left to export after {skip}", skip=self.way.skip)
+            if self.execution.skip:
+                raise InputError("no text is left to export after {skip}", skip=self.execution.skip)
             raise InputError("nothing to export: there is no text")
-        if self.way.force and not (self.way.skip or self.way.limit):
+        if self.execution.force and not (self.execution.skip or self.execution.limit):
             self.manifest.keep(self.seen | {bad.number for bad in self.result.bad})
 
     def _sweep(self) -> None:
@@ -262,7 +262,7 @@ class _Run:
                     continue
                 mine = [head for head in chosen if head.site in found.maps]
                 self._name(found.source.model)
-            plan = Plan(found, mine, self.settings)
+            plan = FilePlan(found, mine, self.settings)
             digest = found.input.digest
             names = [f"{plan.folder}/{name}" for name in plan.files]
             self.manifest.forget(found.input.number, names)
@@ -275,7 +275,9 @@ class _Run:
             path = f"{self.folder.path}/{plan.folder}"
             self.plans[path] = plan
             self.waiting[path] = len(missing)
-            for job in plan.jobs(str(self.folder.path), missing, sync=self.way.sync == "always"):
+            for job in plan.jobs(
+                str(self.folder.path), missing, sync=self.execution.sync == "always"
+            ):
                 yield job
                 if self.stop.asked():
                     return
@@ -287,7 +289,7 @@ class _Run:
     def _skip(self, bad: Bad) -> None:
         """Leave out an input that cannot be used; InputError where that is not wanted."""
         self.result.bad.append(bad)
-        if self.way.strict:
+        if self.execution.strict:
             raise InputError("{}: {}", bad.place, bad.reason)
         self._tell()
 
@@ -360,7 +362,7 @@ class _Run:
 
     def _finish(self) -> None:
         """The manifest in order, and the gallery; while there is a journal, this is not over."""
-        sync = self.way.sync != "never"
+        sync = self.execution.sync != "never"
         self.manifest.finish(sync=sync)
         index = gallery.page(self.manifest.lines())
         files.place(self.folder.path / gallery.INDEX, index, sync=sync)

@@ -13,7 +13,7 @@ from attnviz.corpus.batches import Tokenized, batches, tokenize
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import Message
 from attnviz.export.inputs import Input, RecordedInput
-from attnviz.export.settings import Settings
+from attnviz.export.settings import ExportSettings
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.passes import Rows, Source
 from attnviz.records import Head, HeadScores, Inputs, Layout, Reach, Site, SourceInfo
@@ -60,7 +60,7 @@ class Scored:
 def run_texts(
     texts: Iterable[Text | Bad],
     source: Source,
-    settings: Settings,
+    settings: ExportSettings,
     heads: frozenset[Head],
     wanted: Callable[[Input], bool],
     kept: Callable[[Input], None],

@@ -17,7 +17,7 @@ WEIGHTS = ("npz", "safetensors")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ExportSettings:
     """Which heads of every input are drawn, as which kinds of picture.
 
     Attributes:

@@ -46,7 +46,7 @@ class Progress:
     seconds: float
 
 
-class Interrupted(KeyboardInterrupt):
+class ProfileInterrupted(KeyboardInterrupt):
     """Somebody stopped the run; the state file, if there is one, has what was done.
 
     Attributes:
@@ -111,7 +111,7 @@ def run(
         InputError: a state file of other texts; groups out of order; with ``strict`` a bad text.
         UsageError: a state file of another model, or of other settings.
         OutputError: the state file cannot be written.
-        Interrupted: Ctrl-C or SIGTERM.
+        ProfileInterrupted: Ctrl-C or SIGTERM.
     """
     state = _begin(out, about, names)
     todo = _left(tasks(texts), state, out)
@@ -143,7 +143,7 @@ def run(
         if out is not None:
             saved.write(out, state)
         if stop.asked():
-            raise Interrupted(state.tally.texts)
+            raise ProfileInterrupted(state.tally.texts)
     return state
 
 

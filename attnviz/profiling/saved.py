@@ -19,7 +19,7 @@ from attnviz.errors import InputError
 from attnviz.profiling.examples import Shown
 from attnviz.profiling.likeness import Divergences
 from attnviz.profiling.state import About, Cluster, Run, State
-from attnviz.profiling.work import Settings
+from attnviz.profiling.work import ProfileSettings
 from attnviz.records import Layout, SourceInfo
 from attnviz.statistics.exact import Exact
 
@@ -114,7 +114,7 @@ def _state(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Sta
         header["model"],
         SourceInfo(**header["info"]),
         Layout({kind: tuple(counts) for kind, counts in header["layout"].items()}),
-        Settings(**header["settings"]),
+        ProfileSettings(**header["settings"]),
         header["version"],
         header["seed"],
         header["simultaneous"],

@@ -14,7 +14,7 @@ from attnviz.corpus.texts import Bad
 from attnviz.errors import InputError, UsageError
 from attnviz.profiling.tally import Tally
 from attnviz.profiling.tasks import Task
-from attnviz.profiling.work import Part, Settings
+from attnviz.profiling.work import Part, ProfileSettings
 from attnviz.records import Layout, SourceInfo
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.sums import Sums, comparable
@@ -45,7 +45,7 @@ class About:
     model: Mapping[str, Any]
     info: SourceInfo
     layout: Layout
-    settings: Settings
+    settings: ProfileSettings
     version: str
     seed: int = 0
     simultaneous: bool = False

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.estimates import Estimate, Example, HeadProfile, Profile, Share
+from attnviz.estimates import Estimate, ExampleRow, HeadProfile, Profile, Share
 from attnviz.profiling import likeness
 from attnviz.profiling.examples import SORTS, Examples
 from attnviz.profiling.kinds import KINDS
@@ -169,7 +169,7 @@ def _share(weight: int, total: int, uniform: int, of: int) -> Share:
     return Share(float(weight / max(total, 1)), float(uniform / max(of, 1)))
 
 
-def _examples(examples: Examples, number: int, head: Head) -> dict[str, tuple[Example, ...]]:
+def _examples(examples: Examples, number: int, head: Head) -> dict[str, tuple[ExampleRow, ...]]:
     found = {}
     for role, name in enumerate(ROLES):
         rows = []
@@ -181,7 +181,7 @@ def _examples(examples: Examples, number: int, head: Head) -> dict[str, tuple[Ex
                 shown = examples.shown[int(examples.texts[at])]
                 row = int(examples.rows[at])
                 rows.append(
-                    Example(
+                    ExampleRow(
                         title,
                         float(examples.values[at]),
                         shown.number,

@@ -30,7 +30,7 @@ _NAN = Message("the model gives NaN; use {dtype}", dtype="float32")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ProfileSettings:
     """What a result depends on, beside the model and the texts.
 
     Attributes:
@@ -80,7 +80,7 @@ class Window(Tokenized):
         return self.piece.part == self.number == 0
 
 
-def set_up(load: Callable[[], Source], settings: Settings) -> Callable[[Task], Part]:
+def set_up(load: Callable[[], Source], settings: ProfileSettings) -> Callable[[Task], Part]:
     """Load the model, and give the function of a task."""
     return Worker(load(), settings)
 
@@ -88,7 +88,7 @@ def set_up(load: Callable[[], Source], settings: Settings) -> Callable[[Task], P
 class Worker:
     """Runs tasks through a model, one after the other."""
 
-    def __init__(self, source: Source, settings: Settings) -> None:
+    def __init__(self, source: Source, settings: ProfileSettings) -> None:
         self._source, self._settings = source, settings
 
     def __call__(self, task: Task) -> Part:

@@ -32,7 +32,7 @@ _LISTED = 256
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _Layout:
     """How a map is laid out: widths in cells, how many tokens share a row or column."""
 
     gutter: int
@@ -48,7 +48,7 @@ class _Plan:
         return self.cell == 1
 
 
-def _plan(shape: tuple[int, int], widths: tuple[int, int], width: int, blocks: bool) -> _Plan:
+def _plan(shape: tuple[int, int], widths: tuple[int, int], width: int, blocks: bool) -> _Layout:
     """Choose a layout for ``shape`` in ``width`` cells; ``widths``: longest query and key label."""
     queries, keys = shape
     digits = len(str(queries - 1))
@@ -57,7 +57,7 @@ def _plan(shape: tuple[int, int], widths: tuple[int, int], width: int, blocks: b
     if keys * _NUMBERS_WIDTH <= width - gutter - 2 and not tall:
         room = width - gutter - 2
         cell = max(min(room // keys, widths[1] + 1, _NUMBERS_WIDEST), _NUMBERS_WIDTH)
-        return _Plan(gutter, cell, 1, 1, False, True)
+        return _Layout(gutter, cell, 1, 1, False, True)
     numbered = tall * (digits + 1)
     gutter = min(widths[0] + numbered, max(width // 4, _LEAST_GUTTER + numbered))
     for cell in (3, 2) if keys <= 24 else (2,):
@@ -65,7 +65,7 @@ def _plan(shape: tuple[int, int], widths: tuple[int, int], width: int, blocks: b
         if narrow >= min(gutter, _LEAST_GUTTER + numbered):
             half = blocks and tall
             rows = -(-queries // (_MOST_LINES * (1 + half)))
-            return _Plan(narrow, cell, rows, 1, half, False)
+            return _Layout(narrow, cell, rows, 1, half, False)
     gutter = min(widths[0] + digits + 1, max(width // 4, _LEAST_GUTTER + digits + 1))
     gutter = max(min(gutter, width - 2 - keys), min(gutter, 5 + digits + 1))
     columns = -(-keys // (width - gutter - 2))
@@ -76,7 +76,7 @@ def _plan(shape: tuple[int, int], widths: tuple[int, int], width: int, blocks: b
         columns = -(-keys // (width - gutter - 2))
         rows = max(rows, columns) if queries == keys else rows
         columns = rows if queries == keys else columns
-    return _Plan(gutter, 1, rows, columns, half, False)
+    return _Layout(gutter, 1, rows, columns, half, False)
 
 
 @lru_cache(maxsize=65536)
@@ -127,7 +127,7 @@ class TerminalMap:
         if plan.half and plan.rows == 1 and not same and len(queries) <= _LISTED:
             yield from _index("queries", queries, width)
 
-    def _header(self, keys: Sequence[str], plan: _Plan, ascii_only: bool) -> Iterator[Text]:
+    def _header(self, keys: Sequence[str], plan: _Layout, ascii_only: bool) -> Iterator[Text]:
         margin = " " * (plan.gutter + 1)
         if plan.listed:
             bins = -(-len(keys) // plan.columns)
@@ -147,7 +147,7 @@ class TerminalMap:
                 yield Text((margin + line).rstrip(), no_wrap=True)
 
     def _body(
-        self, queries: Sequence[str], plan: _Plan, colors: bool, ascii_only: bool
+        self, queries: Sequence[str], plan: _Layout, colors: bool, ascii_only: bool
     ) -> Iterator[Text]:
         shown = binned(self.shades, plan.rows, plan.columns)
         if self.mask is not None:
@@ -211,7 +211,7 @@ class TerminalMap:
         return ASCII_RAMP[min(max(int(shade * len(ASCII_RAMP)), least), len(ASCII_RAMP) - 1)]
 
     def _legend(
-        self, plan: _Plan, shape: tuple[int, int], width: int, colors: bool, ascii_only: bool
+        self, plan: _Layout, shape: tuple[int, int], width: int, colors: bool, ascii_only: bool
     ) -> Iterator[Text]:
         if colors or not plan.numbers:
             yield self._scale(plan.gutter + 1, width, colors)

@@ -16,7 +16,7 @@ _ALL = 1 - 1e-6
 """Above it, uniform attention puts all of its weight on the targets, up to rounding."""
 
 
-class Values(NamedTuple):
+class RowScores(NamedTuple):
     """Scores of single rows, before it is decided which rows count.
 
     Attributes:
@@ -89,9 +89,9 @@ class Totals:
         self.shares[items] += self._shares(raw.where(counted[:, :, None], 0), rest, defined)
         return values, defined
 
-    def _values(self, block: Block) -> Values:
+    def _values(self, block: Block) -> RowScores:
         raw = torch.stack([function(block) for function in self._functions], dim=2)
-        return Values(raw, 1 - block.sink if self._off_sink else torch.ones_like(block.top))
+        return RowScores(raw, 1 - block.sink if self._off_sink else torch.ones_like(block.top))
 
     def _scored(self, raw: Tensor, rest: Tensor) -> Tensor:
         """[B, H, n, r], every score; without meaning where too little is left off the sink."""

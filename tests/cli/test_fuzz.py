@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attnviz.cli import BUG, COMMANDS, Commands, main
+from attnviz.cli import COMMANDS, Commands, main
+from attnviz.cli.exits import BUG
 
 COUNT = int(os.environ.get("ATTNVIZ_FUZZ", "60"))
 """How many command lines; ``make fuzz`` asks for thousands of new ones."""

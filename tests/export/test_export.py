@@ -24,19 +24,21 @@ from attnviz.corpus import batches
 from attnviz.corpus import texts as corpus
 from attnviz.errors import InputError, OutputError, UsageError
 from attnviz.export import names, scored
+from attnviz.export.execution import Execution
 from attnviz.export.gallery import page
-from attnviz.export.settings import Settings
-from attnviz.export.way import Way
+from attnviz.export.settings import ExportSettings
 from attnviz.models.untrained import FreshConfig
 from attnviz.render.style import Style
 
 MODEL = FreshConfig(d_model=18, heads=3, layers=2)
-ONE = Way(jobs=1)
+ONE = Execution(jobs=1)
 
 
-def export(source: Path | str, out: Path, way: Way = ONE, model=MODEL, style=None, **chosen):
-    settings = Settings(style=style or Style(dpi=50), **chosen)
-    return av.export_maps(str(source), out, model=model, settings=settings, way=way)
+def export(
+    source: Path | str, out: Path, execution: Execution = ONE, model=MODEL, style=None, **chosen
+):
+    settings = ExportSettings(style=style or Style(dpi=50), **chosen)
+    return av.export_maps(str(source), out, model=model, settings=settings, execution=execution)
 
 
 def written(path: Path, *lines: str | bytes) -> Path:
@@ -120,8 +122,8 @@ def test_tables(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="choose column from id, question, note"):
         export(table, tmp_path / "none")
     done = av.export_maps(
-        table, tmp_path / "maps", model=MODEL, column="question", way=ONE,
-        settings=Settings(select="1.2"),
+        table, tmp_path / "maps", model=MODEL, column="question", execution=ONE,
+        settings=ExportSettings(select="1.2"),
     )  # fmt: skip
     assert texts(tmp_path / "maps") == ["what, where?", "two\nlines", "fine"]
     assert [bad.number for bad in done.bad] == [3, 4]
@@ -137,7 +139,7 @@ def test_standard_input_limit_and_skip(tmp_path: Path, monkeypatch) -> None:
         buffer = io.BufferedReader(io.BytesIO(b"\n".join(b"word%d more" % n for n in range(50))))
 
     monkeypatch.setattr(sys, "stdin", Stdin)
-    done = export("-", tmp_path / "maps", Way(jobs=1, skip=40, limit=4), select="0.0")
+    done = export("-", tmp_path / "maps", Execution(jobs=1, skip=40, limit=4), select="0.0")
     assert done.inputs == 4
     assert [line["number"] for line in manifest(tmp_path / "maps")] == [41, 42, 43, 44]
 
@@ -145,7 +147,7 @@ def test_standard_input_limit_and_skip(tmp_path: Path, monkeypatch) -> None:
 def test_going_on_with_a_larger_limit(tmp_path: Path) -> None:
     source = written(tmp_path / "s.txt", *(f"a b c {'d ' * (n % 5)}{n}" for n in range(30)))
     out = tmp_path / "maps"
-    export(source, out, Way(jobs=1, limit=7))
+    export(source, out, Execution(jobs=1, limit=7))
     more = export(source, out)
     assert (more.kept, more.pictures, more.inputs) == (7 * 6, 23 * 6, 30)
     again = export(source, out)
@@ -160,10 +162,10 @@ def test_recorded_attention(tmp_path: Path) -> None:
     np.savez(tmp_path / "batch.npz", attentions=stacked, tokens=tokens)
     written(tmp_path / "broken.npz", "nothing")
     files = [tmp_path / name for name in ("c.npz", "batch.npz", "broken.npz")]
-    done = av.export_maps(files, tmp_path / "maps", recorded=True, way=ONE)
+    done = av.export_maps(files, tmp_path / "maps", recorded=True, execution=ONE)
     assert (done.inputs, done.pictures, len(done.bad)) == (3, 18, 1)
     assert {line["backend"] for line in manifest(tmp_path / "maps")} == {"recorded"}
-    again = av.export_maps(files, tmp_path / "maps", recorded=True, way=ONE)
+    again = av.export_maps(files, tmp_path / "maps", recorded=True, execution=ONE)
     assert (again.pictures, again.kept) == (0, 18)
 
 
@@ -303,7 +305,9 @@ def test_padding_and_batches_do_not_change_maps(minilm: str, monkeypatch) -> Non
     ]
 
     def ran() -> dict[int, scored.Scored]:
-        found = scored.run_texts(items, source, Settings(), heads, lambda i: True, lambda i: None)
+        found = scored.run_texts(
+            items, source, ExportSettings(), heads, lambda i: True, lambda i: None
+        )
         return {result.input.number: result for result in found}
 
     sizes = []
@@ -378,7 +382,7 @@ def test_the_pictures_show_the_weights(tmp_path: Path) -> None:
 def test_workers_draw_the_same_files(tmp_path: Path) -> None:
     source = written(tmp_path / "s.txt", *(f"the keys {'to ' * (n % 7)}{n}" for n in range(12)))
     for jobs in (1, 2):
-        export(source, tmp_path / str(jobs), Way(jobs=jobs), kinds=("heads", "grid"))
+        export(source, tmp_path / str(jobs), Execution(jobs=jobs), kinds=("heads", "grid"))
     one, two = (
         {
             path.relative_to(tmp_path / jobs): path.read_bytes()
@@ -594,11 +598,11 @@ def test_recorded_files_keep_their_own_provenance(tmp_path: Path) -> None:
         captured = av.capture("the keys to the cabinet", model=MODEL, dtype=dtype)
         (tmp_path / name).mkdir()
         files.append(av.write_capture(captured, tmp_path / name / "c.npz"))
-    av.export_maps(files, tmp_path / "maps", recorded=True, way=Way(jobs=2))
+    av.export_maps(files, tmp_path / "maps", recorded=True, execution=Execution(jobs=2))
     lines = manifest(tmp_path / "maps")
     assert {(line["number"], line["dtype"]) for line in lines} == {(1, "float32"), (2, "bfloat16")}
     index = (tmp_path / "maps" / "index.html").read_bytes()
-    again = av.export_maps(files, tmp_path / "maps", recorded=True, way=ONE)
+    again = av.export_maps(files, tmp_path / "maps", recorded=True, execution=ONE)
     assert (again.pictures, again.kept) == (0, len(lines))
     assert (tmp_path / "maps" / "index.html").read_bytes() == index
 
@@ -614,8 +618,8 @@ def test_one_recorded_file_or_item_does_not_stop_the_others(tmp_path: Path) -> N
     tokens = np.array([large.inputs.sides["encoder"].queries.texts] * 3)
     np.savez(tmp_path / "batch.npz", attentions=weights, tokens=tokens)
     done = av.export_maps(
-        [*files, tmp_path / "batch.npz"], tmp_path / "maps", recorded=True, way=ONE,
-        settings=Settings(select="1.0"),
+        [*files, tmp_path / "batch.npz"], tmp_path / "maps", recorded=True, execution=ONE,
+        settings=ExportSettings(select="1.0"),
     )  # fmt: skip
     assert [bad.number for bad in done.bad] == [2, 3]
     assert "no head" in done.bad[0].reason

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import attnviz as av
-from attnviz.export.settings import Settings
-from attnviz.export.way import Way
+from attnviz.export.execution import Execution
+from attnviz.export.settings import ExportSettings
 from attnviz.models.untrained import FreshConfig
 from attnviz.render.style import Style
 from tests.viewing import Opened
@@ -23,9 +23,11 @@ PICTURES = 3 * (6 + 2)  # sentences * (heads + layers)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.mktemp("gallery")
     (base / "s.txt").write_text("\n".join([*TEXTS, *(f"more of it {n}" for n in range(40))]))
-    settings = Settings(kinds=("heads", "layers"), style=Style(dpi=40))
+    settings = ExportSettings(kinds=("heads", "layers"), style=Style(dpi=40))
     model = FreshConfig(d_model=18, heads=3, layers=2, causal=True)
-    av.export_maps(base / "s.txt", base / "maps", model=model, settings=settings, way=Way(jobs=1))
+    av.export_maps(
+        base / "s.txt", base / "maps", model=model, settings=settings, execution=Execution(jobs=1)
+    )
     return base / "maps"
 
 

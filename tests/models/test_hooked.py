@@ -248,7 +248,7 @@ def test_the_attention_function_reads_masks_as_transformers_means_them() -> None
     for low in (torch.finfo(torch.float32).min, -torch.inf, -10000.0):
         additive = torch.zeros(2, 1, 5, 7).masked_fill(blocked, low)
         padded = torch.nn.functional.pad(additive, (0, 3))  # masks may be longer than the keys
-        run = interface.Run([watcher := Allowed()])
+        run = interface.WatchedPass([watcher := Allowed()])
         with interface.hooking(run):
             output, nothing = interface.attention(module, query, key, value, padded)
         assert nothing is None

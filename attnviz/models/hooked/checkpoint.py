@@ -10,13 +10,13 @@ import torch
 
 from attnviz.errors import ModelError
 from attnviz.models.containers import one_line
-from attnviz.models.hooked.network import Network, quiet
+from attnviz.models.hooked.network import HookedModel, quiet
 
 _BESIDES = ("pooler", "logits_bias")
 """Weights that no attention depends on; a checkpoint may lack them."""
 
 
-def load_network(folder: Path, name: str, device: torch.device, dtype: torch.dtype) -> Network:
+def load_network(folder: Path, name: str, device: torch.device, dtype: torch.dtype) -> HookedModel:
     """Load a model, with its head for words if it has one, and with eager attention switched on.
 
     Raises:
@@ -51,7 +51,7 @@ def load_network(folder: Path, name: str, device: torch.device, dtype: torch.dty
         if no_logits and not seq2seq:
             model = body  # a head that was made up is dropped
         try:
-            return Network(model, body, device, seq2seq=bool(seq2seq), no_logits=no_logits)
+            return HookedModel(model, body, device, seq2seq=bool(seq2seq), no_logits=no_logits)
         except (RuntimeError, torch.OutOfMemoryError) as error:
             raise ModelError(f"{name} does not fit on {device}: {one_line(error)}") from error
 

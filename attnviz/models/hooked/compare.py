@@ -24,7 +24,7 @@ Maps = Mapping[Site, Tensor]
 
 
 @dataclass
-class Passed:
+class Trace:
     """What one pass of the comparison left: weights, final states, or why there are none.
 
     The hooked pass leaves the module and the output projection of every call as well.
@@ -38,7 +38,7 @@ class Passed:
 
 
 def compare(
-    eager: Passed, hooked: Passed, items: Sequence[Item], dtype: torch.dtype
+    eager: Trace, hooked: Trace, items: Sequence[Item], dtype: torch.dtype
 ) -> tuple[str, str]:
     """Judge the hooks by what eager attention returned.
 

@@ -2,8 +2,8 @@
 
 Every attention layer of transformers that supports it asks ``AttentionInterface`` for a function by
 name, and ``AttentionMaskInterface`` for its mask. Both get one of ours under :data:`NAME`. A
-:class:`Run` says who watches; it exists only inside ``with hooking(run)``, so that nothing outlives
-a forward pass. Without one, the function attends and nobody looks.
+:class:`WatchedPass` says who watches; it exists only inside ``with hooking(run)``, so that nothing
+outlives a forward pass. Without one, the function attends and nobody looks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Call:
 
 
 @dataclass
-class Run:
+class WatchedPass:
     """One forward pass that is watched.
 
     Attributes:
@@ -100,11 +100,11 @@ class Run:
         return self._mask[1]
 
 
-_RUN: ContextVar[Run | None] = ContextVar("attnviz_run", default=None)
+_RUN: ContextVar[WatchedPass | None] = ContextVar("attnviz_run", default=None)
 
 
 @contextlib.contextmanager
-def hooking(run: Run) -> Iterator[Run]:
+def hooking(run: WatchedPass) -> Iterator[WatchedPass]:
     """Let ``run`` watch every forward pass of a hooked model inside the ``with`` block."""
     token = _RUN.set(run)
     try:

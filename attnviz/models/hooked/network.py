@@ -60,7 +60,7 @@ def quiet() -> Iterator[None]:
             (hub.enable_progress_bars if shown_by_hub else hub.disable_progress_bars)()
 
 
-class Network:
+class HookedModel:
     """A transformers model with its weights, in evaluation mode.
 
     Attributes:

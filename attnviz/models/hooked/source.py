@@ -18,8 +18,8 @@ from attnviz.models.gating import Gated, merged
 from attnviz.models.hooked.checkpoint import load_network
 from attnviz.models.hooked.compare import lengths, real
 from attnviz.models.hooked.eager import hand_out, returned
-from attnviz.models.hooked.interface import Run, hooking
-from attnviz.models.hooked.network import Item, Network
+from attnviz.models.hooked.interface import WatchedPass, hooking
+from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.stack import Stack, find_stack
 from attnviz.models.hooked.survey import Survey, sample, survey
 from attnviz.models.hooked.tokenizer import Texts, load_texts
@@ -58,7 +58,7 @@ class Hooked(Gated):
     """A transformers model as a source of attention (:class:`~attnviz.passes.Source`)."""
 
     def __init__(
-        self, network: Network, found: Survey, texts: Texts, name: str, reason: str = ""
+        self, network: HookedModel, found: Survey, texts: Texts, name: str, reason: str = ""
     ) -> None:
         import transformers
 
@@ -168,7 +168,7 @@ class Hooked(Gated):
                 first = 0 if start is None else start.layer
                 plan = [call for call in self._survey.plan if call[1].layer >= first]
                 with contextlib.ExitStack() as around:
-                    run = around.enter_context(hooking(Run(observers, plan, standing)))
+                    run = around.enter_context(hooking(WatchedPass(observers, plan, standing)))
                     if stack is not None and start is not None:
                         around.enter_context(stack.beginning(start))
                     if stack is not None and states:

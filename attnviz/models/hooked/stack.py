@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.models.hooked.compare import TOLERANCE_LOW, change, is_low
-from attnviz.models.hooked.network import Item, Network
+from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.passes import Start
 from attnviz.records import Site
 
@@ -79,7 +79,7 @@ class Stack:
 
 
 def find_stack(
-    network: Network, plan: Sequence[tuple[int, Site]], items: Sequence[Item]
+    network: HookedModel, plan: Sequence[tuple[int, Site]], items: Sequence[Item]
 ) -> Stack | None:
     """The layers of a hooked single stack, tried with a few tokens.
 

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from attnviz.errors import ModelError
 from attnviz.models.containers import one_line
-from attnviz.models.hooked.compare import Maps, Passed, compare, is_low, lengths, real
+from attnviz.models.hooked.compare import Maps, Trace, compare, is_low, lengths, real
 from attnviz.models.hooked.eager import returned
-from attnviz.models.hooked.interface import NAME, Run, hooking, register
-from attnviz.models.hooked.network import Item, Network
+from attnviz.models.hooked.interface import NAME, WatchedPass, hooking, register
+from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.projection import Projections
 from attnviz.passes import OutputProjection, Rows
 from attnviz.records import SITE_KINDS, Backend, Layout, Site, SiteKind
@@ -55,7 +55,7 @@ class Survey:
     projections: Mapping[Site, OutputProjection] = field(default_factory=dict)
 
 
-def survey(network: Network, name: str) -> Survey:
+def survey(network: HookedModel, name: str) -> Survey:
     """Compare hooked with eager attention on a few tokens and choose the backend.
 
     Args:
@@ -120,7 +120,7 @@ def survey(network: Network, name: str) -> Survey:
     return Survey("hooked", exactness, "", layout, kind, plan, projections)
 
 
-def sample(network: Network) -> list[Item]:
+def sample(network: HookedModel) -> list[Item]:
     """A batch of two, the second shorter, so that padding is compared as well."""
     vocabulary = network.vocab_size
     named = {
@@ -138,28 +138,28 @@ def sample(network: Network) -> list[Item]:
     return items
 
 
-def _eager_pass(network: Network, items: Sequence[Item]) -> Passed:
+def _eager_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
     try:
         output = network.run(items, weights=True)
     except Exception as error:  # whatever a model's own code raises
-        return Passed(fault=f"a forward pass failed: {one_line(error)}")
+        return Trace(fault=f"a forward pass failed: {one_line(error)}")
     maps = returned(output, None if network.seq2seq else "encoder")
     states = _states(output)
     if not maps:
-        return Passed(states=states, fault="output_attentions returned nothing")
+        return Trace(states=states, fault="output_attentions returned nothing")
     sizes = lengths(items)
     for site, weights in maps.items():
         queries, keys = sizes[site.kind]
         if weights.shape[2:] != (queries, keys):
             fault = f"{_shape(weights)} weights for {queries}×{keys} tokens"
-            return Passed(states=states, fault=fault)
-    return Passed(maps, states)
+            return Trace(states=states, fault=fault)
+    return Trace(maps, states)
 
 
-def _hooked_pass(network: Network, items: Sequence[Item]) -> Passed:
+def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
     register()
     projections = Projections()
-    run = Run(observers=[], attended=projections.attended)
+    run = WatchedPass(observers=[], attended=projections.attended)
     whole: dict[int, Tensor] = {}
     run.observers = [_Keeper(run, whole)]
     try:
@@ -167,19 +167,19 @@ def _hooked_pass(network: Network, items: Sequence[Item]) -> Passed:
         with hooking(run), projections.watching(network.body):
             output = network.run(items)
     except Exception as error:  # as above
-        return Passed(fault=f"the hooked pass failed: {one_line(error)}")
+        return Trace(fault=f"the hooked pass failed: {one_line(error)}")
     if not run.calls:
-        return Passed(fault=f"{network.family} layers do not ask for an attention function")
+        return Trace(fault=f"{network.family} layers do not ask for an attention function")
     if run.strangers:
         names = ", ".join(sorted(run.strangers))
-        return Passed(fault=f"{network.family} layers pass {names}, which the hooks do not know")
+        return Trace(fault=f"{network.family} layers pass {names}, which the hooks do not know")
     sizes = lengths(items)
     kinds: list[SiteKind] = []
     for call in run.calls:
         fitting = [k for k, size in sizes.items() if size == (call.queries, call.keys)]
         if not fitting:
             asked = ", ".join(f"{q}×{k}" for q, k in sizes.values())
-            return Passed(fault=f"{call.queries}×{call.keys} weights for {asked} tokens")
+            return Trace(fault=f"{call.queries}×{call.keys} weights for {asked} tokens")
         kinds.append(fitting[0])
     depth = getattr(network.config, "num_hidden_layers", None) or 0
     numbers: dict[int, int] = {}
@@ -189,14 +189,14 @@ def _hooked_pass(network: Network, items: Sequence[Item]) -> Passed:
         numbers |= dict(zip(calls, layers, strict=True))
     maps = {Site(kind, numbers[n]): whole[n] for n, kind in enumerate(kinds)}
     modules = tuple(call.module for call in run.calls)
-    return Passed(maps, _states(output), "", modules, tuple(projections.found))
+    return Trace(maps, _states(output), "", modules, tuple(projections.found))
 
 
 @dataclass
 class _Keeper:
     """An observer that puts the blocks of each call back together."""
 
-    run: Run
+    run: WatchedPass
     whole: dict[int, Tensor]
 
     def observe(self, rows: Rows) -> None:

@@ -58,7 +58,7 @@ class Norm:
 
 
 @dataclass(frozen=True)
-class Layer:
+class NativeLayer:
     """One layer: attention and a feed-forward part, a normalization for each.
 
     ``project`` makes queries, keys and values of the input, in one matrix or in three.
@@ -81,7 +81,7 @@ class Network:
     positions: Tensor
     segments: Tensor | None
     norm: Norm
-    layers: tuple[Layer, ...]
+    layers: tuple[NativeLayer, ...]
     activation: Function
 
     def run(
@@ -145,7 +145,7 @@ class Network:
 
     def _attend(
         self,
-        layer: Layer,
+        layer: NativeLayer,
         number: int,
         x: Tensor,
         padding: Tensor | None,
@@ -202,12 +202,12 @@ def build(config: Config, weights: Weights) -> Network:
     def table(part: str, rows: int) -> Tensor:
         return weights.take(f"{names[part]}.weight", rows, width)
 
-    def layer(number: int) -> Layer:
+    def layer(number: int) -> NativeLayer:
         if "qkv" in names:
             project: tuple[Affine, ...] = (affine("qkv", number, width, 3 * width),)
         else:
             project = tuple(affine(p, number, width, width) for p in ("query", "key", "value"))
-        return Layer(
+        return NativeLayer(
             project,
             affine("out", number, width, width),
             norm("norm_1", number),

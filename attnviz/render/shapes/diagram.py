@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from attnviz.render.canvas import rendered
 from attnviz.render.palette import ink, mix
 from attnviz.render.shapes.colours import MIXED, NEUTRAL, head_colour
-from attnviz.render.shapes.scene import SOFT, Block, Scene
+from attnviz.render.shapes.scene import SOFT, Box, Scene
 from attnviz.shapes.walk.steps import Walk
 
 COLUMN, GAP = 100.0, 18.0
@@ -98,7 +98,7 @@ class _Drawing:
     def _middle(self, column: int, width: float) -> float:
         return column * (COLUMN + GAP) + (COLUMN - width) / 2
 
-    def projections(self, y: float) -> tuple[list[Block], list[Block], list[Block], float]:
+    def projections(self, y: float) -> tuple[list[Box], list[Box], list[Box], float]:
         """The learned matrices, and Q, K and V cut into heads."""
         spec, scene = self.spec, self.scene
         low = y + self.deep
@@ -129,7 +129,7 @@ class _Drawing:
             self.shape(key, low + 35 + 7 * place)
         return cut[0], cut[1], cut[2], low + 46
 
-    def latent(self, y: float) -> Block:
+    def latent(self, y: float) -> Box:
         """MLA's latent c and its rotary key, from which K and V are rebuilt."""
         spec = self.spec
         width, rope = max(self.width(spec.latent), 3.0), max(self.width(spec.rope_dim), 1.5)
@@ -143,11 +143,11 @@ class _Drawing:
         self.scene.text(left + width + rope + 4, y + 6.5, kept, size=8, align="left")
         self.scene.arrow(self.x.pull(box.centre), self.x.bottom, box.centre, y + 2)
         self.shape("w_latent", y + 6)
-        return Block(left, y + 2, width, 9)
+        return Box(left, y + 2, width, 9)
 
     def stripes(
         self, x: float, y: float, width: float, height: float, heads: int, name: str
-    ) -> Block:
+    ) -> Box:
         """A learned matrix whose columns belong to heads."""
         for h in range(heads):
             shade = mix(self.tone(h, heads), "#ffffff", 0.55)
@@ -157,7 +157,7 @@ class _Drawing:
             self.scene.text(x + width / 2, y + height / 2, name, size=10, bold=True)
         else:
             self.scene.text(x - 3, y + height / 2, name, size=10, bold=True, align="right")
-        return Block(x, y, width, height)
+        return Box(x, y, width, height)
 
     def tone(self, index: int, heads: int) -> str:
         """Query heads that share a key are shades of the shared key's colour."""
@@ -169,14 +169,14 @@ class _Drawing:
         group, place = divmod(index, spec.group)
         return mix(head_colour(group), "#ffffff", 0.5 * place / max(1, spec.group - 1))
 
-    def segments(self, x: float, y: float, heads: int, dim: int, name: str) -> list[Block]:
+    def segments(self, x: float, y: float, heads: int, dim: int, name: str) -> list[Box]:
         """One bar cut into heads."""
         each = self.width(dim)
         gap = min(1.0, each * 0.12)
         boxes = []
         for h in range(heads):
             tone = self.tone(h, heads)
-            box = Block(x + h * each + gap / 2, y, each - gap, 10)
+            box = Box(x + h * each + gap / 2, y, each - gap, 10)
             self.scene.rect(box.x, y, box.width, 10, tone)
             rope = self.spec.rope_dim if name in "QK" else 0
             if rope:
@@ -190,7 +190,7 @@ class _Drawing:
         self.scene.text(beside, y - 4.2, label, size=7, colour=SOFT, align="right")
         return boxes
 
-    def heads(self, q: list[Block], k: list[Block], v: list[Block], y: float) -> float:
+    def heads(self, q: list[Box], k: list[Box], v: list[Box], y: float) -> float:
         """One map a head, fed by its queries and the keys it reads; below it what it hands on."""
         spec, scene = self.spec, self.scene
         slots = len(self.shown) + (len(self.shown) < spec.heads)
@@ -225,7 +225,7 @@ class _Drawing:
         self.outputs = {}
         for head in self.shown:
             tone = self.tone(head, spec.heads)
-            box = Block(place[head] - each / 2, bottom + 13, each, 9)
+            box = Box(place[head] - each / 2, bottom + 13, each, 9)
             scene.arrow(place[head], bottom, place[head], bottom + 13, tone)
             scene.rect(box.x, box.y, each, 9, tone)
             self.outputs[head] = box

@@ -17,7 +17,7 @@ SCALE = 0.034
 """Inches a unit."""
 
 
-class Block(NamedTuple):
+class Box(NamedTuple):
     """A rectangle; y grows downwards."""
 
     x: float
@@ -71,14 +71,14 @@ class Scene:
             Rectangle((x, y), width, height, fill=False, edgecolor=INK, linewidth=0.7)
         )
 
-    def bar(self, x: float, y: float, width: float, height: float, colour: str, text: str) -> Block:
+    def bar(self, x: float, y: float, width: float, height: float, colour: str, text: str) -> Box:
         """A filled rectangle with text in it, or beside it where it is too narrow."""
         self.rect(x, y, width, height, colour)
         if text and width > 2.3 * len(text):
             self.text(x + width / 2, y + height / 2, text, size=8, colour=ink(colour))
         elif text:
             self.text(x + width + 3, y + height / 2, text, size=8, align="left")
-        return Block(x, y, width, height)
+        return Box(x, y, width, height)
 
     def band(
         self,

@@ -17,7 +17,7 @@ _EVERY = 0.1
 """Seconds between two drawings of the bar."""
 
 
-class Bar:
+class ExportBar:
     """Progress on standard error: sentences, pictures, rate, time left.
 
     Args:
@@ -37,7 +37,7 @@ class Bar:
         self._told, self._drawn = 0, 0.0
         self._task: Any = None
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> ExportBar:
         if self._shown:
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

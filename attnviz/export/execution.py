@@ -14,7 +14,7 @@ _MOST_A_CORE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Execution:
     """How an export runs; nothing here changes a picture.
 
     Attributes:

@@ -1,0 +1,16 @@
+"""The exit codes that are not an error's own."""
+
+from __future__ import annotations
+
+from attnviz.errors import AttnvizError
+
+IN_PART = 3
+"""Some texts could not be used and the rest is done."""
+BUG = 70
+INTERRUPTED = 130
+
+
+class Interrupted(AttnvizError):
+    """Ctrl-C, with what is left to say."""
+
+    exit_code = INTERRUPTED
