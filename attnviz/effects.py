@@ -5,7 +5,7 @@ The schema is docs/ablate.schema.json. A figure that is not known is None and ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -69,6 +69,18 @@ class CurvePoint:
     change: float
     low: float | None
     high: float | None
+
+
+def affordable_share(points: Sequence[CurvePoint], tolerance: float, worse: int) -> float | None:
+    """The share of heads that can go, in a curve's own order, before it costs more than that."""
+    order = points[0].order if points else ""
+    mine = [point for point in points if point.order == order]
+    kept = 0
+    for point in mine:
+        if point.change * worse > tolerance:
+            break
+        kept = point.removed
+    return kept / mine[-1].removed if mine and mine[-1].removed else None
 
 
 @dataclass(frozen=True)

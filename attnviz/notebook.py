@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from attnviz import files
 from attnviz.errors import UsageError
+from attnviz.models.memory import human_bytes
+from attnviz.models.recorded import SUFFIXES
 from attnviz.records import Capture, Head, HeadsReport, Role, Sides, SourceInfo
 from attnviz.render.figure import FORMATS, heads_figure, heatmap_figure
 from attnviz.render.labels import caption, head_title
@@ -133,8 +135,13 @@ class Viewer:
         files.write(path, self.page)
         return path
 
+    @property
+    def size(self) -> str:
+        """Of the page, for people: ``2.1 MB``."""
+        return human_bytes(len(self.page))
+
     def __repr__(self) -> str:
-        return f"<Viewer {self.title!r}, {len(self.page) / 1e6:.1f} MB>"
+        return f"<Viewer {self.title!r}, {self.size}>"
 
     def _repr_html_(self) -> str:
         inside = html.escape(self.page.decode("utf-8"), quote=True)
@@ -148,6 +155,12 @@ def page_path(path: Path) -> None:
     """UsageError for a file that a browser would not open as a page."""
     if path.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"cannot write a page to {path.name!r}; name the file .html")
+
+
+def capture_path(path: Path) -> None:
+    """UsageError for a file that attention cannot be written to."""
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"cannot write attention to {path.name!r}; name it .npz or .safetensors")
 
 
 def _facts(source: SourceInfo, more: dict[str, str]) -> str:

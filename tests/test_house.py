@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from string import Formatter
 
@@ -48,30 +50,50 @@ FLOORS = {
 }
 
 
-def room(module: str) -> str:
-    return module.partition(".")[2].partition(".")[0]
+@cache
+def parsed(path: Path) -> ast.Module:
+    """A file's syntax tree; every test reads the same one."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imports(path: Path) -> set[str]:
-    """The rooms of attnviz that a file imports, anywhere in it."""
+def module(path: Path) -> str:
+    """The name under which a file of the package is imported."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+MODULES = {module(path): path for path in FILES}
+
+
+def room(name: str) -> str:
+    return name.partition(".")[2].partition(".")[0]
+
+
+def imported(path: Path) -> set[str]:
+    """The modules of attnviz that a file imports, anywhere in it."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             assert node.level == 0, f"relative import in {path}"
-            if node.module == "attnviz":
-                found |= {f"attnviz.{alias.name}" for alias in node.names}
-            else:
-                found.add(node.module)
-    return {room(name) for name in found if name.split(".")[0] == "attnviz"}
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            inner = names if node.module == "attnviz" else names & set(MODULES)
+            found |= inner or {node.module}
+    return {name for name in found if name.split(".")[0] == "attnviz"}
+
+
+def imports(path: Path) -> set[str]:
+    """The rooms of attnviz that a file imports."""
+    return {room(name) for name in imported(path)}
 
 
 def within(path: Path) -> str:
     return str(path.relative_to(PACKAGE))
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=within)
+@pytest.mark.parametrize("path", FILES, ids=within)
 def test_modules_import_only_from_floors_below(path: Path) -> None:
     own = path.relative_to(PACKAGE).parts[0].removesuffix(".py").replace("__init__", "")
     if own == "":  # names for type checkers only; everything else is lazy
@@ -87,9 +109,68 @@ def test_the_floor_test_can_fail(tmp_path: Path) -> None:
     assert imports(bad) == {"cli", "models"}
 
 
+def cycle(graph: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other in a ring, as TopologicalSorter reports them; or none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_module_imports_itself_by_a_detour() -> None:
+    """Floors forbid rings of rooms; this forbids rings inside of one, late imports included."""
+    graph = {name: imported(path) & set(MODULES) - {name} for name, path in MODULES.items()}
+    del graph["attnviz"]  # names for type checkers only; everything else is lazy
+    assert cycle(graph) == []
+
+
+def test_the_ring_test_can_fail() -> None:
+    assert cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}})
+
+
+COMMANDS_REACH = {
+    "",  # the version
+    *("errors", "records", "effects", "files", "corpus", "looking", "notebook", "tour"),
+    *("api", "evidence", "profiled", "answers"),  # what commands call
+    "render",  # what prints their results
+    *("ablation.settings", "export.settings", "export.execution", "models.untrained"),  # options
+    *("export.run", "profiling.run"),  # progress and interruption
+    *("scoring.arrange", "scoring.scores"),  # which rows of a table, by which score
+}
+"""Rooms, or modules in them, that the command line may use: what makes and shows results."""
+
+
+def reaches(path: Path) -> set[str]:
+    """What a file imports beside its own room and what commands may reach."""
+    names = {name.partition(".")[2] for name in imported(path)} - {"__version__"}
+    rooms = {name for name in names if name.partition(".")[0] in COMMANDS_REACH | {"cli"}}
+    return names - rooms - COMMANDS_REACH
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "cli").rglob("*.py")), ids=within)
+def test_commands_call_one_function_and_print(path: Path) -> None:
+    assert not reaches(path)
+
+
+def test_the_reach_test_can_fail(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.py"
+    bad.write_text("from attnviz import api\nfrom attnviz.models.hooked import source\n")
+    assert reaches(bad) == {"models.hooked.source"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=within)
+def test_processes_and_modules_are_named_by_import(path: Path) -> None:
+    """A module named in a string is found by no rename and by no test of floors."""
+    if within(path) in ("__init__.py", "cli/__init__.py"):  # the public names and the commands
+        return
+    for line, text in literals(path):
+        assert text not in MODULES or text == "attnviz", f"{within(path)}:{line} names {text}"
+
+
 def said(path: Path) -> Iterator[ast.Call]:
     """The calls in a file that make one of our errors, or a message."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             kind = getattr(attnviz.errors, node.func.id, None)
             if kind is Message or (isinstance(kind, type) and issubclass(kind, AttnvizError)):
@@ -104,7 +185,7 @@ def fields(template: ast.expr | None) -> list[str]:
     return [name for _, name, _, _ in Formatter().parse(template.value) if name is not None]
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=within)
+@pytest.mark.parametrize("path", FILES, ids=within)
 def test_templates_are_literals_and_get_their_fields(path: Path) -> None:
     if within(path) == "errors.py":
         return
@@ -121,7 +202,7 @@ def test_templates_are_literals_and_get_their_fields(path: Path) -> None:
 
 def literals(path: Path) -> Iterator[tuple[int, str]]:
     """The strings in a file with their lines, docstrings left out."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     documented = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
     }  # a string that nothing uses is documentation
@@ -133,7 +214,7 @@ def literals(path: Path) -> Iterator[tuple[int, str]]:
 OPTION = re.compile(r"(?<![\w!-])--(?=[a-z]|$)")
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=within)
+@pytest.mark.parametrize("path", FILES, ids=within)
 def test_only_the_command_line_knows_options(path: Path) -> None:
     if path.relative_to(PACKAGE).parts[0] == "cli":
         return

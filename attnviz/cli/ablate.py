@@ -187,8 +187,7 @@ def ablate(
 
 
 def _print(report: object, top: int | None, quiet: bool) -> None:
-    from attnviz.ablation.curve import affordable_share
-    from attnviz.effects import AblationReport
+    from attnviz.effects import AblationReport, affordable_share
     from attnviz.render.ablation import terminal
     from attnviz.render.terminal import Line
 

@@ -29,12 +29,10 @@ def capture(
       attnviz heads --recorded cat.npz
     """
     from attnviz import api, files
-    from attnviz.errors import UsageError
-    from attnviz.models.recorded import SUFFIXES
+    from attnviz.notebook import capture_path
     from attnviz.render import terminal
 
-    if out.suffix not in SUFFIXES:
-        raise UsageError(f"cannot write attention to {out.name!r}; name it .npz or .safetensors")
+    capture_path(out)
     files.check_writable(out)
     look, settings = prompt.look(model), model.settings(context=prompt.context)
     with console.waiting("running the model", output.quiet):

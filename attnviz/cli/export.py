@@ -140,8 +140,8 @@ def export(
     from attnviz.export.execution import Execution
     from attnviz.export.run import ExportInterrupted
     from attnviz.export.settings import ExportSettings
+    from attnviz.models.untrained import KINDS as FRESH_KINDS
     from attnviz.render import terminal
-    from attnviz.shapes.spec import KINDS as FRESH_KINDS
 
     kinds = tuple(kind.strip() for kind in pictures.split(","))
     if set(kinds).intersection(FRESH_KINDS):

@@ -56,10 +56,14 @@ def heads(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.heads/1).")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a head.")] = False,
-    out: Annotated[
+    plot: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="Also draw the grid: a .png, .svg or .pdf file.", metavar="FILE"
+            "--plot",
+            "--out",
+            "-o",
+            help="Also draw the grid: a .png, .svg or .pdf file.",
+            metavar="FILE",
         ),
     ] = None,
 ) -> None:
@@ -84,9 +88,9 @@ def heads(
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
-    if out is not None:
-        picture_format(out)
-        files.check_writable(out)
+    if plot is not None:
+        picture_format(plot)
+        files.check_writable(plot)
     if profile is not None:
         extra = changed(prompt) + changed(model)
         extra += [option("probe")] * probe + [option("select")] * (select is not None)
@@ -94,8 +98,8 @@ def heads(
         if extra:
             raise UsageError(f"--profile needs no model and no text; leave out {', '.join(extra)}")
         kept = profiled.read_profile(profile)
-        if out is not None:
-            kept.save(out)
+        if plot is not None:
+            kept.save(plot)
         if json or csv:
             console.put(kept.json() if json else kept.csv())
         else:
@@ -107,8 +111,8 @@ def heads(
         report = api.heads(look, probe=probe, select=select, without=without, **settings)
     machine = json or csv
     rows = arrange(report.heads, role=role, sort=sort, top=top, everything=everything or machine)
-    if out is not None:
-        report.save(out)
+    if plot is not None:
+        report.save(plot)
     if machine:
         console.put((tables.heads_json if json else tables.heads_csv)(report, rows))
         return

@@ -63,7 +63,6 @@ def view(
       attnviz view --lines sentences.txt --model gpt2 --select "0-5.*" -o page.html
     """
     from attnviz import api, files
-    from attnviz.models.memory import human_bytes
     from attnviz.notebook import page_path
     from attnviz.render import terminal
 
@@ -75,17 +74,16 @@ def view(
     with console.waiting("making the page", output.quiet):
         page = api.view(looks, exact=exact, title=title, max_mb=max_mb, **settings)
         saved = page.save(_temporary() if out is None else out)
-    size = human_bytes(len(page.page))
     screen = console.stdout()
     if not output.quiet or out is None:
-        console.wrote(saved, f" ({size})")
+        console.wrote(saved, f" ({page.size})")
     if not output.quiet:
         screen.print(terminal.closing_line(page.captures[0]))
     if out is None and not _opened(saved):
         console.note(["no browser answered; open the file yourself"], output.quiet)
     notes = dict.fromkeys(note for one in page.captures for note in one.inputs.notes)
     if len(page.page) > LARGE_PAGE:
-        notes[f"a page of {size} opens slowly; --select makes it smaller"] = None
+        notes[f"a page of {page.size} opens slowly; --select makes it smaller"] = None
     console.note(notes, output.quiet)
 
 

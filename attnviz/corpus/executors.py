@@ -21,6 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from attnviz.corpus import worker
 from attnviz.errors import AttnvizError
 
 ATTEMPTS = 2
@@ -115,8 +116,8 @@ class Processes(Generic[Task, Answer]):
         try:
             self._threads.shutdown(cancel_futures=True)
         except BaseException:  # a second Ctrl-C: not even for those
-            for worker in self._workers:
-                worker.kill()
+            for each in self._workers:
+                each.kill()
             raise
         finally:
             self._threads.shutdown()
@@ -125,7 +126,7 @@ class Processes(Generic[Task, Answer]):
     @property
     def restarted(self) -> bool:
         """Whether a process had to be replaced, maybe in the middle of a file."""
-        return any(worker.starts > 1 for worker in self._workers)
+        return any(each.starts > 1 for each in self._workers)
 
     def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer | Lost]]:
         """Every task with its answer, in order; a few tasks are taken ahead.
@@ -152,15 +153,15 @@ class Processes(Generic[Task, Answer]):
 
     def _ask(self, task: Task) -> Answer | Lost:
         """Have a task done by whoever is idle; there are as many threads as workers."""
-        worker = self._idle.get()
+        idle = self._idle.get()
         try:
-            return worker.ask(task)  # type: ignore[no-any-return]
+            return idle.ask(task)  # type: ignore[no-any-return]
         finally:
-            self._idle.put(worker)
+            self._idle.put(idle)
 
     def _end(self) -> None:
-        for worker in self._workers:
-            worker.stop()
+        for each in self._workers:
+            each.stop()
 
 
 def _until_failure(tasks: Iterable[Task], failure: list[BaseException]) -> Iterator[Task]:
@@ -223,7 +224,7 @@ class _Worker:
         path = os.pathsep.join(entry or os.getcwd() for entry in map(str, sys.path))
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "attnviz.corpus.worker", str(os.getpid())],
+                [sys.executable, "-P", "-m", worker.__name__, str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, **_ONE_THREAD, "PYTHONPATH": path},

@@ -12,9 +12,8 @@ import pytest
 
 import attnviz as av
 from attnviz.ablation import measure
-from attnviz.ablation.curve import affordable_share
 from attnviz.cli import main
-from attnviz.effects import AblationReport, CurvePoint
+from attnviz.effects import AblationReport, CurvePoint, affordable_share
 from attnviz.errors import AttnvizError, InputError, ModelError, UsageError
 
 SCHEMA = json.loads(

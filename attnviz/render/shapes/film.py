@@ -19,7 +19,7 @@ def film_page(walked: NumericWalk) -> bytes:
     Raises:
         UsageError: an input that cannot be shown; see :func:`storyboard`.
     """
-    assets = files("attnviz.render.shapes").joinpath("assets")
+    assets = files(__package__).joinpath("assets")
 
     def asset(name: str) -> str:
         return assets.joinpath(name).read_text(encoding="utf-8")

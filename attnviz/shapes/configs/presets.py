@@ -47,7 +47,7 @@ def presets() -> Mapping[str, Preset]:
     import tomllib
     from importlib.resources import files
 
-    text = files("attnviz.shapes.configs").joinpath("presets.toml").read_text(encoding="utf-8")
+    text = files(__package__).joinpath("presets.toml").read_text(encoding="utf-8")
     return {name: Preset(name=name, **fields) for name, fields in tomllib.loads(text).items()}
 
 
