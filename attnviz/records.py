@@ -156,6 +156,8 @@ class Prompt:
 
     Exactly one of ``text`` and ``ids`` is set. ``pair`` is a second sentence (BERT segments),
     ``context`` the other sequence of a fresh cross-attention layer, ``target`` the decoder's text.
+    ``spans`` are words of the text that somebody else has found, as first character and end, in
+    order and apart: ``Tokens.words`` then numbers these, and is -1 for tokens outside of them.
     """
 
     text: str | None = None
@@ -165,6 +167,7 @@ class Prompt:
     target: str | None = None
     special_tokens: bool = True
     truncate: bool = False
+    spans: tuple[tuple[int, int], ...] | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:

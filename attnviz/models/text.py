@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from attnviz.records import Tokens
 
 if TYPE_CHECKING:
@@ -107,6 +109,7 @@ class TokenReader:
         *,
         segments: Sequence[int] = (),
         added: Sequence[int] | Sequence[bool] = (),
+        owners: Sequence[int] | None = None,
     ) -> Tokens:
         """The record of a token sequence.
 
@@ -114,6 +117,8 @@ class TokenReader:
             ids: vocabulary ids.
             segments: BERT's segment of each token; all 0 by default.
             added: true for tokens that the tokenizer added, where that is known beyond the ids.
+            owners: the word of each token, where somebody else has found the words; see
+                :func:`owners`.
 
         Returns:
             Tokens; the first token is never a separator, since it ends nothing.
@@ -127,7 +132,7 @@ class TokenReader:
             ids=tuple(int(token_id) for token_id in ids),
             special=tuple(special),
             separators=tuple(n > 0 and token in self.separators for n, token in enumerate(ids)),
-            words=words(texts, special, self.spelling),
+            words=words(texts, special, self.spelling) if owners is None else tuple(owners),
             segments=tuple(int(segment) for segment in segments),
         )
 
@@ -207,6 +212,26 @@ def readable(piece: str, spelling: Spelling) -> str:
     if match:
         return _decode(bytes.fromhex(match[1]))
     return piece.replace(_SPACE_MARK, " ") + end
+
+
+def owners(
+    text: str, spans: Sequence[tuple[int, int]], offsets: Sequence[tuple[int, int]]
+) -> tuple[int, ...]:
+    """The span that each token belongs to: the first that shares a character with it; -1 for none.
+
+    Args:
+        text: what was tokenized; a space right before a span goes with it.
+        spans: first character and end, in order and apart.
+        offsets: the same of each token; empty for tokens that the tokenizer added.
+    """
+    owner = np.full(len(text) + 1, -1)
+    for number, (start, end) in enumerate(spans):
+        owner[start:end] = number
+        if text[:start].endswith(" "):
+            owner[start - 1] = number
+    return tuple(
+        next((int(n) for n in owner[start:end] if n >= 0), -1) for start, end in offsets
+    )
 
 
 def words(texts: Sequence[str], special: Sequence[bool], spelling: Spelling) -> tuple[int, ...]:

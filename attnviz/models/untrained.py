@@ -143,6 +143,8 @@ class Fresh(Gated):
         """
         if prompt.text is None:
             raise UsageError("a fresh layer has no vocabulary; give text instead of ids")
+        if prompt.spans is not None:
+            raise UsageError("a fresh layer finds words itself; name a trained {model}", model=...)
         for name, value in (("pair", prompt.pair), ("target", prompt.target)):
             if value is not None:
                 raise UsageError(

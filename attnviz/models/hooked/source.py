@@ -232,7 +232,7 @@ class Hooked(Gated):
             tokens = self._texts.tokens(prompt.ids)
         else:
             text, special = prompt.text or "", prompt.special_tokens
-            tokens = self._texts.encode(text, prompt.pair, special=special)
+            tokens = self._texts.encode(text, prompt.pair, special=special, spans=prompt.spans)
         limits.check_ids(tokens.ids, self.vocab_size)
         note = limits.check_length(len(tokens), limit, truncate=prompt.truncate)
         if not note or limit is None:
@@ -240,7 +240,9 @@ class Hooked(Gated):
         notes.append(note)
         if prompt.ids is not None:
             return self._texts.tokens(limits.cut(tokens.ids, tokens.special, limit))
-        return self._texts.encode(text, prompt.pair, special=special, limit=limit)
+        return self._texts.encode(
+            text, prompt.pair, special=special, limit=limit, spans=prompt.spans
+        )
 
     def _target(self, prompt: Prompt, source: Tokens, notes: list[str]) -> Tokens:
         """The tokens of the decoder: the target, or what the model writes."""

@@ -9,7 +9,7 @@ from typing import Any
 from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models.foreign import muted, provoke, refusing
 from attnviz.models.hooked.network import quiet
-from attnviz.models.text import TokenReader, transformers_reader, unnamed_reader
+from attnviz.models.text import TokenReader, owners, transformers_reader, unnamed_reader
 from attnviz.records import Tokens
 
 _UNLIMITED = 1_000_000
@@ -34,7 +34,13 @@ class Texts:
         self.segments = "token_type_ids" in getattr(tokenizer, "model_input_names", ())
 
     def encode(
-        self, text: str, pair: str | None = None, *, special: bool = True, limit: int | None = None
+        self,
+        text: str,
+        pair: str | None = None,
+        *,
+        special: bool = True,
+        limit: int | None = None,
+        spans: Sequence[tuple[int, int]] | None = None,
     ) -> Tokens:
         """Tokenize a text.
 
@@ -43,12 +49,18 @@ class Texts:
             pair: the second one.
             special: add the model's special tokens.
             limit: cut to this many tokens, as the tokenizer cuts (special tokens stay).
+            spans: words that somebody else has found, see :class:`~attnviz.records.Prompt`.
 
         Raises:
             InputError: nothing is left of the text.
-            ModelError: there is no tokenizer.
+            ModelError: there is no tokenizer, or it does not say where its tokens stand.
             UsageError: a pair, where the tokenizer does not set the sentences apart.
         """
+        if spans is not None and not getattr(self._tokenizer, "is_fast", True):
+            raise ModelError(
+                f"the tokenizer of {self._name} does not say which characters its tokens stand "
+                "for; take a model with a tokenizer.json"
+            )
         read = self._call(
             text,
             pair,
@@ -56,11 +68,13 @@ class Texts:
             truncation=limit is not None,
             max_length=limit,
             return_special_tokens_mask=True,
+            return_offsets_mapping=spans is not None,
         )
         tokens = self._reader.tokens(
             read["input_ids"],
             segments=read.get("token_type_ids", ()),
             added=read["special_tokens_mask"] if special else (),
+            owners=None if spans is None else owners(text, spans, read["offset_mapping"]),
         )
         if not len(tokens):
             raise InputError("the tokenizer makes no tokens of this text; give at least one word")

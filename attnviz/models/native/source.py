@@ -192,7 +192,14 @@ class Native(Gated):
             read = self._tokenizer.encode(
                 prompt.text or "", prompt.pair, add_special_tokens=prompt.special_tokens
             )
-        return self._reader.tokens(read.ids, segments=read.type_ids, added=read.special_tokens_mask)
+        owners = (
+            None
+            if prompt.spans is None
+            else text.owners(prompt.text or "", prompt.spans, read.offsets)
+        )
+        return self._reader.tokens(
+            read.ids, segments=read.type_ids, added=read.special_tokens_mask, owners=owners
+        )
 
     def _cut(self, prompt: Prompt, tokens: Tokens) -> Tokens:
         """Cut to the model's length; special tokens at the end stay, of a pair the longer goes."""

@@ -1,0 +1,213 @@
+"""How heads fare against gold annotation: frozen values that know their own JSON.
+
+The schemas are docs/syntax.schema.json and docs/coref.schema.json. A figure that is not known is
+None and never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from attnviz.records import Head, Layout, SourceInfo
+
+SYNTAX_SCHEMA = "attnviz.syntax/1"
+
+TO_HEAD, FROM_HEAD = "to_head", "from_head"
+DIRECTIONS = (TO_HEAD, FROM_HEAD)
+"""Where a dependent looks (its row), and who looks most at a dependent (its column)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share of cases, and how sure it is.
+
+    Attributes:
+        value: from 0 to 1; None where there is no case.
+        low: of its 95 % interval over documents; None from fewer than two. ``high`` likewise.
+        high: the other end.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The head that finds a relation best, and how well it does.
+
+    Attributes:
+        head: which; ``direction`` is one of :data:`DIRECTIONS`.
+        direction: of the two.
+        accuracy: on the documents that it was not chosen on, unless all were asked for.
+        count: cases in them.
+        offset: the best fixed offset, chosen on the same documents as the head.
+        offset_accuracy: of that offset, on the same cases as ``accuracy``.
+        margin: accuracy minus that of the offset.
+    """
+
+    head: Head
+    direction: str
+    accuracy: Share
+    count: int
+    offset: int
+    offset_accuracy: float | None
+    margin: Share
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A dependency relation, on all data.
+
+    Attributes:
+        name: such as ``obj``; ``all`` for every relation but root.
+        count: words that have it.
+        offset: the best fixed distance from dependent to head, in words; +1 is the next word.
+        offset_accuracy: how often that is the head.
+        to_head: accuracy of each head of the layout, by the dependent's row.
+        from_head: by its column.
+        best: the chosen head; None where nothing was there to choose on.
+    """
+
+    name: str
+    count: int
+    offset: int
+    offset_accuracy: float
+    to_head: tuple[float, ...]
+    from_head: tuple[float, ...]
+    best: Best | None
+
+
+@dataclass(frozen=True, slots=True)
+class SyntacticRole:
+    """A head that finds a relation better than any fixed offset: ``syntactic: obj``.
+
+    Attributes:
+        head: which.
+        relation: its name.
+        direction: the better of :data:`DIRECTIONS` where it was chosen.
+        accuracy: on the held-out documents.
+        margin: over the best offset, there.
+        count: cases there.
+    """
+
+    head: Head
+    relation: str
+    direction: str
+    accuracy: Share
+    margin: Share
+    count: int
+
+    @property
+    def name(self) -> str:
+        """As roles are called."""
+        return f"syntactic: {self.relation}"
+
+
+@dataclass(frozen=True)
+class SyntaxReport:
+    """Which heads follow which dependency relations of a treebank.
+
+    Attributes:
+        source: the model.
+        layout: its heads.
+        sentences: how many were run; ``words`` and ``documents`` in them.
+        words: syntactic words, each with a head or root.
+        documents: clusters of the intervals.
+        skipped: sentences that were left out, by reason.
+        untokenized: words that no token belongs to; relations from and to them do not count.
+        chosen_on: documents on which heads and offsets were chosen, in words.
+        measured_on: those that their figures are from.
+        subtypes: whether ``nmod:poss`` is a relation of its own.
+        punct: whether punctuation counts.
+        relations: the most frequent first, after ``all``.
+        roles: by head.
+        notes: full sentences that the reader must not miss.
+    """
+
+    source: SourceInfo
+    layout: Layout
+    sentences: int
+    words: int
+    documents: int
+    skipped: Mapping[str, int]
+    untokenized: int
+    chosen_on: str
+    measured_on: str
+    subtypes: bool
+    punct: bool
+    relations: tuple[Relation, ...]
+    roles: tuple[SyntacticRole, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    def to_json(self) -> dict[str, Any]:
+        """As docs/syntax.schema.json says."""
+        return {
+            "schema": SYNTAX_SCHEMA,
+            **model_json(self.source, self.layout),
+            "sentences": self.sentences,
+            "words": self.words,
+            "documents": self.documents,
+            "skipped": dict(self.skipped),
+            "untokenized_words": self.untokenized,
+            "chosen_on": self.chosen_on,
+            "measured_on": self.measured_on,
+            "subtypes": self.subtypes,
+            "punct": self.punct,
+            "relations": {relation.name: self._relation(relation) for relation in self.relations},
+            "roles": [
+                {
+                    "head": self.layout.name(role.head),
+                    "role": role.name,
+                    "direction": role.direction,
+                    **_named("accuracy", role.accuracy),
+                    **_named("margin", role.margin),
+                    "count": role.count,
+                }
+                for role in self.roles
+            ],
+            "notes": list(self.notes),
+        }
+
+    def _relation(self, relation: Relation) -> dict[str, Any]:
+        return {
+            "count": relation.count,
+            "offset": {"offset": relation.offset, "accuracy": relation.offset_accuracy},
+            "heads": [
+                {"layer": head.layer, "head": head.index, TO_HEAD: there, FROM_HEAD: back}
+                for head, there, back in zip(
+                    self.layout, relation.to_head, relation.from_head, strict=True
+                )
+            ],
+            "best": None if relation.best is None else self._best(relation.best),
+        }
+
+    def _best(self, best: Best) -> dict[str, Any]:
+        return {
+            "head": self.layout.name(best.head),
+            "direction": best.direction,
+            "accuracy": best.accuracy.value,
+            "low": best.accuracy.low,
+            "high": best.accuracy.high,
+            "count": best.count,
+            "offset": best.offset,
+            "offset_accuracy": best.offset_accuracy,
+            **_named("margin", best.margin),
+        }
+
+
+def model_json(source: SourceInfo, layout: Layout) -> dict[str, Any]:
+    """What every report says of the model."""
+    facts = asdict(source)
+    names = ("model", "backend", "exactness", "reason", "device", "dtype")
+    return {
+        **{name: facts[name] for name in names},
+        "versions": dict(source.versions),
+        "layout": {kind: list(heads) for kind, heads in layout.heads.items()},
+    }
+
+
+def _named(name: str, share: Share) -> dict[str, float | None]:
+    return {name: share.value, f"{name}_low": share.low, f"{name}_high": share.high}

@@ -1,0 +1,1 @@
+"""Heads against gold annotation: dependencies of a treebank, antecedents of pronouns."""

@@ -1,0 +1,117 @@
+"""Cases and hits of every relation by document: whole numbers, so that parts give the same bits.
+
+Notation in shapes: N heads, D documents with a relation, 2 directions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.annotated import Share
+from attnviz.statistics.clusters import ClusterSums
+
+Integers = NDArray[np.int64]
+Key = tuple[int, str]
+"""A document and a relation."""
+
+ALL = "all"
+"""The relation that every case has, whatever its own."""
+
+Hits = Mapping[Key, NDArray[np.int32]]
+"""[N, 2] hits of every head and direction."""
+
+
+@dataclass
+class Table:
+    """One relation, all documents that have it.
+
+    Attributes:
+        documents: [D], their numbers from 1.
+        count: [D], cases in each.
+        hits: [D, N, 2], how many of them each head finds, in each direction.
+        offsets: [D, K], how many each of ``distances`` [K] finds.
+        distances: every distance from a dependent to its head that there is, the shortest first.
+    """
+
+    documents: Integers
+    count: Integers
+    hits: NDArray[np.int32]
+    offsets: Integers
+    distances: Integers
+
+    def accuracy(self, where: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """[N, 2] on some documents; NaN where there is no case."""
+        total = int(self.count[where].sum())
+        found: NDArray[np.float64] = self.hits[where].sum(0) / (total or np.nan)
+        return found
+
+    def best_offset(self, where: NDArray[np.bool_]) -> int:
+        """The place in ``distances`` of the best one on some documents; the shortest of several."""
+        return int(self.offsets[where].sum(0).argmax())
+
+    def share(self, hits: Integers, where: NDArray[np.bool_]) -> Share:
+        """The share of cases that ``hits`` [D] are, on some documents, with its interval."""
+        return share(hits[where], self.count[where])
+
+
+@dataclass
+class Tally:
+    """Collects cases and hits, batch by batch."""
+
+    cases: dict[Key, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
+    hits: dict[Key, NDArray[np.int32]] = field(default_factory=dict)
+
+    def add(self, document: int, name: str, distance: int) -> None:
+        """Add a case of a relation, by the distance from dependent to head."""
+        for relation in (name, ALL):
+            self.cases[document, relation][distance] += 1
+
+    def add_hits(self, hits: Hits) -> None:
+        """Add hits."""
+        for key, some in hits.items():
+            self.hits[key] = self.hits[key] + some if key in self.hits else some
+
+    def tables(self) -> dict[str, Table]:
+        """Every relation, the most frequent first."""
+        documents: dict[str, list[int]] = defaultdict(list)
+        for document, name in sorted(self.cases):
+            documents[name].append(document)
+        tables = {name: self._table(name, found) for name, found in documents.items()}
+        return dict(sorted(tables.items(), key=lambda item: (-int(item[1].count.sum()), item[0])))
+
+    def _table(self, name: str, documents: Sequence[int]) -> Table:
+        cases = [self.cases[document, name] for document in documents]
+        distances = _ordered({distance for counted in cases for distance in counted})
+        return Table(
+            np.array(documents, np.int64),
+            np.array([counted.total() for counted in cases], np.int64),
+            np.stack([self.hits[document, name] for document in documents]),
+            np.array([[counted[d] for d in distances] for counted in cases], np.int64),
+            np.array(distances, np.int64),
+        )
+
+
+def _ordered(distances: set[int]) -> list[int]:
+    return sorted(distances, key=lambda distance: (abs(distance), -distance))
+
+
+def share(hits: Integers, count: Integers) -> Share:
+    """A share of cases by document, with its 95 % interval from documents as clusters.
+
+    Args:
+        hits: [D], of each document; ``count`` [D] its cases.
+        count: at least 0 each.
+    """
+    sums = ClusterSums(())
+    sums.add(np.asarray(hits, np.float64), np.asarray(count))
+    if not int(sums.b):
+        return Share(None)
+    value, half = float(sums.mean()), float(sums.half())
+    if np.isnan(half):
+        return Share(value)
+    return Share(value, value - half, value + half)

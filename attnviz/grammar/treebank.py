@@ -1,0 +1,224 @@
+"""Sentences with gold dependencies from CoNLL-U files (https://universaldependencies.org).
+
+Words are the syntactic words: ranges (3-4) and empty nodes (3.1) are skipped, enhanced
+dependencies are not used. A sentence that cannot be used becomes a :class:`Bad` with its line.
+``# newdoc`` begins a document; where a file has none, every sentence is one of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import conllu
+from conllu.exceptions import ParseException
+
+from attnviz.corpus.lines import Problem, decoded, no_text, opened
+from attnviz.corpus.texts import Bad, resolve
+from attnviz.errors import InputError
+from attnviz.records import Prompt
+
+ROOT_RELATION, PUNCTUATION = "root", "punct"
+_COLUMNS = 10
+_LONGEST = 1 << 20
+"""Bytes of a line; more is no word."""
+LOOKS = (
+    "a CoNLL-U file has ten columns with tabs between them, a word a line and an empty line after "
+    "each sentence (https://universaldependencies.org/format.html)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of a treebank.
+
+    Attributes:
+        number: from 1, over everything that was read.
+        place: file and line of its first line.
+        name: its ``sent_id``, or its place.
+        document: from 1, over everything that was read.
+        words: its syntactic words.
+        heads: of each word, the number of its head among ``words``; -1 for the root.
+        relations: of each word to its head, as annotated (``nmod:poss``).
+        comments: as they stand, without the ``#``.
+        misc: the last column of each word, empty for ``_``.
+    """
+
+    number: int
+    place: str
+    name: str
+    document: int
+    words: tuple[str, ...]
+    heads: tuple[int, ...]
+    relations: tuple[str, ...]
+    comments: tuple[str, ...] = ()
+    misc: tuple[str, ...] = ()
+
+    @property
+    def prompt(self) -> Prompt:
+        """Its words with spaces between them, and where they stand."""
+        spans, end = [], 0
+        for word in self.words:
+            spans.append((end, end + len(word)))
+            end += len(word) + 1
+        return Prompt(" ".join(self.words), spans=tuple(spans))
+
+
+def read(names: Sequence[str]) -> Iterator[Sentence | Bad]:
+    """Every sentence of some files, in order.
+
+    Args:
+        names: paths and patterns; ``-`` is standard input.
+
+    Raises:
+        InputError: no such file, or one that cannot be opened; UsageError: nothing named.
+    """
+    number = document = 0
+    for name in resolve(names):
+        marked = False
+        shown = "standard input" if name == "-" else name
+        for first, block in _blocks(name):
+            number += 1
+            place = f"{shown}:{first}"
+            if isinstance(block, Problem):
+                yield Bad(number, place, block)
+                continue
+            starts = any(_comment(line).startswith("newdoc") for line in block if line[:1] == "#")
+            document += starts or not marked
+            marked = marked or starts
+            found = _sentence(block, first)
+            if isinstance(found, _Fault):
+                yield Bad(number, f"{shown}:{found.line}", found.reason)
+            elif found is not None:
+                words, heads, relations, misc = found
+                comments = tuple(_comment(line) for line in block if line[:1] == "#")
+                named = [c.partition("=")[2].strip() for c in comments if c.startswith("sent_id")]
+                title = named[0] if named and named[0] else place
+                yield Sentence(
+                    number, place, title, document, words, heads, relations, comments, misc
+                )
+
+
+def sentences(names: Sequence[str], *, strict: bool) -> tuple[list[Sentence], list[Bad]]:
+    """All of a treebank, and what in it cannot be used.
+
+    Args:
+        names: see :func:`read`.
+        strict: raise at the first sentence that cannot be used.
+
+    Raises:
+        InputError: nothing usable; or, with ``strict``, a sentence that is not.
+    """
+    good: list[Sentence] = []
+    bad: list[Bad] = []
+    for found in read(names):
+        if isinstance(found, Sentence):
+            good.append(found)
+        elif strict:
+            raise InputError(f"{found.place}: {found.reason}")
+        else:
+            bad.append(found)
+    if not good:
+        why = f"{bad[0].place}: {bad[0].reason}; " if bad else "no sentence in it; "
+        raise InputError(f"{', '.join(names)} has nothing to use: {why}{LOOKS}")
+    return good, bad
+
+
+def stripped(relation: str) -> str:
+    """A relation without its subtype: ``nmod:poss`` is ``nmod``."""
+    return relation.partition(":")[0]
+
+
+def _blocks(name: str) -> Iterator[tuple[int, list[str] | Problem]]:
+    """The lines of each sentence, with the number of the first; or why there are none."""
+    with opened(name) as file:
+        if problem := no_text(file):
+            yield 1, problem
+            return
+        block: list[str] = []
+        fault: Problem | None = None
+        first = number = 0
+        for number, data in enumerate(iter(lambda: file.readline(_LONGEST), b""), start=1):
+            text = decoded(data.removeprefix(b"\xef\xbb\xbf") if number == 1 else data)
+            if isinstance(text, Problem):
+                fault = fault or Problem(f"line {number} is {text}")
+            line = text.rstrip("\r\n")
+            if line.strip():
+                first = first or number
+                block.append(line)
+            elif block:
+                yield first, fault or block
+                block, fault, first = [], None, 0
+        if block:
+            yield first, fault or block
+
+
+class _Fault(NamedTuple):
+    """What is wrong with a sentence, and in which line."""
+
+    line: int
+    reason: str
+
+
+_Annotation = tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], tuple[str, ...]]
+
+
+def _sentence(block: Sequence[str], first: int) -> _Annotation | _Fault | None:
+    """Words, heads, relations and the last column; None for comments only."""
+    ids: dict[int, int] = {}
+    for line, text in enumerate(block, start=first):
+        if text.startswith("#"):
+            continue
+        columns = text.split("\t")
+        if len(columns) != _COLUMNS:
+            kind = "column" if len(columns) == 1 else "columns"
+            return _Fault(line, f"{len(columns)} {kind} where CoNLL-U has 10, with tabs between them")
+        name, head = columns[0], columns[6]
+        if not name.isdecimal():
+            parts = name.replace("-", ".").split(".")
+            if len(parts) == 2 and all(part.isdecimal() for part in parts):
+                continue  # a range or an empty node
+            return _Fault(line, f"the first column is {name[:20]!r}; it holds a number such as 3 or 3-4")
+        if int(name) in ids:
+            return _Fault(line, f"there are two words {name}; every word has a number of its own")
+        if int(name) != len(ids) + 1:
+            return _Fault(line, f"word {name} follows word {len(ids)}; words are numbered 1, 2, 3")
+        if not head.isdecimal():
+            return _Fault(line, f"column 7 is {head[:20]!r}; it holds the number of the word's head")
+        if not columns[1].strip():
+            return _Fault(line, f"column 2 is empty; it holds the word")
+        ids[int(name)] = line
+    if not ids:
+        return None
+    try:
+        parsed = [t for t in conllu.parse("\n".join(block))[0] if isinstance(t["id"], int)]
+    except ParseException as error:
+        return _Fault(first, str(error))
+    heads = [token["head"] for token in parsed]
+    for head, line in zip(heads, ids.values(), strict=True):
+        if head > len(ids):
+            return _Fault(line, f"the head is word {head}, and there are {len(ids)} words")
+    for token, line in zip(parsed, ids.values(), strict=True):
+        if _circles(heads, token["id"]):
+            return _Fault(line, f"the heads of word {token['id']} go round in a circle; a tree has none")
+    columns_of = [text.split("\t") for text in block if text.partition("\t")[0].isdecimal()]
+    return (
+        tuple(token["form"] for token in parsed),
+        tuple(head - 1 for head in heads),
+        tuple(token["deprel"] for token in parsed),
+        tuple("" if columns[9] == "_" else columns[9] for columns in columns_of),
+    )
+
+
+def _circles(heads: Sequence[int], word: int) -> bool:
+    """Whether going from word to head, from 1, never reaches 0."""
+    for _ in heads:
+        if word == 0:
+            return False
+        word = heads[word - 1]
+    return word != 0
+
+
+def _comment(line: str) -> str:
+    return line[1:].strip()

@@ -1,0 +1,95 @@
+"""One batch of annotated sentences: a forward pass, and what every head gets right in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.grammar.pointing import Pointing
+from attnviz.grammar.tally import ALL, Hits, Key
+from attnviz.passes import Source
+from attnviz.records import Inputs
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Gold:
+    """The cases of one sentence.
+
+    Attributes:
+        document: from 1.
+        words: [C], the dependents; ``heads`` [C] theirs, ``names`` their relations.
+        heads: numbers of words, from 0.
+        names: one for each case.
+    """
+
+    document: int
+    words: NDArray[np.int64]
+    heads: NDArray[np.int64]
+    names: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64]]:
+        """Names, heads and words, to go through them case by case."""
+        return self.names, self.heads, self.words
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Task:
+    """A batch of tokenized sentences with their cases."""
+
+    batch: tuple[Inputs, ...]
+    gold: tuple[Gold, ...]
+
+
+class Work:
+    """Does tasks.
+
+    Args:
+        source: the model.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def __call__(self, task: Task) -> Hits:
+        """How many cases of each document and relation each head finds, [N, 2]."""
+        observer = Pointing(task.batch, self._source.layout, self._source.info.device)
+        self._source.forward(task.batch, [observer], hidden=False)
+        keys: dict[Key, int] = {}
+        right, owners = [], []
+        for number, gold in enumerate(task.gold):
+            pointed = observer.heads(number)[:, :, gold.words]  # [N, 2, C]
+            right.append(pointed == gold.heads)
+            owners += [keys.setdefault((gold.document, name), len(keys)) for name in gold.names]
+        return _added(np.concatenate(right, 2), owners, keys)
+
+
+@dataclass(frozen=True)
+class SetUp:
+    """Gives the function of a task, in another process.
+
+    Attributes:
+        load: loads the model.
+    """
+
+    load: Callable[[], Source]
+
+    def __call__(self) -> Work:
+        """Load the model."""
+        return Work(self.load())
+
+
+def _added(right: NDArray[np.bool_], owners: Sequence[int], keys: Mapping[Key, int]) -> Hits:
+    """Hits by document and relation, and by document alone."""
+    member = np.zeros((len(owners), len(keys)), np.float32)
+    member[np.arange(len(owners)), owners] = 1
+    sums = np.rint(right.astype(np.float32) @ member).astype(np.int32)  # [N, 2, K]
+    found: dict[Key, NDArray[np.int32]] = {}
+    for (document, name), hits in zip(keys, np.moveaxis(sums, 2, 0), strict=True):
+        found[document, name] = hits
+        whole = found.get((document, ALL))
+        found[document, ALL] = hits if whole is None else whole + hits
+    return found
