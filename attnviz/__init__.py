@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         write_capture,
     )
     from attnviz.attention.attend import attend
-    from attnviz.evidence import ablate
+    from attnviz.evidence import ablate, syntax
     from attnviz.models.untrained import FreshConfig
     from attnviz.profiled import merge_profiles, profile, read_profile
     from attnviz.records import (
@@ -72,6 +72,7 @@ _LAZY = {
     "FreshConfig": "attnviz.models.untrained",
     "attend": "attnviz.attention.attend",
     "ablate": "attnviz.evidence",
+    "syntax": "attnviz.evidence",
     "capture": "attnviz.api",
     "export_maps": "attnviz.api",
     "heads": "attnviz.api",
@@ -118,6 +119,7 @@ __all__ = [
     "read_capture",
     "read_profile",
     "select",
+    "syntax",
     "view",
     "write_capture",
 ]

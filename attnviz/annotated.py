@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from attnviz.errors import Setting, UsageError
 from attnviz.records import Head, Layout, SourceInfo
 
 SYNTAX_SCHEMA = "attnviz.syntax/1"
@@ -115,7 +116,9 @@ class SyntaxReport:
         layout: its heads.
         sentences: how many were run; ``words`` and ``documents`` in them.
         words: syntactic words, each with a head or root.
-        documents: clusters of the intervals.
+        documents: clusters of the intervals; ``unit`` is ``documents``, or ``sentences`` where
+            nothing says which document a sentence is from.
+        unit: what a cluster is.
         skipped: sentences that were left out, by reason.
         untokenized: words that no token belongs to; relations from and to them do not count.
         chosen_on: documents on which heads and offsets were chosen, in words.
@@ -132,6 +135,7 @@ class SyntaxReport:
     sentences: int
     words: int
     documents: int
+    unit: str
     skipped: Mapping[str, int]
     untokenized: int
     chosen_on: str
@@ -142,6 +146,28 @@ class SyntaxReport:
     roles: tuple[SyntacticRole, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
+    def named(self, names: str | None) -> tuple[Relation, ...]:
+        """Some relations by name, in the order given; all of them for None.
+
+        Args:
+            names: with commas between them.
+
+        Raises:
+            UsageError: a relation that is not in the treebank.
+        """
+        if names is None:
+            return self.relations
+        known = {relation.name: relation for relation in self.relations}
+        wanted = [name.strip() for name in names.split(",")]
+        for name in wanted:
+            if name not in known:
+                raise UsageError(
+                    "{} is no relation of this treebank; there are {}",
+                    Setting("relation", name),
+                    ", ".join(known),
+                )
+        return tuple(known[name] for name in wanted)
+
     def to_json(self) -> dict[str, Any]:
         """As docs/syntax.schema.json says."""
         return {
@@ -149,7 +175,7 @@ class SyntaxReport:
             **model_json(self.source, self.layout),
             "sentences": self.sentences,
             "words": self.words,
-            "documents": self.documents,
+            "clusters": {"unit": self.unit, "count": self.documents},
             "skipped": dict(self.skipped),
             "untokenized_words": self.untokenized,
             "chosen_on": self.chosen_on,

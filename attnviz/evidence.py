@@ -1,4 +1,4 @@
-"""Evidence about heads from Python: what happens without them."""
+"""Evidence about heads from Python: what happens without them, and what grammar they follow."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from attnviz import files
 from attnviz.ablation.measure import Loader
 from attnviz.ablation.run import Progress, Study, run
 from attnviz.ablation.settings import AblationSettings
+from attnviz.annotated import SyntaxReport
 from attnviz.effects import AblationReport
 from attnviz.errors import InputError, UsageError
+from attnviz.grammar.syntax import SyntaxSettings
+from attnviz.grammar.syntax import run as run_syntax
+from attnviz.grammar.treebank import sentences as read_sentences
 from attnviz.looking import DEFAULT_MODEL, Look, Model, load, prompt_of
 from attnviz.notebook import picture_format
 from attnviz.passes import Source
@@ -94,6 +98,81 @@ def ablate(
     )
     report = run(study)
     return Ablation(**{name: getattr(report, name) for name in report.__dataclass_fields__})
+
+
+class Syntax(SyntaxReport):
+    """A report as :func:`syntax` returns it: it prints and saves itself."""
+
+    def save(self, path: str | Path) -> Path:
+        """Write it as .json."""
+        return _save(self, path)
+
+    def __repr__(self) -> str:
+        heads = len({role.head for role in self.roles})
+        return (
+            f"<Syntax {self.source.model}, {self.sentences} sentences, "
+            f"{len(self.relations)} relations: {heads} of {len(self.layout)} heads syntactic>"
+        )
+
+
+def syntax(
+    treebank: str | Path | Sequence[str | Path],
+    *,
+    model: Model = DEFAULT_MODEL,
+    subtypes: bool = False,
+    punct: bool = True,
+    select_on: str = "halves",
+    strict: bool = False,
+    jobs: int = 1,
+    device: str = "auto",
+    dtype: str = "auto",
+    progress: Progress | None = None,
+) -> Syntax:
+    """Compare where every head looks with the dependencies of a treebank (Clark et al. 2019).
+
+    Args:
+        treebank: CoNLL-U files, or patterns.
+        model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
+        subtypes: take ``nmod:poss`` for a relation of its own.
+        punct: count the dependencies of punctuation.
+        select_on: ``halves`` chooses heads and offsets on even documents and takes their figures
+            from odd ones; ``all`` does both on everything.
+        strict: raise at the first sentence that cannot be used, instead of leaving it out.
+        jobs: processes.
+        device: where to run.
+        dtype: in which precision.
+        progress: called again and again with a stage, how much is done and how much there is.
+
+    Raises:
+        AttnvizError: see :mod:`attnviz.errors`.
+    """
+    settings = SyntaxSettings(subtypes, punct, select_on, strict, jobs)
+    settings.check()
+    sentences, bad = read_sentences(_paths(treebank), strict=strict)
+    source = load(model, device=device, dtype=dtype)
+    report = run_syntax(
+        source,
+        sentences,
+        settings,
+        bad=bad,
+        load=_loader(model, source, device, dtype),
+        progress=progress or (lambda stage, done, all_: None),
+    )
+    return Syntax(**{name: getattr(report, name) for name in report.__dataclass_fields__})
+
+
+def _paths(given: str | Path | Sequence[str | Path]) -> list[str]:
+    return [str(one) for one in ([given] if isinstance(given, str | Path) else given)]
+
+
+def _save(report: SyntaxReport, path: str | Path) -> Path:
+    from attnviz.render.grammar.tables import annotated_json
+
+    path = Path(path)
+    if path.suffix.lower() != ".json":
+        raise UsageError("cannot write {}; name the file .json", str(path))
+    files.write(path, annotated_json(report).encode())
+    return path
 
 
 def _settings(options: dict[str, Any]) -> AblationSettings:

@@ -30,6 +30,7 @@ COMMANDS = {
     "view": (LOOK, _TEXT),
     "profile": (MEASURE, "files of texts"),
     "ablate": (MEASURE, _TEXT),
+    "syntax": (MEASURE, "a treebank, such as sample_inputs/treebank.conllu"),
     "capture": (KEEP, "a text and --out FILE"),
     "export": (KEEP, "files of texts and --out FOLDER"),
     "shapes": (LEARN, "sizes, such as --d-model 512 --heads 8"),

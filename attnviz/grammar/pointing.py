@@ -86,7 +86,7 @@ class Pointing:
         other = there[:, :, None] & there[:, None, :] & ~torch.eye(width, dtype=torch.bool)
         self._other = other[:, None].to(self._maps._device)
         self._found: dict[Site, NDArray[np.int64]] = {}
-        self._sites = layout.sites
+        self._sites = tuple(dict.fromkeys(head.site for head in layout))
 
     def observe(self, rows: Rows) -> None:
         """Take in one block."""

@@ -22,7 +22,7 @@ from attnviz.grammar.tally import ALL, Hits, Table, Tally
 from attnviz.grammar.treebank import PUNCTUATION, Sentence, stripped
 from attnviz.grammar.work import Gold, SetUp, Task, Work
 from attnviz.passes import Source
-from attnviz.records import Inputs, Layout
+from attnviz.records import Inputs, Layout, Prompt
 from attnviz.statistics.clusters import FEW
 
 Progress = Callable[[str, int, int], None]
@@ -38,7 +38,7 @@ _BATCH_TOKENS = 4096
 
 
 @dataclass(frozen=True)
-class Settings:
+class SyntaxSettings:
     """How heads are compared with a treebank.
 
     Attributes:
@@ -69,7 +69,7 @@ class Settings:
 def run(
     source: Source,
     sentences: Sequence[Sentence],
-    settings: Settings,
+    settings: SyntaxSettings,
     *,
     bad: Sequence[Bad] = (),
     load: Loader | None = None,
@@ -121,6 +121,7 @@ def check_single(source: Source) -> None:
             source.info.model,
             model=...,
         )
+    source.prepare(Prompt("a", spans=((0, 1),)))  # raises where a model takes no words as given
 
 
 @dataclass
@@ -129,7 +130,7 @@ class _Study:
 
     source: Source
     sentences: Sequence[Sentence]
-    settings: Settings
+    settings: SyntaxSettings
     done: int = 0
     refused: int = 0
     words: int = 0
@@ -153,7 +154,10 @@ class _Study:
         for found in batches(tokenized, lambda inputs: inputs.length, _BATCH_TOKENS):
             if isinstance(found, Bad):
                 if self.settings.strict:
-                    raise InputError(f"{found.place}: {found.reason}")
+                    raise InputError(
+                        f"{found.place}: the model cannot take this sentence; it reads at most "
+                        f"{self.source.max_tokens} tokens"
+                    )
                 self.refused += 1
                 continue
             gold = []
@@ -181,7 +185,8 @@ class _Study:
 def _report(study: _Study, tally: Tally, unusable: int) -> SyntaxReport:
     settings, unit, layout = study.settings, study.unit, study.source.layout
     tables = tally.tables()
-    relations, roles = [], []
+    relations: list[Relation] = []
+    roles: list[SyntacticRole] = []
     for name, table in tables.items():
         chosen, measured = _halves(table, settings.select_on)
         relations.append(_relation(name, table, chosen, measured, layout))
@@ -196,6 +201,7 @@ def _report(study: _Study, tally: Tally, unusable: int) -> SyntaxReport:
         sentences=study.done,
         words=study.words,
         documents=documents,
+        unit=unit,
         skipped=skipped,
         untokenized=study.untokenized,
         chosen_on=f"all {unit}" if everything else f"even {unit}",
@@ -217,9 +223,7 @@ def _halves(table: Table, select_on: str) -> tuple[Bools, Bools]:
     return even, ~even
 
 
-def _relation(
-    name: str, table: Table, chosen: Bools, measured: Bools, layout: Layout
-) -> Relation:
+def _relation(name: str, table: Table, chosen: Bools, measured: Bools, layout: Layout) -> Relation:
     everything = np.ones(len(table.documents), np.bool_)
     count, accuracy = int(table.count.sum()), table.accuracy(everything)
     offset = table.best_offset(everything)
@@ -291,10 +295,10 @@ def _notes(study: _Study, documents: int, skipped: Mapping[str, int]) -> Iterato
     elif documents < 2:
         yield "A single sentence: nothing is held out, so no head has a figure of its own."
     measured = documents if study.settings.select_on == EVERYTHING else (documents + 1) // 2
-    if 1 < measured < FEW:
-        yield (
-            f"Intervals from {measured} {study.unit} cover less than 95 %; use {FEW} or more."
-        )
+    if measured < 2:
+        yield f"Figures are from a single one of the {study.unit}, so there are no intervals."
+    elif measured < FEW:
+        yield f"Intervals from {measured} {study.unit} cover less than 95 %; use {FEW} or more."
     if study.unit == "sentences":
         yield "No document is marked (newdoc), so every sentence counts as one of its own."
     if "decoder" in study.source.layout.kinds:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from attnviz.annotated import Share
 from attnviz.statistics.clusters import ClusterSums
 
-Integers = NDArray[np.int64]
+Integers = NDArray[np.integer[Any]]
 Key = tuple[int, str]
 """A document and a relation."""
 
@@ -114,4 +115,5 @@ def share(hits: Integers, count: Integers) -> Share:
     value, half = float(sums.mean()), float(sums.half())
     if np.isnan(half):
         return Share(value)
-    return Share(value, value - half, value + half)
+    least = -1.0 if (hits < 0).any() else 0.0
+    return Share(value, max(value - half, least), min(value + half, 1.0))

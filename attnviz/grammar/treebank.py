@@ -166,49 +166,57 @@ _Annotation = tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], tuple[str
 
 def _sentence(block: Sequence[str], first: int) -> _Annotation | _Fault | None:
     """Words, heads, relations and the last column; None for comments only."""
-    ids: dict[int, int] = {}
+    lines: list[int] = []
     for line, text in enumerate(block, start=first):
         if text.startswith("#"):
             continue
-        columns = text.split("\t")
-        if len(columns) != _COLUMNS:
-            kind = "column" if len(columns) == 1 else "columns"
-            return _Fault(line, f"{len(columns)} {kind} where CoNLL-U has 10, with tabs between them")
-        name, head = columns[0], columns[6]
-        if not name.isdecimal():
-            parts = name.replace("-", ".").split(".")
-            if len(parts) == 2 and all(part.isdecimal() for part in parts):
-                continue  # a range or an empty node
-            return _Fault(line, f"the first column is {name[:20]!r}; it holds a number such as 3 or 3-4")
-        if int(name) in ids:
-            return _Fault(line, f"there are two words {name}; every word has a number of its own")
-        if int(name) != len(ids) + 1:
-            return _Fault(line, f"word {name} follows word {len(ids)}; words are numbered 1, 2, 3")
-        if not head.isdecimal():
-            return _Fault(line, f"column 7 is {head[:20]!r}; it holds the number of the word's head")
-        if not columns[1].strip():
-            return _Fault(line, f"column 2 is empty; it holds the word")
-        ids[int(name)] = line
-    if not ids:
+        wrong = _wrong(text.split("\t"), len(lines))
+        if wrong:
+            return _Fault(line, wrong)
+        if text.partition("\t")[0].isdecimal():
+            lines.append(line)
+    if not lines:
         return None
     try:
         parsed = [t for t in conllu.parse("\n".join(block))[0] if isinstance(t["id"], int)]
     except ParseException as error:
         return _Fault(first, str(error))
     heads = [token["head"] for token in parsed]
-    for head, line in zip(heads, ids.values(), strict=True):
-        if head > len(ids):
-            return _Fault(line, f"the head is word {head}, and there are {len(ids)} words")
-    for token, line in zip(parsed, ids.values(), strict=True):
-        if _circles(heads, token["id"]):
-            return _Fault(line, f"the heads of word {token['id']} go round in a circle; a tree has none")
-    columns_of = [text.split("\t") for text in block if text.partition("\t")[0].isdecimal()]
+    for number, line in enumerate(lines, start=1):
+        head = heads[number - 1]
+        if head > len(lines):
+            return _Fault(line, f"the head is word {head}, and there are {len(lines)} words")
+        if _circles(heads, number):
+            return _Fault(line, f"the heads of word {number} go round in a circle; a tree has none")
     return (
         tuple(token["form"] for token in parsed),
         tuple(head - 1 for head in heads),
         tuple(token["deprel"] for token in parsed),
-        tuple("" if columns[9] == "_" else columns[9] for columns in columns_of),
+        tuple(
+            "" if columns[9] == "_" else columns[9]
+            for columns in (block[line - first].split("\t") for line in lines)
+        ),
     )
+
+
+def _wrong(columns: Sequence[str], words: int) -> str:
+    """What is wrong with the columns of a line that comes after so many words; empty if nothing."""
+    if len(columns) != _COLUMNS:
+        kind = "column" if len(columns) == 1 else "columns"
+        return f"{len(columns)} {kind} where CoNLL-U has 10, with tabs between them"
+    name, word, head = columns[0], columns[1], columns[6]
+    if not name.isdecimal():
+        parts = name.replace("-", ".").split(".")
+        if len(parts) == 2 and all(part.isdecimal() for part in parts):
+            return ""  # a range or an empty node
+        return f"column 1 is {name[:20]!r}; it holds a number such as 3 or 3-4"
+    if 1 <= int(name) <= words:
+        return f"there are two words {name}; every word has a number of its own"
+    if int(name) != words + 1:
+        return f"word {name} follows word {words}; words are numbered 1, 2, 3"
+    if not head.isdecimal():
+        return f"column 7 is {head[:20]!r}; it holds the number of the word's head"
+    return "" if word.strip() else "column 2 is empty; it holds the word"
 
 
 def _circles(heads: Sequence[int], word: int) -> bool:

@@ -229,9 +229,7 @@ def owners(
         owner[start:end] = number
         if text[:start].endswith(" "):
             owner[start - 1] = number
-    return tuple(
-        next((int(n) for n in owner[start:end] if n >= 0), -1) for start, end in offsets
-    )
+    return tuple(next((int(n) for n in owner[start:end] if n >= 0), -1) for start, end in offsets)
 
 
 def words(texts: Sequence[str], special: Sequence[bool], spelling: Spelling) -> tuple[int, ...]:

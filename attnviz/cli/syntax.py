@@ -1,0 +1,103 @@
+"""``attnviz syntax``: which heads follow grammar?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from attnviz.cli import console
+from attnviz.cli.options import OutputOptions, TrainedOptions, flatten
+from attnviz.cli.stages import Stages
+
+COUNTED, RESULT = "What counts", "Result"
+
+
+@flatten
+def syntax(
+    model: TrainedOptions,
+    output: OutputOptions,
+    inputs: Annotated[
+        list[str],
+        typer.Argument(help="CoNLL-U files, patterns, - for stdin.", metavar="FILE..."),
+    ],
+    relation: Annotated[
+        str | None,
+        typer.Option(
+            help="Show only these relations, such as obj or nsubj,obj.",
+            rich_help_panel=RESULT,
+            metavar="NAMES",
+        ),
+    ] = None,
+    subtypes: Annotated[
+        bool,
+        typer.Option("--subtypes", help="Take nmod:poss apart from nmod.", rich_help_panel=COUNTED),
+    ] = False,
+    punct: Annotated[
+        bool,
+        typer.Option(
+            " /--no-punct",
+            help="Leave out the dependencies of punctuation.",
+            rich_help_panel=COUNTED,
+        ),
+    ] = True,
+    select_on: Annotated[
+        str,
+        typer.Option(
+            help="Choose heads on even documents and measure them on odd ones (halves), or both "
+            "on all.",
+            rich_help_panel=COUNTED,
+        ),
+    ] = "halves",
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Stop at the first sentence that cannot be used.",
+            rich_help_panel=COUNTED,
+        ),
+    ] = False,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes.")] = 1,
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="Print JSON (attnviz.syntax/1).", rich_help_panel=RESULT),
+    ] = False,
+) -> None:
+    """Compare where heads look with the dependencies of a treebank.
+
+    [bold]Examples[/]
+
+      attnviz syntax en_ewt-ud-dev.conllu --model bert-base-uncased
+
+      attnviz syntax dev.conllu --relation obj,nsubj --no-punct
+
+      attnviz syntax dev.conllu --select-on all --json
+    """
+    from attnviz import evidence
+    from attnviz.render.grammar import tables, terminal
+    from attnviz.render.grammar.words import measured
+    from attnviz.render.terminal import Line
+
+    with Stages(output.quiet) as stages:
+        report = evidence.syntax(
+            inputs,
+            subtypes=subtypes,
+            punct=punct,
+            select_on=select_on,
+            strict=strict,
+            jobs=jobs,
+            progress=stages.show,
+            **model.settings(),
+        )
+    shown = report.named(relation)
+    if json:
+        console.put(tables.annotated_json(report))
+        return
+    screen = console.stdout()
+    if relation is None:
+        screen.print(terminal.SyntaxGrid(report))
+    screen.print(terminal.syntax_table(report, shown))
+    screen.print("")
+    screen.print(Line(terminal.legend(), "dim"))
+    screen.print(Line(measured(report), "dim"))
+    console.note(report.notes, output.quiet)

@@ -1,0 +1,1 @@
+"""Heads against gold annotation, drawn: tables, grids, arcs over sentences."""

@@ -1,0 +1,12 @@
+"""Reports on gold annotation as JSON; the schemas are docs/syntax.schema.json and the like."""
+
+from __future__ import annotations
+
+import json
+
+from attnviz.annotated import SyntaxReport
+
+
+def annotated_json(report: SyntaxReport) -> str:
+    """JSON text."""
+    return json.dumps(report.to_json(), ensure_ascii=False, indent=2, allow_nan=False)

@@ -1,0 +1,288 @@
+"""Dependencies against an independent computation, the reader, and the command."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+import attnviz
+from attnviz.annotated import Share
+from attnviz.cli import main
+from attnviz.errors import InputError
+from attnviz.grammar.syntax import SyntaxSettings, run
+from attnviz.grammar.tally import share
+from attnviz.grammar.treebank import Sentence, sentences
+from attnviz.looking import load
+from attnviz.models import pretrained
+from attnviz.models.demo import DEMOS
+from attnviz.records import Prompt
+from tests.checkpoints import needs_transformers_5
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "sample_inputs" / "treebank.conllu"
+SCHEMA = json.loads((ROOT / "docs" / "syntax.schema.json").read_text())
+
+
+def gold() -> list[tuple[list[str], list[int], list[str], str]]:
+    """The sample, read by hand: words, heads from 0 (-1: root), relations, document."""
+    found, document = [], ""
+    for block in SAMPLE.read_text().strip().split("\n\n"):
+        rows = [line.split("\t") for line in block.splitlines() if line[0] != "#"]
+        named = [x.split("= ")[1] for x in block.splitlines() if x.startswith("# newdoc")]
+        document = named[0] if named else document
+        found.append(
+            ([r[1] for r in rows], [int(r[6]) - 1 for r in rows], [r[7] for r in rows], document)
+        )
+    return found
+
+
+def words_of_eager(folder: str, byte_level: bool):
+    """Weights from word to word of eager transformers in float64, [L, H, W, W] a sentence."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
+    model.eval()
+    for words, *_ in gold():
+        ids, owner = [], []
+        for number, word in enumerate(words):
+            spelled = f" {word}" if byte_level and number else word
+            pieces = tokenizer(spelled, add_special_tokens=False)["input_ids"]
+            ids += pieces
+            owner += [number] * len(pieces)
+        whole = tokenizer(" ".join(words))["input_ids"]
+        front = whole.index(ids[0])
+        assert whole[front : front + len(ids)] == ids
+        owner = [-1] * front + owner + [-1] * (len(whole) - front - len(ids))
+        ids = whole
+        with torch.no_grad():
+            out = model(torch.tensor([ids]), output_attentions=True).attentions
+        maps = torch.stack(out)[:, 0].double().numpy()
+        weights = np.zeros((*maps.shape[:2], len(words), len(words)))
+        for i in range(len(words)):
+            rows = maps[:, :, [k for k, n in enumerate(owner) if n == i]].mean(2)
+            for j in range(len(words)):
+                weights[:, :, i, j] = rows[:, :, [k for k, n in enumerate(owner) if n == j]].sum(2)
+            weights[:, :, i, i] = 0
+        yield weights
+
+
+def by_hand(folder: str, byte_level: bool = False) -> dict[str, np.ndarray]:
+    """Accuracy of every relation, [L, H, 2]."""
+    right: dict[str, list] = defaultdict(list)
+    for weights, (_, heads, relations, _) in zip(
+        words_of_eager(folder, byte_level), gold(), strict=True
+    ):
+        for word, (head, relation) in enumerate(zip(heads, relations, strict=True)):
+            if head < 0:
+                continue
+            others = [n for n in range(len(heads)) if n != word]
+            pair = []
+            for one in (weights[:, :, word, others], weights[:, :, others, word]):
+                pair.append(np.array(others)[one.argmax(-1)] == head)
+            for name in ("all", relation.split(":")[0]):
+                right[name].append(np.stack(pair, -1))
+    return {name: np.mean(cases, axis=0) for name, cases in right.items()}
+
+
+def same(report, expected: dict[str, np.ndarray]) -> None:
+    assert set(expected) == {relation.name for relation in report.relations}
+    for relation in report.relations:
+        found = np.stack([relation.to_head, relation.from_head], -1)
+        wanted = expected[relation.name].reshape(-1, 2)
+        np.testing.assert_allclose(found, wanted, atol=1e-12, err_msg=relation.name)
+
+
+def test_all_heads_relations_and_directions_equal_eager_transformers(minilm: str) -> None:
+    report = attnviz.syntax(SAMPLE, model=minilm)
+    assert report.source.backend == "native"
+    same(report, by_hand(minilm))
+
+
+@needs_transformers_5
+@pytest.mark.parametrize("backend", ["native", "hooked"])
+def test_causal_models_and_the_hooks_see_the_same_words(backend: Any) -> None:
+    folder = str(DEMOS["demo-gpt2"])
+    report = attnviz.syntax(SAMPLE, model=pretrained.load(folder, backend=backend))
+    assert report.source.backend == backend
+    same(report, by_hand(folder, byte_level=True))
+    assert "In a causal model" in " ".join(report.notes)
+
+
+def test_baselines_counts_and_halves_by_hand(minilm: str) -> None:
+    report = attnviz.syntax(SAMPLE, model=minilm, select_on="all")
+    cases = [
+        (relation.split(":")[0], head - word)
+        for _, heads, relations, _ in gold()
+        for word, (head, relation) in enumerate(zip(heads, relations, strict=True))
+        if head >= 0
+    ]
+    for relation in report.relations:
+        own = [d for name, d in cases if relation.name in (name, "all")]
+        assert relation.count == len(own)
+        assert relation.offset_accuracy == max(own.count(d) for d in set(own)) / len(own)
+        assert own.count(relation.offset) == max(own.count(d) for d in set(own))
+        assert relation.best is not None
+        assert relation.best.accuracy.value == max(*relation.to_head, *relation.from_head)
+    halves = attnviz.syntax(SAMPLE, model=minilm)
+    obj = next(relation for relation in halves.relations if relation.name == "obj")
+    kitchen = sum(r.count("obj") for _, _, r, document in gold() if document == "kitchen")
+    assert obj.best is not None
+    assert obj.best.count == kitchen  # the first document, which is odd
+    assert (halves.chosen_on, halves.measured_on) == ("even documents", "odd documents")
+
+
+def test_several_processes_give_the_same_bits(minilm: str) -> None:
+    one = attnviz.syntax(SAMPLE, model=minilm).to_json()
+    assert attnviz.syntax(SAMPLE, model=minilm, jobs=2).to_json() == one
+
+
+def test_subtypes_and_punctuation(minilm: str) -> None:
+    names = {r.name for r in attnviz.syntax(SAMPLE, model=minilm, subtypes=True).relations}
+    assert {"nmod:poss", "acl:relcl", "obl:tmod"} <= names
+    without = attnviz.syntax(SAMPLE, model=minilm, punct=False)
+    assert "punct" not in {relation.name for relation in without.relations}
+    assert without.relations[0].count == 130
+
+
+def test_the_interval_is_that_of_clusters() -> None:
+    hits, count = np.array([30, 28, 22, 11]), np.array([40, 50, 41, 20])
+    found = share(hits, count)
+    p = 91 / 151
+    v = 4 / 3 * ((hits - p * count) ** 2).sum() / 151**2
+    assert found.value == pytest.approx(p)
+    assert found.high == pytest.approx(p + 3.182446 * v**0.5)
+    assert share(hits[:1], count[:1]) == Share(0.75)
+    assert share(hits[:0], count[:0]) == Share(None)
+
+
+def test_spans_say_which_word_a_token_belongs_to(minilm: str) -> None:
+    text = "Oh, unbelievably (don't) 10 000."
+    spans = ((4, 16), (18, 23), (25, 31), (31, 32))
+    tokens = load(minilm).prepare(Prompt(text, spans=spans)).sides["encoder"].queries
+    pieces = dict.fromkeys(tokens.words, "")
+    for piece, word in zip(tokens.texts, tokens.words, strict=True):
+        pieces[word] += piece.replace("##", "")
+    assert pieces.pop(-1) == "[CLS]oh,()[SEP]"
+    assert list(pieces.values()) == ["unbelievably", "don't", "10000", "."]
+    hidden = load("demo-gpt2").prepare(Prompt(text, spans=spans)).sides["decoder"].queries
+    assert {w for w in hidden.words if w >= 0} == set(range(4))
+
+
+LINE = "{}\t{}\t_\tNOUN\t_\t_\t{}\tdep\t_\t_\n"
+GOOD = LINE.format(1, "a", 2) + LINE.format(2, "b", 0) + "\n"
+BROKEN = [
+    (b"1\ta\t2\n", ":1: 3 columns where CoNLL-U has 10"),
+    (b"a word\n", ":1: 1 column where CoNLL-U has 10"),
+    (LINE.format(1, "a", 3) + LINE.format(2, "b", 0), ":1: the head is word 3, and there are 2"),
+    (LINE.format(1, "a", 2) + LINE.format(2, "b", 1), ":1: the heads of word 1 go round"),
+    (LINE.format(1, "a", 0) + LINE.format(1, "b", 1), ":2: there are two words 1"),
+    (LINE.format(1, "a", 0) + LINE.format(3, "b", 1), ":2: word 3 follows word 1"),
+    (LINE.format(1, "a", "_"), ":1: column 7 is '_'"),
+    (LINE.format("x", "a", 0), ":1: column 1 is 'x'"),
+    (LINE.format(1, " ", 0), ":1: column 2 is empty"),
+    (LINE.format(1, "é", 0).encode("latin-1"), ":1: line 1 is not UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), BROKEN)
+def test_what_cannot_be_used_is_named_and_counted(tmp_path, capsys, text, says: str) -> None:
+    path = tmp_path / "t.conllu"
+    data = text if isinstance(text, bytes) else text.encode()
+    path.write_bytes(data)
+    assert main(["syntax", str(path), "-m", "demo-bert"]) == 1
+    error = capsys.readouterr().err
+    assert f"t.conllu{says}" in error
+    assert "has nothing to use" in error
+    assert error.count("\n") == 1
+    path.write_bytes(data + b"\n" + GOOD.encode())
+    good, bad = sentences([str(path)], strict=False)
+    assert (len(good), len(bad)) == (1, 1)
+    with pytest.raises(InputError, match=r"t\.conllu"):
+        sentences([str(path)], strict=True)
+
+
+def test_ranges_and_empty_nodes_are_skipped(tmp_path) -> None:
+    path = tmp_path / "t.conllu"
+    path.write_text(
+        "# text = dámelo\n1-2\tdámelo\t_\t_\t_\t_\t_\t_\t_\t_\n"
+        + LINE.format(1, "dá", 0)
+        + LINE.format(2, "melo", 1)
+        + "2.1\tx\t_\t_\t_\t_\t_\t_\t1:dep\t_\n"
+    )
+    (found,), _ = sentences([str(path)], strict=True)
+    assert (found.words, found.heads) == (("dá", "melo"), (-1, 0))
+
+
+def test_a_sentence_that_is_too_long_is_left_out_and_counted(tmp_path, minilm: str) -> None:
+    path = tmp_path / "t.conllu"
+    long = "".join(LINE.format(n, "word", n - 1) for n in range(1, 700))
+    path.write_text(long + "\n" + GOOD * 3)
+    report = attnviz.syntax(path, model=minilm)
+    assert (report.sentences, report.unit) == (3, "sentences")
+    assert report.skipped["refused by the model"] == 1
+    with pytest.raises(InputError, match="at most 512 tokens"):
+        attnviz.syntax(path, model=minilm, strict=True)
+
+
+def test_words_without_a_token_do_not_count() -> None:
+    source = load("demo-bert")
+    sentence = Sentence(1, "x:1", "x", 1, ("a", "\u200d", "b"), (2, 2, -1), ("det", "dep", "root"))
+    report = run(source, [sentence], SyntaxSettings(select_on="all"))
+    assert report.untokenized == 1
+    assert [relation.name for relation in report.relations] == ["all", "det"]
+
+
+def test_json_follows_its_schema(minilm: str, capsys) -> None:
+    assert main(["syntax", str(SAMPLE), "-m", minilm, "--json", "-q"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, SCHEMA)
+    assert document["clusters"] == {"unit": "documents", "count": 2}
+    assert document["relations"]["obj"]["best"]["head"] == "2.0"
+    assert len(document["relations"]["obj"]["heads"]) == 72
+
+
+def test_roles_are_held_out(minilm: str, tmp_path) -> None:
+    """The head that finds objects is named where there are sentences enough."""
+    blocks = SAMPLE.read_text().replace("# newdoc", "# olddoc").strip().split("\n\n")
+    path = tmp_path / "t.conllu"
+    path.write_text("\n\n".join(blocks * 5) + "\n")
+    report = attnviz.syntax(path, model=minilm)
+    assert report.unit == "sentences"
+    named = {(report.layout.name(role.head), role.name) for role in report.roles}
+    assert ("2.0", "syntactic: obj") in named
+    for role in report.roles:
+        assert role.margin.value >= 0.1
+        assert role.margin.low > 0
+
+
+def test_the_table(minilm: str, capsys) -> None:
+    assert main(["syntax", str(SAMPLE), "-m", minilm, "--relation", "obj,det"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split()[0] for line in out.splitlines()[2:4]] == ["obj", "det"]
+    assert "2.0" in out.splitlines()[2]
+    assert "no intervals" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["none.conllu"], "there is no file none.conllu"),
+        ([str(SAMPLE), "--relation", "zzz"], "--relation zzz is no relation of this treebank"),
+        ([str(SAMPLE), "--select-on", "odd"], "--select-on odd is not known"),
+        ([str(SAMPLE), "--jobs", "0"], "--jobs 0 is too few"),
+        ([str(SAMPLE), "-m", "fresh"], "a fresh layer finds words itself"),
+    ],
+)
+def test_wrong_use_is_one_line(capsys, arguments: list[str], says: str) -> None:
+    assert main(["syntax", *arguments]) in (1, 2)
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
