@@ -18,7 +18,8 @@ everyone calls them differently: Python ``device='cpu'``, the command line ``--d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any, NamedTuple, Self
 
@@ -160,3 +161,16 @@ class DeviceError(ModelError):
 
 class OutputError(AttnvizError):
     """A file that cannot be written."""
+
+
+@contextmanager
+def system_errors(kind: type[AttnvizError], what: str) -> Iterator[None]:
+    """In the ``with`` block, what the system refuses is our error: ``what: Permission denied``.
+
+    Even asking whether a file is there can be refused: its name is too long, or nobody may search
+    its folder.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {error.strerror or error}") from None

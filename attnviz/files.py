@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from attnviz.errors import OutputError
+from attnviz.errors import OutputError, system_errors
 
 _UNFINISHED = re.compile(r"\..{1,40}\.[0-9a-f]{12}\.part")
 """Names of files that are not whole yet."""
@@ -21,12 +21,13 @@ def check_writable(path: Path) -> None:
         OutputError: its folder is missing or not writable, or the path is a folder.
     """
     folder = path.parent
-    if path.is_dir():
-        raise OutputError(f"{path} is a folder; name a file in it")
-    if not folder.is_dir():
-        raise OutputError(f"the folder {folder} does not exist; create it first")
-    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise OutputError(f"cannot write {path}: permission denied; choose another place")
+    with system_errors(OutputError, f"cannot write {path}"):
+        if path.is_dir():
+            raise OutputError(f"{path} is a folder; name a file in it")
+        if not folder.is_dir():
+            raise OutputError(f"the folder {folder} does not exist; create it first")
+        if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+            raise OutputError(f"cannot write {path}: permission denied; choose another place")
 
 
 def write(path: Path, data: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
@@ -126,7 +127,7 @@ def profile(
     names = texts.resolve([str(name) for name in listed])
     found: Iterator[Text | Bad] = texts.read(names, column=column, group=group, whole_files=whole)
     if limit is not None:
-        found = islice(found, limit)
+        found = islice(found, min(limit, sys.maxsize))
     if sample is not None:
         found = drawn(found, sample, seed)
     path = None if out is None else Path(out)

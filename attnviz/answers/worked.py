@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attnviz.answers.pictures import FIGURES, save
 from attnviz.answers.subject import Layer
 from attnviz.attention.sizes import check_sizes
-from attnviz.errors import InputError, Setting, UsageError
+from attnviz.errors import InputError, Setting, UsageError, system_errors
 from attnviz.render.shapes.answer import Answer
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Example:
                 raise UsageError(
                     "{} belongs into the file {}; leave it out here", Setting(given[0]), self.input
                 )
-            return tiny_json.read_json(_read(self.input), str(self.input))
+            return tiny_json.read_json(_read(self.input, tiny_json.MAX_BYTES), str(self.input))
         if self.example is not None and self.example not in tiny_json.EXAMPLES:
             known = " and ".join(tiny_json.EXAMPLES)
             raise UsageError(f"unknown example {self.example!r}; there are {known}")
@@ -93,13 +93,13 @@ class Example:
         )
 
 
-def _read(path: Path) -> bytes:
-    try:
+def _read(path: Path, most: int) -> bytes:
+    """A file, or as much of it as shows that it is too large."""
+    with system_errors(InputError, f"cannot read {path}"):
         if path.is_dir():
             raise InputError("{} is a folder; {input} takes a JSON file", path, input=...)
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+        with open(path, "rb") as file:
+            return file.read(most + 1)
 
 
 def numbers(example: Example, *, precision: int = 3) -> Answer:

@@ -156,9 +156,9 @@ class TextsOptions(InputOptions):
 
         number = 0
         for number, text in lines.lines(name):
-            yield self._prompt(_sound(text, f"{_shown(name)}:{number}"))
+            yield self._prompt(lines.sound(text, f"{lines.shown(name)}:{number}"))
         if not number:
-            raise InputError(f"{_shown(name)} holds no text; give a text a line")
+            raise InputError(f"{lines.shown(name)} holds no text; give a text a line")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -371,20 +371,7 @@ def _read_text(name: str) -> str:
     """A file's text, or standard input's; InputError where it cannot be read as UTF-8."""
     from attnviz.corpus import lines
 
-    return _sound(lines.whole(name), _shown(name)).strip("\r\n")
-
-
-def _sound(text: str, place: str) -> str:
-    """What was read; InputError where there is no text."""
-    from attnviz.corpus.lines import Problem
-
-    if isinstance(text, Problem):
-        raise InputError(f"{place} is {text}")
-    return text
-
-
-def _shown(name: str) -> str:
-    return "standard input" if name == "-" else name
+    return lines.text(name).strip("\r\n")
 
 
 def _read_ids(text: str) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import cast
 
-from attnviz.errors import InputError
+from attnviz.errors import InputError, system_errors
 
 LONGEST_LINE = 1 << 20
 """Bytes of a line; more is no sentence."""
@@ -32,7 +32,7 @@ def opened(name: str) -> Iterator[BufferedReader]:
     Raises:
         InputError: it cannot be opened or, inside of the ``with`` block, read.
     """
-    try:
+    with system_errors(InputError, f"cannot read {name}"):
         if name != "-":
             with open(name, "rb") as file:
                 yield file
@@ -40,8 +40,6 @@ def opened(name: str) -> Iterator[BufferedReader]:
             raise InputError("standard input is closed; name a file")
         else:
             yield cast("BufferedReader", sys.stdin.buffer)
-    except OSError as error:
-        raise InputError(f"cannot read {name}: {error.strerror or error}") from None
 
 
 def no_text(file: BufferedReader) -> Problem | None:
@@ -90,6 +88,27 @@ def whole(name: str) -> str:
     if len(data) > LONGEST_FILE:
         return Problem(f"longer than {LONGEST_FILE >> 20} MiB")
     return decoded(data.removeprefix(codecs.BOM_UTF8))
+
+
+def text(name: str) -> str:
+    """All of a file as one text.
+
+    Raises:
+        InputError: it cannot be opened, or holds no text.
+    """
+    return sound(whole(name), shown(name))
+
+
+def sound(found: str, place: str) -> str:
+    """What was read; InputError where it is a :class:`Problem`."""
+    if isinstance(found, Problem):
+        raise InputError(f"{place} is {found}")
+    return found
+
+
+def shown(name: str) -> str:
+    """A file for people."""
+    return "standard input" if name == "-" else name
 
 
 def decoded(data: bytes) -> str:

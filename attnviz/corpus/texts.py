@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from attnviz.corpus.lines import Problem, lines, no_text, opened, whole
+from attnviz.corpus.lines import Problem, lines, no_text, opened, shown, whole
 from attnviz.corpus.parquet import parquet_rows
 from attnviz.corpus.tables import table_rows
-from attnviz.errors import InputError, Setting, UsageError
+from attnviz.errors import InputError, Setting, UsageError, system_errors
 from attnviz.records import Prompt
 
 FIELDS = ("text", "id", "pair", "context", "target")
@@ -86,9 +86,11 @@ def resolve(names: Sequence[str]) -> list[str]:
     for name in names:
         if not name:
             raise UsageError("an empty file name; name a text file, JSONL, CSV or - for stdin")
-        if Path(name).is_dir():
+        with system_errors(InputError, f"cannot read {name}"):
+            folder, there = Path(name).is_dir(), name == "-" or Path(name).exists()
+        if folder:
             raise InputError(f"{name} is a folder; name the files in it, such as '{name}/*.txt'")
-        if name == "-" or Path(name).exists():
+        if there:
             found.append(name)
             continue
         matches = sorted(m for m in glob.glob(name, recursive=True) if Path(m).is_file())
@@ -133,7 +135,7 @@ def _texts(
 ) -> Iterator[Text | Bad]:
     number = 0
     for name in names:
-        shown = "standard input" if name == "-" else name
+        place = shown(name)
         found: Iterator[tuple[int | None, Values]]
         if whole_files:
             found = _whole(name)
@@ -147,7 +149,7 @@ def _texts(
             found = _lines(name)
         for line, values in found:
             number += 1
-            yield _text(number, shown if line is None else f"{shown}:{line}", values)
+            yield _text(number, place if line is None else f"{place}:{line}", values)
 
 
 def _suffix(name: str) -> str:

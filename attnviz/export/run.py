@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -203,8 +204,9 @@ class _Run:
 
     def _read(self, items: Iterable[Input | Bad]) -> Iterator[Input | Bad]:
         """The inputs to take, until Ctrl-C, which does not wait for the next one."""
-        last = None if self.execution.limit is None else self.execution.skip + self.execution.limit
-        taken = islice(items, self.execution.skip, last)
+        skip, limit = self.execution.skip, self.execution.limit
+        bounds = skip, sys.maxsize if limit is None else skip + limit
+        taken = islice(items, *(min(bound, sys.maxsize) for bound in bounds))
         while True:
             with self.stop.at_once():
                 item = next(taken, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from attnviz.errors import AttnvizError, Message
+from attnviz.errors import AttnvizError, Message, ModelError, system_errors
 from attnviz.models.demo import DEMOS
 from attnviz.models.folder import check_files, find_weights, read_config
 from attnviz.records import ModelEntry
@@ -62,7 +62,9 @@ def _cached() -> Iterator[ModelEntry]:
     from huggingface_hub import constants
 
     between = constants.REPO_ID_SEPARATOR
-    for repo in sorted(Path(constants.HF_HUB_CACHE).glob(f"models{between}*")):
+    with system_errors(ModelError, f"cannot read the hub's cache in {constants.HF_HUB_CACHE}"):
+        found = sorted(Path(constants.HF_HUB_CACHE).glob(f"models{between}*"))
+    for repo in found:
         snapshot = _snapshot(repo)
         if snapshot is not None:
             name = "/".join(repo.name.split(between)[1:])

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.errors import InputError
+from attnviz.errors import InputError, system_errors
 from attnviz.models.memory import human_bytes, physical_memory
 
 if TYPE_CHECKING:
@@ -33,8 +33,12 @@ def read_arrays(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
     Raises:
         InputError: the file is not there, damaged, hostile or too large; the message says which.
     """
-    if not path.is_file():
-        raise InputError(f"{path} is {'a folder' if path.is_dir() else 'not there'}; give a file")
+    with system_errors(InputError, f"cannot read {path}"):
+        if not path.is_file():
+            what = (
+                "a folder" if path.is_dir() else "no regular file" if path.exists() else "not there"
+            )
+            raise InputError(f"{path} is {what}; give a file")
     read = _read_npz if path.suffix == ".npz" else _read_safetensors
     with _refusing(path):
         return read(path, names)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnviz.errors import ModelError
+from attnviz.errors import ModelError, system_errors
 from attnviz.models.demo import DEMOS
 from attnviz.models.hub import CONFIG, CONVERT, PICKLES, bundled, download, download_config
 from attnviz.shapes.configs.keys import shown
@@ -112,7 +112,7 @@ def check_files(folder: Path) -> None:
     Raises:
         ModelError: names the file and what it is; or the folder cannot be read.
     """
-    try:
+    with system_errors(ModelError, f"cannot read {folder}"):
         for path in sorted(folder.iterdir()):
             if path.suffix in _OPENED and not path.is_file():
                 gone = path.is_symlink() and not path.exists()
@@ -121,16 +121,17 @@ def check_files(folder: Path) -> None:
                     f"{path} is {'a link to a file that is gone' if gone else what}",
                     remedy="download the model again",
                 )
-    except OSError as error:
-        raise ModelError(f"cannot read {folder}: {error.strerror}") from None
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    if path.is_file():
-        return _json(path)
-    if (folder / "adapter_config.json").is_file():
-        raise ModelError(f"{folder} holds an adapter only; merge it into its model and save that")
+    path = folder / CONFIG
+    with system_errors(ModelError, f"cannot read {folder}"):
+        if path.is_file():
+            return _json(path)
+        if (folder / "adapter_config.json").is_file():
+            raise ModelError(
+                f"{folder} holds an adapter only; merge it into its model and save that"
+            )
     raise ModelError(
         "no config.json in {}; {model} takes a folder that transformers' save_pretrained wrote",
         folder,
@@ -175,6 +176,8 @@ def _local(model: str) -> Path:
     try:
         path = Path(model).expanduser()
         path.exists()
+    except PermissionError as error:
+        raise ModelError(f"cannot read {model}: {error.strerror}") from None
     except (OSError, ValueError, RuntimeError):  # too long, a null byte, an unknown home
         raise ModelError(f"{model[:60]!r} is neither a folder nor a hub id") from None
     return path

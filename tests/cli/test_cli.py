@@ -404,6 +404,79 @@ def test_lines_that_cannot_be_used(capsys, tmp_path: Path, content: bytes, says:
     assert len(error.splitlines()) == 1
 
 
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["heads", "--file", LONG],
+        ["heads", "--recorded", f"{LONG}.npz"],
+        ["heads", "a b", "--model", LONG],
+        ["heatmap", "a b", "-o", f"{LONG}.png"],
+        ["capture", "a b", "-o", f"{LONG}.npz"],
+        ["view", "a b", "-o", f"{LONG}.html"],
+        ["view", "--lines", LONG, "-o", "page.html"],
+        ["export", LONG, "-o", "maps"],
+        ["export", "s.txt", "-o", LONG],
+        ["export", "--recorded", f"{LONG}.npz", "-o", "maps"],
+        ["profile", LONG],
+        ["shapes", "--numbers", "--input", LONG],
+    ],
+    ids=lambda arguments: " ".join(arguments)[:30],
+)
+def test_names_longer_than_any_file_may_have(
+    capsys, tmp_path: Path, monkeypatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.txt").write_text("a b\n")
+    assert main(arguments) == 1
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert "too long" in error or "neither a folder nor a hub id" in error
+    assert [path.name for path in tmp_path.iterdir()] == ["s.txt"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="drops the right of root to go anywhere")
+def test_folders_that_may_not_be_searched(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    commands = [
+        ["heads", "--file", "closed/s.txt"],
+        ["heads", "--recorded", "closed/s.npz"],
+        ["heads", "a b", "--model", "./closed"],
+        ["heads", "a b", "--model", "closed/model"],
+        ["shapes", "--model", "./closed"],
+        ["heatmap", "a b", "-o", "closed/x.png"],
+        ["export", "closed/s.txt", "-o", "maps"],
+        ["export", "closed/*.txt", "-o", "maps"],
+        ["export", "s.txt", "-o", "closed/maps"],
+        ["models"],
+    ]
+    code = (
+        "import ctypes, os, sys\n"
+        "prctl = ctypes.CDLL(None).prctl\n"
+        "prctl(24, 1), prctl(24, 2)  # no CAP_DAC_OVERRIDE, no CAP_DAC_READ_SEARCH after exec\n"
+        "os.execv(sys.executable, [sys.executable, '-c', sys.argv[1]])\n"
+    )
+    run = (
+        f"from attnviz.cli import main\nfor arguments in {commands}:\n    print(main(arguments))\n"
+    )
+    (tmp_path / "s.txt").write_text("a b\n")
+    closed.mkdir()
+    closed.chmod(0)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code, run], check=False, cwd=tmp_path, capture_output=True,
+            text=True, env={**os.environ, "HF_HUB_CACHE": str(closed / "hub")},
+        )  # fmt: skip
+    finally:
+        closed.chmod(0o700)
+    said = done.stderr.splitlines()
+    assert done.stdout.split() == ["1"] * len(commands), done.stderr
+    assert len(said) == len(commands)
+    assert all(re.match(r"attnviz: cannot .*closed.*: Permission denied", x) for x in said), said
+
+
 def test_a_text_has_a_largest_size(capsys, tmp_path: Path) -> None:
     """The limit is that of all files of text; a pipe is as good as a file."""
     os.mkfifo(tmp_path / "pipe")

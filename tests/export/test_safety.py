@@ -617,6 +617,18 @@ def test_a_page_of_ones_own_is_not_lost_unwarned(sentences: str, tmp_path: Path)
     assert not (tmp_path / ".attnviz").exists()
 
 
+def test_numbers_beyond_any_count(sentences: str, tmp_path: Path) -> None:
+    most = int("9" * 20)
+    with pytest.raises(av.InputError, match=f"no text is left to export after skip={most}"):
+        av.export_maps(
+            sentences, tmp_path / "maps", model=MODEL, execution=Execution(jobs=1, skip=most)
+        )
+    execution = Execution(jobs=1, skip=19, limit=most)
+    assert (
+        av.export_maps(sentences, tmp_path / "maps", model=MODEL, execution=execution).inputs == 1
+    )
+
+
 def test_a_failed_start_leaves_an_empty_folder_empty(sentences: str, tmp_path: Path) -> None:
     with pytest.raises(av.ModelError):
         av.export_maps(

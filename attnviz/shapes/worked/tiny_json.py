@@ -41,7 +41,7 @@ def read_json(data: bytes, name: str) -> TinyInput:
         InputError: not JSON, or fields that make no sense; see :func:`from_json`.
     """
     if len(data) > MAX_BYTES:
-        raise InputError(f"{name} has {len(data):,} bytes; the numeric walk reads at most 1 MiB")
+        raise InputError(f"{name} is larger than 1 MiB, the most that the numeric walk reads")
     try:
         content = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
