@@ -17,7 +17,7 @@ from attnviz.corpus.executors import Lost
 from attnviz.corpus.on_ray import OnRay
 from attnviz.errors import InputError, UsageError
 from attnviz.profiling import run
-from attnviz.profiling.work import Part, Settings, set_up
+from attnviz.profiling.work import Part, ProfileSettings, set_up
 from tests.corpus import tasks
 from tests.profiling.corpus import lines, sentences
 from tests.profiling.test_bits import content
@@ -25,7 +25,9 @@ from tests.profiling.test_bits import content
 pytest.importorskip("ray", reason="NO RAY, SO IT IS NOT TESTED: install attnviz[ray]")
 
 
-def killed_once(flag: str, load: Callable[[], Any], settings: Settings) -> Callable[[Any], Part]:
+def killed_once(
+    flag: str, load: Callable[[], Any], settings: ProfileSettings
+) -> Callable[[Any], Part]:
     """A worker that dies over the first task, the first time."""
     do = set_up(load, settings)
 
