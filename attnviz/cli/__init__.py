@@ -43,6 +43,10 @@ Each is a module of this package with a function of its name.
 """
 
 _TRACEBACK = "--traceback"
+_NO_MEMORY = "attnviz: out of memory; take a shorter text, fewer layers or a smaller model\n"
+"""Written as it is, for even wording it would take memory."""
+_STARVED = ("bad_alloc", "allocate memory", "failed to map segment", "DefaultCPUAllocator")
+"""What libraries say in other errors where there is no memory."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 # typer carries its own copy of click in some versions and imports it in others
@@ -127,6 +131,9 @@ def main(arguments: list[str] | None = None) -> int:
     except BaseException as error:  # even a panic of a library written in Rust
         if _TRACEBACK in arguments[:1] or isinstance(error, SystemExit | GeneratorExit):
             raise
+        if _starved(error):
+            sys.stderr.write(_NO_MEMORY)
+            return 1
         kind, what = type(error).__name__, console.one_line(str(error))[:300]
         return _fail(
             f"unexpected {kind}: {what}; this is a bug: please report it, with what "
@@ -148,8 +155,6 @@ def _run(arguments: list[str]) -> int:
         return _fail(_explained(error, arguments), 2)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", INTERRUPTED)
-    except MemoryError:
-        return _fail("out of memory; take a shorter text, fewer layers or a smaller model", 1)
     except (BrokenPipeError, SystemExit) as error:
         if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
             raise
@@ -165,6 +170,12 @@ def _run(arguments: list[str]) -> int:
     if code == INTERRUPTED:  # typer catches the interrupt itself
         return _fail("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+def _starved(error: BaseException) -> bool:
+    """Whether there was no memory, also for a library that is not written in Python."""
+    said = str(error) if isinstance(error, OSError | ImportError | RuntimeError) else ""
+    return isinstance(error, MemoryError) or any(words in said for words in _STARVED)
 
 
 def _needed(arguments: list[str]) -> str:

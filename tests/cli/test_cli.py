@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import os
@@ -565,14 +566,26 @@ def test_a_bug_is_one_line_and_says_how_to_report_it(capsys, monkeypatch) -> Non
         main(["--traceback", "heads", "a", "-m", "fresh"])
 
 
-def test_too_little_memory_is_no_bug(capsys, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("std::bad_alloc"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried 9 bytes"),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+        OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+    ],
+    ids=repr,
+)
+def test_too_little_memory_is_no_bug(capsys, monkeypatch, error: Exception) -> None:
     def full(*_: object, **__: object) -> None:
-        raise MemoryError
+        raise error
 
     monkeypatch.setattr("attnviz.api.heads", full)
     code, _, err = call(capsys, "heads", "a", "-m", "fresh")
     assert code == 1
     assert err.startswith("attnviz: out of memory")
+    assert len(err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
