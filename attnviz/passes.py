@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from attnviz.records import Inputs, Layout, Prompt, Site, SiteKind, SourceInfo
+from attnviz.records import Inputs, Layout, Prompt, Site, SiteKind, SourceInfo, Tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -100,11 +100,14 @@ class Output:
             :attr:`Source.no_logits`.
         states: what enters each layer that ran, and what leaves the last one before any closing
             normalization, [B, T, D] each; empty unless asked for.
+        mlps: what each layer's feed-forward part adds to the residual stream, [B, T, D] each;
+            empty unless asked for.
     """
 
     hidden: Tensor | None = None
     logits: Tensor | None = None
     states: tuple[Tensor, ...] = ()
+    mlps: tuple[Tensor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,6 +122,33 @@ class OutputProjection:
 
     weight: Tensor | None
     bias: Tensor | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Readout:
+    """How the residual stream becomes logits, where it is the sum of what the layers write to it.
+
+    logits = (γ ⊙ (x - mean x) / σ + β) W_U + b with σ² = var x + ε (Ba et al. 2016,
+    arXiv:1607.06450); RMS normalization (Zhang & Sennrich 2019, arXiv:1910.07467) leaves the mean
+    in, σ² = mean x² + ε.
+
+    Attributes:
+        table: W_U transposed, [V, D]; None where there is no such sum.
+        scale: γ, [D].
+        eps: ε.
+        shift: β, [D], or None.
+        bias: b, [V], or None.
+        centred: whether the mean goes.
+        reason: why there is no table, as the end of a sentence; empty where there is.
+    """
+
+    table: Tensor | None
+    scale: Tensor | None = None
+    eps: float = 0.0
+    shift: Tensor | None = None
+    bias: Tensor | None = None
+    centred: bool = True
     reason: str = ""
 
 
@@ -156,6 +186,9 @@ class Source(Protocol):
     def prepare(self, prompt: Prompt) -> Inputs:
         """Tokenize; raises InputError or UsageError on what this model cannot take."""
 
+    def tokens(self, ids: Sequence[int]) -> Tokens:
+        """What ids stand for; ModelError where there is no vocabulary."""
+
     def forward(
         self,
         batch: Sequence[Inputs],
@@ -165,6 +198,7 @@ class Source(Protocol):
         hidden: bool = True,
         logits: bool = False,
         states: bool = False,
+        mlps: bool = False,
         grad: bool = False,
         start: Start | None = None,
     ) -> Output:
@@ -181,18 +215,23 @@ class Source(Protocol):
                 states) the pass ends when the last layer has attended.
             logits: whether the head for words runs.
             states: whether the states between the layers are kept.
+            mlps: whether what the feed-forward parts add is kept, for models with a
+                :meth:`readout`.
             grad: let gradients reach the gates; the model's own weights stay frozen. Without it
                 nothing is tracked.
             start: begin at a layer, with these states, one for each item of ``batch``: gating a
                 layer leaves everything below it as it was.
 
         Raises:
-            ModelError: gates or a start that this model cannot do, see :attr:`no_gates` and
-                :attr:`start_kind`; or it does not fit in memory.
+            ModelError: gates, a start or parts that this model cannot do, see :attr:`no_gates`,
+                :attr:`start_kind` and :meth:`readout`; or it does not fit in memory.
         """
 
     def output(self, site: Site) -> OutputProjection:
         """W_O and b_O of a layer."""
+
+    def readout(self) -> Readout:
+        """How the residual stream becomes logits, or why it is no sum of parts."""
 
     def gated(self, shares: Mapping[str, float]) -> AbstractContextManager[Source]:
         """Let only a share of some heads' outputs pass in every pass inside the ``with`` block.

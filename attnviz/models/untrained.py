@@ -19,12 +19,12 @@ from torch import Tensor
 
 from attnviz.attention.layers import Kind, build_layer, output_slices
 from attnviz.attention.sizes import Sizes, check_sizes
-from attnviz.errors import InputError, Setting, SizeError, UsageError
+from attnviz.errors import InputError, ModelError, Setting, SizeError, UsageError
 from attnviz.models.gating import Gated, merged
 from attnviz.models.limits import check_length
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.models.running import check_start, running
-from attnviz.passes import Gates, Observer, Output, OutputProjection, Start
+from attnviz.passes import Gates, Observer, Output, OutputProjection, Readout, Start
 from attnviz.records import Inputs, Layout, Prompt, Sides, Site, SiteKind, SourceInfo, Tokens
 
 _LONGEST = 1 << 14
@@ -181,10 +181,11 @@ class Fresh(Gated):
         hidden: bool = True,
         logits: bool = False,
         states: bool = False,
+        mlps: bool = False,
         grad: bool = False,
         start: Start | None = None,
     ) -> Output:
-        """Run the layers; see :class:`~attnviz.passes.Source`."""
+        """Run the layers, which have no feed-forward part; see :class:`~attnviz.passes.Source`."""
         sides = [item.sides[self.kind] for item in batch]
         standing = merged(self._standing, gates or {})
         with running(self.info.model, batch, self._device, grad=grad, kept=states):
@@ -215,6 +216,14 @@ class Fresh(Gated):
         """W_O and b_O of a layer."""
         out = self._layers[site.layer].w_o
         return OutputProjection(output_slices(out.weight, self.config.heads), out.bias)
+
+    def readout(self) -> Readout:
+        """None: nothing is predicted."""
+        return Readout(None, reason=self.no_logits)
+
+    def tokens(self, ids: Sequence[int]) -> Tokens:
+        """None: there are no ids."""
+        raise ModelError("a fresh layer has no vocabulary; give text instead of ids")
 
     def _stack(self, sequences: list[Tokens]) -> tuple[Tensor, Tensor | None]:
         """Pad on the right: [B, T, D] and its padding mask [B, T], None where nothing is padded."""

@@ -20,11 +20,12 @@ from attnviz.models.hooked.compare import lengths, real
 from attnviz.models.hooked.eager import hand_out, returned
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.network import HookedModel, Item
+from attnviz.models.hooked.residual import Residual, find_residual
 from attnviz.models.hooked.stack import Stack, find_stack
 from attnviz.models.hooked.survey import Survey, sample, survey
 from attnviz.models.hooked.tokenizer import Texts, load_texts
 from attnviz.models.running import check_start, running
-from attnviz.passes import Gates, Observer, Output, OutputProjection, Start
+from attnviz.passes import Gates, Observer, Output, OutputProjection, Readout, Start
 from attnviz.records import Inputs, Layout, Prompt, Sides, Site, SiteKind, SourceInfo, Tokens
 
 _WINDOWS = ("sliding_window", "window_size", "local_attention")
@@ -146,6 +147,7 @@ class Hooked(Gated):
         hidden: bool = True,
         logits: bool = False,
         states: bool = False,
+        mlps: bool = False,
         grad: bool = False,
         start: Start | None = None,
     ) -> Output:
@@ -162,8 +164,11 @@ class Hooked(Gated):
             )
         if start is not None:
             check_start(self._name, start, batch, self.layout)
+        if mlps and self.readout().reason:
+            raise ModelError(f"what {self._name} adds up cannot be told: {self.readout().reason}")
         kept: list[Tensor] = []
-        with running(self._name, batch, self._network.device, grad=grad, kept=states):
+        added: list[Tensor] = []
+        with running(self._name, batch, self._network.device, grad=grad, kept=states or mlps):
             if self.info.backend == "hooked":
                 first = 0 if start is None else start.layer
                 plan = [call for call in self._survey.plan if call[1].layer >= first]
@@ -173,12 +178,16 @@ class Hooked(Gated):
                         around.enter_context(stack.beginning(start))
                     if stack is not None and states:
                         around.enter_context(stack.keeping(kept, first))
+                    if mlps:
+                        around.enter_context(self._residual.keeping(added, first))
                     output = self._network.run(items, segments=self._texts.segments, logits=logits)
                 run.check_complete()
             else:
                 output = self._forward_eagerly(items, observers, logits=logits)
         last = output.get("last_hidden_state")
-        return Output(last, output.get("logits") if logits else None, tuple(kept))
+        sizes = (len(items), -1, added[0].shape[-1]) if added else ()
+        scores = output.get("logits") if logits else None
+        return Output(last, scores, tuple(kept), tuple(one.view(sizes) for one in added))
 
     def output(self, site: Site) -> OutputProjection:
         """W_O and b_O of a layer, where they were proved at loading."""
@@ -186,6 +195,23 @@ class Hooked(Gated):
             return OutputProjection(None, None, self.no_gates)
         none = OutputProjection(None, None, "the layer has no attention")
         return self._survey.projections.get(site, none)
+
+    @cached_property
+    def _residual(self) -> Residual:
+        """Whether the residual stream adds up, tried when it is first needed."""
+        if self.info.backend == "eager":
+            return Residual(Readout(None, reason=self.no_gates))
+        return find_residual(
+            self._network, self._stack, self._survey.projections, sample(self._network)
+        )
+
+    def readout(self) -> Readout:
+        """How the residual stream becomes logits, where that was proved on the model itself."""
+        return self._residual.readout
+
+    def tokens(self, ids: Sequence[int]) -> Tokens:
+        """What ids stand for; ``#id`` where there is no tokenizer to name them."""
+        return self._texts.tokens(ids)
 
     def _forward_eagerly(
         self, items: Sequence[Item], observers: Sequence[Observer], *, logits: bool

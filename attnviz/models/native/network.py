@@ -93,6 +93,7 @@ class Network:
         gates: Gates,
         *,
         whole: bool = True,
+        mlps: list[Tensor] | None = None,
     ) -> Iterator[Tensor]:
         """Run the layers.
 
@@ -103,6 +104,7 @@ class Network:
             observers: get every block of attention weights.
             gates: what passes of the heads.
             whole: go on to the end; otherwise stop once the last layer has attended.
+            mlps: gets what each feed-forward part adds, [B, T, D].
 
         Yields:
             The states [B, T, D] that each layer made, before any closing normalization.
@@ -112,12 +114,12 @@ class Network:
             z = self._attend(layer, number, x, padding, observers, gates)
             if not whole and number == len(self.layers) - 1:
                 return
-            if family.pre_norm:
-                x = x + layer.out(z)
-                x = x + layer.down(self.activation(layer.up(layer.norm_2(x))))
-            else:
-                x = layer.norm_1(x + layer.out(z))
-                x = layer.norm_2(x + layer.down(self.activation(layer.up(x))))
+            x = x + layer.out(z) if family.pre_norm else layer.norm_1(x + layer.out(z))
+            read = layer.norm_2(x) if family.pre_norm else x
+            added = layer.down(self.activation(layer.up(read)))
+            if mlps is not None:
+                mlps.append(added)
+            x = x + added if family.pre_norm else layer.norm_2(x + added)
             yield x
 
     def close(self, x: Tensor) -> Tensor:

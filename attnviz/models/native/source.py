@@ -20,11 +20,18 @@ from attnviz.models.gating import Gated, merged
 from attnviz.models.native.network import Network
 from attnviz.models.native.words import Words
 from attnviz.models.running import check_start, running
-from attnviz.passes import Gates, Observer, Output, OutputProjection, Start
+from attnviz.passes import Gates, Observer, Output, OutputProjection, Readout, Start
 from attnviz.records import Inputs, Layout, Prompt, Sides, Site, SiteKind, SourceInfo, Tokens
 
 PAIRS = "BERT, DistilBERT and RoBERTa"
 """The families that are trained on two sentences at once."""
+
+
+POST_NORM = (
+    "each of its layers normalizes the sum of what it gets and what it adds, so that nothing "
+    "reaches the output as it was written"
+)
+"""Why a post-norm model's logits are no sum over heads."""
 
 
 class Native(Gated):
@@ -126,6 +133,7 @@ class Native(Gated):
         hidden: bool = True,
         logits: bool = False,
         states: bool = False,
+        mlps: bool = False,
         grad: bool = False,
         start: Start | None = None,
     ) -> Output:
@@ -133,15 +141,18 @@ class Native(Gated):
         network = self._network
         ids, segments, padding = self._arrange(batch)
         words = self._words if logits and isinstance(self._words, Words) else None
-        whole = hidden or states or words is not None
+        whole = hidden or states or mlps or words is not None
         standing = merged(self._standing, gates or {})
-        with running(self._name, batch, self._device, grad=grad, kept=states):
+        with running(self._name, batch, self._device, grad=grad, kept=states or mlps):
             if start is None:
                 first, x = 0, network.embed(ids, segments)
             else:
                 first, x = start.layer, check_start(self._name, start, batch, self.layout)
             kept = [x] if states else []
-            layers = network.run(x, first, padding, observers, standing, whole=whole)
+            added: list[Tensor] = []
+            layers = network.run(
+                x, first, padding, observers, standing, whole=whole, mlps=added if mlps else None
+            )
             for x in layers:
                 if states:
                     kept.append(x)
@@ -151,13 +162,27 @@ class Native(Gated):
             return Output(
                 last,
                 None if words is None else words(last),
-                tuple(kept) if states else (),
+                tuple(kept),
+                tuple(added),
             )
 
     def output(self, site: Site) -> OutputProjection:
         """W_O and b_O of a layer."""
         out = self._network.layers[site.layer].out
         return OutputProjection(output_slices(out.weight, self._network.config.heads), out.bias)
+
+    def readout(self) -> Readout:
+        """How the residual stream becomes logits; BERT and its like have no such sum."""
+        words, norm = self._words, self._network.norm
+        if not self._network.config.family.pre_norm:
+            return Readout(None, reason=POST_NORM)
+        if isinstance(words, str):
+            return Readout(None, reason=words)
+        return Readout(words.table, norm.weight, norm.eps, norm.bias, words.bias)
+
+    def tokens(self, ids: Sequence[int]) -> Tokens:
+        """What ids stand for."""
+        return self._reader.tokens(ids)
 
     def _arrange(self, batch: Sequence[Inputs]) -> tuple[Tensor, Tensor, Tensor | None]:
         """Ids and segments, int64 [B, T], and which tokens are real, bool [B, T] or None."""

@@ -6,20 +6,19 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from attnviz.effects import AblationReport, Effect
-from attnviz.records import Site
-from attnviz.render.ablation.words import HARM, HELP, color, measure, most, role, signed
+from attnviz.render import signed_figure
+from attnviz.render.ablation.words import measure, most, role
 from attnviz.render.canvas import rendered
 from attnviz.render.fonts import Ruler, choose, spelled
 from attnviz.render.labels import model_name
-from attnviz.render.palette import ink
+from attnviz.render.signed import BLUE, ORANGE
+from attnviz.render.signed_figure import CELL
 
 _LISTED = 15
 _GREY = "#555555"
 _ORDERS = ("#1b1b1b", "#b0b0b0")
-_CELL = (0.46, 0.27)
 _BAR = 0.21
 _MARGIN = 0.2
 
@@ -32,14 +31,13 @@ def effects_figure(report: AblationReport, format: str = "png", dpi: float = 150
 def build(report: AblationReport, dpi: float) -> Figure:
     """The figure: the grid, the largest effects beside it, the curve below if there is one."""
     layout, alone = report.layout, any(len(effect.heads) == 1 for effect in report.effects)
-    rows = sum(layout.layers(kind) for kind in layout.kinds) + len(layout.kinds) - 1
-    columns = max(max(layout.heads[kind]) for kind in layout.kinds)
+    rows, columns = signed_figure.rows(layout), signed_figure.columns(layout)
     listed = _listed(report)
-    grid_wide = columns * _CELL[0] if alone else 0.0
+    grid_wide = columns * CELL[0] if alone else 0.0
     longest = max((len(f"{_short(e.name)}  {role(e)}") for e in listed), default=0)
     names_wide = 0.35 + 0.062 * longest  # of digits and small letters at 7 points, generously
     bars_wide = 2.8
-    body_high = max(rows * _CELL[1] if alone else 0.0, len(listed) * _BAR) + 0.3
+    body_high = max(rows * CELL[1] if alone else 0.0, len(listed) * _BAR) + 0.3
     curve_high = 2.4 if report.curve else 0.0
     left = 0.5 if alone else 0.0
     wide = 2 * _MARGIN + left + grid_wide + names_wide + bars_wide
@@ -65,8 +63,13 @@ def build(report: AblationReport, dpi: float) -> Figure:
         figure.text(_MARGIN / wide, y, line, fontsize=7.5, va="top", color=_GREY, family=families)
     top = _MARGIN + head_high + 0.2
     if alone:
-        axes = figure.add_axes(place(_MARGIN + left, top, grid_wide, rows * _CELL[1]))
-        _grid(axes, report, rows, columns)
+        axes = figure.add_axes(place(_MARGIN + left, top, grid_wide, rows * CELL[1]))
+        values = {e.heads[0]: e.change for e in report.effects if len(e.heads) == 1}
+        sure = {e.heads[0] for e in report.effects if e.sure}
+        signed_figure.draw(
+            axes, layout, values, most(report), orange=report.worse, bold=sure,
+            legend="head (orange: worse without it; bold: the interval leaves out 0)",
+        )  # fmt: skip
     x = _MARGIN + left + grid_wide + names_wide
     bars = figure.add_axes(place(x, top, bars_wide, len(listed) * _BAR))
     _bars(bars, report, listed)
@@ -83,39 +86,10 @@ def _listed(report: AblationReport) -> list[Effect]:
     return sorted(largest, key=lambda effect: -effect.change * report.worse)
 
 
-def _grid(axes: Axes, report: AblationReport, rows: int, columns: int) -> None:
-    alone = {e.heads[0]: e for e in report.effects if len(e.heads) == 1}
-    end, y, labels = most(report), 0, []
-    for kind in report.layout.kinds:
-        for layer in range(report.layout.layers(kind)):
-            labels.append((y + 0.5, str(layer)))
-            for head, effect in alone.items():
-                if head.site == Site(kind, layer):
-                    paint = color(effect.change, end, report.worse)
-                    box = Rectangle((head.index, y), 1, 1, facecolor=paint, edgecolor="white")
-                    axes.add_patch(box)
-                    axes.text(
-                        head.index + 0.5, y + 0.5, signed(effect.change), ha="center", va="center",
-                        fontsize=6, color=ink(paint), fontweight="bold" if effect.sure else None,
-                    )  # fmt: skip
-            y += 1
-        y += 1
-    axes.set_xlim(0, columns)
-    axes.set_ylim(rows, 0)
-    axes.set_xticks([n + 0.5 for n in range(columns)], [str(n) for n in range(columns)])
-    axes.set_yticks([y for y, _ in labels], [text for _, text in labels])
-    axes.tick_params(length=0, labelsize=7)
-    axes.xaxis.tick_top()
-    axes.set_xlabel("head (orange: worse without it; bold: the interval leaves out 0)", fontsize=7)
-    axes.set_ylabel("layer", fontsize=7)
-    for side in axes.spines.values():
-        side.set_visible(False)
-
-
 def _bars(axes: Axes, report: AblationReport, listed: Sequence[Effect]) -> None:
     for number, effect in enumerate(listed):
         harm = effect.change * report.worse > 0
-        axes.barh(number, effect.change, height=0.62, color=HARM if harm else HELP)
+        axes.barh(number, effect.change, height=0.62, color=ORANGE if harm else BLUE)
         if effect.low is not None and effect.high is not None:
             axes.plot([effect.low, effect.high], [number, number], color="#1b1b1b", linewidth=1)
     names = [f"{_short(e.name)}  {role(e)}".strip() for e in listed]
@@ -149,7 +123,9 @@ def _curve(axes: Axes, report: AblationReport) -> None:
     axes.set_xlabel("share of heads kept", fontsize=7)
     axes.set_ylabel(f"change of {report.metric} ({report.unit})", fontsize=7)
     if report.tolerance is not None:
-        axes.axhline(report.tolerance * report.worse, color=HARM, linewidth=0.8, linestyle="dashed")
+        axes.axhline(
+            report.tolerance * report.worse, color=ORANGE, linewidth=0.8, linestyle="dashed"
+        )
     axes.tick_params(labelsize=7)
     axes.legend(fontsize=7, frameon=False)
     for side in ("top", "right"):

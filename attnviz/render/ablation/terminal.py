@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.style import Style
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from attnviz.effects import AblationReport, Effect
-from attnviz.records import Head, Site
-from attnviz.render.ablation.words import color, interval, measure, measured, most, role, signed
+from attnviz.render.ablation.words import interval, measure, measured, most, role
 from attnviz.render.labels import signs, visible
-from attnviz.render.palette import ink
-
-_GROUND = "#808080"
-"""No effect is mid grey, which reads on light and on dark terminals."""
-_TILE = 6
+from attnviz.render.signed import SignedGrid, coloured, on_terminal, signed
 
 
 class EffectsGrid:
@@ -28,37 +22,15 @@ class EffectsGrid:
         self.report = report
         self._alone = {e.heads[0]: e for e in report.effects if len(e.heads) == 1}
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw for this console; nothing where no head was taken away alone."""
         if not self._alone:
             return
-        colors = console.color_system is not None and not console.no_color
-        layout, end = self.report.layout, most(self.report)
-        fitting = max((options.max_width - 3) // (_TILE + 1), 1)
-        for kind in layout.kinds:
-            if len(layout.kinds) > 1:
-                yield Text(kind, style="bold")
-            yield Text(signs("layer ↓  head →", options.ascii_only), "dim")
-            widest = max(layout.heads[kind])
-            for first in range(0, widest, fitting):
-                columns = range(first, min(first + fitting, widest))
-                yield Text("   " + " ".join(f"{n:^{_TILE}}" for n in columns).rstrip(), "dim")
-                for layer, count in enumerate(layout.heads[kind]):
-                    line = Text(f"{layer:>2} ", "dim", no_wrap=True)
-                    for index in columns:
-                        found = self._alone.get(Head(Site(kind, layer), index))
-                        shown = "" if index >= count or found is None else signed(found.change)
-                        style = Style()
-                        if colors and found is not None:
-                            paint = color(found.change, end, self.report.worse, _GROUND)
-                            style = Style(color=ink(paint), bgcolor=paint)
-                        line.append(f"{shown:^{_TILE}}", style)
-                        line.append(" ")
-                    line.rstrip()
-                    yield line
-            yield Text("")
+        end = most(self.report)
+        values = {head: effect.change for head, effect in self._alone.items()}
+        yield SignedGrid(self.report.layout, values, end, self.report.worse)
         harm = "more" if self.report.worse > 0 else "less"
-        end_text = f", full colour at ±{end:.2g}" if colors else ""
+        end_text = f", full colour at ±{end:.2g}" if coloured(console) else ""
         yield Text(
             signs(
                 f"change of {self.report.metric} without the head; orange: worse ({harm}), blue: "
@@ -121,7 +93,6 @@ class TextByPosition:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Draw for this console; without colours the numbers stand behind the tokens."""
-        colors = console.color_system is not None and not console.no_color
         found = self.report.by_position or {}
         shown = [found[effect.name] for effect in self.effects if effect.name in found]
         end = max((abs(v) for row in shown for v in row if v is not None), default=0.0)
@@ -133,9 +104,8 @@ class TextByPosition:
                 text = visible(token, ascii_only=options.ascii_only)
                 if change is None:
                     line.append(text, "dim")
-                elif colors:
-                    paint = color(change, end, self.report.worse, _GROUND)
-                    line.append(text, Style(color=ink(paint), bgcolor=paint))
+                elif coloured(console):
+                    line.append(text, on_terminal(change, end, self.report.worse))
                 else:
                     line.append(f"{text}({signed(change)})")
             yield line

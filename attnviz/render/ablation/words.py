@@ -5,31 +5,13 @@ from __future__ import annotations
 import math
 
 from attnviz.effects import AblationReport, Effect
-from attnviz.render.palette import mix
-
-HARM, HELP, NONE = "#b35806", "#2166ac", "#f7f7f7"
-"""Ends and middle of the colours for effects: orange is worse, blue better; safe for the
-colour-blind (PuOr and RdBu of Brewer 2003, whose ends differ in lightness and hue)."""
-
-
-def color(change: float, most: float, worse: int, middle: str = NONE) -> str:
-    """The colour of a change; its strength grows with the square root, so that small ones show."""
-    strength = math.sqrt(min(abs(change) / most, 1.0)) if most > 0 else 0.0
-    return mix(middle, HARM if change * worse > 0 else HELP, strength)
+from attnviz.render.signed import signed
 
 
 def most(report: AblationReport) -> float:
     """The end of the scale: the largest effect of a single head."""
     alone = [abs(effect.change) for effect in report.effects if len(effect.heads) == 1]
     return max(alone or [abs(effect.change) for effect in report.effects], default=0.0)
-
-
-def signed(value: float, digits: int = 2) -> str:
-    """A change with its sign, to so many significant digits and never more than four decimals."""
-    if value == 0 or abs(value) < 5e-5:
-        return "0"
-    decimals = max(0, min(4, digits - 1 - math.floor(math.log10(abs(value)))))
-    return f"{value:+.{decimals}f}"
 
 
 def measured(effect: Effect) -> str:

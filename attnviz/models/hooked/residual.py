@@ -1,0 +1,186 @@
+"""The residual stream of a hooked model: does it add up, and how does it become logits?
+
+Parts are not known by name. In a few tokens' pass, the feed-forward part of a layer is the module
+whose output is what the layer gives beyond what it gets and what W_O gives; the last normalization
+is the module that turns the last layer's states into the final ones; and the logits must be those
+times the head's matrix. Where one of these does not hold, logits are not split.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attnviz.models.hooked.compare import is_low
+from attnviz.models.hooked.network import HookedModel, Item
+from attnviz.models.hooked.stack import Stack
+from attnviz.passes import OutputProjection, Readout
+from attnviz.records import Site
+
+TOLERANCE = 1e-5
+"""Largest difference of a sum, relative to its largest number, that counts as none."""
+
+TOLERANCE_LOW = 2e-2
+"""The same for float16 and bfloat16, in which the model rounds every sum."""
+
+_EPSILONS = ("eps", "variance_epsilon", "epsilon")
+"""Where normalizations keep their ε."""
+
+
+@dataclass(frozen=True)
+class Residual:
+    """What was found.
+
+    Attributes:
+        readout: how the stream becomes logits, or why it does not add up.
+        mlps: the feed-forward part of every layer, if it does.
+    """
+
+    readout: Readout
+    mlps: tuple[nn.Module, ...] = ()
+
+    @contextlib.contextmanager
+    def keeping(self, added: list[Tensor], first: int = 0) -> Iterator[None]:
+        """Inside the ``with`` block, collect what each feed-forward part adds.
+
+        Args:
+            added: filled, B · T · D numbers each, as the layer shapes them.
+            first: the layer at which passes begin.
+        """
+        with contextlib.ExitStack() as undo:
+            for module in self.mlps[first:]:
+                hook = module.register_forward_hook(lambda _, args, out: added.append(_tensor(out)))
+                undo.callback(hook.remove)
+            yield
+
+
+def find_residual(
+    network: HookedModel,
+    stack: Stack | None,
+    projections: Mapping[Site, OutputProjection],
+    items: Sequence[Item],
+) -> Residual:
+    """Try with a few tokens whether a hooked single stack's residual stream adds up.
+
+    Args:
+        network: with our attention switched on.
+        stack: its layers, or None where there is no plain list of them.
+        projections: W_O of every layer.
+        items: the tokens; the first is the longest.
+    """
+    if network.no_logits:
+        return _none(network.no_logits)
+    if stack is None:
+        return _none("it has no plain list of layers that run one after the other")
+    ran: dict[int, tuple[Any, Tensor]] = {}
+    states: list[Tensor] = []
+    modules = [module for module in network.body.modules() if module is not network.body]
+
+    def left(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        found = output[0] if isinstance(output, tuple | list) and output else output
+        if isinstance(found, Tensor) and states and found.numel() == states[0].numel():
+            first = found.view(states[0].shape)[0]  # some layers flatten the batch
+            ran[id(module)] = (args[0] if args else None, first)
+
+    with torch.no_grad(), contextlib.ExitStack() as undo:
+        for module in modules:
+            undo.callback(module.register_forward_hook(left).remove)
+        undo.enter_context(stack.keeping(states))
+        output = network.run(items, logits=True)
+    by_layer = {site.layer: projection for site, projection in projections.items()}
+    mlps = []
+    for number, layer in enumerate(stack.layers):
+        projection = by_layer.get(number)
+        if projection is None or projection.weight is None:
+            why = "it has no attention" if projection is None else projection.reason
+            return _none(f"layer {number} cannot be split over its heads: {why}")
+        mlp = _mlp(layer, projection.weight, ran, states[number][0], states[number + 1][0])
+        if mlp is None:
+            return _none(
+                f"layer {number} does not simply add attention and a feed-forward part to its input"
+            )
+        mlps.append(mlp)
+    last, final = states[-1][0], output["last_hidden_state"][0]
+    norm = next((found for module in modules if (found := _norm(module, ran, last, final))), None)
+    if norm is None:
+        return _none("its last normalization is neither layer nor RMS normalization")
+    head: Any = network.model.get_output_embeddings()
+    weight, bias = getattr(head, "weight", None), getattr(head, "bias", None)
+    logits = output["logits"][0]
+    if (
+        not isinstance(weight, Tensor)
+        or weight.shape != (logits.shape[-1], final.shape[-1])
+        or not _close(F.linear(final, weight, bias), logits)
+    ):
+        return _none("its logits are not its final states times one matrix")
+    scale, shift, eps, centred = norm
+    return Residual(Readout(weight, scale, eps, shift, bias, centred), tuple(mlps))
+
+
+def _mlp(
+    layer: nn.Module,
+    projection: Tensor,
+    ran: Mapping[int, tuple[Any, Tensor]],
+    entered: Tensor,
+    left: Tensor,
+) -> nn.Module | None:
+    """The module whose output, with W_O's, is what the layer adds; the outermost if several."""
+    inside = [module for module in layer.modules() if module is not layer and id(module) in ran]
+    attended = None
+    for module in inside:
+        weight = getattr(module, "weight", None)
+        if isinstance(weight, Tensor) and weight.data_ptr() == projection.data_ptr():
+            attended = ran[id(module)][1]
+    if attended is None or attended.shape != left.shape:
+        return None
+    for module in inside:
+        added = ran[id(module)][1]
+        if added.shape == left.shape and _close(entered + attended + added, left):
+            return module
+    return None
+
+
+def _norm(
+    module: nn.Module, ran: Mapping[int, tuple[Any, Tensor]], last: Tensor, final: Tensor
+) -> tuple[Tensor, Tensor | None, float, bool] | None:
+    """γ, β, ε and whether the mean goes, if the module makes the final states of the last ones."""
+    weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
+    entered, left = ran.get(id(module), (None, None))
+    if not isinstance(weight, Tensor) or weight.shape != last.shape[-1:]:
+        return None
+    if not isinstance(entered, Tensor) or left is None or not torch.equal(left, final):
+        return None
+    if entered.shape[1:] != last.shape or not torch.equal(entered[0], last):
+        return None
+    eps = float(next((getattr(module, e) for e in _EPSILONS if hasattr(module, e)), 0.0))
+    for scale in (weight.detach(), 1 + weight.detach()):  # Gemma keeps γ - 1
+        for centred in (True, False):
+            x = last.float()
+            x = x - x.mean(-1, keepdim=True) if centred else x
+            made = x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * scale.float()
+            if _close(made if bias is None else made + bias.float(), final):
+                return scale, bias, eps, centred
+    return None
+
+
+def _close(made: Tensor, given: Tensor) -> bool:
+    """Whether two results are the same up to rounding."""
+    tolerance = TOLERANCE_LOW if is_low(given.dtype) else TOLERANCE
+    largest = given.float().abs().max().clamp_min(1e-30)
+    return bool((made.float() - given.float()).abs().max() <= tolerance * largest)
+
+
+def _tensor(output: Any) -> Tensor:
+    """What a module gives, without what stands beside it (a router's scores)."""
+    found: Tensor = output[0] if isinstance(output, tuple | list) else output
+    return found
+
+
+def _none(reason: str) -> Residual:
+    return Residual(Readout(None, reason=reason))

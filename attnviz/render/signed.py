@@ -1,0 +1,98 @@
+"""What is more or less than nothing, by head: its colours, its figures, and the grid of heads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions
+from rich.style import Style
+from rich.text import Text
+
+from attnviz.records import Head, Layout, Site
+from attnviz.render.labels import signs
+from attnviz.render.palette import ink, mix
+
+ORANGE, BLUE, NONE = "#b35806", "#2166ac", "#f7f7f7"
+"""Ends and middle of the colours; safe for the colour-blind (PuOr and RdBu of Brewer 2003, whose
+ends differ in lightness and hue)."""
+
+_GROUND = "#808080"
+"""Nothing is mid grey, which reads on light and on dark terminals."""
+_TILE = 6
+
+
+def color(value: float, most: float, orange: int, middle: str = NONE) -> str:
+    """The colour of a value; its strength grows with the square root, so that small ones show.
+
+    Args:
+        value: what is shown.
+        most: the largest size there is.
+        orange: the sign of what is orange; the other is blue.
+        middle: the colour of nothing.
+    """
+    strength = math.sqrt(min(abs(value) / most, 1.0)) if most > 0 else 0.0
+    return mix(middle, ORANGE if value * orange > 0 else BLUE, strength)
+
+
+def on_terminal(value: float, most: float, orange: int) -> Style:
+    """The same as the ground of a cell, with an ink that reads on it."""
+    paint = color(value, most, orange, _GROUND)
+    return Style(color=ink(paint), bgcolor=paint)
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """A value with its sign, to so many significant digits and never more than four decimals."""
+    if value == 0 or abs(value) < 5e-5:
+        return "0"
+    decimals = max(0, min(4, digits - 1 - math.floor(math.log10(abs(value)))))
+    return f"{value:+.{decimals}f}"
+
+
+def coloured(console: Console) -> bool:
+    """Whether a console shows colours."""
+    return console.color_system is not None and not console.no_color
+
+
+@dataclass(frozen=True)
+class SignedGrid:
+    """A renderable: layers downwards, heads across, each with its value.
+
+    Attributes:
+        layout: which heads there are.
+        values: of the heads that are shown; nothing is drawn where there are none.
+        most: the end of the colours.
+        orange: the sign of what is orange.
+    """
+
+    layout: Layout
+    values: Mapping[Head, float]
+    most: float
+    orange: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Draw for this console, in as many bands as its width needs."""
+        layout = self.layout
+        fitting = max((options.max_width - 3) // (_TILE + 1), 1)
+        for kind in layout.kinds if self.values else ():
+            if len(layout.kinds) > 1:
+                yield Text(kind, style="bold")
+            yield Text(signs("layer ↓  head →", options.ascii_only), "dim")
+            widest = max(layout.heads[kind])
+            for first in range(0, widest, fitting):
+                columns = range(first, min(first + fitting, widest))
+                yield Text("   " + " ".join(f"{n:^{_TILE}}" for n in columns).rstrip(), "dim")
+                for layer, count in enumerate(layout.heads[kind]):
+                    line = Text(f"{layer:>2} ", "dim", no_wrap=True)
+                    for index in columns:
+                        value = self.values.get(Head(Site(kind, layer), index))
+                        shown = "" if index >= count or value is None else signed(value)
+                        style = Style()
+                        if coloured(console) and value is not None:
+                            style = on_terminal(value, self.most, self.orange)
+                        line.append(f"{shown:^{_TILE}}", style)
+                        line.append(" ")
+                    line.rstrip()
+                    yield line
+            yield Text("")

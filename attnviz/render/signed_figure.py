@@ -1,0 +1,74 @@
+"""The grid of heads in a figure, by what is more or less than nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from attnviz.records import Head, Layout, Site
+from attnviz.render.palette import ink
+from attnviz.render.signed import color, signed
+
+CELL = (0.46, 0.27)
+"""Of a head, in inches."""
+
+
+def rows(layout: Layout) -> int:
+    """Lines of cells that the grid needs: a layer each, and one between kinds of layers."""
+    return sum(layout.layers(kind) for kind in layout.kinds) + len(layout.kinds) - 1
+
+
+def columns(layout: Layout) -> int:
+    """The most heads of any layer."""
+    return max(max(layout.heads[kind]) for kind in layout.kinds)
+
+
+def draw(
+    axes: Axes,
+    layout: Layout,
+    values: Mapping[Head, float],
+    most: float,
+    *,
+    orange: int,
+    bold: Container[Head] = (),
+    legend: str,
+) -> None:
+    """Draw into axes of ``columns`` × ``rows`` cells.
+
+    Args:
+        axes: where.
+        layout: which heads there are.
+        values: of the heads that are shown.
+        most: the end of the colours.
+        orange: the sign of what is orange; the other is blue.
+        bold: heads whose value stands out.
+        legend: what the colours mean, to stand below.
+    """
+    y, labels = 0, []
+    for kind in layout.kinds:
+        for layer in range(layout.layers(kind)):
+            labels.append((y + 0.5, str(layer)))
+            for head, value in values.items():
+                if head.site == Site(kind, layer):
+                    paint = color(value, most, orange)
+                    box = Rectangle((head.index, y), 1, 1, facecolor=paint, edgecolor="white")
+                    axes.add_patch(box)
+                    axes.text(
+                        head.index + 0.5, y + 0.5, signed(value), ha="center", va="center",
+                        fontsize=6, color=ink(paint), fontweight="bold" if head in bold else None,
+                    )  # fmt: skip
+            y += 1
+        y += 1
+    wide, high = columns(layout), rows(layout)
+    axes.set_xlim(0, wide)
+    axes.set_ylim(high, 0)
+    axes.set_xticks([n + 0.5 for n in range(wide)], [str(n) for n in range(wide)])
+    axes.set_yticks([y for y, _ in labels], [text for _, text in labels])
+    axes.tick_params(length=0, labelsize=7)
+    axes.xaxis.tick_top()
+    axes.set_xlabel(legend, fontsize=7)
+    axes.set_ylabel("layer", fontsize=7)
+    for side in axes.spines.values():
+        side.set_visible(False)

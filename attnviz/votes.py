@@ -1,0 +1,163 @@
+"""The next word and who voted for it: frozen values that know their own JSON.
+
+The schema is docs/logits.schema.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from attnviz.records import Head, Layout, SourceInfo
+
+SCHEMA = "attnviz.logits/1"
+
+PartKind = Literal["embedding", "head", "mlp", "bias"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A word at a position.
+
+    Attributes:
+        position: of the token that it follows (or, in a masked model, stands at), from 0.
+        token: its text.
+        id: its number in the vocabulary.
+        logit: as the model gives it.
+        probability: after softmax over the whole vocabulary.
+        rank: from 1 for the most probable.
+        mark: ``next`` for the token that does follow in the text, ``asked`` for one that was asked
+            for, else empty.
+    """
+
+    position: int
+    token: str
+    id: int
+    logit: float
+    probability: float
+    rank: int
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one part of the model adds to the logit.
+
+    Attributes:
+        kind: ``embedding``, ``head``, ``mlp`` or ``bias`` (b_O of a layer; without a layer, what
+            the last normalization and the head for words add by themselves).
+        layer: from 0; None for what belongs to no layer.
+        head: its number in the layer, for heads.
+        value: in logits.
+    """
+
+    kind: PartKind
+    layer: int | None
+    head: int | None
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a head got from one token: its share of the attention, and of the head's vote."""
+
+    position: int
+    token: str
+    weight: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """One of the strongest heads.
+
+    Attributes:
+        head: which.
+        value: what it adds to the logit.
+        seen: the tokens through which it does so, the strongest first.
+        raises: the words whose logits it raises most, against the mean of the vocabulary.
+        lowers: those it lowers most.
+    """
+
+    head: Head
+    value: float
+    seen: tuple[Seen, ...]
+    raises: tuple[str, ...]
+    lowers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LogitsReport:
+    """Predictions, and one logit (or a difference of two) split into what adds up to it.
+
+    Attributes:
+        source: the model.
+        layout: its heads.
+        tokens: of the text.
+        position: whose logit is split; the last of those that were asked for.
+        predictions: by position, the most probable first, then what was asked for and what follows.
+        token: whose logit is split.
+        against: the token whose logit is taken off; empty for none.
+        logit: as the model gives it.
+        sum: of the parts; None where there are none.
+        parts: embeddings, then layer by layer heads, bias and MLP, then the last bias.
+        votes: the strongest heads, by size.
+        by_token: what each head adds through each token of the text, [T] by head.
+        reason: why there are no parts; empty where there are.
+        notes: full sentences that the reader must not miss.
+    """
+
+    source: SourceInfo
+    layout: Layout
+    tokens: tuple[str, ...]
+    position: int
+    predictions: tuple[Prediction, ...]
+    token: str
+    against: str
+    logit: float
+    sum: float | None = None
+    parts: tuple[Part, ...] = ()
+    votes: tuple[Vote, ...] = ()
+    by_token: Mapping[Head, tuple[float, ...]] | None = None
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+    def heads(self) -> dict[Head, float]:
+        """What every head adds."""
+        own = [part.value for part in self.parts if part.kind == "head"]
+        return dict(zip(self.layout, own, strict=True)) if own else {}
+
+    def to_json(self) -> dict[str, Any]:
+        """As docs/logits.schema.json says."""
+        facts = asdict(self.source)
+        return {
+            "schema": SCHEMA,
+            **{name: facts[name] for name in ("model", "backend", "exactness", "device", "dtype")},
+            "versions": dict(self.source.versions),
+            "layout": {kind: list(heads) for kind, heads in self.layout.heads.items()},
+            "tokens": list(self.tokens),
+            "position": self.position,
+            "predictions": [asdict(prediction) for prediction in self.predictions],
+            "token": self.token,
+            "against": self.against or None,
+            "logit": self.logit,
+            "sum": self.sum,
+            "parts": [asdict(part) for part in self.parts],
+            "heads": [
+                {
+                    "head": self.layout.name(vote.head),
+                    "value": vote.value,
+                    "seen": [asdict(seen) for seen in vote.seen],
+                    "raises": list(vote.raises),
+                    "lowers": list(vote.lowers),
+                }
+                for vote in self.votes
+            ],
+            "by_token": {
+                self.layout.name(head): list(values)
+                for head, values in (self.by_token or {}).items()
+            },
+            "reason": self.reason,
+            "notes": [str(note) for note in self.notes],
+        }

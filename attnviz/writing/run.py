@@ -1,0 +1,218 @@
+"""One question about one text: what comes next, and which parts of the model say so?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from attnviz.ablation.trials import MASKS, is_masked, one_token, predicted
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.passes import Output, Readout, Source
+from attnviz.records import Head, Inputs, Tokens
+from attnviz.votes import LogitsReport, Part, Prediction, Seen, Vote
+from attnviz.writing.split import Watch, direction, split, words, written
+
+Position = int | Literal["all"] | None
+
+TOLERANCE = {"float16": 0.05, "bfloat16": 0.05}
+"""Largest difference of sum and logit, relative to the logit where that is larger than 1."""
+EXACT = 1e-4
+"""The same for every other precision."""
+
+VOTES = 10
+"""Heads that are told about one by one."""
+SEEN = 3
+"""Tokens that are named for each of them."""
+WORDS = 5
+"""Words that a head raises, and lowers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked.
+
+    Attributes:
+        token: the word whose logit is split; the top prediction by default.
+        against: a word whose logit is taken off.
+        position: of a token, from 0 or, negative, from the end; ``"all"``; by default the last one,
+            or every mask in a masked model's text.
+        top: how many predictions at each position.
+    """
+
+    token: str | None = None
+    against: str | None = None
+    position: Position = None
+    top: int = 5
+
+    def check(self) -> None:
+        """UsageError for what makes no sense."""
+        if self.top < 1:
+            raise UsageError(f"top must be at least 1, got {self.top}")
+        if self.position not in (None, "all") and type(self.position) is not int:
+            raise UsageError(f"a position is a whole number or 'all', not {self.position!r}")
+
+
+def run(source: Source, inputs: Inputs, question: Question) -> LogitsReport:
+    """Answer it.
+
+    Raises:
+        ModelError: the model predicts no words, or what was found does not add up.
+        InputError: a word that is not one token, no such position, or no mask in the text.
+        UsageError: one token against itself.
+    """
+    question.check()
+    if source.no_logits:
+        raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
+    tokens, readout = predicted(inputs), source.readout()
+    places = _places(tokens, question.position, masked=is_masked(source))
+    asked = [
+        None if w is None else one_token(source, w) for w in (question.token, question.against)
+    ]
+    token, against = asked
+    watch = Watch(places[-1])
+    able = readout.table is not None
+    output = source.forward(
+        [inputs], [watch] if able else (), hidden=False, logits=True, states=able, mlps=able
+    )
+    if output.logits is None:
+        raise ModelError(f"{source.info.model} gave no logits")
+    logits = output.logits[0].double()
+    last = logits[places[-1]]
+    chosen = int(last.argmax()) if token is None else token
+    if chosen == against:
+        raise UsageError(f"{_text(source, chosen)!r} cannot be compared with itself")
+    wanted = [chosen] if token is not None else []
+    wanted += [] if against is None else [against]
+    report = LogitsReport(
+        source=source.info,
+        layout=source.layout,
+        tokens=tokens.texts,
+        position=places[-1],
+        predictions=tuple(_predictions(source, tokens, logits, places, question.top, wanted)),
+        token=_text(source, chosen),
+        against="" if against is None else _text(source, against),
+        logit=float(last[chosen] - (0 if against is None else last[against])),
+    )
+    if not able:
+        return _without(report, readout)
+    return _split(report, source, output, watch, readout, chosen, against)
+
+
+def _places(tokens: Tokens, position: Position, *, masked: bool) -> list[int]:
+    """The positions that are looked at, at least one."""
+    length = len(tokens)
+    if position == "all":
+        return list(range(length))
+    if isinstance(position, int):
+        if not -length <= position < length:
+            raise InputError(f"there is no position {position}: the text has {length} tokens")
+        return [position % length]
+    if not masked:
+        return [length - 1]
+    places = [n for n, text in enumerate(tokens.texts) if text in MASKS]
+    if not places:
+        raise InputError(
+            "the text has no mask: write {} where the word belongs",
+            " or ".join(MASKS),
+            remedy="or choose a token with {position}",
+            position=...,
+        )
+    return places
+
+
+def _predictions(
+    source: Source,
+    tokens: Tokens,
+    logits: Tensor,
+    places: Sequence[int],
+    top: int,
+    wanted: Sequence[int],
+) -> Iterator[Prediction]:
+    """The top words at each position, then those that were asked for, then what does follow."""
+    follows = not is_masked(source)
+    for place in places:
+        scores = logits[place]
+        ids = scores.topk(min(top, len(scores))).indices.tolist()
+        marks = dict.fromkeys(wanted, "asked")
+        if follows and place + 1 < len(tokens):
+            marks.setdefault(tokens.ids[place + 1], "next")
+        listed = ids + [id_ for id_ in marks if id_ not in ids]
+        shares = scores.softmax(-1)
+        for id_, text in zip(listed, source.tokens(listed).texts, strict=True):
+            rank = int((scores > scores[id_]).sum()) + 1
+            logit, share = float(scores[id_]), float(shares[id_])
+            yield Prediction(place, text, id_, logit, share, rank, marks.get(id_, ""))
+
+
+def _split(
+    report: LogitsReport,
+    source: Source,
+    output: Output,
+    watch: Watch,
+    readout: Readout,
+    token: int,
+    against: int | None,
+) -> LogitsReport:
+    """The report with the parts of the logit."""
+    stream = output.states[-1][0, watch.position]
+    parts, sources = split(source, output, watch, direction(readout, stream, token, against))
+    total = sum(part.value for part in parts)
+    allowed = TOLERANCE.get(source.info.dtype, EXACT) * max(1.0, abs(report.logit))
+    if not abs(total - report.logit) <= allowed:
+        raise ModelError(
+            f"the parts of {source.info.model} add up to {total:.5g} and the logit is "
+            f"{report.logit:.5g}: they are not shown; a head that is taken away cannot be split"
+        )
+    values = {head: float(row.sum()) for head, row in sources.items()}
+    strongest = sorted(values, key=lambda head: -abs(values[head]))[:VOTES]
+    votes = []
+    for head in strongest:
+        moved = words(readout, stream, written(watch, head, source.output(head.site)))
+        ends = [moved.topk(WORDS).indices.tolist(), (-moved).topk(WORDS).indices.tolist()]
+        raises, lowers = (source.tokens(ids).texts for ids in ends)
+        seen = tuple(_seen(report.tokens, watch, head, sources[head]))
+        votes.append(Vote(head, values[head], seen, raises, lowers))
+    return _with(report, total, parts, votes, sources)
+
+
+def _seen(tokens: Sequence[str], watch: Watch, head: Head, row: Tensor) -> Iterator[Seen]:
+    weights = watch.weights[head.site][head.index]
+    for place in row.abs().topk(min(SEEN, len(row))).indices.tolist():
+        yield Seen(place, tokens[place], float(weights[place]), float(row[place]))
+
+
+def _with(
+    report: LogitsReport,
+    total: float,
+    parts: tuple[Part, ...],
+    votes: Sequence[Vote],
+    sources: dict[Head, Tensor],
+) -> LogitsReport:
+    length = len(report.tokens)
+    by_token = {
+        head: tuple(F.pad(row, (0, length - len(row))).tolist()) for head, row in sources.items()
+    }
+    note = (
+        "The parts hold the last normalization's σ as it is at this position; what a head makes "
+        "later layers write counts as theirs."
+    )
+    return replace(
+        report, sum=total, parts=parts, votes=tuple(votes), by_token=by_token, notes=(note,)
+    )
+
+
+def _without(report: LogitsReport, readout: Readout) -> LogitsReport:
+    """The report with the reason why nothing is split."""
+    note = (
+        f"No sum over heads for {report.source.model}: {readout.reason}. What every head changes "
+        "of a difference of logits, attnviz ablate measures by the metric logit-diff."
+    )
+    return replace(report, reason=readout.reason, notes=(note,))
+
+
+def _text(source: Source, token: int) -> str:
+    return source.tokens([token]).texts[0]
