@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         write_capture,
     )
     from attnviz.attention.attend import attend
-    from attnviz.evidence import ablate, syntax
+    from attnviz.evidence import ablate, logits, syntax
     from attnviz.models.untrained import FreshConfig
     from attnviz.profiled import merge_profiles, profile, read_profile
     from attnviz.records import (
@@ -78,6 +78,7 @@ _LAZY = {
     "heads": "attnviz.api",
     "heatmap": "attnviz.api",
     "load": "attnviz.api",
+    "logits": "attnviz.evidence",
     "merge_profiles": "attnviz.profiled",
     "profile": "attnviz.profiled",
     "read_capture": "attnviz.api",
@@ -114,6 +115,7 @@ __all__ = [
     "heads",
     "heatmap",
     "load",
+    "logits",
     "merge_profiles",
     "profile",
     "read_capture",

@@ -1,4 +1,4 @@
-"""Evidence about heads from Python: what happens without them, and what grammar they follow."""
+"""Evidence about heads: what happens without them, what grammar they follow, what they write."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ from attnviz.looking import DEFAULT_MODEL, Look, Model, load, prompt_of
 from attnviz.notebook import picture_format
 from attnviz.passes import Source
 from attnviz.records import Capture, Inputs
+from attnviz.votes import LogitsReport, Position
+from attnviz.writing.run import Question
+from attnviz.writing.run import run as answer
 
 
 class Ablation(AblationReport):
@@ -50,6 +53,75 @@ class Ablation(AblationReport):
 
         written = {".json": ablation_json, ".csv": ablation_csv}.get(path.suffix.lower())
         return written(self).encode() if written else self.figure(picture_format(path))
+
+
+class Logits(LogitsReport):
+    """A report as :func:`logits` returns it: it draws and saves itself."""
+
+    def figure(self, format: str = "png") -> bytes:
+        """The grid of heads, the waterfall and the tokens, in ``png``, ``svg`` or ``pdf``."""
+        from attnviz.render.logits.figure import logits_figure
+
+        return logits_figure(self, format)
+
+    def save(self, path: str | Path) -> Path:
+        """Write it as .json or .csv, or draw it as .png, .svg or .pdf."""
+        from attnviz.render.logits.tables import logits_csv, logits_json
+
+        path = Path(path)
+        written = {".json": logits_json, ".csv": logits_csv}.get(path.suffix.lower())
+        data = written(self).encode() if written else self.figure(picture_format(path))
+        files.write(path, data)
+        return path
+
+    def __repr__(self) -> str:
+        votes = ", ".join(f"{self.layout.name(v.head)} {v.value:+.2g}" for v in self.votes[:3])
+        minus = f" against {self.against!r}" if self.against else ""
+        return f"<Logits {self.source.model}, {self.token!r}{minus} {self.logit:.2f}: {votes}>"
+
+
+def logits(
+    what: Look,
+    *,
+    model: Model = DEFAULT_MODEL,
+    token: str | None = None,
+    against: str | None = None,
+    position: Position = None,
+    top: int = 5,
+    device: str = "auto",
+    dtype: str = "auto",
+) -> Logits:
+    """Say what a model predicts, and split one logit into what every part of the model adds to it.
+
+    Direct logit attribution, see :mod:`attnviz.writing.split`; only for models whose residual
+    stream is normalized before a layer and at the end (GPT-2, Llama and their kind). Others, such
+    as BERT, give predictions and the reason.
+
+    Args:
+        what: a text or prompt.
+        model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
+        token: the word whose logit is split; by default the most probable.
+        against: a word whose logit is taken off.
+        position: of the token that the word follows, from 0 or, negative, from the end, or
+            ``"all"``; by default the last. In masked models the word stands at it, by default at
+            every mask. The last of several positions is the one whose logit is split.
+        top: how many predictions for each position.
+        device: where to run.
+        dtype: in which precision.
+
+    Raises:
+        AttnvizError: see :mod:`attnviz.errors`; ModelError where the parts found do not add up.
+    """
+    if isinstance(what, Capture):
+        raise UsageError(
+            "recorded attention holds no logits, for those need the model; give a text and {model}",
+            model=...,
+        )
+    question = Question(token, against, position, top)
+    question.check()
+    source = load(model, device=device, dtype=dtype)
+    report = answer(source, source.prepare(prompt_of(what)), question)
+    return Logits(**{name: getattr(report, name) for name in report.__dataclass_fields__})
 
 
 def ablate(

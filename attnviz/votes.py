@@ -15,6 +15,9 @@ SCHEMA = "attnviz.logits/1"
 
 PartKind = Literal["embedding", "head", "mlp", "bias"]
 
+Position = int | Literal["all"] | None
+"""Of a token, from 0 or, negative, from the end; all of them; None for what is usual."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prediction:

@@ -15,6 +15,7 @@ import attnviz as av
 
 IMAGES = Path(__file__).parent / "images"
 SENTENCE = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
+REPEATED = "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
 
 
 def best(report: av.HeadsReport, score: str) -> str:
@@ -32,6 +33,7 @@ def main() -> None:
     chosen = ",".join(best(report, score) for score in ("previous", "first", "induction"))
     av.heatmap(capture, chosen).save(IMAGES / "heatmaps.png")
     av.ablate(probe=True, heads="*.*, 3.0+3.1+3.3+3.5").save(IMAGES / "ablate.png")
+    av.logits(REPEATED).save(IMAGES / "logits.png")
     photograph(capture)
 
 

@@ -135,7 +135,7 @@ def test_the_ring_test_can_fail() -> None:
 
 COMMANDS_REACH = {
     "",  # the version
-    *("errors", "records", "effects", "files", "corpus", "looking", "notebook", "tour"),
+    *("errors", "records", "effects", "votes", "files", "corpus", "looking", "notebook", "tour"),
     *("api", "evidence", "profiled", "answers"),  # what commands call
     "render",  # what prints their results
     *("ablation.settings", "export.settings", "export.execution", "models.untrained"),  # options

@@ -20,7 +20,7 @@ ends differ in lightness and hue)."""
 
 _GROUND = "#808080"
 """Nothing is mid grey, which reads on light and on dark terminals."""
-_TILE = 6
+_TILE, _DECIMALS = 6, 3
 
 
 def color(value: float, most: float, orange: int, middle: str = NONE) -> str:
@@ -42,11 +42,11 @@ def on_terminal(value: float, most: float, orange: int) -> Style:
     return Style(color=ink(paint), bgcolor=paint)
 
 
-def signed(value: float, digits: int = 2) -> str:
-    """A value with its sign, to so many significant digits and never more than four decimals."""
-    if value == 0 or abs(value) < 5e-5:
+def signed(value: float, digits: int = 2, most_decimals: int = 4) -> str:
+    """A value with its sign, to so many significant digits and never more than some decimals."""
+    if abs(value) < 0.5 * 10**-most_decimals:
         return "0"
-    decimals = max(0, min(4, digits - 1 - math.floor(math.log10(abs(value)))))
+    decimals = max(0, min(most_decimals, digits - 1 - math.floor(math.log10(abs(value)))))
     return f"{value:+.{decimals}f}"
 
 
@@ -87,7 +87,9 @@ class SignedGrid:
                     line = Text(f"{layer:>2} ", "dim", no_wrap=True)
                     for index in columns:
                         value = self.values.get(Head(Site(kind, layer), index))
-                        shown = "" if index >= count or value is None else signed(value)
+                        shown = (
+                            "" if index >= count or value is None else signed(value, 2, _DECIMALS)
+                        )
                         style = Style()
                         if coloured(console) and value is not None:
                             style = on_terminal(value, self.most, self.orange)

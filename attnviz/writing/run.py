@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -13,10 +12,8 @@ from attnviz.ablation.trials import MASKS, is_masked, one_token, predicted
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.passes import Output, Readout, Source
 from attnviz.records import Head, Inputs, Tokens
-from attnviz.votes import LogitsReport, Part, Prediction, Seen, Vote
+from attnviz.votes import LogitsReport, Part, Position, Prediction, Seen, Vote
 from attnviz.writing.split import Watch, direction, split, words, written
-
-Position = int | Literal["all"] | None
 
 TOLERANCE = {"float16": 0.05, "bfloat16": 0.05}
 """Largest difference of sum and logit, relative to the logit where that is larger than 1."""
@@ -96,6 +93,7 @@ def run(source: Source, inputs: Inputs, question: Question) -> LogitsReport:
         token=_text(source, chosen),
         against="" if against is None else _text(source, against),
         logit=float(last[chosen] - (0 if against is None else last[against])),
+        notes=inputs.notes,
     )
     if not able:
         return _without(report, readout)
@@ -201,7 +199,12 @@ def _with(
         "later layers write counts as theirs."
     )
     return replace(
-        report, sum=total, parts=parts, votes=tuple(votes), by_token=by_token, notes=(note,)
+        report,
+        sum=total,
+        parts=parts,
+        votes=tuple(votes),
+        by_token=by_token,
+        notes=(*report.notes, note),
     )
 
 
@@ -211,7 +214,7 @@ def _without(report: LogitsReport, readout: Readout) -> LogitsReport:
         f"No sum over heads for {report.source.model}: {readout.reason}. What every head changes "
         "of a difference of logits, attnviz ablate measures by the metric logit-diff."
     )
-    return replace(report, reason=readout.reason, notes=(note,))
+    return replace(report, reason=readout.reason, notes=(*report.notes, note))
 
 
 def _text(source: Source, token: int) -> str:

@@ -1,0 +1,178 @@
+"""A logit on the terminal: predictions, the grid of heads, the waterfall, who voted for what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from attnviz.render.labels import percent, visible
+from attnviz.render.logits.words import UP, by_token, place, steps
+from attnviz.render.signed import (
+    BLUE,
+    ORANGE,
+    SignedGrid,
+    coloured,
+    on_terminal,
+    signed,
+)
+from attnviz.render.terminal import Line
+from attnviz.votes import LogitsReport, Prediction
+
+_BAR = 32
+_THROUGH = 4
+"""Heads that are named for a token."""
+_LISTED = 12
+"""Tokens that are listed by what came through them."""
+
+
+class Predictions:
+    """A renderable: the top words, a line each at one position, a line a position at several."""
+
+    def __init__(self, report: LogitsReport) -> None:
+        self.report = report
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw for this console."""
+        report, plain = self.report, options.ascii_only
+        by_place: dict[int, list[Prediction]] = {}
+        for prediction in report.predictions:
+            by_place.setdefault(prediction.position, []).append(prediction)
+        if len(by_place) == 1:
+            ((position, found),) = by_place.items()
+            yield Text(f"What the model says {place(report, position, ascii_only=plain)}", "bold")
+            table = _table(("rank", ">"), ("word", "<"), ("probability", ">"), ("logit", ">"),
+                           ("", "<"))  # fmt: skip
+            for one in found:
+                table.add_row(
+                    f"{one.rank:,}", visible(one.token, ascii_only=plain), percent(one.probability),
+                    f"{one.logit:.2f}", _MARKS[one.mark],
+                )  # fmt: skip
+            yield table
+            return
+        table = _table(("position", ">"), ("token", "<"), ("most probable", "<"), ("next", "<"))
+        for position, found in by_place.items():
+            top = ", ".join(_short(one, plain) for one in found if one.rank <= _SHOWN)
+            marked = next((one for one in found if one.mark == "next"), None)
+            follows = f"{_short(marked, plain)}, rank {marked.rank:,}" if marked else ""
+            token = visible(report.tokens[position], ascii_only=plain)
+            table.add_row(str(position), token, top, follows)
+        yield table
+
+
+_MARKS = {"": "", "next": "does follow", "asked": "asked for"}
+_SHOWN = 3
+"""Words a position, where there are several positions."""
+
+
+class Heads:
+    """A renderable: the grid of heads by what they add."""
+
+    def __init__(self, report: LogitsReport) -> None:
+        self.report = report
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw for this console."""
+        values = self.report.heads()
+        most = max(map(abs, values.values()), default=0.0)
+        yield SignedGrid(self.report.layout, values, most, UP)
+        end = f", full colour at ±{most:.2g}" if coloured(console) else ""
+        yield Line(f"logits that each head adds; blue: raises, orange: lowers{end}", "dim")
+        yield Text("")
+
+
+class Waterfall:
+    """A renderable: from nothing to the logit, part by part."""
+
+    def __init__(self, report: LogitsReport) -> None:
+        self.report = report
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw for this console; a bar spans what a step adds."""
+        found = steps(self.report)
+        ends = [0.0, *(step.after for step in found)]
+        low, high = min(ends), max(ends)
+        unit = (high - low) / _BAR or 1.0
+        table = _table(("part", "<"), ("adds", ">"), ("sum", ">"), ("", "<"))
+        for step in found:
+            start, stop = sorted((step.before, step.after))
+            first = min(round((start - low) / unit), _BAR - 1)
+            length = max(round((stop - low) / unit) - first, 1)
+            color = BLUE if step.value > 0 else ORANGE
+            bar = ("#" if options.ascii_only else "█") * length
+            style = Style(color=color) if coloured(console) else Style()
+            drawn = Text(" " * first).append(bar, style)
+            table.add_row(step.label, signed(step.value, 3), f"{step.after:.2f}", drawn)
+        yield table
+
+
+class Votes:
+    """A renderable: the strongest heads, through what they vote, and the words that they move."""
+
+    def __init__(self, report: LogitsReport) -> None:
+        self.report = report
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw for this console."""
+        plain, layout = options.ascii_only, self.report.layout
+        table = _table(("head", "<"), ("adds", ">"), ("mostly through, weight", "<"),
+                       ("raises most", "<"), ("lowers most", "<"))  # fmt: skip
+        for vote in self.report.votes:
+            one = vote.seen[0]
+            token = visible(one.token, ascii_only=plain)
+            seen = f"{token} ({one.position}), {percent(one.weight)}"
+            table.add_row(
+                layout.name(vote.head), signed(vote.value, 3), seen,
+                _listed(vote.raises, plain), _listed(vote.lowers, plain),
+            )  # fmt: skip
+        yield table
+
+
+class ByToken:
+    """A renderable: the text tinted by what came through each token, and the heads it took."""
+
+    def __init__(self, report: LogitsReport) -> None:
+        self.report = report
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw for this console."""
+        found, plain = list(by_token(self.report)), options.ascii_only
+        if coloured(console):
+            most = max((abs(value) for _, value, _ in found), default=0.0)
+            line = Text()
+            for position, value, _ in sorted(found, key=lambda one: one[0]):
+                text = visible(self.report.tokens[position], ascii_only=plain)
+                line.append(text, on_terminal(value, most, UP))
+            yield line
+        table = _table(("token", "<"), ("all heads", ">"), ("of it", "<"))
+        for position, value, heads in found[:_LISTED]:
+            token = f"{visible(self.report.tokens[position], ascii_only=plain)} ({position})"
+            named = (f"{self.report.layout.name(h)} {signed(v)}" for h, v in heads[:_THROUGH])
+            table.add_row(token, signed(value, 3), ", ".join(named))
+        yield table
+        yield Line("heads only: embeddings, MLPs and biases belong to no other token", "dim")
+        yield Text("")
+
+
+def _table(*columns: tuple[str, str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    for title, side in columns:
+        table.add_column(title, justify="right" if side == ">" else "left", overflow="fold")
+    return table
+
+
+def _short(one: Prediction, plain: bool) -> str:
+    return f"{visible(one.token, ascii_only=plain)} {percent(one.probability)}"
+
+
+def _listed(words: Iterable[str], plain: bool) -> str:
+    return " ".join(_shown(words, plain))
+
+
+def _shown(words: Iterable[str], plain: bool) -> Iterator[str]:
+    for word in words:
+        yield visible(word, ascii_only=plain)

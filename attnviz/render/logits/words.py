@@ -1,0 +1,85 @@
+"""The words and sums that every picture of a logit shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from attnviz.records import Head
+from attnviz.render.labels import model_name, visible
+from attnviz.votes import LogitsReport
+
+UP = -1
+"""What raises the logit is blue, what lowers it orange: the sign that is orange."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of the waterfall: what some parts add, and where that leads from where."""
+
+    label: str
+    value: float
+    before: float
+
+    @property
+    def after(self) -> float:
+        """The sum up to here."""
+        return self.before + self.value
+
+
+def steps(report: LogitsReport) -> tuple[Step, ...]:
+    """Embeddings, then the heads and the MLP of every layer, then all biases."""
+    groups: dict[str, float] = {}
+    for part in report.parts:
+        label = {"embedding": "embeddings", "bias": "biases"}.get(part.kind)
+        label = label or f"layer {part.layer} {'heads' if part.kind == 'head' else 'MLP'}"
+        groups[label] = groups.get(label, 0.0) + part.value
+    groups["biases"] = groups.pop("biases", 0.0)
+    found, total = [], 0.0
+    for label, value in groups.items():
+        found.append(Step(label, value, total))
+        total += value
+    return tuple(found)
+
+
+def subject(report: LogitsReport) -> str:
+    """Whose logit it is: ``logit of ·table minus that of ·door``."""
+    minus = f" minus that of {visible(report.against)}" if report.against else ""
+    return f"logit of {visible(report.token)}{minus}"
+
+
+def place(report: LogitsReport, position: int, *, ascii_only: bool = False) -> str:
+    """Where it is predicted: ``after ·the (18)``, or at the token in a masked model."""
+    at = "at" if report.layout.kinds == ("encoder",) else "after"
+    return f"{at} {visible(report.tokens[position], ascii_only=ascii_only)} ({position})"
+
+
+def checked(report: LogitsReport) -> str:
+    """The sum beside the model's own logit."""
+    assert report.sum is not None
+    return (
+        f"{subject(report)}, {place(report, report.position)}: the parts add up to "
+        f"{report.sum:.4f}, the model says {report.logit:.4f} (difference "
+        f"{abs(report.sum - report.logit):.0e})"
+    )
+
+
+def by_token(report: LogitsReport) -> Iterator[tuple[int, float, list[tuple[Head, float]]]]:
+    """What all heads add through each token: position, sum, and the heads by size.
+
+    The largest sums first.
+    """
+    found: Mapping[Head, tuple[float, ...]] = report.by_token or {}
+    sums = [sum(values[n] for values in found.values()) for n in range(len(report.tokens))]
+    for position in sorted(range(len(sums)), key=lambda n: -abs(sums[n])):
+        heads = sorted(found, key=lambda head: -abs(found[head][position]))
+        yield position, sums[position], [(head, found[head][position]) for head in heads]
+
+
+def closing(report: LogitsReport) -> str:
+    """The model and how it ran, in one line."""
+    info = report.source
+    return (
+        f"{model_name(info)} · {info.backend} backend · {len(report.tokens)} tokens · "
+        f"{info.device} {info.dtype}"
+    )
