@@ -127,7 +127,7 @@ def test_votes_through_tokens_add_up_to_the_head(report: LogitsReport) -> None:
 
 
 def test_induction_heads_vote_for_the_word_that_they_copy(report: LogitsReport) -> None:
-    """The five heads that vote most show induction on random tokens too, and copy the word itself."""
+    """The five that vote most show induction on random tokens too, and copy the word itself."""
     assert report.token == CLOCK
     strongest = {vote.head for vote in report.votes[:5]}
     scored = av.heads(REPEATED, probe=True).probe
