@@ -11,6 +11,7 @@ TABLES = {
     "startup": "Whole processes",
     "streaming": "Scores on the fly",
     "ablation": "Heads taken away",
+    "profiling": "Profiles of many texts",
     "export": "Batches of pictures",
     "viewer": "The page of all heads",
 }
