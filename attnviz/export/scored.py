@@ -130,8 +130,8 @@ def _small_enough(
         yield Bad(
             found.text.number,
             found.text.place,
-            f"the maps of {found.inputs.length} tokens take {human_bytes(needed)}, too much for "
-            "this machine; select fewer layers",
+            f"the maps of {found.inputs.length} tokens take {human_bytes(needed)}, more than "
+            "a quarter of this machine's memory; select fewer layers",
         )
 
 

@@ -84,7 +84,7 @@ def one_line(error: BaseException) -> str:
 def _limit(size: int) -> None:
     if size > physical_memory() // 4:
         raise ValueError(
-            f"its arrays take {human_bytes(size)}, too much for this machine's "
+            f"its arrays take {human_bytes(size)}, more than a quarter of this machine's "
             f"{human_bytes(physical_memory())}"
         )
 

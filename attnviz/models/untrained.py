@@ -68,7 +68,7 @@ class FreshConfig:
         if needed > physical_memory() // 2:
             raise SizeError(
                 f"{self.layers} layer(s) of d-model {self.d_model:,} need about "
-                f"{human_bytes(needed)} for weights and modules; this machine has "
+                f"{human_bytes(needed)} for weights and modules, more than half of this machine's "
                 f"{human_bytes(physical_memory())}: choose a smaller d-model or fewer layers"
             )
         return sizes

@@ -317,7 +317,7 @@ MISTAKES = [
     (["a", "--heads", "8", "--kv-heads", "3"], 2, ["kv-heads that work: 1, 2, 4, 8"]),
     (["a", "--heads", "0"], 2, ["at least 1, got 0"]),
     (["a", "--d-model", "-8"], 2, ["at least 1, got -8"]),
-    (["a", "--d-model", "8000000"], 2, ["this machine has"]),
+    (["a", "--d-model", "8000000"], 2, ["more than half of this machine's"]),
     (["a", "--d-model", "wide"], 2, ["wide", "see attnviz heads --help"]),
     (["a", "--kind", "moe"], 2, ["moe", "mha, gqa, mqa, mla, cross"]),
     (["a", "--nonsense"], 2, ["--nonsense"]),

@@ -104,7 +104,7 @@ def test_padding_changes_nothing(kind: str) -> None:
         (FreshConfig(d_model=512, heads=6), SizeError, "nearest: 4 or 8"),
         (FreshConfig(heads=8, kv_heads=3), SizeError, "kv-heads that work"),
         (FreshConfig(layers=0), SizeError, "layers must be at least 1, got 0"),
-        (FreshConfig(d_model=1 << 23, heads=8), SizeError, "this machine has"),
+        (FreshConfig(d_model=1 << 23, heads=8), SizeError, "more than half of this machine's"),
         (FreshConfig(kind="moe"), UsageError, "unknown kind 'moe'"),
         (FreshConfig(seed=-1), UsageError, "seed must be"),
     ],
