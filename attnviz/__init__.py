@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         write_capture,
     )
     from attnviz.attention.attend import attend
-    from attnviz.evidence import ablate, logits, syntax
+    from attnviz.evidence import ablate, coref, logits, syntax
     from attnviz.models.untrained import FreshConfig
     from attnviz.profiled import merge_profiles, profile, read_profile
     from attnviz.records import (
@@ -72,6 +72,7 @@ _LAZY = {
     "FreshConfig": "attnviz.models.untrained",
     "attend": "attnviz.attention.attend",
     "ablate": "attnviz.evidence",
+    "coref": "attnviz.evidence",
     "syntax": "attnviz.evidence",
     "capture": "attnviz.api",
     "export_maps": "attnviz.api",
@@ -111,6 +112,7 @@ __all__ = [
     "ablate",
     "attend",
     "capture",
+    "coref",
     "export_maps",
     "heads",
     "heatmap",

@@ -1,4 +1,4 @@
-"""Evidence about heads: what happens without them, what grammar they follow, what they write."""
+"""Evidence about heads: what happens without them, what annotation they follow, what they write."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from attnviz import files
 from attnviz.ablation.measure import Loader
 from attnviz.ablation.run import Progress, Study, run
 from attnviz.ablation.settings import AblationSettings
-from attnviz.annotated import SyntaxReport
+from attnviz.annotated import CorefReport, SyntaxReport
 from attnviz.effects import AblationReport
 from attnviz.errors import InputError, UsageError
+from attnviz.grammar.coref import run_coref
+from attnviz.grammar.gap import choices as read_choices
 from attnviz.grammar.syntax import SyntaxSettings
 from attnviz.grammar.syntax import run as run_syntax
 from attnviz.grammar.treebank import sentences as read_sentences
@@ -233,11 +235,67 @@ def syntax(
     return Syntax(**{name: getattr(report, name) for name in report.__dataclass_fields__})
 
 
+class Coref(CorefReport):
+    """A report as :func:`coref` returns it: it prints and saves itself."""
+
+    def save(self, path: str | Path) -> Path:
+        """Write it as .json."""
+        return _save(self, path)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Coref {self.source.model}, {self.examples} examples: {len(self.roles)} of "
+            f"{len(self.layout)} heads find the antecedent>"
+        )
+
+
+def coref(
+    table: str | Path | Sequence[str | Path],
+    *,
+    model: Model = DEFAULT_MODEL,
+    select_on: str = "halves",
+    strict: bool = False,
+    jobs: int = 1,
+    device: str = "auto",
+    dtype: str = "auto",
+    progress: Progress | None = None,
+) -> Coref:
+    """Compare where every head looks with the names that pronouns mean (Webster et al. 2018).
+
+    Args:
+        table: files with the columns of GAP, or patterns.
+        model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
+        select_on: see :func:`syntax`, as for ``strict``, ``jobs`` and ``progress``.
+        strict: raise at the first row that cannot be used, instead of leaving it out.
+        jobs: processes.
+        device: where to run.
+        dtype: in which precision.
+        progress: called again and again.
+
+    Raises:
+        AttnvizError: see :mod:`attnviz.errors`.
+    """
+    SyntaxSettings(select_on=select_on, strict=strict, jobs=jobs).check()
+    choices, neither, bad = read_choices(_paths(table), strict=strict)
+    source = load(model, device=device, dtype=dtype)
+    report = run_coref(
+        source,
+        choices,
+        skipped={"unusable": len(bad), "neither name or both are the antecedent": neither},
+        select_on=select_on,
+        strict=strict,
+        jobs=jobs,
+        load=_loader(model, source, device, dtype),
+        progress=progress or (lambda stage, done, all_: None),
+    )
+    return Coref(**{name: getattr(report, name) for name in report.__dataclass_fields__})
+
+
 def _paths(given: str | Path | Sequence[str | Path]) -> list[str]:
     return [str(one) for one in ([given] if isinstance(given, str | Path) else given)]
 
 
-def _save(report: SyntaxReport, path: str | Path) -> Path:
+def _save(report: SyntaxReport | CorefReport, path: str | Path) -> Path:
     from attnviz.render.grammar.tables import annotated_json
 
     path = Path(path)

@@ -31,6 +31,7 @@ COMMANDS = {
     "profile": (MEASURE, "files of texts"),
     "ablate": (MEASURE, _TEXT),
     "syntax": (MEASURE, "a treebank, such as sample_inputs/treebank.conllu"),
+    "coref": (MEASURE, "a table of pronouns, such as sample_inputs/pronouns.tsv"),
     "logits": (MEASURE, _TEXT),
     "capture": (KEEP, "a text and --out FILE"),
     "export": (KEEP, "files of texts and --out FOLDER"),

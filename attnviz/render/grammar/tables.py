@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from attnviz.annotated import SyntaxReport
+from attnviz.annotated import CorefReport, SyntaxReport
 
 
-def annotated_json(report: SyntaxReport) -> str:
+def annotated_json(report: SyntaxReport | CorefReport) -> str:
     """JSON text."""
     return json.dumps(report.to_json(), ensure_ascii=False, indent=2, allow_nan=False)

@@ -10,7 +10,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.annotated import Relation, SyntacticRole, SyntaxReport
+from attnviz.annotated import CorefReport, Relation, SyntacticRole, SyntaxReport
 from attnviz.records import Head, Site
 from attnviz.render.grammar.words import SHORT, interval, percent, points
 from attnviz.render.labels import shorten, signs, visible
@@ -106,3 +106,29 @@ def legend() -> str:
         "by row: where the dependent looks; by column: who looks most at it; offset: the best "
         "fixed distance to the head; points: accuracy above it"
     )
+
+
+def coref_table(report: CorefReport, top: int) -> RenderableType:
+    """The heads that are right most often on all data, one line each, and the baselines."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    table.add_column("head", no_wrap=True)
+    for title in ("row %", "column %"):
+        table.add_column(title, justify="right", no_wrap=True)
+    back = report.from_name
+    rows = []
+    for place, head in enumerate(report.layout):
+        figures = (report.to_name[place], None if back is None else back[place])
+        rows.append((max(f for f in figures if f is not None), report.layout.name(head), figures))
+    for _, name, figures in sorted(rows, key=lambda row: -row[0])[:top]:
+        table.add_row(name, *("–" if f is None else f"{100 * f:.1f}" for f in figures))
+    table.add_section()
+    for name, accuracy in report.baselines.items():
+        table.add_row(f"{name} name", f"{100 * accuracy:.1f}", "", style="dim")
+    return table
+
+
+def coref_legend(report: CorefReport) -> str:
+    """What the table shows, in one line."""
+    best = f"the best of {2 * len(report.layout)} flatters" if report.from_name else ""
+    parts = ["row: which name the pronoun looks at; column: which name looks at it; on all data"]
+    return ", where ".join(filter(None, [*parts, best]))

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from attnviz.annotated import FROM_HEAD, TO_HEAD, Share, SyntaxReport
+from attnviz.annotated import (
+    FROM_HEAD,
+    FROM_NAME,
+    TO_HEAD,
+    TO_NAME,
+    CorefReport,
+    Share,
+    SyntaxReport,
+)
 from attnviz.render.labels import model_name
 
-SHORT = {TO_HEAD: "row", FROM_HEAD: "column"}
+SHORT = {TO_HEAD: "row", FROM_HEAD: "column", TO_NAME: "row", FROM_NAME: "column"}
 """Directions in a cell of a table."""
 
 
@@ -43,6 +51,32 @@ def measured(report: SyntaxReport) -> str:
         f"{report.documents:,} {report.unit} as clusters",
         chosen,
         "95 % intervals",
+        f"{model_name(info)}, {info.backend} backend, {info.device} {info.dtype}",
+    ]
+    return " · ".join(parts)
+
+
+def choice_line(report: CorefReport) -> str:
+    """What is known of the chosen head, in one line."""
+    best = report.best
+    if best is None or best.accuracy.value is None:
+        return "no head has a held-out figure"
+    base = "–" if best.baseline_accuracy is None else f"{100 * best.baseline_accuracy:.0f}"
+    role = " (coreference)" if any(role.head == best.head for role in report.roles) else ""
+    return (
+        f"head {report.layout.name(best.head)} by {SHORT[best.direction]}{role}: "
+        f"{percent(best.accuracy)} % (95 %: {interval(best.accuracy)}) of {best.count:,} examples "
+        f"on {report.measured_on}; the {best.baseline} name is right in {base} %, "
+        f"{points(best.margin)} points (95 %: {interval(best.margin)})"
+    )
+
+
+def coref_measured(report: CorefReport) -> str:
+    """What was measured on what, in one line."""
+    info = report.source
+    parts = [
+        f"{report.examples:,} examples from {report.documents:,} documents",
+        f"head chosen on {report.chosen_on}, measured on {report.measured_on}",
         f"{model_name(info)}, {info.backend} backend, {info.device} {info.dtype}",
     ]
     return " · ".join(parts)

@@ -1,0 +1,198 @@
+"""Ambiguous pronouns with two names each, from tables as those of GAP.
+
+The columns are those of Webster et al. 2018 (arXiv:1810.05201). A row that cannot be used becomes
+a :class:`Bad` with its line; one that is not a choice between the names, because neither or both
+are the antecedent, is counted apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from attnviz.corpus.lines import Problem, lines
+from attnviz.corpus.texts import Bad, resolve
+from attnviz.errors import InputError
+from attnviz.records import Prompt
+
+COLUMNS = (
+    "ID",
+    "Text",
+    "Pronoun",
+    "Pronoun-offset",
+    "A",
+    "A-offset",
+    "A-coref",
+    "B",
+    "B-offset",
+    "B-coref",
+    "URL",
+)
+"""The columns of a table; their order does not matter."""
+
+_TRUTH = {"TRUE": True, "FALSE": False}
+PRONOUN, A, B = 0, 1, 2
+_PHRASES = ("Pronoun", "A", "B")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A pronoun and two names, one of which is its antecedent.
+
+    Attributes:
+        number: from 1, over everything that was read.
+        place: file and line.
+        document: the page that it is from.
+        text: what to read.
+        starts: first character of the pronoun, of A and of B.
+        ends: where each ends.
+        first: whether A is the antecedent; else B is.
+    """
+
+    number: int
+    place: str
+    document: str
+    text: str
+    starts: tuple[int, int, int]
+    ends: tuple[int, int, int]
+    first: bool
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Pronoun, A and B (0, 1, 2) in the order of the text."""
+        return tuple(sorted(range(3), key=lambda n: self.starts[n]))
+
+    @property
+    def prompt(self) -> Prompt:
+        """The text, with the three as its only words, in the order of the text."""
+        spans = tuple((self.starts[n], self.ends[n]) for n in self.order)
+        return Prompt(self.text, spans=spans)
+
+    @property
+    def nearest(self) -> bool:
+        """Whether the name that begins nearer to the pronoun is the antecedent; A of two equals."""
+        pronoun, a, b = self.starts
+        return (abs(a - pronoun) <= abs(b - pronoun)) == self.first
+
+    @property
+    def earliest(self) -> bool:
+        """Whether the name that comes first in the text is the antecedent."""
+        return (self.starts[A] < self.starts[B]) == self.first
+
+    @property
+    def later(self) -> bool:
+        """Whether a name comes after the pronoun, where a causal model cannot see it from there."""
+        return max(self.starts[A], self.starts[B]) > self.starts[PRONOUN]
+
+
+@dataclass(frozen=True, slots=True)
+class NoChoice:
+    """A row whose pronoun means neither name, or both."""
+
+    number: int
+
+
+def read(names: Sequence[str]) -> Iterator[Choice | NoChoice | Bad]:
+    """Every row of some tables.
+
+    Args:
+        names: paths and patterns; ``-`` is standard input.
+
+    Raises:
+        InputError: no such file, one that cannot be opened, or columns that are missing.
+    """
+    number = 0
+    for name in resolve(names):
+        shown = "standard input" if name == "-" else name
+        places: Mapping[str, int] | None = None
+        for line, text in lines(name):
+            if places is None:
+                places = _places(shown, text)
+                continue
+            number += 1
+            yield _row(number, f"{shown}:{line}", text, places)
+        if places is None:
+            raise InputError(f"{shown} is empty; its first line must name {', '.join(COLUMNS)}")
+
+
+def choices(names: Sequence[str], *, strict: bool) -> tuple[list[Choice], int, list[Bad]]:
+    """All choices of some tables, the number of rows that are none, and what cannot be used.
+
+    Args:
+        names: see :func:`read`.
+        strict: raise at the first row that cannot be used.
+
+    Raises:
+        InputError: nothing usable; or, with ``strict``, a row that is not.
+    """
+    good: list[Choice] = []
+    bad: list[Bad] = []
+    none = 0
+    for found in read(names):
+        if isinstance(found, Choice):
+            good.append(found)
+        elif isinstance(found, NoChoice):
+            none += 1
+        elif strict:
+            raise InputError(f"{found.place}: {found.reason}")
+        else:
+            bad.append(found)
+    if not good:
+        why = f"{bad[0].place}: {bad[0].reason}" if bad else "no row has one name as antecedent"
+        raise InputError(f"{', '.join(names)} has nothing to use: {why}")
+    return good, none, bad
+
+
+def _places(shown: str, header: str) -> dict[str, int]:
+    """Where each column stands."""
+    if isinstance(header, Problem):
+        raise InputError(f"{shown}: {header}")
+    titles = [title.strip() for title in header.split("\t")]
+    missing = [column for column in COLUMNS if column not in titles]
+    if missing:
+        raise InputError(
+            f"{shown} lacks the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; a "
+            f"table of pronouns has, with tabs between them, {', '.join(COLUMNS)} (as GAP)"
+        )
+    return {column: titles.index(column) for column in COLUMNS}
+
+
+def _row(number: int, place: str, text: str, places: Mapping[str, int]) -> Choice | NoChoice | Bad:
+    if isinstance(text, Problem):
+        return Bad(number, place, text)
+    cells = text.split("\t")
+    if len(cells) <= max(places.values()):
+        return Bad(number, place, f"{len(cells)} columns; the header has more")
+    row = {column: cells[n] for column, n in places.items()}
+    starts = []
+    for phrase in _PHRASES:
+        offset = row[f"{phrase}-offset"]
+        if not offset.isdecimal():
+            return Bad(number, place, f"{phrase}-offset is {offset[:20]!r}, no whole number")
+        start, wanted = int(offset), row[phrase]
+        found = row["Text"][start : start + len(wanted)]
+        if found != wanted or not wanted:
+            return Bad(
+                number,
+                place,
+                f"the text has {found[:40]!r} at {phrase}-offset {start}, not {wanted[:40]!r}",
+            )
+        starts.append(start)
+    truths = []
+    for phrase in ("A-coref", "B-coref"):
+        truth = _TRUTH.get(row[phrase].strip().upper())
+        if truth is None:
+            return Bad(number, place, f"{phrase} is {row[phrase][:20]!r}; it is TRUE or FALSE")
+        truths.append(truth)
+    ends = [start + len(row[phrase]) for start, phrase in zip(starts, _PHRASES, strict=True)]
+    order = sorted(range(3), key=lambda n: starts[n])
+    if any(ends[n] > starts[m] for n, m in pairwise(order)):
+        return Bad(number, place, "the pronoun and the names overlap in the text")
+    if truths[0] == truths[1]:
+        return NoChoice(number)
+    pronoun, a, b = starts
+    return Choice(
+        number, place, row["URL"], row["Text"], (pronoun, a, b), (ends[0], ends[1], ends[2]),
+        truths[0],
+    )  # fmt: skip

@@ -1,0 +1,157 @@
+"""Pronouns and names against an independent computation, the reader, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+import attnviz
+from attnviz.cli import main
+from attnviz.errors import InputError
+from attnviz.grammar.gap import choices
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "sample_inputs" / "pronouns.tsv"
+SCHEMA = json.loads((ROOT / "docs" / "coref.schema.json").read_text())
+
+
+def rows() -> list[dict[str, str]]:
+    header, *lines = SAMPLE.read_text().splitlines()
+    return [dict(zip(header.split("\t"), line.split("\t"), strict=True)) for line in lines]
+
+
+def by_hand(folder: str) -> np.ndarray:
+    """Accuracy of eager transformers in float64, [L * H, 2]."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
+    model.eval()
+    right = []
+    for row in rows():
+        if row["A-coref"] == row["B-coref"]:
+            continue
+        read = tokenizer(row["Text"], return_offsets_mapping=True)
+        places = []
+        for phrase in ("Pronoun", "A", "B"):
+            start = int(row[f"{phrase}-offset"])
+            end = start + len(row[phrase])
+            offsets = enumerate(read["offset_mapping"])
+            places.append([n for n, (a, b) in offsets if a < b and a < end and b > start])
+        pronoun, a, b = places
+        with torch.no_grad():
+            out = model(torch.tensor([read["input_ids"]]), output_attentions=True).attentions
+        maps = torch.stack(out)[:, 0].double().numpy().reshape(-1, *out[0].shape[2:])
+
+        def weight(rows: list[int], keys: list[int], maps: np.ndarray = maps) -> np.ndarray:
+            return maps[:, rows][:, :, keys].sum(2).mean(1)
+
+        to_a = weight(pronoun, a) >= weight(pronoun, b)
+        from_a = weight(a, pronoun) >= weight(b, pronoun)
+        right.append(np.stack([to_a, from_a], -1) == (row["A-coref"] == "TRUE"))
+    return np.mean(right, axis=0)
+
+
+def test_all_heads_and_both_directions_equal_eager_transformers(minilm: str) -> None:
+    report = attnviz.coref(SAMPLE, model=minilm)
+    assert report.examples == 11
+    assert report.skipped["neither name or both are the antecedent"] == 1
+    expected = by_hand(minilm)
+    np.testing.assert_allclose(report.to_name, expected[:, 0], atol=1e-12)
+    np.testing.assert_allclose(report.from_name, expected[:, 1], atol=1e-12)
+
+
+def test_baselines_by_hand(minilm: str) -> None:
+    usable = [row for row in rows() if row["A-coref"] != row["B-coref"]]
+    nearest = first = 0
+    for row in usable:
+        pronoun, a, b = (int(row[f"{phrase}-offset"]) for phrase in ("Pronoun", "A", "B"))
+        truth = row["A-coref"] == "TRUE"
+        nearest += (abs(a - pronoun) <= abs(b - pronoun)) == truth
+        first += (a < b) == truth
+    report = attnviz.coref(SAMPLE, model=minilm)
+    assert report.baselines == {"nearest": nearest / 11, "first": first / 11}
+
+
+def test_several_processes_give_the_same_bits(minilm: str) -> None:
+    one = attnviz.coref(SAMPLE, model=minilm).to_json()
+    assert attnviz.coref(SAMPLE, model=minilm, jobs=2).to_json() == one
+
+
+def test_a_causal_model_sees_no_later_name() -> None:
+    report = attnviz.coref(SAMPLE, model="demo-gpt2")
+    assert report.examples == 10
+    assert report.from_name is None
+    assert report.skipped["a name after the pronoun, which a causal model cannot see"] == 1
+    jsonschema.validate(report.to_json(), SCHEMA)
+
+
+def test_halves_are_of_documents(minilm: str) -> None:
+    report = attnviz.coref(SAMPLE, model=minilm)
+    assert report.documents == 6
+    assert report.best is not None
+    odd = [r for r in rows() if r["URL"] in ("station", "house", "chess")]
+    assert report.best.count == len(odd)
+    everything = attnviz.coref(SAMPLE, model=minilm, select_on="all")
+    assert everything.best is not None
+    assert everything.best.accuracy.value == max(*everything.to_name, *everything.from_name)
+
+
+def test_table_and_json(minilm: str, capsys) -> None:
+    assert main(["coref", str(SAMPLE), "-m", minilm]) == 0
+    out, err = capsys.readouterr()
+    assert "nearest name" in out
+    assert "on odd documents" in out
+    assert "1 example was left out" in err
+    assert main(["coref", str(SAMPLE), "-m", minilm, "--json", "-q"]) == 0
+    jsonschema.validate(json.loads(capsys.readouterr().out), SCHEMA)
+
+
+HEADER = SAMPLE.read_text().splitlines()[0]
+ROW = ["x", "Ann met Eve; she ran.", "she", "13", "Ann", "0", "TRUE", "Eve", "8", "FALSE", "u"]
+
+
+def changed(place: int, value: str) -> str:
+    return "\t".join([*ROW[:place], value, *ROW[place + 1 :]])
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (changed(3, "12"), ":2: the text has ' sh' at Pronoun-offset 12, not 'she'"),
+        (changed(5, "-1"), ":2: A-offset is '-1', no whole number"),
+        (changed(6, "yes"), ":2: A-coref is 'yes'; it is TRUE or FALSE"),
+        (changed(8, "99"), ":2: the text has '' at B-offset 99, not 'Eve'"),
+        ("a\tb", ":2: 2 columns; the header has more"),
+        (changed(6, "FALSE"), "no row has one name as antecedent"),
+    ],
+)
+def test_rows_that_cannot_be_used(tmp_path, capsys, row: str, says: str) -> None:
+    path = tmp_path / "t.tsv"
+    path.write_text(f"{HEADER}\n{row}\n")
+    assert main(["coref", str(path), "-m", "demo-bert"]) == 1
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
+    good = "\t".join(ROW)
+    path.write_text(f"{HEADER}\n{row}\n{good}\n")
+    assert len(choices([str(path)], strict=False)[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (HEADER.replace("A-offset\t", ""), "lacks the column A-offset; a table of pronouns has"),
+        ("", "is empty; its first line must name"),
+        ("a treebank", "lacks the columns ID, Text"),
+    ],
+)
+def test_columns_are_checked_by_name(tmp_path, text: str, says: str) -> None:
+    (tmp_path / "t.tsv").write_text(text)
+    with pytest.raises(InputError, match=says):
+        choices([str(tmp_path / "t.tsv")], strict=False)
