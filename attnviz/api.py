@@ -34,8 +34,8 @@ from attnviz.render.style import Style, styled
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import ScoreObserver, score_capture
 from attnviz.scoring.probe import run_probe
+from attnviz.scoring.shown import shown_map, shown_sides
 from attnviz.scoring.stored import allowed_in
-from attnviz.scoring.words import in_words, masked_map
 
 if TYPE_CHECKING:
     from attnviz.export.execution import Execution
@@ -126,7 +126,6 @@ def heatmap(
     select: str | None = None,
     *,
     model: Model = DEFAULT_MODEL,
-    words: bool = False,
     style: Style | None = None,
     device: str = "auto",
     dtype: str = "auto",
@@ -138,12 +137,12 @@ def heatmap(
         what: a capture from :func:`capture` or :func:`read_capture`, or a text or prompt to run.
         select: which heads, ``"4.11"`` or ``"0-3.*"``; by default the first there is.
         model: for a text or prompt, see :func:`load`, as for ``device`` and ``dtype``.
-        words: merge subwords into words (sum over a word's keys, mean over its queries).
         style: how they look.
         device: where to run.
         dtype: in which precision.
         changes: fields of :class:`attnviz.render.style.Style` to change in it, such as
-            ``palette="magma"`` or ``scale="log"``.
+            ``scale="log"``, ``words=True`` (sum over a word's keys, mean over its queries) or
+            ``hide_sink=True``.
 
     Returns:
         A picture with ``save("x.png")``; notebooks show it.
@@ -171,8 +170,11 @@ def heatmap(
         layer, sides = held.maps[head.site], held.sides(head)
         reach = allowed_in(layer, head.site.kind, held.reach.get(head.site))
         allowed = reach[head.index if len(reach) > 1 else 0]
-        weights = masked_map(layer[head.index], allowed, sides, words=words)
-        maps.append((head, weights, in_words(sides) if words else sides))
+        shown = shown_sides(sides, words=looks.words, hide_sink=looks.hide_sink)
+        weights = shown_map(
+            layer[head.index], allowed, sides, words=looks.words, hide_sink=looks.hide_sink
+        )
+        maps.append((head, weights, shown))
     roles = {scores.head: scores.roles for scores in score_capture(held).result()}
     return Heatmap(held, tuple(maps), roles, looks)
 

@@ -162,7 +162,6 @@ def export(
         kinds=kinds,
         style=looks.style(),
         format=format,
-        words=looks.words,
         weights=weights,
         special_tokens=special_tokens,
         truncate=truncate,

@@ -63,7 +63,7 @@ def heatmap(
         files.check_writable(out)
     look, settings = prompt.look(model), model.settings(context=prompt.context)
     with console.waiting("running the model", output.quiet):
-        picture = api.heatmap(look, select, words=looks.words, style=style, **settings)
+        picture = api.heatmap(look, select, style=style, **settings)
         if out is not None:
             picture.save(out)
     screen = console.stdout()

@@ -296,7 +296,15 @@ class StyleOptions:
         _option(
             "Merge subwords into words: sum over keys, mean over queries.", "--words", panel=STYLE
         ),
-    ] = False
+    ] = DEFAULT.words
+    hide_sink: Annotated[
+        bool,
+        _option(
+            "Leave out the first token and separators; rescale rows to what is left.",
+            "--hide-sink",
+            panel=STYLE,
+        ),
+    ] = DEFAULT.hide_sink
     labels: Annotated[bool, _option("Tokens on the axes.", "--labels/--no-labels", panel=STYLE)] = (
         DEFAULT.labels
     )
@@ -312,9 +320,7 @@ class StyleOptions:
 
     def style(self) -> Style:
         """The style; UsageError for a value that there is not."""
-        values = dataclasses.asdict(self)
-        del values["words"]
-        return Style(**values)
+        return Style(**dataclasses.asdict(self))
 
 
 WITHOUT_HELP = "Take heads away first: 2.4, role:first; see attnviz ablate."

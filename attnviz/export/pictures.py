@@ -31,6 +31,7 @@ class Picture:
         name: its file name, with the suffix.
         kind: of :data:`attnviz.export.names.KINDS`, or ``weights``.
         title: above an overview.
+        caption: below it: the model and the text.
         sides: the tokens on the axes of all its maps.
         maps: for each head its title, (layer, head) and weights [T, S].
     """
@@ -38,6 +39,7 @@ class Picture:
     name: str
     kind: str
     title: str
+    caption: str
     sides: Sides
     maps: tuple[tuple[str, tuple[int, int], Map], ...]
 
@@ -110,14 +112,16 @@ def drawn(picture: Picture, style: Style) -> bytes:
         if fast:
             from attnviz.render.mosaic import mosaic_png
 
-            return mosaic_png(maps, style, title=picture.title)
+            return mosaic_png(maps, style, title=picture.title, caption=picture.caption)
         from attnviz.render.figure import mosaic_figure
 
-        return mosaic_figure(maps, style, title=picture.title, format=suffix)
+        return mosaic_figure(
+            maps, style, title=picture.title, caption=picture.caption, format=suffix
+        )
     titled = [(title, weights) for title, _, weights in picture.maps]
     if fast and not style.values:
         masked = any(np.ma.is_masked(weights) for _, weights in titled)
-        return bytes(_raster(sides, len(titled), style, masked).png(titled))
+        return bytes(_raster(sides, len(titled), style, picture.caption, masked).png(titled))
     from attnviz.render.figure import heatmap_figure
 
     values = bool(style.values)  # the same in every format: none unless asked for
@@ -125,15 +129,16 @@ def drawn(picture: Picture, style: Style) -> bytes:
         [(title, weights, sides) for title, weights in titled],
         replace(style, values=values),
         format=suffix,
+        caption=picture.caption,
     )
 
 
 @lru_cache(maxsize=4)
-def _raster(sides: Sides, maps: int, style: Style, masked: bool) -> Any:
+def _raster(sides: Sides, maps: int, style: Style, caption: str, masked: bool) -> Any:
     """What the pictures of an input share."""
     from attnviz.render.raster import Raster
 
-    return Raster(sides, maps, style, masked=masked)
+    return Raster(sides, maps, style, caption=caption, masked=masked)
 
 
 def _weights(maps: Mapping[str, Map], sides: Sides, suffix: str) -> bytes:

@@ -12,9 +12,9 @@ from attnviz.export.pictures import Job, Picture, Written
 from attnviz.export.scored import Scored
 from attnviz.export.settings import ExportSettings
 from attnviz.records import Head, Layout, Score, Sides, SiteKind
-from attnviz.render.labels import head_title
+from attnviz.render.labels import caption, head_title
 from attnviz.scoring.arrange import leading
-from attnviz.scoring.words import in_words, masked_map
+from attnviz.scoring.shown import shown_map, shown_sides
 
 _JOB_BYTES = 4 << 20
 """Weights that one job holds, as long as it has at least one picture."""
@@ -44,13 +44,22 @@ class FilePlan:
         scored: the input after the model.
         heads: the heads selected.
         settings: what to draw.
+
+    Raises:
+        InputError: nothing is left without the sink.
     """
 
     def __init__(self, scored: Scored, heads: Sequence[Head], settings: ExportSettings) -> None:
         self.scored, self.settings = scored, settings
         self.heads = chosen(scored, heads, settings)
         self.folder = names.folder(scored.input.number, scored.input.name or scored.input.text)
-        self._words: dict[SiteKind, Sides] = {}
+        style = settings.style
+        self._shown = {
+            kind: shown_sides(
+                scored.inputs.sides[kind], words=style.words, hide_sink=style.hide_sink
+            )
+            for kind in {head.site.kind for head in self.heads}
+        }
         self.files: dict[str, tuple[str, tuple[Head, ...]]] = {}
         for kind in settings.kinds:
             for group in self._groups(kind):
@@ -96,32 +105,30 @@ class FilePlan:
 
     def _picture(self, name: str) -> Picture:
         scored, (kind, heads) = self.scored, self.files[name]
-        words = self._in_words(kind)
+        style = self.settings.style
         maps = []
         for head in heads:
             weights = scored.maps[head.site][head.index]
             if kind != "weights":
                 sides = scored.inputs.sides[head.site.kind]
-                weights = masked_map(weights, scored.allowed(head), sides, words=words)
+                weights = shown_map(
+                    weights,
+                    scored.allowed(head),
+                    sides,
+                    words=style.words,
+                    hide_sink=style.hide_sink,
+                )
             title = head_title(scored.layout.name(head), scored.scores[head].roles)
             if kind == "weights":
                 title = names.stem("heads", [head], scored.layout)
             maps.append((title, (head.layer, head.index), weights))
-        title = f"{len(heads)} heads: {scored.input.text[:200]}" if kind == "overview" else ""
-        return Picture(name, kind, title, self._sides(heads[0].site.kind, words), tuple(maps))
+        title = f"{len(heads)} heads" if kind == "overview" else ""
+        below = caption(scored.source, scored.inputs.texts or (scored.input.text,))
+        return Picture(name, kind, title, below, self._sides(heads[0].site.kind, kind), tuple(maps))
 
-    def _in_words(self, kind: str) -> bool:
-        """Whether a file shows words; weights are kept by token."""
-        return self.settings.words and kind != "weights"
-
-    def _sides(self, site: SiteKind, words: bool) -> Sides:
-        """The tokens or words on the axes."""
-        sides = self.scored.inputs.sides[site]
-        if not words:
-            return sides
-        if site not in self._words:
-            self._words[site] = in_words(sides)
-        return self._words[site]
+    def _sides(self, site: SiteKind, kind: str) -> Sides:
+        """What stands on the axes of a kind of file; weights are kept by token, all of them."""
+        return self.scored.inputs.sides[site] if kind == "weights" else self._shown[site]
 
     def line(self, written: Written, common: Mapping[str, Any]) -> dict[str, Any]:
         """What the manifest says of a file.
@@ -132,7 +139,7 @@ class FilePlan:
         """
         kind, heads = self.files[written.name]
         scored, first = self.scored, heads[0]
-        sides = self._sides(first.site.kind, self._in_words(kind))
+        sides = self._sides(first.site.kind, kind)
         one = kind == "heads"
         tokens: dict[str, Any] = {"queries": sides.queries.texts}
         if sides.keys != sides.queries:

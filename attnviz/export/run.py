@@ -264,7 +264,11 @@ class _Run:
                     continue
                 mine = [head for head in chosen if head.site in found.maps]
                 self._name(found.source.model)
-            plan = FilePlan(found, mine, self.settings)
+            try:
+                plan = FilePlan(found, mine, self.settings)
+            except InputError as error:
+                self._skip(Bad(found.input.number, found.input.place, error.message))
+                continue
             digest = found.input.digest
             names = [f"{plan.folder}/{name}" for name in plan.files]
             self.manifest.forget(found.input.number, names)

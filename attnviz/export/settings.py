@@ -27,7 +27,6 @@ class ExportSettings:
         kinds: kinds of picture, of :data:`attnviz.export.names.KINDS`.
         style: how they look.
         format: ``png``, ``svg`` or ``pdf``.
-        words: subwords merged into words.
         weights: ``npz`` or ``safetensors`` to keep the numbers beside the pictures.
         special_tokens: whether the tokenizer adds its tokens.
         truncate: whether texts that are too long are cut.
@@ -39,7 +38,6 @@ class ExportSettings:
     kinds: tuple[str, ...] = ("heads",)
     style: Style = field(default_factory=Style)
     format: str = "png"
-    words: bool = False
     weights: str | None = None
     special_tokens: bool = True
     truncate: bool = False

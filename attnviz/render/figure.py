@@ -87,6 +87,7 @@ def mosaic_figure(
     style: Style | None = None,
     *,
     title: str = "",
+    caption: str = "",
     format: str = "png",
 ) -> bytes:
     """:func:`attnviz.render.mosaic.mosaic_png` through matplotlib, in one of :data:`FORMATS`."""
@@ -94,7 +95,9 @@ def mosaic_figure(
     from attnviz.render import canvas, figure_mosaic
 
     style = style or Style()
-    return canvas.rendered(lambda: figure_mosaic.build(maps, title, style), format, style.dpi)
+    return canvas.rendered(
+        lambda: figure_mosaic.build(maps, title, caption, style), format, style.dpi
+    )
 
 
 def profile_figure(profile: Profile, format: str = "png", style: Style | None = None) -> bytes:

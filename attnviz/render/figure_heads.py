@@ -9,9 +9,9 @@ from matplotlib.patches import Rectangle
 
 from attnviz.records import HeadsReport
 from attnviz.render.fonts import Ruler, choose, spelled
-from attnviz.render.grid import Grid, grids, tally
+from attnviz.render.grid import Grid, few_note, grids, tally
 from attnviz.render.labels import model_name, origin
-from attnviz.render.palette import ink, mix
+from attnviz.render.palette import FEW, ink, mix
 from attnviz.render.shades import tick_step
 from attnviz.scoring.roles import ROLES
 
@@ -49,7 +49,7 @@ def build(report: HeadsReport, dpi: float) -> Figure:
     block_y = max(heights) if beside else sum(heights) + (top + 0.1) * (len(drawn) - 1)
     names = [f"{name or 'no role'}  {count}" for name, count in entries]
     legend_x = max(ruler.widest(names, 8), 1.35) + 0.65
-    legend_y = (len(entries) + 3) * _LINE
+    legend_y = (len(entries) + 3 + bool(few_note(drawn))) * _LINE
     body = max(block_x + 0.3 + legend_x, ruler.width(title, 11, title=True))
     lines = ruler.wrapped(below, 7, body)
     heading = 0.24 + len(lines) * 0.12
@@ -83,7 +83,7 @@ def build(report: HeadsReport, dpi: float) -> Figure:
     left = _MARGIN + block_x + 0.3
     floor = height - _MARGIN - heading - top - legend_y
     axes = figure.add_axes((left / width, floor / height, legend_x / width, legend_y / height))
-    legend(axes, entries, legend_x, legend_y, short=wide < 0.3)
+    legend(axes, entries, legend_x, legend_y, few_note(drawn), short=wide < 0.3)
     return figure
 
 
@@ -101,7 +101,7 @@ def draw(axes: Axes, grid: Grid, size: float, *, short: bool) -> None:
                 axes.text(
                     head,
                     layer,
-                    style.short if short else style.code,
+                    (style.short if short else style.code) + FEW * cell.few,
                     ha="center",
                     va="center_baseline",
                     fontsize=size,
@@ -130,6 +130,7 @@ def legend(
     entries: tuple[tuple[str | None, int], ...],
     width: float,
     height: float,
+    few: str = "",
     *,
     short: bool,
 ) -> None:
@@ -149,6 +150,8 @@ def legend(
         axes.text(width, y, str(count), ha="right", va="center_baseline", fontsize=8)
     y = (len(entries) + 1) * _LINE
     axes.text(0, y, "does, else rests on; colour by score", fontsize=7, color=_GREY, va="center")
+    if few:
+        axes.text(0, y + 2 * _LINE, few, fontsize=7, color=_GREY, va="center")
     steps = 10
     strongest = next((name for name, _ in entries if name), None)
     if strongest is None:

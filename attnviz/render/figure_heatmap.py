@@ -92,7 +92,7 @@ def build(
         breaks = (sentence_breaks(sides.queries), sentence_breaks(sides.keys))
         panels.append(Panel(lines, shown, array, hidden(given), rows, cols, turned, pool, breaks))
     shared = all(sides == maps[0][2] for _, _, sides in maps)
-    notes = [spelled(caption, missing)] if caption else []
+    notes = [note for note in (spelled(caption, missing), style.left_out) if note]
     if any(panel.mask is not None for panel in panels):
         notes.append(masked_note(style.palette))
     if missing:

@@ -14,16 +14,22 @@ from attnviz.render.style import Style
 _GREY = "#555555"
 
 
-def build(maps: mosaic.Maps, title: str, style: Style) -> Figure:
+def build(maps: mosaic.Maps, title: str, caption: str, style: Style) -> Figure:
     """The figure; see :func:`attnviz.render.figure.mosaic_figure`."""
     found, dpi = mosaic.assemble(maps, style), style.dpi
     title = visible(title) if title else ""
-    families, missing = choose([title])
-    ruler = Ruler(families, dpi, bold=len(families) == 1)
+    caption = visible(caption) if caption else ""
+    families, missing = choose([title, caption])
+    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
     high, wide = (n / dpi for n in found.levels.shape)
     width = max(0.7 + wide, 2.4)
     lines = title_lines(ruler.wrapped(spelled(title, missing), 10, width - 0.24, title=True))
-    notes = ruler.wrapped(mosaic.note(found, style), 7, width - 0.24)
+    notes = [
+        line
+        for text in (spelled(caption, missing), mosaic.note(found, style))
+        if text
+        for line in ruler.wrapped(text, 7, width - 0.24)
+    ]
     top, below = 0.5 + 0.18 * len(lines), 0.15 + 0.12 * len(notes)
     height = top + high + below
     figure = Figure(figsize=(width, height), dpi=dpi)
@@ -57,5 +63,13 @@ def build(maps: mosaic.Maps, title: str, style: Style) -> Figure:
             family=families,
             va="top",
         )
-    figure.text(0.12 / width, 0.08 / height, "\n".join(notes), fontsize=7, color=_GREY, va="bottom")
+    figure.text(
+        0.12 / width,
+        0.08 / height,
+        "\n".join(notes),
+        fontsize=7,
+        color=_GREY,
+        family=families,
+        va="bottom",
+    )
     return figure

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from attnviz.records import HeadsReport, SiteKind
-from attnviz.scoring.roles import ROLES
+from attnviz.render.palette import FEW
+from attnviz.scoring.roles import FEW_ROWS, ROLES
 
 KIND_TITLES: Mapping[SiteKind, str] = {
     "encoder": "encoder self-attention",
@@ -17,10 +18,17 @@ KIND_TITLES: Mapping[SiteKind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One head in the grid: what it does, else where it rests, else None; how much of it (0..1)."""
+    """One head in the grid.
+
+    Attributes:
+        role: what it does, else where it rests, else None.
+        strength: how much of it, 0..1.
+        few: whether that rests on few rows.
+    """
 
     role: str | None
     strength: float = 0.0
+    few: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +78,19 @@ def grids(report: HeadsReport) -> tuple[Grid, ...]:
                     row.append(Cell(None))
                 else:
                     best = scores.roles[0]
-                    row.append(Cell(best.name, min(max(best.evidence.mean or 0.0, 0.0), 1.0)))
+                    strength = min(max(best.evidence.mean or 0.0, 0.0), 1.0)
+                    row.append(Cell(best.name, strength, best.few_rows))
             rows.append(tuple(row))
         title = KIND_TITLES[kind] if len(report.layout.kinds) > 1 else ""
         out.append(Grid(title, tuple(rows)))
     return tuple(out)
+
+
+def few_note(drawn: Sequence[Grid]) -> str:
+    """What the mark of few rows means; empty where no cell of some grids has it."""
+    cells = (cell for grid in drawn for row in grid.cells for cell in row)
+    some = any(cell is not None and cell.few for cell in cells)
+    return f"{FEW} on fewer than {FEW_ROWS} rows" if some else ""
 
 
 def tally(report: HeadsReport) -> tuple[tuple[str | None, int], ...]:

@@ -113,6 +113,8 @@ def _side(heads: int) -> float:
 def note(mosaic: Mosaic, style: Style) -> str:
     """What a reader has to know about the colours."""
     said = style.note(mosaic.top, len(mosaic.layers) * len(mosaic.heads))
+    if style.left_out:
+        said += f"; {style.left_out}"
     if mosaic.masked:
         said += f"; {masked_note(style.palette)}"
     if mosaic.pool > 1:
@@ -120,13 +122,16 @@ def note(mosaic: Mosaic, style: Style) -> str:
     return f"queries downwards, keys across; {said}"
 
 
-def mosaic_png(maps: Maps, style: Style | None = None, *, title: str = "") -> bytes:
+def mosaic_png(
+    maps: Maps, style: Style | None = None, *, title: str = "", caption: str = ""
+) -> bytes:
     """The mosaic as a PNG file.
 
     Args:
         maps: weights [T, S] by (layer, head), all of the same shape.
         style: how they look; ``size`` is the longer side of one tile.
         title: stands above it.
+        caption: stands below, such as the model and the text.
 
     Raises:
         UsageError: no map.
@@ -146,7 +151,12 @@ def mosaic_png(maps: Maps, style: Style | None = None, *, title: str = "") -> by
     lines = wrapped(visible(title), _TITLE_SIZE, dpi, room, bold=True) if title else []
     lines = title_lines(lines)
     title_line = round(_TITLE_SIZE * 1.3 * dpi / 72)
-    notes = wrapped(note(mosaic, style), _NOTE_SIZE, dpi, room)
+    notes = [
+        piece
+        for text in (visible(caption) if caption else "", note(mosaic, style))
+        if text
+        for piece in wrapped(text, _NOTE_SIZE, dpi, room)
+    ]
     note_line = round(_NOTE_SIZE * 1.2 * dpi / 72)
     top = margin + len(lines) * title_line + (pad if lines else 0) + digits + pad
     picture = np.full((top + height + pad + len(notes) * note_line + margin, full), WHITE, np.uint8)

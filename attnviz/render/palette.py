@@ -21,6 +21,9 @@ RGB = tuple[int, int, int]
 NO_ROLE = "·"
 """What stands in the cell of a head without a role."""
 
+FEW = "?"
+"""What follows the code of a role that rests on few rows."""
+
 DEFAULT_PALETTE = "viridis"
 
 _SEQUENTIAL: Mapping[str, str] = {

@@ -47,6 +47,7 @@ class Raster:
         sides: the tokens on the axes.
         maps: how many maps a picture holds; one, or the heads of a layer in a grid.
         style: how they look; weights in the cells are left to figures.
+        caption: stands below, such as the model and the text.
         masked: whether masked cells may occur, which a note then explains.
 
     Raises:
@@ -54,13 +55,19 @@ class Raster:
     """
 
     def __init__(
-        self, sides: Sides, maps: int = 1, style: Style | None = None, *, masked: bool = False
+        self,
+        sides: Sides,
+        maps: int = 1,
+        style: Style | None = None,
+        *,
+        caption: str = "",
+        masked: bool = False,
     ) -> None:
         if maps < 1:
             raise UsageError("no attention map to draw: select at least one head")
         self.sides, self.maps, self.style = sides, maps, style or Style()
         self.palette = colors(self.style.palette)
-        self.sheet = Sheet(sides, maps, self.style, masked=masked)
+        self.sheet = Sheet(sides, maps, self.style, caption=caption, masked=masked)
         self._backgrounds: dict[int, Pixels] = {}
         tallest = self.sheet.height(TITLE_LINES)
         check_pixels(self.sheet.width, tallest)

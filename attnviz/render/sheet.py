@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from attnviz.records import Sides, Tokens
 from attnviz.render.glyphs import Label, label, wrapped
-from attnviz.render.labels import shorten, token_labels
+from attnviz.render.labels import shorten, token_labels, visible
 from attnviz.render.palette import masked_note
 from attnviz.render.panels import Axis, axis, cells, maps_a_line
 from attnviz.render.style import Style
@@ -60,10 +60,13 @@ class Sheet:
         sides: the tokens on the axes.
         maps: how many maps.
         style: how they look.
+        caption: the first of the notes, in plain text.
         masked: whether there may be masked cells to explain.
     """
 
-    def __init__(self, sides: Sides, maps: int, style: Style, *, masked: bool) -> None:
+    def __init__(
+        self, sides: Sides, maps: int, style: Style, *, caption: str = "", masked: bool = False
+    ) -> None:
         across = maps_a_line(maps)
         down = -(-maps // across)
         dpi, size = style.dpi, style.size
@@ -95,7 +98,8 @@ class Sheet:
         self.title_room = max(room, self.px(0.3))
         self.notes = [
             piece
-            for note in self._notes(sides)
+            for note in [visible(caption) if caption else "", style.left_out, *self._notes()]
+            if note
             for piece in wrapped(note, NOTE_SIZE, dpi, self.width - 2 * self.margin)
         ]
 
@@ -158,7 +162,7 @@ class Sheet:
         labels = tuple(label(text, points, self.dpi) for text in set_as.shown)
         return Side(set_as, cell, -(-count // pool), pool, labels if self.labelled else ())
 
-    def _notes(self, sides: Sides) -> list[str]:
+    def _notes(self) -> list[str]:
         every = max(self.rows.axis.every, self.columns.axis.every)
         pool = max(self.rows.pool, self.columns.pool)
         notes = [masked_note(self.palette)] if self.masked else []

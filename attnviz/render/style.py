@@ -23,6 +23,9 @@ SCALES = ("linear", "sqrt", "log")
 DECADES = 4
 """A logarithmic scale ends at this many powers of ten below its largest weight."""
 
+SINK_NOTE = "without the first token and separators; rows rescaled to what is left"
+"""What a picture without the sink says of itself."""
+
 _LEAST_GAP = 0.09
 """Between two numbers of a colour bar, as a share of its length."""
 
@@ -40,6 +43,10 @@ class Style:
         labels: whether the tokens stand on the axes.
         values: whether the weights stand in the cells, where these are large enough; None in
             figures of a single map of few tokens.
+        words: whether subwords are merged into words, see :mod:`attnviz.scoring.words`.
+        hide_sink: whether the tokens on which heads rest, the first one and separators, are left
+            out, and each row is rescaled to sum to 1 over the others; see
+            :mod:`attnviz.scoring.shown`.
 
     Raises:
         UsageError: a value that is not one of these.
@@ -52,6 +59,8 @@ class Style:
     size: float | None = None
     labels: bool = True
     values: bool | None = None
+    words: bool = False
+    hide_sink: bool = False
 
     def __post_init__(self) -> None:
         anchors(self.palette)
@@ -80,6 +89,11 @@ class Style:
         if self.scale == "sqrt":
             return math.sqrt(share)
         return max(1 + math.log10(share) / DECADES, 0.0)
+
+    @property
+    def left_out(self) -> str:
+        """What the picture does not show, in words; empty where it shows everything."""
+        return SINK_NOTE if self.hide_sink else ""
 
     def ticks(self, top: float) -> list[tuple[float, str]]:
         """Round numbers for a colour bar that ends at ``top``: their places, 0..1, and texts."""

@@ -34,8 +34,7 @@ from attnviz.render.palette import NO_ROLE
 from attnviz.render.style import Style
 from attnviz.render.terminal_grid import HeadsGrid, tile_style
 from attnviz.render.terminal_heatmap import TerminalMap
-from attnviz.scoring.arrange import does_something
-from attnviz.scoring.roles import FEW_ROWS, ROLES
+from attnviz.scoring.roles import FEW_ROWS, ROLES, does_something
 
 
 def heads_grid(report: HeadsReport) -> RenderableType:

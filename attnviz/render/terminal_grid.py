@@ -9,9 +9,9 @@ from rich.style import Style
 from rich.text import Text
 
 from attnviz.records import HeadsReport
-from attnviz.render.grid import Grid, grids, tally
+from attnviz.render.grid import Cell, Grid, few_note, grids, tally
 from attnviz.render.labels import signs
-from attnviz.render.palette import NO_ROLE, ink, mix
+from attnviz.render.palette import FEW, NO_ROLE, ink, mix
 from attnviz.render.shades import tick_step
 from attnviz.scoring.roles import ROLES
 
@@ -48,13 +48,14 @@ class HeadsGrid:
         drawn = grids(self.report)
         heads = max((grid.heads for grid in drawn), default=1)
         gutter = max((len(str(grid.layers - 1)) for grid in drawn), default=1) + 1
-        layout = _fold(heads, max(options.max_width - gutter, 2), colors)
+        few = few_note(drawn)
+        layout = _fold(heads, max(options.max_width - gutter - bool(few), 2), colors)
         for grid in drawn:
             if grid.title:
                 yield Text(grid.title, style="bold")
             yield from _lines(grid, gutter, layout, options, colors)
             yield Text("")
-        yield from _legend(self.report, layout[0], options, colors)
+        yield from _legend(self.report, layout[0], few, options, colors)
 
 
 def _lines(
@@ -82,18 +83,27 @@ def _lines(
             line = Text(no_wrap=True)
             line.append(f"{layer:>{gutter - 1}} ", "dim")
             for index in columns:
-                cell = row[index] if index < len(row) else None
-                line.append(" " * (gap if index > first else 0))
-                if cell is None:
-                    line.append(" " * tile)
-                elif cell.role is None:
-                    line.append(signs(NO_ROLE, options.ascii_only).center(tile), "dim")
-                else:
-                    style = tile_style(ROLES[cell.role].color, cell.strength, colors)
-                    line.append(_code(cell.role, cell.strength, tile).center(tile), style)
-            if not colors:
+                line.append_text(_tile(row[index], tile, gap, options, colors))
+            if colors and gap and line.plain.endswith(" "):
+                line.right_crop(gap)
+            elif not colors:
                 line.rstrip()
             yield line
+
+
+def _tile(cell: Cell | None, tile: int, gap: int, options: ConsoleOptions, colors: bool) -> Text:
+    """One tile and the gap behind it, which takes the mark of few rows where a tile has no room."""
+    if cell is None:
+        return Text(" " * (tile + gap))
+    if cell.role is None:
+        return Text.assemble((signs(NO_ROLE, options.ascii_only).center(tile), "dim"), " " * gap)
+    style = tile_style(ROLES[cell.role].color, cell.strength, colors)
+    code = _code(cell.role, cell.strength, tile)
+    inside = cell.few and len(code) < tile
+    beside = (FEW if cell.few and not inside else " ") * gap
+    if cell.few and not inside and not gap:
+        style += Style(underline=True)
+    return Text.assemble(((code + FEW * inside).center(tile), style), beside)
 
 
 def _fold(heads: int, room: int, colors: bool) -> tuple[int, int, int]:
@@ -112,7 +122,7 @@ def _fold(heads: int, room: int, colors: bool) -> tuple[int, int, int]:
 
 
 def _legend(
-    report: HeadsReport, tile: int, options: ConsoleOptions, colors: bool
+    report: HeadsReport, tile: int, few: str, options: ConsoleOptions, colors: bool
 ) -> Iterator[Text]:
     badge = min(tile, 4) + 2
     entries = []
@@ -136,14 +146,16 @@ def _legend(
             line.append(" " * (width - entry.cell_len))
         line.rstrip()
         yield line
-    yield _strength(colors)
+    yield _strength(colors, few)
     yield Text("")
 
 
-def _strength(colors: bool) -> Text:
+def _strength(colors: bool, few: str) -> Text:
     line = Text(style="dim")
     line.append("what the head does, else where it rests; ")
     line.append(f"CAPITALS from a score of {_STRONG} on")
     if colors:
         line.append(", full colour at 1")
+    if few:
+        line.append(f"; {few}")
     return line

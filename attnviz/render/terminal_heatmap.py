@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from rich.text import Text
 from attnviz.records import Sides
 from attnviz.render.labels import fit, isolate, signs, token_labels, upright, visible
 from attnviz.render.palette import ink, ramp
+from attnviz.render.panels import sentence_breaks
 from attnviz.render.shades import Map, binned, binned_mask, checked, hidden, shades, tick_step
 from attnviz.render.style import DECADES, Style
 
@@ -105,6 +107,7 @@ class TerminalMap:
         self.mask = hidden(weights)
         self.top = float(self.weights.max()) if top is None else top
         self.ramp = ramp(style.palette)
+        self.breaks = (sentence_breaks(sides.queries), sentence_breaks(sides.keys))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Draw for this console: its width, colours and encoding."""
@@ -115,7 +118,8 @@ class TerminalMap:
         widths = (max(map(cell_len, queries)), max(map(cell_len, keys)))
         shape = (len(queries), len(keys))
         width = max(options.max_width, 16)
-        plan = _plan(shape, widths, width, colors and not ascii_only)
+        room = width - len(self.breaks[1])
+        plan = _plan(shape, widths, room, colors and not ascii_only)
         if self.title:
             yield Text(visible(self.title, ascii_only=ascii_only), style="bold")
         yield from self._header(keys, plan, ascii_only)
@@ -135,15 +139,22 @@ class TerminalMap:
             line = margin
             for place in range(0, bins, step):
                 line += f"{place * plan.columns:<{step}}"
-            yield Text(line[: plan.gutter + 1 + bins + 4].rstrip(), style="dim", no_wrap=True)
+            line = self._spaced(line[: plan.gutter + 1 + bins + 4], plan)
+            yield Text(line.rstrip(), style="dim", no_wrap=True)
         elif plan.numbers:
             line = "".join(
-                fit(key, plan.cell - 1, "center", ascii_only=ascii_only) + " " for key in keys
+                self._gap(place, plan)
+                + fit(key, plan.cell - 1, "center", ascii_only=ascii_only)
+                + " "
+                for place, key in enumerate(keys)
             )
             yield Text(margin + " " + line[:-1].rstrip(), no_wrap=True)
         else:
             for entries in upright(keys, _UPRIGHT_HEIGHT, ascii_only=ascii_only):
-                line = "".join(fit(e, plan.cell, "center") for e in entries)
+                line = "".join(
+                    self._gap(place, plan) + fit(entry, plan.cell, "center")
+                    for place, entry in enumerate(entries)
+                )
                 yield Text((margin + line).rstrip(), no_wrap=True)
 
     def _body(
@@ -154,7 +165,15 @@ class TerminalMap:
             shown[binned_mask(self.mask, plan.rows, plan.columns)] = np.nan
         digits = len(str(len(queries) - 1))
         edge = "" if colors else ("|" if ascii_only else "│")
-        for row in range(0, len(shown), 2 if plan.half else 1):
+        marks = self._marks(plan)
+        bars = "-+|" if ascii_only else "─┼│"
+        for row, lower_row in _lines(len(shown), [b // plan.rows for b in self.breaks[0]], plan):
+            if row is None:
+                rule = "".join(
+                    bars[1] * (p in marks) + bars[0] * plan.cell for p in range(shown.shape[1])
+                )
+                yield Text(" " * plan.gutter + (edge or " ") + rule + edge, no_wrap=True)
+                continue
             place = row * plan.rows
             if plan.listed or plan.half or plan.rows > 1:
                 space = plan.gutter - digits - 1
@@ -164,15 +183,40 @@ class TerminalMap:
                 label = fit(queries[place], plan.gutter, "right", ascii_only=ascii_only)
                 line = Text(label, no_wrap=True)
             line.append(edge or " ")
-            if plan.half:
-                lower = shown[row + 1] if row + 1 < len(shown) else None
-                self._halves(line, shown[row], lower, plan.cell)
-            elif plan.numbers:
-                self._numbers(line, shown[row], self.weights[place], plan.cell, colors)
-            else:
-                self._full(line, shown[row], plan.cell, colors)
+            lower = None if lower_row is None else shown[lower_row]
+            for first, last in pairwise((0, *marks, shown.shape[1])):
+                if first:
+                    line.append(bars[2])
+                part = slice(first, last)
+                if plan.half:
+                    self._halves(
+                        line, shown[row, part], None if lower is None else lower[part], plan.cell
+                    )
+                elif plan.numbers:
+                    self._numbers(
+                        line, shown[row, part], self.weights[place, part], plan.cell, colors
+                    )
+                else:
+                    self._full(line, shown[row, part], plan.cell, colors)
             line.append(edge)
             yield line
+
+    def _marks(self, plan: _Plan) -> list[int]:
+        """The columns of cells before which a sentence of a pair begins."""
+        return sorted({place // plan.columns for place in self.breaks[1]} - {0})
+
+    def _gap(self, place: int, plan: _Plan) -> str:
+        """The room in a line of labels for the line between sentences."""
+        return " " if place in self._marks(plan) else ""
+
+    def _spaced(self, line: str, plan: _Plan) -> str:
+        """A line of numbers of columns with that room, no number cut in two."""
+        for mark in reversed(self._marks(plan)):
+            place = plan.gutter + 1 + mark
+            while place < len(line) and line[place - 1] != " ":
+                place += 1
+            line = line[:place] + " " + line[place:]
+        return line
 
     def _color(self, shade: float) -> str | None:
         """The colour of a cell; None, the terminal's own, for one that is masked (NaN)."""
@@ -219,6 +263,8 @@ class TerminalMap:
         if self.mask is not None:
             axes += "; blank: not allowed"
         yield Text(signs(axes, ascii_only), style="dim")
+        if self.style.left_out:
+            yield Text(self.style.left_out, style="dim")
         if plan.rows > 1 or plan.columns > 1:
             said = (
                 f"{shape[0]} × {shape[1]} tokens do not fit: each cell shows the largest weight "
@@ -244,6 +290,16 @@ class TerminalMap:
         if margin + line.cell_len <= width:
             line.pad_left(margin)
         return line
+
+
+def _lines(rows: int, breaks: list[int], plan: _Plan) -> Iterator[tuple[int | None, int | None]]:
+    """The rows of cells that stand on each line, two in halves; None and None for a rule."""
+    step = 2 if plan.half else 1
+    for first, last in pairwise((0, *sorted(set(breaks) - {0}), rows)):
+        if first:
+            yield None, None
+        for row in range(first, last, step):
+            yield row, row + 1 if plan.half and row + 1 < last else None
 
 
 def _weight(weight: float) -> str:

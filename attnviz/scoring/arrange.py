@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attnviz.errors import UsageError
 from attnviz.records import Head, HeadScores
-from attnviz.scoring.roles import MIN_ROWS, ROLES
+from attnviz.scoring.roles import MIN_ROWS, ROLES, does_something
 from attnviz.scoring.scores import SCORES
 
 
@@ -53,11 +53,6 @@ def arrange(
     elif sort != "layer":
         kept.sort(key=lambda h: -_mean(h, sort))
     return tuple(kept[:top])
-
-
-def does_something(scores: HeadScores) -> bool:
-    """Whether a head has a role beyond a place to rest."""
-    return any(not role.rests for role in scores.roles)
 
 
 def leading(scores: HeadScores, role: str | None = None) -> tuple[int, float, Head]:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from attnviz.records import Rival, Role, Score
+from attnviz.records import HeadScores, Rival, Role, Score
 from attnviz.scoring.papers import CLARK, OLSSON, VOITA, WANG, XIAO
 
 MIN_ROWS = 3
@@ -182,6 +182,11 @@ def assign(
                 )
                 break
     return tuple(sorted(found.values(), key=_order))
+
+
+def does_something(scores: HeadScores) -> bool:
+    """Whether a head has a role beyond a place to rest."""
+    return any(not role.rests for role in scores.roles)
 
 
 def _order(role: Role) -> tuple[bool, bool, int]:

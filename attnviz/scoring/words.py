@@ -40,25 +40,6 @@ def merge_words(weights: Map, sides: Sides) -> tuple[Map, Sides]:
     return merged, Sides(queries, keys)
 
 
-def masked_map(weights: Map, allowed: NDArray[np.bool_], sides: Sides, *, words: bool) -> Map:
-    """One head's map to be drawn, [T, S] or in words; what is not allowed is masked.
-
-    Args:
-        weights: [T, S].
-        allowed: bool [T, S], the keys that each query may attend to; a word may attend to another
-            if one of its tokens may attend to one of the other's.
-        sides: the tokens on both axes.
-        words: whether to merge subwords into words.
-
-    Returns:
-        A masked array, or a plain one where every key is allowed.
-    """
-    if words:
-        weights = merge_words(weights[None], sides)[0][0]
-        allowed = merge_words(allowed[None].astype(np.float32), sides)[0][0] > 0
-    return weights if allowed.all() else np.ma.array(weights, mask=~allowed)
-
-
 def in_words(sides: Sides) -> Sides:
     """The words on both axes, as :func:`merge_words` gives them."""
     _, queries = word_starts(sides.queries)

@@ -354,11 +354,35 @@ def test_cross_attention(tmp_path: Path) -> None:
 def test_words_are_merged(tmp_path: Path, minilm: str) -> None:
     source = written(tmp_path / "s.txt", "uncharacteristically unbelievable")
     for name, words in (("tokens", False), ("words", True)):
-        export(source, tmp_path / name, model=minilm, select="0.0", words=words)
+        export(
+            source, tmp_path / name, model=minilm, select="0.0", style=Style(dpi=50, words=words)
+        )
     wide, narrow = (
         Image.open(next((tmp_path / name).glob("*/*.png"))).size for name in ("tokens", "words")
     )
     assert narrow[1] < wide[1]
+
+
+def test_pictures_name_the_model_and_the_text_and_what_they_leave_out(tmp_path: Path) -> None:
+    text = "the keys to the cabinet"
+    source = written(tmp_path / "s.txt", text)
+    style, kinds = Style(dpi=50, hide_sink=True), ("heads", "layers", "overview")
+    export(source, tmp_path / "maps", select="0.*", kinds=kinds, format="svg", style=style)
+    lines = manifest(tmp_path / "maps")
+    assert len(lines) == 5
+    for line in lines:
+        svg = (tmp_path / "maps" / line["file"]).read_text()
+        drawn = " ".join(re.findall(r"<!-- (.*?) -->", svg))
+        assert f"{line['model']}: {text}" in drawn
+        assert "without the first token and separators" in drawn
+        assert line["tokens"]["queries"] == text.split()[1:]
+
+
+def test_a_text_of_nothing_but_the_sink_is_left_out(tmp_path: Path) -> None:
+    source = written(tmp_path / "s.txt", "cat", "the cat sat")
+    done = export(source, tmp_path / "maps", style=Style(dpi=50, hide_sink=True))
+    assert (done.inputs, [bad.number for bad in done.bad]) == (1, [1])
+    assert "nothing is left" in str(done.bad[0].reason)
 
 
 def test_the_pictures_show_the_weights(tmp_path: Path) -> None:
@@ -491,7 +515,7 @@ def test_errors_are_ours(tmp_path: Path) -> None:
 
 def test_words_in_the_pictures_and_weights_by_token(tmp_path: Path, minilm: str) -> None:
     source = written(tmp_path / "s.txt", "unbelievable embeddings")
-    options = {"model": minilm, "select": "0.0-1", "words": True}
+    options = {"model": minilm, "select": "0.0-1", "style": Style(dpi=50, words=True)}
     export(source, tmp_path / "maps", kinds=("heads", "grid"), weights="safetensors", **options)
     shown = {line["kind"]: line["tokens"]["queries"] for line in manifest(tmp_path / "maps")}
     assert shown["heads"] == shown["grid"] == ["[CLS]", "unbelievable", "embeddings", "[SEP]"]

@@ -32,6 +32,7 @@ from attnviz.export.folder import Folder
 from attnviz.export.pictures import Job, Written, make
 from attnviz.export.settings import ExportSettings
 from attnviz.models.untrained import FreshConfig
+from attnviz.render.style import Style
 
 KILLS = int(os.environ.get("ATTNVIZ_KILLS", "32"))
 OPTIONS = [
@@ -365,7 +366,7 @@ def test_other_settings_need_force(sentences: str, tmp_path: Path) -> None:
     before = contents(out)
     for other, model, says in (
         (ExportSettings(select="0.*"), MODEL, "select was null"),
-        (ExportSettings(words=True), MODEL, "words was false"),
+        (ExportSettings(style=Style(words=True)), MODEL, "style words was false"),
         (
             ExportSettings(),
             FreshConfig(d_model=16, heads=4, layers=2, causal=True, bias=False),

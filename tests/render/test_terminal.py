@@ -31,7 +31,7 @@ from attnviz.records import (
 )
 from attnviz.render import terminal
 from attnviz.render.palette import ramp
-from attnviz.render.style import Style
+from attnviz.render.style import SINK_NOTE, Style
 from attnviz.render.terminal_heatmap import ASCII_RAMP
 from attnviz.scoring.roles import ROLES
 
@@ -468,3 +468,34 @@ def test_the_terminal_needs_neither_torch_nor_matplotlib() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def paired(count: int, second: int) -> Tokens:
+    segments = tuple(int(place >= second) for place in range(count))
+    return Tokens(tokens(count).texts, segments=segments)
+
+
+@pytest.mark.parametrize(("count", "width"), [(4, 80), (20, 80), (60, 100), (150, 80)])
+@pytest.mark.parametrize("color", [None, "truecolor"])
+def test_lines_stand_where_the_sentences_of_a_pair_meet(
+    count: int, width: int, color: str | None
+) -> None:
+    second = count // 2 - 1
+    both = paired(count, second)
+    item = terminal.heatmap(causal(count, count), Sides(both, both))
+    text = [line.removesuffix("│") for line in lines(item, width, color_system=color)]
+    assert all(len(line) <= width for line in lines(item, width, color_system=color))
+    (rule,) = (number for number, line in enumerate(text) if "─" in line)
+    cross = text[rule].index("┼")
+    column = [line[cross : cross + 1] for line in text]
+    ends = [number for number, char in enumerate(column) if char in ("│", "┼")]
+    assert ends[0] < rule < ends[-1]
+    assert ends == list(range(ends[0], ends[-1] + 1)), "one line from the first row to the last"
+    before, after = text[rule].strip(" │").split("┼")
+    assert len(before) / len(before + after) == pytest.approx(second / count, abs=0.02)
+
+
+def test_a_map_without_the_sink_says_so() -> None:
+    one = tokens(3)
+    item = terminal.heatmap(causal(3, 3), Sides(one, one), style=Style(hide_sink=True))
+    assert SINK_NOTE in lines(item)

@@ -401,7 +401,7 @@ def test_controls_without_effect_are_disabled(shared: Opened, pages) -> None:
 def test_a_chip_is_pressed_while_just_its_heads_are_on(shared: Opened, pages) -> None:
     shared.open(pages["gpt"], "view=map&on=0.0")
     chip = shared.page.locator("#roles button").first
-    shared.click(f"#roles [data-role={chip.get_attribute('data-role')}]")
+    shared.click(f"#roles [data-role='{chip.get_attribute('data-role')}']")
     assert chip.get_attribute("aria-pressed") == "true"
     shared.press("x")
     assert chip.get_attribute("aria-pressed") == "false"

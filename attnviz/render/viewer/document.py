@@ -14,7 +14,7 @@ import numpy as np
 
 from attnviz.records import Capture, Head, HeadScores, Role, Score, SiteKind, Tokens
 from attnviz.render.labels import head_phrase, origin, percent, visible
-from attnviz.render.palette import PALETTES, anchors, ink
+from attnviz.render.palette import DEFAULT_PALETTE, FEW, NO_ROLE, PALETTES, anchors, ink
 from attnviz.render.viewer.quantize import Packed, pack
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.roles import FEW_ROWS, MIN_ROWS, ROLES
@@ -82,7 +82,10 @@ def document(
             for score in SCORES.values()
         ],
         "palettes": {name: list(anchors(name)) for name in PALETTES},
+        "palette": DEFAULT_PALETTE,
         "fewRows": FEW_ROWS,
+        "few": FEW,
+        "noRole": NO_ROLE,
         "minRows": MIN_ROWS,
     }
     return page, chunks

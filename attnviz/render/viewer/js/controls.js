@@ -1,5 +1,5 @@
 import { byId, fill, make } from "./dom.js";
-import { described, headsOf, itemOf, kindOf, page, roleOf } from "./data.js";
+import { described, headsOf, itemOf, kindOf, page, roleOf, signOf } from "./data.js";
 import { get, MIXES, QUADRANTS, set } from "./store.js";
 import { ink } from "./colors.js";
 import { axesOf, isPair, matches, mixOf, precision } from "./panel.js";
@@ -32,7 +32,7 @@ function buildHeads(state) {
     const cells = new Map();
     for (const head of heads) {
       if (head.site !== site) continue;
-      const role = roleOf.get(head.data.roles[0]?.name || "");
+      const role = roleOf.get(signOf(head));
       const button = make("button", { type: "button", class: "cell", tabindex: "-1", "data-head": head.id, "aria-label": described(head), title: described(head) });
       if (role) button.style.setProperty("--role", role.color);
       cells.set(head.data.index, button);
@@ -45,13 +45,15 @@ function buildHeads(state) {
   document.documentElement.style.setProperty("--across", String(widest));
   fill(grid, ...rows);
   const counts = new Map();
-  for (const { data } of heads) for (const { name } of data.roles) counts.set(name, (counts.get(name) || 0) + 1);
-  const chips = page.roles.filter(({ name }) => counts.has(name)).map((role) => {
+  for (const head of heads) counts.set(signOf(head), (counts.get(signOf(head)) || 0) + 1);
+  const none = { name: "", color: "transparent", reason: "on this text" };
+  const chips = [...page.roles, none].filter(({ name }) => counts.has(name)).map(({ name, color, reason }) => {
     const dot = make("span", { class: "chip" });
-    dot.style.background = role.color;
-    return make("button", { type: "button", class: "role", "data-role": role.name, "aria-pressed": "false", title: `only ${role.name} heads; ${role.reason}` }, dot, `${role.name} ${counts.get(role.name)}`);
+    dot.style.background = color;
+    const title = `only heads that show ${name || "no role"}; ${reason}`;
+    return make("button", { type: "button", class: "role", "data-role": name, "aria-pressed": "false", title }, dot, `${name || "no role"} ${counts.get(name)}`);
   });
-  fill(byId("roles"), ...chips, counts.size ? "" : make("span", { class: "small" }, "no head has a role on this text"));
+  fill(byId("roles"), ...chips);
 }
 
 /** @param {State} state */
@@ -118,7 +120,7 @@ export function drawControls(state) {
     /** @type {HTMLElement | null} */ (byId("heads").querySelector(".current"))?.focus();
   }
   for (const button of byId("roles").querySelectorAll("button")) {
-    const some = headsOf(state).filter(({ data }) => data.roles.some(({ name }) => name === button.dataset.role));
+    const some = headsOf(state).filter((head) => signOf(head) === button.dataset.role);
     button.setAttribute("aria-pressed", String(some.length === on.size && some.every(({ id }) => on.has(id))));
   }
   for (const button of byId("kinds").querySelectorAll("button")) button.setAttribute("aria-pressed", String(button.dataset.kind === state.kind));
@@ -186,7 +188,7 @@ export function startControls() {
   });
   byId("roles").addEventListener("click", (event) => {
     const name = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.role;
-    const some = headsOf(get()).filter(({ data }) => data.roles.some((role) => role.name === name)).map(({ id }) => id);
+    const some = headsOf(get()).filter((head) => signOf(head) === name).map(({ id }) => id);
     if (!some.length) return;
     if (event.shiftKey) flip(some);
     else set({ on: some, head: some[0] });

@@ -16,6 +16,14 @@ const unpacked = new Map();
 /** @type {Map<number, Promise<void>>} */
 const waiting = new Map();
 
+/**
+ * The role that a head's tile shows: what it does, else where it rests; legends count these.
+ * @param {Head} head
+ */
+export function signOf(head) {
+  return head.data.roles[0]?.name || "";
+}
+
 /** @param {SiteData} site */
 export function isLoaded(site) {
   return unpacked.has(site.chunk);

@@ -1,5 +1,5 @@
 import { byId, clamp, fill, make } from "./dom.js";
-import { described, headsOf, isLoaded, itemOf, kindOf, load, page, roleOf } from "./data.js";
+import { described, headsOf, isLoaded, itemOf, kindOf, load, page, roleOf, signOf } from "./data.js";
 import { get, set } from "./store.js";
 import { ink } from "./colors.js";
 import { axesOf, cutSaid, isCut } from "./panel.js";
@@ -19,8 +19,7 @@ const PREVIEW = 224;
 const SAVED_CELLS = 250000;
 
 /**
- * The lines of tiles: layers as the model has them, or the heads of each role, strongest first; a
- * head of several roles stands in each.
+ * The lines of tiles: layers as the model has them, or the heads of each role, strongest first.
  * @param {State} state
  * @param {number} across how many tiles fit beside each other, for roles
  * @returns {Group[]}
@@ -38,7 +37,7 @@ function groupsOf(state, across) {
   }
   const names = [...page.roles.map(({ name }) => name), ""];
   return names.flatMap((name) => {
-    const some = heads.filter(({ data }) => (name ? data.roles.some((role) => role.name === name) : !data.roles.length));
+    const some = heads.filter((head) => signOf(head) === name);
     if (!some.length) return [];
     some.sort((a, b) => strength(b, name) - strength(a, name));
     const lines = [];
@@ -83,10 +82,10 @@ function drawTile(painter, state, head, x, y, { size, strip }, cells) {
   const tones = ink();
   painter.rect(x - 0.5, y - 0.5, size + 1, size + strip + 1, tones.line);
   painter.image(colors, R, C, x, y, size, size);
-  const role = roleOf.get(head.data.roles[0]?.name || "");
+  const role = roleOf.get(signOf(head));
   painter.rect(x, y + size, size, strip, role ? role.color : tones.paper);
   if (strip > 10) {
-    const code = role ? role.code : "";
+    const code = role ? role.code + (head.data.roles[0].few ? page.few : "") : page.noRole;
     const number = size >= 58 ? `${head.id} ` : "";
     painter.text((number + code).trim(), x + size / 2, y + size + strip / 2 + 0.5, {
       size: Math.min(10 * magnified(), strip - 3), align: "center", color: role ? role.ink : tones.soft,
@@ -279,7 +278,8 @@ export const overview = {
     const nothing = !queries.at.length || !keys.at.length;
     byId("overview-tiles").hidden = nothing;
     const words = state.scale === "one" ? "full colour is a weight of 1" : state.scale === "row" ? "each row by its largest weight" : "each map by its largest weight, colours by the square root so that small weights show";
-    const coded = "Below a map: its head and the sign of what it does, else of where it rests.";
+    const few = headsOf(state).some(({ data }) => data.roles[0]?.few) ? ` (${page.few} on fewer than ${page.fewRows} rows)` : "";
+    const coded = `Below a map: its head and the sign of what it does, else of where it rests${few}.`;
     const said = [`Queries downwards, keys across; ${words}.`, coded, ...cutSaid(state, isCut(state))].join(" ");
     byId("overview-said").textContent = nothing ? "Nothing is left to show: everything is hidden." : said;
     if (!changed || [...changed].some((name) => !["head", "on", "pin", "find", "mix", "top", "least", "toward", "zoom"].includes(name))) {

@@ -13,7 +13,7 @@ export const MOST_BLENDED = 8;
 const DEFAULTS = {
   view: "overview", text: 0, kind: "", head: "", on: [], mix: "blend", sort: "model",
   words: false, separators: false, first: false, rescale: false, quad: "all",
-  scale: "map", palette: "auto", theme: "system", top: 5, least: 0.05, toward: false, letters: true,
+  scale: "map", palette: page.palette, theme: "system", top: 5, least: 0.05, toward: false, letters: true,
   pin: "", find: "", zoom: "",
 };
 

@@ -23,6 +23,8 @@ export interface Item {
 export interface Page {
   title: string; bits: number; error: number; items: Item[]; roles: Role[]; scores: ScoreDef[];
   palettes: Record<string, string[]>; fewRows: number; minRows: number;
+  /** the marks of few rows and of no role, and the palette to begin with */
+  few: string; noRole: string; palette: string;
 }
 
 /** One head of the kind of attention that is shown. */

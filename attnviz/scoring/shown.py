@@ -1,0 +1,85 @@
+"""What a picture shows of a map: tokens or words, with the sink or without, what is not allowed.
+
+Without the sink, a map leaves out the tokens on which heads rest when they have nothing to do: the
+first one (Xiao et al. 2024, arXiv:2309.17453) and separators (Clark et al. 2019, arXiv:1906.04341,
+section 3.2). Each row is divided by what it leaves to the others, so that it sums to 1 again: it
+answers "of the weight that is not at rest, where does it go?".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.errors import InputError
+from attnviz.records import Sides, Tokens
+from attnviz.scoring.words import in_words, merge_words
+
+Map = NDArray[np.floating[Any]]
+
+
+def shown_sides(sides: Sides, *, words: bool, hide_sink: bool) -> Sides:
+    """The tokens or words on the axes of :func:`shown_map`.
+
+    Raises:
+        InputError: nothing is left without the sink.
+    """
+    if words:
+        sides = in_words(sides)
+    if not hide_sink:
+        return sides
+    rows, columns = _kept(sides)
+    if not rows or not columns:
+        raise InputError("without the first token and separators nothing is left to draw")
+    keys = _picked(sides.keys, columns)
+    return Sides(keys if sides.queries == sides.keys else _picked(sides.queries, rows), keys)
+
+
+def shown_map(
+    weights: Map, allowed: NDArray[np.bool_], sides: Sides, *, words: bool, hide_sink: bool
+) -> Map:
+    """One head's map to be drawn, [T, S] or smaller; what is not allowed is masked.
+
+    Args:
+        weights: [T, S].
+        allowed: bool [T, S], the keys that each query may attend to; a word may attend to another
+            if one of its tokens may attend to one of the other's.
+        sides: the tokens on both axes.
+        words: whether to merge subwords into words.
+        hide_sink: whether to leave out the first token and separators, as queries too where
+            queries and keys are the same tokens, and to rescale rows to sum to 1. A row without
+            any weight on the others stays zero.
+
+    Returns:
+        A masked array, or a plain one where every key is allowed.
+    """
+    if words:
+        weights = merge_words(weights[None], sides)[0][0]
+        allowed = merge_words(allowed[None].astype(np.float32), sides)[0][0] > 0
+        sides = in_words(sides)
+    if hide_sink:
+        kept = np.ix_(*_kept(sides))
+        weights, allowed = weights[kept], allowed[kept]
+        sums = weights.sum(axis=1, keepdims=True, dtype=np.float64)
+        weights = np.divide(weights, sums, out=np.zeros_like(weights), where=sums > 0)
+    return weights if allowed.all() else np.ma.array(weights, mask=~allowed)
+
+
+def _kept(sides: Sides) -> tuple[list[int], list[int]]:
+    """The places of the queries and keys that are not the sink."""
+    separators = sides.keys.separators
+    keys = [place for place in range(1, len(sides.keys)) if not separators[place]]
+    return (keys if sides.queries == sides.keys else list(range(len(sides.queries)))), keys
+
+
+def _picked(tokens: Tokens, places: list[int]) -> Tokens:
+    """Some of the tokens; their numbers in the vocabulary are left out."""
+    return Tokens(
+        texts=tuple(tokens.texts[place] for place in places),
+        special=tuple(tokens.special[place] for place in places),
+        separators=tuple(tokens.separators[place] for place in places),
+        words=tuple(tokens.words[place] for place in places),
+        segments=tuple(tokens.segments[place] for place in places),
+    )
