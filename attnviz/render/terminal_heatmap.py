@@ -201,15 +201,15 @@ class TerminalMap:
             line.append(edge)
             yield line
 
-    def _marks(self, plan: ) -> list[int]:
+    def _marks(self, plan: _Layout) -> list[int]:
         """The columns of cells before which a sentence of a pair begins."""
         return sorted({place // plan.columns for place in self.breaks[1]} - {0})
 
-    def _gap(self, place: int, plan: ) -> str:
+    def _gap(self, place: int, plan: _Layout) -> str:
         """The room in a line of labels for the line between sentences."""
         return " " if place in self._marks(plan) else ""
 
-    def _spaced(self, line: str, plan: ) -> str:
+    def _spaced(self, line: str, plan: _Layout) -> str:
         """A line of numbers of columns with that room, no number cut in two."""
         for mark in reversed(self._marks(plan)):
             place = plan.gutter + 1 + mark
@@ -292,7 +292,7 @@ class TerminalMap:
         return line
 
 
-def _lines(rows: int, breaks: list[int], plan: ) -> Iterator[tuple[int | None, int | None]]:
+def _lines(rows: int, breaks: list[int], plan: _Layout) -> Iterator[tuple[int | None, int | None]]:
     """The rows of cells that stand on each line, two in halves; None and None for a rule."""
     step = 2 if plan.half else 1
     for first, last in pairwise((0, *sorted(set(breaks) - {0}), rows)):
