@@ -466,10 +466,10 @@ def test_pictures_that_are_not_chosen_any_more_go(tmp_path: Path, monkeypatch) -
         )
         return done.pictures, done.kept
 
-    monkeypatch.setattr(plan, "_rank", lambda scores, role: scores.head)
+    monkeypatch.setattr(plan, "leading", lambda scores, role: scores.head)
     assert export() == (2, 0)
     (tmp_path / "maps" / "0001-a-b-c" / "L00H01.png").unlink()
-    monkeypatch.setattr(plan, "_rank", lambda scores, role: -scores.head.index)
+    monkeypatch.setattr(plan, "leading", lambda scores, role: -scores.head.index)
     assert export() == (2, 0)
     assert export() == (0, 2)
     assert len(list((tmp_path / "maps").glob("*/*.png"))) == 2
