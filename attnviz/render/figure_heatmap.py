@@ -20,7 +20,16 @@ from attnviz.records import Sides
 from attnviz.render.fonts import Ruler, choose, spelled
 from attnviz.render.labels import shorten, title_lines, token_labels, visible
 from attnviz.render.palette import anchors, dark, ink, masked_color, masked_note
-from attnviz.render.panels import Panel, axis, cells, maps_a_line, sentence_breaks
+from attnviz.render.panels import (
+    LEADING,
+    LONGEST_LABEL,
+    RULED,
+    Panel,
+    axis,
+    cells,
+    maps_a_line,
+    sentence_breaks,
+)
 from attnviz.render.shades import (
     binned,
     binned_mask,
@@ -31,12 +40,9 @@ from attnviz.render.shades import (
 )
 from attnviz.render.style import Style
 
-_LEADING = 1.2
-_LONGEST_LABEL = 24
 _NUMBERED = 12
 _LEAST_NUMBERED = 0.2
 """The smallest cell that holds a number, in inches."""
-_RULED = 40
 _PAD = 0.08
 _MARGIN = 0.12
 _BAR = 0.12
@@ -68,7 +74,7 @@ def build(
         [*titles, caption, *(text for texts in raw.values() for text in texts)]
     )
     cut = {
-        name: tuple(spelled(shorten(text, _LONGEST_LABEL), missing) for text in texts)
+        name: tuple(spelled(shorten(text, LONGEST_LABEL), missing) for text in texts)
         for name, texts in raw.items()
     }
     ruler = Ruler(families, dpi, bold=len(choose(titles)[0]) == 1)
@@ -129,7 +135,7 @@ class _Page:
         self.high = max(panel.rows.length for panel in panels)
         self.left = max(ruler.widest(p.rows.shown, p.rows.size) for p in panels) + _PAD + 0.2
         self.below = max(self._below(panel) for panel in panels)
-        line = title_size * _LEADING / 72
+        line = title_size * LEADING / 72
         self.above = max(len(panel.title) for panel in panels) * line + _PAD
 
     def _below(self, panel: Panel) -> float:
@@ -159,7 +165,7 @@ class _Page:
         width = _MARGIN + left + max(block_x + bar_room, titles) + _MARGIN
         notes = [*notes, *self._notes()]
         lines = [line for note in notes for line in self.ruler.wrapped(note, 7, width - 0.3)]
-        foot = len(lines) * 7 * _LEADING / 72 + (_PAD if lines else 0)
+        foot = len(lines) * 7 * LEADING / 72 + (_PAD if lines else 0)
         body = max(block_y + below, bar_high + 0.1)
         height = _MARGIN + above + body + foot + _MARGIN
         figure = Figure(figsize=(width, height), dpi=self.style.dpi)
@@ -197,7 +203,7 @@ class _Page:
         for number, line in enumerate(reversed(lines)):
             figure.text(
                 _MARGIN / width,
-                (_MARGIN + number * 7 * _LEADING / 72) / height,
+                (_MARGIN + number * 7 * LEADING / 72) / height,
                 line,
                 fontsize=7,
                 color=_GREY,
@@ -211,7 +217,7 @@ class _Page:
         shown = binned(panel.shades, *panel.pool)
         if panel.mask is not None:
             shown = np.ma.array(shown, mask=binned_mask(panel.mask, *panel.pool))
-        if max(queries, keys) <= _RULED:
+        if max(queries, keys) <= RULED:
             axes.pcolormesh(
                 np.arange(keys + 1) - 0.5,
                 np.arange(queries + 1) - 0.5,

@@ -10,7 +10,12 @@ from attnviz.records import Tokens
 from attnviz.render.shades import Map, Mask
 
 _LARGEST_TEXT, _SMALLEST_TEXT, _THINNED_TEXT = 9.0, 4.5, 6.0
-_LEADING = 1.2
+LEADING = 1.2
+"""From one line of text to the next, in sizes of the text."""
+LONGEST_LABEL = 24
+"""Letters of a token that a picture shows at most."""
+RULED = 40
+"""The number of tokens up to which cells have lines between them."""
 _LONGEST_SIDE, _PAGE = 10.5, 15.0
 """The longest side of a map, and of a grid of maps, in inches."""
 _FULL_SIDE = 128
@@ -70,10 +75,10 @@ def sentence_breaks(tokens: Tokens) -> tuple[int, ...]:
 
 def axis(labels: tuple[str, ...], cell: float) -> Axis:
     """Set labels along an axis: as large as the cells allow, thinned below the smallest size."""
-    size = min(_LARGEST_TEXT, cell * 72 / _LEADING)
+    size = min(_LARGEST_TEXT, cell * 72 / LEADING)
     if size >= _SMALLEST_TEXT:
         return Axis(cell, labels, 1, size)
-    every = math.ceil(_THINNED_TEXT * _LEADING / 72 / cell)
+    every = math.ceil(_THINNED_TEXT * LEADING / 72 / cell)
     return Axis(cell, labels, every, _THINNED_TEXT)
 
 
@@ -91,7 +96,7 @@ def cells(queries: int, keys: int, across: int, down: int) -> tuple[float, float
         room = max(_PAGE / max(across, down), 1.0)
         side = min(_LONGEST_SIDE * math.sqrt(tokens / _FULL_SIDE), room)
         cell = min(side / tokens, _LARGEST_GRID_CELL)
-    readable = _LARGEST_TEXT * _LEADING / 72
+    readable = _LARGEST_TEXT * LEADING / 72
     least = max(cell, readable)
     return (
         cell if queries == tokens else min(least, side / queries),

@@ -31,10 +31,10 @@ from attnviz.render.paint import (
     paste,
 )
 from attnviz.render.palette import dark
-from attnviz.render.panels import sentence_breaks
+from attnviz.render.panels import LEADING, sentence_breaks
 from attnviz.render.png import Pixels, encode
 from attnviz.render.shades import binned, binned_mask, check_pixels, checked, hidden, largest
-from attnviz.render.sheet import LEADING, NOTE_SIZE, TICK_SIZE, Sheet
+from attnviz.render.sheet import NOTE_SIZE, TICK_SIZE, Sheet
 from attnviz.render.style import Style
 
 Map = NDArray[np.floating[Any]]

@@ -13,13 +13,10 @@ from attnviz.records import Sides, Tokens
 from attnviz.render.glyphs import Label, label, wrapped
 from attnviz.render.labels import shorten, token_labels, visible
 from attnviz.render.palette import masked_note
-from attnviz.render.panels import Axis, axis, cells, maps_a_line
+from attnviz.render.panels import LEADING, LONGEST_LABEL, RULED, Axis, axis, cells, maps_a_line
 from attnviz.render.style import Style
 
-LEADING = 1.2
 NAME_SIZE, NOTE_SIZE, TICK_SIZE, BAR_SIZE = 8.0, 7.0, 7.0, 7.5
-_LONGEST_LABEL = 24
-_RULED = 40
 _LEAST_WIDTH = 3.2
 """A picture is at least so wide, in inches, for its title."""
 
@@ -78,7 +75,7 @@ class Sheet:
         self.labelled, self.masked, self.palette = style.labels, masked, style.palette
         self.rows = self._side(sides.queries, high)
         self.columns = self._side(sides.keys, wide)
-        self.ruled = max(queries, keys) <= _RULED and min(self.rows.cell, self.columns.cell) > 3
+        self.ruled = max(queries, keys) <= RULED and min(self.rows.cell, self.columns.cell) > 3
         spare = self.columns.cell * self.columns.axis.every - self.px(0.04)
         self.turned = self.columns.widest > spare
         self.title_size = 10.0 if across * down == 1 else 8.0
@@ -152,7 +149,7 @@ class Sheet:
 
     def _side(self, tokens: Tokens, inches: float) -> Side:
         count = len(tokens)
-        texts = tuple(shorten(text, _LONGEST_LABEL) for text in token_labels(tokens))
+        texts = tuple(shorten(text, LONGEST_LABEL) for text in token_labels(tokens))
         exact = inches * self.dpi
         pool = max(math.ceil(1 / exact), 1) if exact < 1 else 1
         cell = max(round(exact * pool), 1)
