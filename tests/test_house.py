@@ -138,7 +138,8 @@ COMMANDS_REACH = {
     *("errors", "records", "effects", "votes", "files", "corpus", "looking", "notebook", "tour"),
     *("api", "evidence", "profiled", "answers"),  # what commands call
     "render",  # what prints their results
-    *("ablation.settings", "export.settings", "export.execution", "models.untrained"),  # options
+    *("ablation.settings", "export.settings", "export.execution"),  # options
+    *("models.untrained", "attention.sizes"),  # options of a fresh layer
     *("export.run", "profiling.run"),  # progress and interruption
     *("scoring.arrange", "scoring.scores"),  # which rows of a table, by which score
 }

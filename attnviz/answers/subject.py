@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnviz.attention.sizes import check_sizes
+from attnviz.attention.sizes import KINDS, check_sizes
 from attnviz.errors import UsageError
 from attnviz.shapes.configs.keys import MAX_LAYERS
-from attnviz.shapes.spec import KINDS, AttentionSpec, spec_of
+from attnviz.shapes.spec import AttentionSpec, spec_of
 
 if TYPE_CHECKING:
     from attnviz.shapes.configs.model import ModelSpec

@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from attnviz.attention.attend import Attended, attend
-from attnviz.attention.sizes import check_sizes
+from attnviz.attention.sizes import Kind, check_sizes
 from attnviz.passes import Gate, Observer
 from attnviz.records import Site
 
 ROPE_BASE = 10_000.0
 _UNNAMED = Site("encoder", 0)
-
-Kind = Literal["mha", "gqa", "mqa", "mla", "cross"]
 
 
 class AttentionLayer(nn.Module):

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from attnviz.errors import SizeError
+
+Kind = Literal["mha", "gqa", "mqa", "mla", "cross"]
+KINDS: tuple[Kind, ...] = ("mha", "gqa", "mqa", "mla", "cross")
+"""Kinds of attention layers."""
 
 MAX_SIZE = 1 << 24
 

@@ -136,11 +136,11 @@ def export(
       attnviz export table.csv --column question -o maps --kind layers,overview --format svg
     """
     from attnviz import api
+    from attnviz.attention.sizes import KINDS as FRESH_KINDS
     from attnviz.cli.export_bar import ExportBar
     from attnviz.export.execution import Execution
     from attnviz.export.run import ExportInterrupted
     from attnviz.export.settings import ExportSettings
-    from attnviz.models.untrained import KINDS as FRESH_KINDS
     from attnviz.render import terminal
 
     kinds = tuple(kind.strip() for kind in pictures.split(","))

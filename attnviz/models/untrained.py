@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from tokenizers import normalizers, pre_tokenizers
 from torch import Tensor
 
-from attnviz.attention.layers import Kind, build_layer, output_slices
-from attnviz.attention.sizes import Sizes, check_sizes
+from attnviz.attention.layers import build_layer, output_slices
+from attnviz.attention.sizes import KINDS, Kind, Sizes, check_sizes
 from attnviz.errors import InputError, ModelError, Setting, SizeError, UsageError
 from attnviz.models.gating import Gated, merged
 from attnviz.models.limits import check_length
@@ -32,8 +32,6 @@ _LONGEST = 1 << 14
 
 _LAYER_BYTES = 32 << 10
 """What a layer's modules take beside its weights, as measured."""
-
-KINDS: tuple[Kind, ...] = ("mha", "gqa", "mqa", "mla", "cross")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-from attnviz.attention.sizes import Sizes
+from attnviz.attention.sizes import KINDS, Kind, Sizes
 from attnviz.errors import Setting, SizeError, UsageError
 from attnviz.shapes.symbolic import Dim
-
-Kind = Literal["mha", "gqa", "mqa", "mla", "cross"]
-KINDS: tuple[Kind, ...] = ("mha", "gqa", "mqa", "mla", "cross")
 
 DTYPE_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 _DTYPE_ALIASES = {

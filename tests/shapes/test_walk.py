@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from attnviz.attention.sizes import check_sizes
-from attnviz.shapes.spec import KINDS, AttentionSpec, RunSizes, spec_of
+from attnviz.attention.sizes import KINDS, check_sizes
+from attnviz.shapes.spec import AttentionSpec, RunSizes, spec_of
 from attnviz.shapes.walk.steps import walk
 from attnviz.shapes.walk.verify import verify
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from attnviz.attention.sizes import check_sizes
+from attnviz.attention.sizes import Kind, check_sizes
 from attnviz.errors import ModelError
 from attnviz.shapes.configs.keys import Config, Keys, find, need, optional, positive
-from attnviz.shapes.spec import PROJECTIONS, AttentionSpec, Kind
+from attnviz.shapes.spec import PROJECTIONS, AttentionSpec
 
 ALL = frozenset(PROJECTIONS["other"])
 QKV = frozenset({"w_q", "w_k", "w_v"})

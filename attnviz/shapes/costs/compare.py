@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from attnviz.attention.sizes import divisors
+from attnviz.attention.sizes import Kind, divisors
 from attnviz.errors import UsageError
 from attnviz.shapes.configs.model import ModelSpec
 from attnviz.shapes.configs.presets import presets
 from attnviz.shapes.costs.formulas import cache_elements, cached_tokens, flops, parameters
-from attnviz.shapes.spec import PROJECTIONS, AttentionSpec, Kind, LayerAxes, RunSizes, cut
+from attnviz.shapes.spec import PROJECTIONS, AttentionSpec, LayerAxes, RunSizes, cut
 from attnviz.shapes.symbolic import Amount
 
 DEFAULT_TOKENS = 4096
