@@ -13,6 +13,7 @@ TABLES = {
     "ablation": "Heads taken away",
     "profiling": "Profiles of many texts",
     "export": "Batches of pictures",
+    "grammar": "Gold annotation",
     "viewer": "The page of all heads",
 }
 

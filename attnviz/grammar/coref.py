@@ -15,13 +15,19 @@ from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import AttnvizError, InputError
 from attnviz.grammar.gap import PRONOUN, A, B, Choice
 from attnviz.grammar.pointing import WordMaps, present
-from attnviz.grammar.syntax import EVERYTHING, TEN_POINTS, Loader, Progress, check_single
+from attnviz.grammar.syntax import (
+    BATCH_TOKENS,
+    EVERYTHING,
+    TEN_POINTS,
+    Loader,
+    Progress,
+    check_single,
+)
 from attnviz.grammar.tally import share
 from attnviz.passes import Rows, Source
 from attnviz.records import Inputs, Layout, Site
 from attnviz.statistics.clusters import FEW
 
-_BATCH_TOKENS = 4096
 Bools = NDArray[np.bool_]
 
 
@@ -103,7 +109,7 @@ class _Study:
         by_number = {choice.number: choice for choice in self.choices}
         texts = (Text(c.number, c.place, c.prompt) for c in self.choices)
         tokenized = tokenize(texts, self.source)
-        for found in batches(tokenized, lambda inputs: inputs.length, _BATCH_TOKENS):
+        for found in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
             if isinstance(found, Bad):
                 self._refuse(found.place)
                 continue

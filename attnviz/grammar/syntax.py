@@ -34,7 +34,8 @@ Bools = NDArray[np.bool_]
 HALVES, EVERYTHING = "halves", "all"
 TEN_POINTS = 0.1
 """What a syntactic head has over the best offset (Voita et al. 2019)."""
-_BATCH_TOKENS = 4096
+BATCH_TOKENS = 4096
+"""Tokens of a padded batch."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ class _Study:
         texts = (Text(s.number, s.place, s.prompt) for s in self.sentences)
         by_number = {s.number: s for s in self.sentences}
         tokenized = tokenize(texts, self.source)
-        for found in batches(tokenized, lambda inputs: inputs.length, _BATCH_TOKENS):
+        for found in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
             if isinstance(found, Bad):
                 if self.settings.strict:
                     raise InputError(

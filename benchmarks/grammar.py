@@ -1,0 +1,58 @@
+"""Comparing every head with a treebank against the same batches run without looking at weights."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from attnviz.corpus.batches import batches, tokenize
+from attnviz.corpus.texts import Text
+from attnviz.grammar.syntax import BATCH_TOKENS, SyntaxSettings, run
+from attnviz.grammar.treebank import sentences
+from attnviz.looking import load
+from benchmarks.startup import minilm
+from benchmarks.table import Row
+
+RUNS, COPIES = 5, 20
+TREEBANK = Path(__file__).parent.parent / "sample_inputs" / "treebank.conllu"
+
+
+def measure() -> list[Row]:
+    """MiniLM on copies of the sample treebank, one thread; the median of the pairs' ratios."""
+    torch.set_num_threads(1)
+    source = load(minilm())
+    read, _ = sentences([str(TREEBANK)], strict=True)
+    several = [s for _ in range(COPIES) for s in read]
+    corpus = [replace(s, number=n, document=n // 10) for n, s in enumerate(several, start=1)]
+
+    def plainly() -> float:
+        start = time.perf_counter()
+        texts = tokenize((Text(s.number, s.place, s.prompt) for s in corpus), source)
+        for batch in batches(texts, lambda inputs: inputs.length, BATCH_TOKENS):
+            assert isinstance(batch, tuple)
+            source.forward([one.inputs for one in batch], hidden=False)
+        return time.perf_counter() - start
+
+    def compared() -> float:
+        start = time.perf_counter()
+        run(source, corpus, SyntaxSettings())
+        return time.perf_counter() - start
+
+    plainly(), compared()
+    pairs = [(compared(), plainly()) for _ in range(RUNS)]
+    ratio = statistics.median(mine / theirs for mine, theirs in pairs)
+    words = sum(len(sentence.words) for sentence in corpus)
+    rate = words / statistics.median(mine for mine, _ in pairs)
+    return [
+        Row(
+            "attnviz syntax, MiniLM",
+            "the batches, not looked at",
+            ratio,
+            1.5,
+            f"{rate:.0f} words/s",
+        )
+    ]
