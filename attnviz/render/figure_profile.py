@@ -12,7 +12,7 @@ from matplotlib.transforms import Bbox
 from attnviz.estimates import HeadProfile, Profile
 from attnviz.render import figure_heads
 from attnviz.render.fonts import choose, spelled
-from attnviz.render.grid import KIND_TITLES, grids, tally
+from attnviz.render.grid import grids, tally
 from attnviz.render.labels import model_name
 from attnviz.render.profile_terminal import report
 from attnviz.scoring.roles import ROLES
@@ -52,8 +52,6 @@ def build(profile: Profile) -> Figure:
         if kind != "cross":
             _distances(panel(left + _PANEL + _GAP, top, _PANEL, panel_y), profile, own)
         _plane(panel(left + 2 * (_PANEL + _GAP), top, _PANEL, panel_y), profile, own)
-        if len(kinds) > 1:
-            _title(figure, KIND_TITLES[kind], _MARGIN / width, (top + 0.55) / height)
         top -= panel_y + 1.0
     return figure
 
@@ -79,10 +77,6 @@ def _headline(figure: Figure, profile: Profile, width: float, height: float) -> 
     figure.text(
         _MARGIN / width, at - 0.26 / height, " · ".join(parts), fontsize=8, color=_GREY, va="top"
     )
-
-
-def _title(figure: Figure, text: str, x: float, y: float) -> None:
-    figure.text(x, y, text, fontsize=9, fontweight="bold")
 
 
 def _entropy(axes: Axes, heads: list[HeadProfile]) -> None:
