@@ -50,6 +50,8 @@ class HeadsGrid:
         gutter = max((len(str(grid.layers - 1)) for grid in drawn), default=1) + 1
         few = few_note(drawn)
         layout = _fold(heads, max(options.max_width - gutter - bool(few), 2), colors)
+        if not layout[1]:
+            few = few_note(drawn, "underlined")
         for grid in drawn:
             if grid.title:
                 yield Text(grid.title, style="bold")

@@ -7,11 +7,12 @@ import re
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from rich.console import Console
 
 import attnviz as av
 from attnviz.render import figure_heads, terminal
 from attnviz.render.grid import grids, tally
-from attnviz.render.palette import FEW, NO_ROLE
+from attnviz.render.palette import FEW
 from attnviz.scoring.roles import FEW_ROWS, ROLES
 from tests.render.test_terminal import lines, shown
 
@@ -78,6 +79,11 @@ def test_a_dense_grid_underlines_what_rests_on_few_rows() -> None:
 
     rows = {("decoder", 0, i): [("previous", Score(0.9, 0.1, 9.0, 4))] for i in range(30)}
     report = test_terminal.report({"decoder": (30,)}, rows)
-    text = lines(terminal.heads_grid(report), 66)
-    assert text[2] == "0 " + "PR" * 30
-    assert not any(NO_ROLE in line for line in text)
+    console = Console(width=66, force_terminal=True, color_system="truecolor")
+    drawn = console.render_lines(terminal.heads_grid(report), pad=False)
+    tiles = [part for part in drawn[2] if part.text == "PR"]
+    assert len(tiles) == 30
+    assert all(part.style is not None and part.style.underline for part in tiles)
+    said = " ".join(part.text for line in drawn for part in line)
+    assert f"underlined on fewer than {FEW_ROWS} rows" in " ".join(said.split())
+    assert FEW not in said
