@@ -81,6 +81,9 @@ class Logits(LogitsReport):
         minus = f" against {self.against!r}" if self.against else ""
         return f"<Logits {self.source.model}, {self.token!r}{minus} {self.logit:.2f}: {votes}>"
 
+    def _repr_png_(self) -> bytes | None:
+        return self.figure() if self.parts else None
+
 
 def logits(
     what: Look,

@@ -12,6 +12,7 @@ TABLES = {
     "streaming": "Scores on the fly",
     "ablation": "Heads taken away",
     "profiling": "Profiles of many texts",
+    "logits": "Logits split over their parts",
     "export": "Batches of pictures",
     "grammar": "Gold annotation",
     "viewer": "The page of all heads",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -77,7 +78,7 @@ def run(source: Source, inputs: Inputs, question: Question) -> LogitsReport:
     )
     if output.logits is None:
         raise ModelError(f"{source.info.model} gave no logits")
-    logits = output.logits[0].double()
+    logits = {place: output.logits[0, place].double() for place in places}
     last = logits[places[-1]]
     chosen = int(last.argmax()) if token is None else token
     if chosen == against:
@@ -89,7 +90,7 @@ def run(source: Source, inputs: Inputs, question: Question) -> LogitsReport:
         layout=source.layout,
         tokens=tokens.texts,
         position=places[-1],
-        predictions=tuple(_predictions(source, tokens, logits, places, question.top, wanted)),
+        predictions=tuple(_predictions(source, tokens, logits, question.top, wanted)),
         token=_text(source, chosen),
         against="" if against is None else _text(source, against),
         logit=float(last[chosen] - (0 if against is None else last[against])),
@@ -125,15 +126,13 @@ def _places(tokens: Tokens, position: Position, *, masked: bool) -> list[int]:
 def _predictions(
     source: Source,
     tokens: Tokens,
-    logits: Tensor,
-    places: Sequence[int],
+    logits: Mapping[int, Tensor],
     top: int,
     wanted: Sequence[int],
 ) -> Iterator[Prediction]:
     """The top words at each position, then those that were asked for, then what does follow."""
     follows = not is_masked(source)
-    for place in places:
-        scores = logits[place]
+    for place, scores in logits.items():
         ids = scores.topk(min(top, len(scores))).indices.tolist()
         marks = dict.fromkeys(wanted, "asked")
         if follows and place + 1 < len(tokens):
@@ -167,9 +166,9 @@ def _split(
         )
     values = {head: float(row.sum()) for head, row in sources.items()}
     strongest = sorted(values, key=lambda head: -abs(values[head]))[:VOTES]
+    outputs = [written(watch, head, source.output(head.site)) for head in strongest]
     votes = []
-    for head in strongest:
-        moved = words(readout, stream, written(watch, head, source.output(head.site)))
+    for head, moved in zip(strongest, words(readout, stream, torch.stack(outputs)), strict=True):
         ends = [moved.topk(WORDS).indices.tolist(), (-moved).topk(WORDS).indices.tolist()]
         raises, lowers = (source.tokens(ids).texts for ids in ends)
         seen = tuple(_seen(report.tokens, watch, head, sources[head]))

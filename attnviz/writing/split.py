@@ -89,11 +89,11 @@ def sigma(readout: Readout, stream: Tensor) -> Tensor:
 def by_source(watch: Watch, site: Site, out: OutputProjection, toward: Direction) -> Tensor:
     """What every head of a layer adds through every token it sees, [H, S] in float64.
 
-    The sum over S is the head's z_h W_O^h · d.
+    The sum over S is the head's z_h W_O^h · d; W_O^h · d itself is taken in float32.
     """
     weights, values = watch.weights[site], watch.values[site]
     assert out.weight is not None
-    each = out.weight.double() @ toward.vector  # [H, d_v]
+    each = (out.weight.float() @ toward.vector.float()).double()  # [H, d_v]
     values = values.repeat_interleave(len(weights) // len(values), dim=0)  # [H, S, d_v]
     return weights * (values @ each[..., None]).squeeze(-1)
 
@@ -136,14 +136,14 @@ def split(
     return tuple(parts), sources
 
 
-def words(readout: Readout, stream: Tensor, part: Tensor) -> Tensor:
-    """What a part adds to the logit of every token, against their mean, [V] in float32."""
+def words(readout: Readout, stream: Tensor, parts: Tensor) -> Tensor:
+    """What parts [n, D] add to the logit of every token, against their mean, [n, V] in float32."""
     assert readout.table is not None
     assert readout.scale is not None
-    part = part - part.mean() if readout.centred else part
-    moved = readout.scale.double() * part / sigma(readout, stream)
-    found = readout.table @ moved.to(readout.table.dtype)
-    return found.float() - found.float().mean()
+    parts = parts - parts.mean(-1, keepdim=True) if readout.centred else parts
+    moved = readout.scale.double() * parts / sigma(readout, stream)
+    found = (moved.to(readout.table.dtype) @ readout.table.t()).float()
+    return found - found.mean(-1, keepdim=True)
 
 
 def _from_first(block: Tensor, key_start: int) -> Tensor:

@@ -194,6 +194,7 @@ def test_masked_models_predict_and_say_why_not() -> None:
         av.logits("The cat sat.", model="demo-bert")
     with pytest.raises(UsageError, match="no parts to draw"):
         found.figure()
+    assert found._repr_png_() is None
 
 
 def test_what_cannot_be_asked(minilm: str) -> None:
