@@ -178,11 +178,24 @@ def ablate(
 
 
 class Syntax(SyntaxReport):
-    """A report as :func:`syntax` returns it: it prints and saves itself."""
+    """A report as :func:`syntax` returns it: it prints, draws and saves itself."""
+
+    def figure(self, format: str = "png") -> bytes:
+        """Best head against best offset, and the grid, in ``png``, ``svg`` or ``pdf``."""
+        from attnviz.render.grammar.figure import syntax_figure
+
+        return syntax_figure(self, format)
 
     def save(self, path: str | Path) -> Path:
-        """Write it as .json."""
-        return _save(self, path)
+        """Write it as .json, or draw it as .png, .svg or .pdf."""
+        path = Path(path)
+        if path.suffix.lower() == ".json":
+            return _save(self, path)
+        files.write(path, self.figure(picture_format(path)))
+        return path
+
+    def _repr_png_(self) -> bytes:
+        return self.figure()
 
     def __repr__(self) -> str:
         heads = len({role.head for role in self.roles})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -62,6 +63,12 @@ def syntax(
         bool,
         typer.Option("--json", help="Print JSON (attnviz.syntax/1).", rich_help_panel=RESULT),
     ] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also draw it: a .png, .svg or .pdf file.", rich_help_panel=RESULT, metavar="FILE"
+        ),
+    ] = None,
 ) -> None:
     """Compare where heads look with the dependencies of a treebank.
 
@@ -73,11 +80,15 @@ def syntax(
 
       attnviz syntax dev.conllu --select-on all --json
     """
-    from attnviz import evidence
+    from attnviz import evidence, files
+    from attnviz.notebook import picture_format
     from attnviz.render.grammar import tables, terminal
     from attnviz.render.grammar.words import measured
     from attnviz.render.terminal import Line
 
+    if plot is not None:
+        picture_format(plot)
+        files.check_writable(plot)
     with Stages(output.quiet) as stages:
         report = evidence.syntax(
             inputs,
@@ -90,6 +101,8 @@ def syntax(
             **model.settings(),
         )
     shown = report.named(relation)
+    if plot is not None:
+        report.save(plot)
     if json:
         console.put(tables.annotated_json(report))
         return

@@ -286,3 +286,11 @@ def test_wrong_use_is_one_line(capsys, arguments: list[str], says: str) -> None:
     error = capsys.readouterr().err
     assert says in error
     assert error.count("\n") == 1
+
+
+def test_a_picture_of_bars_and_grid(tmp_path) -> None:
+    for name in ("s.png", "s.svg", "s.pdf"):
+        path = tmp_path / name
+        assert main(["syntax", str(SAMPLE), "-m", "demo-bert", "-q", "--plot", str(path)]) == 0
+        assert path.stat().st_size > 8_000
+    assert main(["syntax", str(SAMPLE), "-m", "demo-bert", "--plot", "s.bmp"]) == 2
