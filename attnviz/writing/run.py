@@ -115,9 +115,9 @@ def _places(tokens: Tokens, position: Position, *, masked: bool) -> list[int]:
     places = [n for n, text in enumerate(tokens.texts) if text in MASKS]
     if not places:
         raise InputError(
-            "the text has no mask: write {} where the word belongs",
+            "the text has no mask ({}) where a word belongs",
             " or ".join(MASKS),
-            remedy="or choose a token with {position}",
+            remedy="write one, or choose a token with {position}",
             position=...,
         )
     return places

@@ -237,6 +237,9 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert visible(CLOCK) + " (7)" in out
     assert main(["logits", "a b", "--position", "soon"]) == 2
     assert "whole number or all" in capsys.readouterr().err
+    masks = ["logits", "The cat [MASK] [MASK].", "--model", "demo-bert", "--token", "dog"]
+    assert main(masks) == 0
+    assert capsys.readouterr().out.count("asked for: dog") == 2
     assert main(["logits", "a b", "--by", "layer"]) == 2
     assert "head or token" in capsys.readouterr().err
     assert main(["logits", "a b c a b", "--json", "--position", "all"]) == 0

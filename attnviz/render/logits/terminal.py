@@ -54,13 +54,17 @@ class Predictions:
                 )  # fmt: skip
             yield table
             return
-        table = _table(("position", ">"), ("token", "<"), ("most probable", "<"), ("next", "<"))
+        table = _table(("position", ">"), ("token", "<"), ("most probable", "<"),
+                       ("", "<"))  # fmt: skip
         for position, found in by_place.items():
             top = ", ".join(_short(one, plain) for one in found if one.rank <= _SHOWN)
-            marked = next((one for one in found if one.mark == "next"), None)
-            follows = f"{_short(marked, plain)}, rank {marked.rank:,}" if marked else ""
+            marked = ", ".join(
+                f"{_MARKS[one.mark]}: {_short(one, plain)} (rank {one.rank:,})"
+                for one in found
+                if one.mark
+            )
             token = visible(report.tokens[position], ascii_only=plain)
-            table.add_row(str(position), token, top, follows)
+            table.add_row(str(position), token, top, marked)
         yield table
 
 
