@@ -22,6 +22,7 @@ PACKAGE = Path(attnviz.__file__).parent
 
 FLOORS = {
     "errors": 0,
+    "reach": 0,
     "records": 1,
     "passes": 2,
     "statistics": 1,

@@ -20,7 +20,7 @@ from attnviz.ablation.groups import Group
 from attnviz.ablation.metrics import Metric
 from attnviz.ablation.trials import Trial
 from attnviz.corpus.executors import Inline, Lost, Processes
-from attnviz.errors import AttnvizError
+from attnviz.errors import AttnvizError, UsageError
 from attnviz.models.memory import physical_memory
 from attnviz.passes import Source
 from attnviz.statistics.clusters import ClusterSums
@@ -162,21 +162,41 @@ class SetUp:
 
 
 class Bench:
-    """Where tasks are measured: this process or several; use in a ``with`` block.
+    """Where tasks are measured: this process, several, or Ray; use in a ``with`` block.
 
     Args:
         source: the model, for this process.
         plan: how.
-        load: loads the same model in another process; needed for several.
-        jobs: how many processes.
+        load: loads the same model in another process; None for a model that is here only.
+        jobs: how many processes or actors.
+        ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
+
+    Raises:
+        UsageError: several processes for a model that is in this one only.
     """
 
     def __init__(
-        self, source: Source, plan: Plan, load: Loader | None = None, jobs: int = 1
+        self,
+        source: Source,
+        plan: Plan,
+        load: Loader | None = None,
+        jobs: int = 1,
+        ray: str | None = None,
     ) -> None:
         self.plan = plan
         self._executor: AbstractContextManager[Any]
-        if jobs > 1 and load is not None:
+        if load is None and (jobs > 1 or ray is not None):
+            raise UsageError(
+                "other processes load the model by its name, and this one is loaded already; leave "
+                "out {jobs} and {ray}",
+                jobs=...,
+                ray=...,
+            )
+        if ray is not None and load is not None:
+            from attnviz.corpus.on_ray import OnRay
+
+            self._executor = OnRay(SetUp(load, plan), ray, jobs if jobs > 1 else None)
+        elif load is not None and jobs > 1:
             self._executor = Processes(SetUp(load, plan), jobs)
         else:
             self._executor = Inline(Meter(source, plan))

@@ -77,7 +77,7 @@ def run(study: Study) -> AblationReport:
     plan = _plan(study, metric, tested)
     scores = _scores(source, list({t.text: t.inputs for t in tested}.values()))
     groups, roles = _groups(study, scores)
-    with Bench(source, plan, study.load, settings.jobs) as bench:
+    with Bench(source, plan, study.load, settings.jobs, settings.ray) as bench:
         measured, partial = _measured(bench, groups + roles, study.progress, "heads")
         if not measured:
             raise InputError("interrupted before anything was measured")

@@ -48,7 +48,8 @@ class AblationSettings:
         seed: of masks, donors and random orders.
         draws: donors for each text, for resample.
         batch_tokens: tokens that run at once at most; found by itself if None.
-        jobs: processes.
+        jobs: processes, or actors on Ray.
+        ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
     """
 
     heads: str | None = None
@@ -70,6 +71,7 @@ class AblationSettings:
     draws: int = 1
     batch_tokens: int | None = None
     jobs: int = 1
+    ray: str | None = None
 
     def check(self) -> None:
         """Raise UsageError on what does not exist or does not go together."""

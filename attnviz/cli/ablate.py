@@ -126,6 +126,13 @@ def ablate(
         typer.Option(help="For the method mean: texts, one a line.", metavar="FILE"),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes.")] = 1,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            help="Run on Ray: local, or the ADDRESS of a cluster (ray://host:10001).",
+            metavar="ADDRESS",
+        ),
+    ] = None,
     batch_tokens: Annotated[
         int | None,
         typer.Option(help="Tokens that run at once at most.", show_default="by memory"),
@@ -165,7 +172,7 @@ def ablate(
         picture_format(plot)
         files.check_writable(plot)
     options = asdict(away) | asdict(measured) | asdict(walk)
-    settings = AblationSettings(**options, jobs=jobs, batch_tokens=batch_tokens)
+    settings = AblationSettings(**options, jobs=jobs, ray=ray, batch_tokens=batch_tokens)
     settings.check()
     looks = None if probe and not prompt.given() else prompt.looks(model)
     others = None if reference is None else TextsOptions(lines=reference).looks(model)

@@ -16,7 +16,8 @@ from attnviz.export.inputs import Input, RecordedInput
 from attnviz.export.settings import ExportSettings
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.passes import Rows, Source
-from attnviz.records import Head, HeadScores, Inputs, Layout, Reach, Site, SourceInfo
+from attnviz.reach import Reach
+from attnviz.records import Head, HeadScores, Inputs, Layout, Site, SourceInfo
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.stored import allowed_in

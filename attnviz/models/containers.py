@@ -33,15 +33,26 @@ def read_arrays(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
     Raises:
         InputError: the file is not there, damaged, hostile or too large; the message says which.
     """
+    _check_file(path)
+    read = _read_npz if path.suffix == ".npz" else _read_safetensors
+    with _refusing(path):
+        return read(path, names)
+
+
+def read_archive(path: Path) -> dict[str, NDArray[Any]]:
+    """Every array of a .npz archive, whatever its suffix; raises as :func:`read_arrays`."""
+    _check_file(path)
+    with _refusing(path):
+        return _read_npz(path, None)
+
+
+def _check_file(path: Path) -> None:
     with system_errors(InputError, f"cannot read {path}"):
         if not path.is_file():
             what = (
                 "a folder" if path.is_dir() else "no regular file" if path.exists() else "not there"
             )
             raise InputError(f"{path} is {what}; give a file")
-    read = _read_npz if path.suffix == ".npz" else _read_safetensors
-    with _refusing(path):
-        return read(path, names)
 
 
 def list_arrays(path: Path) -> list[str]:
@@ -89,8 +100,8 @@ def _limit(size: int) -> None:
         )
 
 
-def _read_npz(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
-    """Every array we know, after checking from the headers that it is what its size says."""
+def _read_npz(path: Path, names: set[str] | None) -> dict[str, NDArray[Any]]:
+    """Every array of these names, or all; their headers are checked against their sizes first."""
     total = 0
     with zipfile.ZipFile(path) as archive:
         members: dict[str, zipfile.ZipInfo] = {}
@@ -99,7 +110,7 @@ def _read_npz(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
             if name in members:
                 raise ValueError(f"it has two arrays called {name!r}")
             members[name] = info
-        wanted = sorted(names & members.keys())
+        wanted = sorted(members.keys() if names is None else names & members.keys())
         for name in wanted:
             shape, dtype, start = _header(archive, members[name])
             if dtype.hasobject:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.records import SITE_KINDS, Capture, Reach, Site
+from attnviz.reach import Reach
+from attnviz.records import SITE_KINDS, Capture, Site
 
 BITS = "reach_bits"
 """The array that holds the packed bits of all entries, one after the other."""

@@ -23,17 +23,8 @@ from numpy.typing import NDArray
 from attnviz.errors import InputError, UsageError
 from attnviz.models import reaches
 from attnviz.models.containers import list_arrays, one_line, read_arrays
-from attnviz.records import (
-    Capture,
-    Inputs,
-    Layout,
-    Reach,
-    Sides,
-    Site,
-    SiteKind,
-    SourceInfo,
-    Tokens,
-)
+from attnviz.reach import Reach
+from attnviz.records import Capture, Inputs, Layout, Sides, Site, SiteKind, SourceInfo, Tokens
 
 SCHEMA = "attnviz.capture/1"
 SUFFIXES = (".npz", ".safetensors")

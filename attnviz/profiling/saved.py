@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from attnviz import files
 from attnviz.corpus.texts import Bad
 from attnviz.errors import InputError
+from attnviz.models.containers import read_archive
 from attnviz.profiling.examples import Shown
 from attnviz.profiling.likeness import Divergences
 from attnviz.profiling.state import About, Cluster, Run, State
@@ -48,12 +48,14 @@ def read(path: Path) -> State:
         InputError: there is none, or it is damaged or of another version.
     """
     try:
-        with np.load(path, allow_pickle=False) as found:
-            arrays = dict(found)
+        arrays = read_archive(path)
+    except InputError:
+        if not path.is_file():
+            raise
+        raise InputError(f"{path} is no profile that attnviz wrote; see attnviz profile") from None
+    try:
         header = json.loads(arrays.pop(_HEADER).tobytes())
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except (ValueError, KeyError, RecursionError):
         raise InputError(f"{path} is no profile that attnviz wrote; see attnviz profile") from None
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
         raise InputError(f"{path} is no profile of this version of attnviz; make it again")

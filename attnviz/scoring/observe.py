@@ -18,17 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attnviz.passes import Rows
-from attnviz.records import (
-    SITE_KINDS,
-    Capture,
-    Head,
-    HeadScores,
-    Inputs,
-    Layout,
-    Reach,
-    Site,
-    SiteKind,
-)
+from attnviz.reach import Reach
+from attnviz.records import SITE_KINDS, Capture, Head, HeadScores, Inputs, Layout, Site, SiteKind
 from attnviz.scoring.axes import Axes
 from attnviz.scoring.block import Block, Place
 from attnviz.scoring.scores import SCORES

@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from attnviz.passes import Rows
-from attnviz.records import Capture, Reach, SiteKind
+from attnviz.reach import Reach
+from attnviz.records import Capture, SiteKind
 
 _BLOCK_ELEMENTS = 1 << 20
 

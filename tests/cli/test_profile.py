@@ -68,7 +68,7 @@ def test_a_page_of_pictures(corpus, tmp_path) -> None:
         (["--merge", "{corpus}"], "merging takes two profiles or more"),
         (["--merge", "{corpus}", "{corpus}"], "is no profile that attnviz wrote"),
         (["--merge", "{corpus}", "{corpus}", "--whole"], "profiles; leave out --whole"),
-        (["--merge", "gone.profile", "{corpus}"], "cannot read gone.profile: No such file"),
+        (["--merge", "gone.profile", "{corpus}"], "gone.profile is not there; give a file"),
     ],
 )  # fmt: skip
 def test_wrong_use_is_one_line(corpus, capsys, arguments: list[str], says: str) -> None:

@@ -67,3 +67,10 @@ def test_a_cluster_that_is_not_there_and_a_model_that_cannot_travel(tmp_path) ->
     path = lines(tmp_path / "t.txt", sentences(3))
     with pytest.raises(UsageError, match="a loaded model cannot go to other processes"):
         av.profile(path, model=av.load("demo-gpt2"), ray="local")
+
+
+def test_an_ablation_has_the_bits_of_one_process() -> None:
+    texts = ["one two three one two three", "a b c a b c", "the cat and the dog and the cat"]
+    one = av.ablate(texts, heads="2.4,1.4,role:previous", gradient=True)
+    two = av.ablate(texts, heads="2.4,1.4,role:previous", gradient=True, ray="local", jobs=2)
+    assert two.to_json() == one.to_json()

@@ -15,7 +15,8 @@ import attnviz as av
 from attnviz.attention.attend import attend
 from attnviz.errors import InputError
 from attnviz.models.untrained import FreshConfig
-from attnviz.records import Capture, Inputs, Layout, Reach, Sides, Site, SourceInfo, Tokens
+from attnviz.reach import Reach
+from attnviz.records import Capture, Inputs, Layout, Sides, Site, SourceInfo, Tokens
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
 
 SITE = Site("decoder", 0)

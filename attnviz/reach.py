@@ -1,0 +1,62 @@
+"""Which keys a layer's queries may attend to, kept small enough to travel with maps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reach:
+    """Which keys the queries of a layer may attend to, kept small.
+
+    Attributes:
+        causal: no query sees a key after its own position (the last query's is the last key).
+        window: a query sees only keys less than so many positions away, or None.
+        bits: bool [H or 1, T, S], the allowed keys where causality and a window do not say it all.
+        sink: part of each row went to a learned sink that is no key: rows sum to less than 1.
+    """
+
+    causal: bool = False
+    window: int | None = None
+    bits: NDArray[np.bool_] | None = None
+    sink: bool = False
+
+    @classmethod
+    def of(cls, allowed: NDArray[np.bool_], *, sink: bool = False) -> Reach:
+        """The smallest form of allowed keys, bool [H or 1, T, S]."""
+        if (allowed == allowed[:1]).all():
+            allowed = allowed[:1]
+        back = _back(allowed.shape[1], allowed.shape[2])
+        used = back[allowed[0]]
+        if allowed.shape[0] == 1 and len(used):
+            farthest = int(abs(used).max()) + 1
+            simple = cls(
+                causal=bool((used >= 0).all()) and bool((back < 0).any()),
+                window=farthest if farthest <= abs(back).max() else None,
+                sink=sink,
+            )
+            if (simple.allowed(*allowed.shape[1:]) == allowed).all():
+                return simple
+        return cls(bits=allowed, sink=sink)
+
+    def allowed(self, queries: int, keys: int) -> NDArray[np.bool_]:
+        """Bool [H or 1, T, S]."""
+        if self.bits is not None:
+            return self.bits
+        back = _back(queries, keys)
+        reached = back >= (0 if self.causal else back.min())
+        if self.window is not None:
+            reached &= abs(back) < self.window
+        return reached[None]
+
+
+def _back(queries: int, keys: int) -> NDArray[np.intp]:
+    """How far back from its query's position each key stands, [T, S]; the last two are level."""
+    import numpy as np
+
+    return np.arange(queries)[:, None] + (keys - queries) - np.arange(keys)
