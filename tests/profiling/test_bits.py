@@ -224,7 +224,7 @@ def test_sigterm_leaves_a_state_to_go_on_from(tmp_path) -> None:
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     while len(children.read_text().split()) < 2:
         time.sleep(0.05)
-    time.sleep(5)
+    time.sleep(3)
     process.send_signal(signal.SIGTERM)
     _, says = process.communicate(timeout=300)
     if process.returncode == 0:
@@ -235,7 +235,7 @@ def test_sigterm_leaves_a_state_to_go_on_from(tmp_path) -> None:
         assert "goes on from it" in says
         state = saved.read(out)
         assert isinstance(state, State)
-        assert 0 < state.tally.texts < 1500
+        assert 0 < state.tally.texts <= 1500  # all, if the last was just done
 
 
 def test_sample_and_limit_take_texts_in_order(corpus) -> None:

@@ -141,7 +141,7 @@ def test_junk_json(content: dict[str, Any], said: str) -> None:
 
 def test_junk_files(tmp_path: Path) -> None:
     for data, said in ((b"nope", "not JSON"), (b"[1]", "object"), (b"\xff\xfe", "not JSON"),
-                       (b" " * (1 << 21), "at most 1 MiB")):  # fmt: skip
+                       (b" " * (1 << 21), "larger than 1 MiB")):  # fmt: skip
         with pytest.raises(InputError, match=said):
             read_json(data, "f.json")
     with pytest.raises(SizeError, match="nearest"):
