@@ -79,8 +79,7 @@ def heads(
 
       attnviz heads "The cat sat." --json | jq '.heads[0].roles'
     """
-    from attnviz import api, files, profiled
-    from attnviz.cli.profile import show
+    from attnviz import api, files
     from attnviz.notebook import picture_format
     from attnviz.render import tables, terminal
     from attnviz.scoring.arrange import arrange
@@ -97,6 +96,9 @@ def heads(
         extra += [option("without")] * (without is not None)
         if extra:
             raise UsageError(f"--profile needs no model and no text; leave out {', '.join(extra)}")
+        from attnviz import profiled  # only here: it costs a tenth of a second
+        from attnviz.cli.profile import show
+
         kept = profiled.read_profile(profile)
         if plot is not None:
             kept.save(plot)

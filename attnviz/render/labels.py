@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich.cells import cell_len
 
-from attnviz.records import Capture, HeadsReport, Role, Score, SourceInfo, Tokens
+if TYPE_CHECKING:
+    from attnviz.records import Capture, HeadsReport, Role, Score, SourceInfo, Tokens
 
 ELLIPSIS = "…"
 TITLE_LINES = 2
