@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from attnviz import files
 from attnviz.ablation.measure import Loader
@@ -39,9 +39,9 @@ class Ablation(AblationReport):
 
     def save(self, path: str | Path) -> Path:
         """Write it as .json or .csv, or draw it as .png, .svg or .pdf."""
-        path = Path(path)
-        files.write(path, self._as(path))
-        return path
+        from attnviz.render.ablation.tables import ablation_csv, ablation_json
+
+        return _save_or_draw(self, path, ablation_json, ablation_csv)
 
     def __repr__(self) -> str:
         worst = ", ".join(f"{e.name} {e.change:+.2g}" for e in self.ranked()[:3])
@@ -49,12 +49,6 @@ class Ablation(AblationReport):
 
     def _repr_png_(self) -> bytes:
         return self.figure()
-
-    def _as(self, path: Path) -> bytes:
-        from attnviz.render.ablation.tables import ablation_csv, ablation_json
-
-        written = {".json": ablation_json, ".csv": ablation_csv}.get(path.suffix.lower())
-        return written(self).encode() if written else self.figure(picture_format(path))
 
 
 class Logits(LogitsReport):
@@ -70,11 +64,7 @@ class Logits(LogitsReport):
         """Write it as .json or .csv, or draw it as .png, .svg or .pdf."""
         from attnviz.render.logits.tables import logits_csv, logits_json
 
-        path = Path(path)
-        written = {".json": logits_json, ".csv": logits_csv}.get(path.suffix.lower())
-        data = written(self).encode() if written else self.figure(picture_format(path))
-        files.write(path, data)
-        return path
+        return _save_or_draw(self, path, logits_json, logits_csv)
 
     def __repr__(self) -> str:
         votes = ", ".join(f"{self.layout.name(v.head)} {v.value:+.2g}" for v in self.votes[:3])
@@ -354,3 +344,26 @@ def _is_look(what: object) -> bool:
 def _loader(model: Model, source: Source, device: str, dtype: str) -> Loader | None:
     """Loads the same model in another process; None for one that exists in this process only."""
     return None if model is source else partial(load, model, device=device, dtype=dtype)
+
+
+class _Drawn(Protocol):
+    """A report that can be drawn."""
+
+    def figure(self, format: str = "png") -> bytes:
+        """The picture in one of the formats."""
+
+
+Drawn = TypeVar("Drawn", bound=_Drawn)
+
+
+def _save_or_draw(
+    report: Drawn,
+    path: str | Path,
+    as_json: Callable[[Drawn], str],
+    as_csv: Callable[[Drawn], str],
+) -> Path:
+    """Write a report as the file's suffix says: .json, .csv, or a picture."""
+    path = Path(path)
+    written = {".json": as_json, ".csv": as_csv}.get(path.suffix.lower())
+    files.write(path, written(report).encode() if written else report.figure(picture_format(path)))
+    return path
