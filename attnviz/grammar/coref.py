@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.annotated import NAME_DIRECTIONS, CorefReport, NameChoice, Share
+from attnviz.annotated import NAME_DIRECTIONS, CorefReport, NameChoice
+from attnviz.annotated.share import Share
 from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.executors import Inline, Lost, Processes
 from attnviz.corpus.texts import Bad, Text

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.annotated import Share
+from attnviz.annotated.share import Share
 from attnviz.statistics.clusters import ClusterSums
 
 Integers = NDArray[np.integer[Any]]

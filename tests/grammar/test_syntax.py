@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import attnviz
-from attnviz.annotated import Share
+from attnviz.annotated.share import Share
 from attnviz.cli import main
 from attnviz.errors import InputError
 from attnviz.grammar.syntax import SyntaxSettings, run

@@ -8,9 +8,9 @@ from attnviz.annotated import (
     TO_HEAD,
     TO_NAME,
     CorefReport,
-    Share,
     SyntaxReport,
 )
+from attnviz.annotated.share import Share
 from attnviz.render.labels import model_name
 
 SHORT = {TO_HEAD: "row", FROM_HEAD: "column", TO_NAME: "row", FROM_NAME: "column"}

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from attnviz.annotated.share import Share
 from attnviz.errors import Setting, UsageError
 from attnviz.records import Head, Layout, SourceInfo
 
@@ -18,21 +19,6 @@ SYNTAX_SCHEMA = "attnviz.syntax/1"
 TO_HEAD, FROM_HEAD = "to_head", "from_head"
 DIRECTIONS = (TO_HEAD, FROM_HEAD)
 """Where a dependent looks (its row), and who looks most at a dependent (its column)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A share of cases, and how sure it is.
-
-    Attributes:
-        value: from 0 to 1; None where there is no case.
-        low: of its 95 % interval over documents; None from fewer than two. ``high`` likewise.
-        high: the other end.
-    """
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +174,8 @@ class SyntaxReport:
                     "head": self.layout.name(role.head),
                     "role": role.name,
                     "direction": role.direction,
-                    **_named("accuracy", role.accuracy),
-                    **_named("margin", role.margin),
+                    **role.accuracy.to_json("accuracy"),
+                    **role.margin.to_json("margin"),
                     "count": role.count,
                 }
                 for role in self.roles
@@ -220,7 +206,7 @@ class SyntaxReport:
             "count": best.count,
             "offset": best.offset,
             "offset_accuracy": best.offset_accuracy,
-            **_named("margin", best.margin),
+            **best.margin.to_json("margin"),
         }
 
 
@@ -233,10 +219,6 @@ def model_json(source: SourceInfo, layout: Layout) -> dict[str, Any]:
         "versions": dict(source.versions),
         "layout": {kind: list(heads) for kind, heads in layout.heads.items()},
     }
-
-
-def _named(name: str, share: Share) -> dict[str, float | None]:
-    return {name: share.value, f"{name}_low": share.low, f"{name}_high": share.high}
 
 
 COREF_SCHEMA = "attnviz.coref/1"
@@ -334,5 +316,5 @@ class CorefReport:
             "count": choice.count,
             "baseline": choice.baseline,
             "baseline_accuracy": choice.baseline_accuracy,
-            **_named("margin", choice.margin),
+            **choice.margin.to_json("margin"),
         }
