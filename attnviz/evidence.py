@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -11,7 +12,8 @@ from attnviz import files
 from attnviz.ablation.measure import Loader
 from attnviz.ablation.run import Progress, Study, run
 from attnviz.ablation.settings import AblationSettings
-from attnviz.annotated import CorefReport, SyntaxReport
+from attnviz.annotated import SyntaxReport
+from attnviz.annotated.coref import CorefReport
 from attnviz.effects import AblationReport
 from attnviz.errors import InputError, UsageError
 from attnviz.grammar.coref import run_coref
@@ -20,6 +22,7 @@ from attnviz.grammar.syntax import SyntaxSettings
 from attnviz.grammar.syntax import run as run_syntax
 from attnviz.grammar.treebank import sentences as read_sentences
 from attnviz.looking import DEFAULT_MODEL, Look, Model, load, prompt_of
+from attnviz.models.identity import identity
 from attnviz.notebook import picture_format
 from attnviz.passes import Source
 from attnviz.records import Capture, Inputs
@@ -204,6 +207,7 @@ def syntax(
     select_on: str = "halves",
     strict: bool = False,
     jobs: int = 1,
+    ray: str | None = None,
     device: str = "auto",
     dtype: str = "auto",
     progress: Progress | None = None,
@@ -219,6 +223,8 @@ def syntax(
             from odd ones; ``all`` does both on everything.
         strict: raise at the first sentence that cannot be used, instead of leaving it out.
         jobs: processes.
+        ray: run on Ray instead (the extra attnviz[ray]): ``"local"``, or the address of a cluster;
+            ``jobs`` is then the number of actors. The result is the same, bit by bit.
         device: where to run.
         dtype: in which precision.
         progress: called again and again with a stage, how much is done and how much there is.
@@ -226,7 +232,7 @@ def syntax(
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.
     """
-    settings = SyntaxSettings(subtypes, punct, select_on, strict, jobs)
+    settings = SyntaxSettings(subtypes, punct, select_on, strict, jobs, ray)
     settings.check()
     sentences, bad = read_sentences(_paths(treebank), strict=strict)
     source = load(model, device=device, dtype=dtype)
@@ -238,7 +244,7 @@ def syntax(
         load=_loader(model, source, device, dtype),
         progress=progress or (lambda stage, done, all_: None),
     )
-    return Syntax(**{name: getattr(report, name) for name in report.__dataclass_fields__})
+    return Syntax(**vars(replace(report, identity=identity(model))))
 
 
 class Coref(CorefReport):
@@ -262,6 +268,7 @@ def coref(
     select_on: str = "halves",
     strict: bool = False,
     jobs: int = 1,
+    ray: str | None = None,
     device: str = "auto",
     dtype: str = "auto",
     progress: Progress | None = None,
@@ -274,6 +281,8 @@ def coref(
         select_on: see :func:`syntax`, as for ``strict``, ``jobs`` and ``progress``.
         strict: raise at the first row that cannot be used, instead of leaving it out.
         jobs: processes.
+        ray: run on Ray instead (the extra attnviz[ray]): ``"local"``, or the address of a cluster;
+            ``jobs`` is then the number of actors. The result is the same, bit by bit.
         device: where to run.
         dtype: in which precision.
         progress: called again and again.
@@ -291,10 +300,11 @@ def coref(
         select_on=select_on,
         strict=strict,
         jobs=jobs,
+        ray=ray,
         load=_loader(model, source, device, dtype),
         progress=progress or (lambda stage, done, all_: None),
     )
-    return Coref(**{name: getattr(report, name) for name in report.__dataclass_fields__})
+    return Coref(**vars(replace(report, identity=identity(model))))
 
 
 def _paths(given: str | Path | Sequence[str | Path]) -> list[str]:

@@ -1,15 +1,15 @@
 """How heads fare against gold annotation: frozen values that know their own JSON.
 
-The schemas are docs/syntax.schema.json and docs/coref.schema.json. A figure that is not known is
-None and never 0.
+The schema is docs/syntax.schema.json. A figure that is not known is None and never 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+from attnviz.annotated.model import model_json
 from attnviz.annotated.share import Share
 from attnviz.errors import Setting, UsageError
 from attnviz.records import Head, Layout, SourceInfo
@@ -114,6 +114,7 @@ class SyntaxReport:
         relations: the most frequent first, after ``all``.
         roles: by head.
         notes: full sentences that the reader must not miss.
+        identity: of the model, see :func:`~attnviz.annotated.model.model_json`.
     """
 
     source: SourceInfo
@@ -130,7 +131,8 @@ class SyntaxReport:
     punct: bool
     relations: tuple[Relation, ...]
     roles: tuple[SyntacticRole, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    identity: Mapping[str, Any] = field(default_factory=dict)
 
     def named(self, names: str | None) -> tuple[Relation, ...]:
         """Some relations by name, in the order given; all of them for None.
@@ -158,7 +160,7 @@ class SyntaxReport:
         """As docs/syntax.schema.json says."""
         return {
             "schema": SYNTAX_SCHEMA,
-            **model_json(self.source, self.layout),
+            **model_json(self.source, self.layout, self.identity),
             "sentences": self.sentences,
             "words": self.words,
             "clusters": {"unit": self.unit, "count": self.documents},
@@ -207,114 +209,4 @@ class SyntaxReport:
             "offset": best.offset,
             "offset_accuracy": best.offset_accuracy,
             **best.margin.to_json("margin"),
-        }
-
-
-def model_json(source: SourceInfo, layout: Layout) -> dict[str, Any]:
-    """What every report says of the model."""
-    facts = asdict(source)
-    names = ("model", "backend", "exactness", "reason", "device", "dtype")
-    return {
-        **{name: facts[name] for name in names},
-        "versions": dict(source.versions),
-        "layout": {kind: list(heads) for kind, heads in layout.heads.items()},
-    }
-
-
-COREF_SCHEMA = "attnviz.coref/1"
-
-TO_NAME, FROM_NAME = "to_name", "from_name"
-NAME_DIRECTIONS = (TO_NAME, FROM_NAME)
-"""Which name the pronoun looks at (its row), and which name looks at the pronoun (its column)."""
-
-
-@dataclass(frozen=True, slots=True)
-class NameChoice:
-    """How well a head chooses the antecedent of a pronoun from two names.
-
-    Attributes:
-        head: which.
-        direction: one of :data:`NAME_DIRECTIONS`.
-        accuracy: on the documents that it was not chosen on, unless all were asked for.
-        count: examples in them.
-        baseline: the best baseline, chosen on the same documents as the head.
-        baseline_accuracy: of that baseline, on the same examples as ``accuracy``.
-        margin: accuracy minus that of the baseline.
-    """
-
-    head: Head
-    direction: str
-    accuracy: Share
-    count: int
-    baseline: str
-    baseline_accuracy: float | None
-    margin: Share
-
-
-@dataclass(frozen=True)
-class CorefReport:
-    """Which heads choose the antecedents of pronouns.
-
-    Attributes:
-        source: the model.
-        layout: its heads.
-        examples: pronouns with two names, one of them the antecedent; ``documents`` they are from.
-        documents: clusters of the intervals.
-        skipped: examples that were left out, by reason.
-        chosen_on: documents on which heads and the baseline were chosen, in words.
-        measured_on: those that their figures are from.
-        baselines: accuracy of each, on all data.
-        to_name: accuracy of each head of the layout by the pronoun's row, on all data.
-        from_name: by its column; None for causal models, whose names cannot see the pronoun.
-        best: the chosen head; None where nothing was there to choose on.
-        roles: heads that beat the best baseline by ten points, surely, on held-out documents.
-        notes: full sentences that the reader must not miss.
-    """
-
-    source: SourceInfo
-    layout: Layout
-    examples: int
-    documents: int
-    skipped: Mapping[str, int]
-    chosen_on: str
-    measured_on: str
-    baselines: Mapping[str, float]
-    to_name: tuple[float, ...]
-    from_name: tuple[float, ...] | None
-    best: NameChoice | None
-    roles: tuple[NameChoice, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """As docs/coref.schema.json says."""
-        back = self.from_name or (None,) * len(self.to_name)
-        return {
-            "schema": COREF_SCHEMA,
-            **model_json(self.source, self.layout),
-            "examples": self.examples,
-            "documents": self.documents,
-            "skipped": dict(self.skipped),
-            "chosen_on": self.chosen_on,
-            "measured_on": self.measured_on,
-            "baselines": dict(self.baselines),
-            "heads": [
-                {"layer": head.layer, "head": head.index, TO_NAME: there, FROM_NAME: other}
-                for head, there, other in zip(self.layout, self.to_name, back, strict=True)
-            ],
-            "best": None if self.best is None else self._choice(self.best),
-            "roles": [{"role": "coreference", **self._choice(role)} for role in self.roles],
-            "notes": list(self.notes),
-        }
-
-    def _choice(self, choice: NameChoice) -> dict[str, Any]:
-        return {
-            "head": self.layout.name(choice.head),
-            "direction": choice.direction,
-            "accuracy": choice.accuracy.value,
-            "low": choice.accuracy.low,
-            "high": choice.accuracy.high,
-            "count": choice.count,
-            "baseline": choice.baseline,
-            "baseline_accuracy": choice.baseline_accuracy,
-            **choice.margin.to_json("margin"),
         }

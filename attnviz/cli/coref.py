@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from attnviz.cli import console
-from attnviz.cli.options import OutputOptions, TrainedOptions, flatten
+from attnviz.cli.options import RAY, OutputOptions, TrainedOptions, flatten
 from attnviz.cli.stages import Stages
 
 
@@ -32,6 +32,7 @@ def coref(
         bool, typer.Option("--strict", help="Stop at the first row that cannot be used.")
     ] = False,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes.")] = 1,
+    ray: Annotated[str | None, RAY] = None,
     top: Annotated[
         int, typer.Option(help="Only the first N rows of the table.", metavar="N", min=1)
     ] = 10,
@@ -56,6 +57,7 @@ def coref(
             select_on=select_on,
             strict=strict,
             jobs=jobs,
+            ray=ray,
             progress=stages.show,
             **model.settings(),
         )

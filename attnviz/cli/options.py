@@ -37,6 +37,11 @@ SPECIAL_TOKENS = _option(
 )
 
 
+RAY = _option(
+    "Run on Ray: of this machine alone (local), or at the ADDRESS of a cluster.", metavar="ADDRESS"
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class InputOptions:
     """What to look at: one text, one list of ids or recorded attention."""

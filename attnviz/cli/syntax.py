@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from attnviz.cli import console
-from attnviz.cli.options import OutputOptions, TrainedOptions, flatten
+from attnviz.cli.options import RAY, OutputOptions, TrainedOptions, flatten
 from attnviz.cli.stages import Stages
 
 COUNTED, RESULT = "What counts", "Result"
@@ -59,6 +59,7 @@ def syntax(
         ),
     ] = False,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes.")] = 1,
+    ray: Annotated[str | None, RAY] = None,
     json: Annotated[
         bool,
         typer.Option("--json", help="Print JSON (attnviz.syntax/1).", rich_help_panel=RESULT),
@@ -97,6 +98,7 @@ def syntax(
             select_on=select_on,
             strict=strict,
             jobs=jobs,
+            ray=ray,
             progress=stages.show,
             **model.settings(),
         )

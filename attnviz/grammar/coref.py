@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.annotated import NAME_DIRECTIONS, CorefReport, NameChoice
+from attnviz.annotated.coref import NAME_DIRECTIONS, CorefReport, NameChoice
 from attnviz.annotated.share import Share
 from attnviz.corpus.batches import batches, tokenize
-from attnviz.corpus.executors import Inline, Lost, Processes
+from attnviz.corpus.executors import Lost
+from attnviz.corpus.running import executor
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import AttnvizError, InputError
 from attnviz.grammar.gap import PRONOUN, A, B, Choice
@@ -83,21 +84,6 @@ class CorefWork:
         return np.stack(chosen)
 
 
-@dataclass(frozen=True)
-class CorefSetUp:
-    """Gives the function of a task, in another process.
-
-    Attributes:
-        load: loads the model.
-    """
-
-    load: Callable[[], Source]
-
-    def __call__(self) -> CorefWork:
-        """Load the model."""
-        return CorefWork(self.load())
-
-
 @dataclass
 class _Study:
     source: Source
@@ -143,6 +129,7 @@ def run_coref(
     select_on: str,
     strict: bool = False,
     jobs: int = 1,
+    ray: str | None = None,
     load: Loader | None = None,
     progress: Progress = lambda stage, done, all_: None,
 ) -> CorefReport:
@@ -155,6 +142,7 @@ def run_coref(
         select_on: see :class:`~attnviz.grammar.syntax.SyntaxSettings`.
         strict: raise where the model cannot take a text.
         jobs: processes.
+        ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
         load: loads the model in another process; None for a model that only this one has.
         progress: called again and again.
 
@@ -166,13 +154,8 @@ def run_coref(
     causal = "decoder" in source.layout.kinds
     usable = [choice for choice in choices if not (causal and choice.later)]
     study = _Study(source, usable, strict)
-    executor: Inline[CorefTask, Bools] | Processes[CorefTask, Bools]
-    if jobs > 1 and load is not None:
-        executor = Processes(CorefSetUp(load), jobs)
-    else:
-        executor = Inline(CorefWork(source))
     chosen = []
-    with executor as running:
+    with executor(CorefWork, source, load, jobs, ray) as running:
         for _, answer in running.run(study.tasks()):
             if isinstance(answer, Lost):
                 raise AttnvizError("a batch of texts cannot be run: {}", answer.reason)

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from attnviz.annotated import DIRECTIONS, Best, Relation, SyntacticRole, SyntaxReport
 from attnviz.corpus.batches import batches, tokenize
-from attnviz.corpus.executors import Inline, Lost, Processes
+from attnviz.corpus.executors import Lost
+from attnviz.corpus.running import executor
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import AttnvizError, InputError, Setting, UsageError
 from attnviz.grammar.pointing import present
-from attnviz.grammar.tally import ALL, Hits, Table, Tally
+from attnviz.grammar.tally import ALL, Table, Tally
 from attnviz.grammar.treebank import PUNCTUATION, Sentence, stripped
-from attnviz.grammar.work import Gold, SetUp, Task, Work
+from attnviz.grammar.work import Gold, Task, Work
 from attnviz.passes import Source
 from attnviz.records import Inputs, Layout, Prompt
 from attnviz.statistics.clusters import FEW
@@ -49,6 +50,7 @@ class SyntaxSettings:
             ones; ``all`` does both on everything, as Clark et al. do.
         strict: a sentence that cannot be used ends the run.
         jobs: processes.
+        ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
     """
 
     subtypes: bool = False
@@ -56,6 +58,7 @@ class SyntaxSettings:
     select_on: str = HALVES
     strict: bool = False
     jobs: int = 1
+    ray: str | None = None
 
     def check(self) -> None:
         """Raise UsageError for a value that there is not."""
@@ -94,12 +97,7 @@ def run(
     check_single(source)
     study = _Study(source, sentences, settings)
     tally = Tally()
-    executor: Inline[Task, Hits] | Processes[Task, Hits]
-    if settings.jobs > 1 and load is not None:
-        executor = Processes(SetUp(load), settings.jobs)
-    else:
-        executor = Inline(Work(source))
-    with executor as running:
+    with executor(Work, source, load, settings.jobs, settings.ray) as running:
         for task, answer in running.run(study.tasks(tally)):
             if isinstance(answer, Lost):
                 raise AttnvizError("a batch of sentences cannot be run: {}", answer.reason)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,21 +65,6 @@ class Work:
             right.append(pointed == gold.heads)
             owners += [keys.setdefault((gold.document, name), len(keys)) for name in gold.names]
         return _added(np.concatenate(right, 2), owners, keys)
-
-
-@dataclass(frozen=True)
-class SetUp:
-    """Gives the function of a task, in another process.
-
-    Attributes:
-        load: loads the model.
-    """
-
-    load: Callable[[], Source]
-
-    def __call__(self) -> Work:
-        """Load the model."""
-        return Work(self.load())
 
 
 def _added(right: NDArray[np.bool_], owners: Sequence[int], keys: Mapping[Key, int]) -> Hits:

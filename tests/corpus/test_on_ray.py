@@ -74,3 +74,15 @@ def test_an_ablation_has_the_bits_of_one_process() -> None:
     one = av.ablate(texts, heads="2.4,1.4,role:previous", gradient=True)
     two = av.ablate(texts, heads="2.4,1.4,role:previous", gradient=True, ray="local", jobs=2)
     assert two.to_json() == one.to_json()
+
+
+@pytest.mark.parametrize(
+    ("look", "name"), [(av.syntax, "treebank.conllu"), (av.coref, "pronouns.tsv")]
+)
+def test_annotated_text_gives_the_bits_of_one_process(look: Any, name: str) -> None:
+    path = Path(__file__).parents[2] / "sample_inputs" / name
+    one = look(path, model="demo-bert").to_json()
+    assert look(path, model="demo-bert", ray="local", jobs=2).to_json() == one
+    assert look(path, model="demo-bert", jobs=2).to_json() == one
+    with pytest.raises(UsageError, match="this one is loaded already"):
+        look(path, model=av.load("demo-bert"), ray="local")

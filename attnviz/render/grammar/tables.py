@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from attnviz.annotated import CorefReport, SyntaxReport
+from attnviz.annotated import SyntaxReport
+from attnviz.annotated.coref import CorefReport
 
 
 def annotated_json(report: SyntaxReport | CorefReport) -> str:

@@ -10,7 +10,8 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.annotated import CorefReport, Relation, SyntacticRole, SyntaxReport
+from attnviz.annotated import Relation, SyntacticRole, SyntaxReport
+from attnviz.annotated.coref import CorefReport
 from attnviz.records import Head, Site
 from attnviz.render.grammar.words import SHORT, interval, percent, points
 from attnviz.render.labels import shorten, signs, visible

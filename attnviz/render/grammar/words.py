@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from attnviz.annotated import (
-    FROM_HEAD,
-    FROM_NAME,
-    TO_HEAD,
-    TO_NAME,
-    CorefReport,
-    SyntaxReport,
-)
+from attnviz.annotated import FROM_HEAD, TO_HEAD, SyntaxReport
+from attnviz.annotated.coref import FROM_NAME, TO_NAME, CorefReport
 from attnviz.annotated.share import Share
 from attnviz.render.labels import model_name
 

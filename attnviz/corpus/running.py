@@ -1,0 +1,75 @@
+"""Who does the tasks: this process, several, or actors on Ray; the answers are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from attnviz.corpus.executors import Inline, Lost, Processes
+from attnviz.errors import UsageError
+from attnviz.passes import Source
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+Answer_co = TypeVar("Answer_co", covariant=True)
+
+
+class Executor(Protocol[Task, Answer_co]):
+    """Does tasks, each with its answer in order; see :mod:`attnviz.corpus.executors`."""
+
+    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer_co | Lost]]:
+        """Every task with its answer."""
+
+
+@dataclass(frozen=True)
+class SetUp(Generic[Task, Answer]):
+    """Gives the function of a task, in another process.
+
+    Attributes:
+        load: loads the model.
+        worker: makes the function, of the model.
+    """
+
+    load: Callable[[], Source]
+    worker: Callable[[Source], Callable[[Task], Answer]]
+
+    def __call__(self) -> Callable[[Task], Answer]:
+        """Load the model."""
+        return self.worker(self.load())
+
+
+def executor(
+    worker: Callable[[Source], Callable[[Task], Answer]],
+    source: Source,
+    load: Callable[[], Source] | None,
+    jobs: int = 1,
+    ray: str | None = None,
+) -> AbstractContextManager[Executor[Task, Answer]]:
+    """Who does the tasks; use in a ``with`` block.
+
+    Args:
+        worker: makes the function of a task, of a model.
+        source: the model, for this process.
+        load: loads the same model in another process; None for a model that is here only.
+        jobs: how many processes or, on Ray, actors; 1 there means as many as there is room for.
+        ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
+
+    Raises:
+        UsageError: other processes for a model that is in this one only, or no Ray.
+    """
+    if jobs == 1 and ray is None:
+        return Inline(worker(source))
+    if load is None:
+        raise UsageError(
+            "other processes load the model by its name, and this one is loaded already; leave "
+            "out {jobs} and {ray}",
+            jobs=...,
+            ray=...,
+        )
+    if ray is None:
+        return Processes(SetUp(load, worker), jobs)
+    from attnviz.corpus.on_ray import OnRay
+
+    return OnRay(SetUp(load, worker), ray, jobs if jobs > 1 else None)
