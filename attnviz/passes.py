@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from attnviz.records import Inputs, Layout, Prompt, Site, SiteKind, SourceInfo, Tokens
 
@@ -37,6 +37,9 @@ class Rows:
             view of the layer's own values; None where it is not at hand.
         sink: whether part of each row went to a learned sink that is no key, so that rows sum to
             less than 1 by design.
+        residual: [B, r, D], what the residual path carries past attention to the block's queries;
+            None where it is not at hand.
+        gate: what passes of each head's output, and what takes its place; None where all passes.
     """
 
     site: Site
@@ -47,6 +50,8 @@ class Rows:
     logits: Tensor | None = None
     values: Tensor | None = None
     sink: bool = False
+    residual: Tensor | None = None
+    gate: Gate | None = None
 
 
 class Observer(Protocol):
@@ -126,6 +131,43 @@ class OutputProjection:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Normalization:
+    """γ ⊙ (x - mean x) / σ + β, layer or RMS normalization; see :class:`Readout`.
+
+    Attributes:
+        scale: γ, [D].
+        eps: ε.
+        shift: β, [D], or None.
+        centred: whether the mean goes.
+    """
+
+    scale: Tensor
+    eps: float
+    shift: Tensor | None = None
+    centred: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sublayer:
+    """What a layer does around its attention: the residual connection, and a normalization.
+
+    Post-norm (BERT; Vaswani et al. 2017, arXiv:1706.03762) gives norm(x + attention(x)), pre-norm
+    (GPT-2, Llama; Xiong et al. 2020, arXiv:2002.04745) x + attention(norm(x)). In both, x is
+    :attr:`Rows.residual`.
+
+    Attributes:
+        order: which of the two; None where neither is known to hold.
+        norm: the normalization; None where there is none (pre-norm layers may lack it) or it is
+            neither layer nor RMS normalization.
+        reason: why there is no order, as a sentence's end; empty where there is one.
+    """
+
+    order: Literal["post", "pre"] | None
+    norm: Normalization | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Readout:
     """How the residual stream becomes logits, where it is the sum of what the layers write to it.
 
@@ -199,6 +241,7 @@ class Source(Protocol):
         logits: bool = False,
         states: bool = False,
         mlps: bool = False,
+        residuals: bool = False,
         grad: bool = False,
         start: Start | None = None,
     ) -> Output:
@@ -217,6 +260,8 @@ class Source(Protocol):
             states: whether the states between the layers are kept.
             mlps: whether what the feed-forward parts add is kept, for models with a
                 :meth:`readout`.
+            residuals: whether the blocks of every layer with a known :meth:`sublayer` carry what
+                the residual path carries; without it they may.
             grad: let gradients reach the gates; the model's own weights stay frozen. Without it
                 nothing is tracked.
             start: begin at a layer, with these states, one for each item of ``batch``: gating a
@@ -229,6 +274,9 @@ class Source(Protocol):
 
     def output(self, site: Site) -> OutputProjection:
         """W_O and b_O of a layer."""
+
+    def sublayer(self, site: Site) -> Sublayer:
+        """What a layer does around its attention, or why that is not known."""
 
     def readout(self) -> Readout:
         """How the residual stream becomes logits, or why it is no sum of parts."""

@@ -59,6 +59,7 @@ def attend(
     sinks: Tensor | None = None,
     dropout: float = 0.0,
     gate: Gate | None = None,
+    residual: Tensor | None = None,
     site: Site = _UNNAMED,
     observers: Sequence[Observer] = (),
     block_rows: int | None = None,
@@ -82,6 +83,7 @@ def attend(
             arXiv:2508.10925); rows then sum to less than 1.
         dropout: probability, on the weights after softmax; observers see them before.
         gate: what passes of each head's output, and what takes its place.
+        residual: [B, T, D], what goes past attention to each query; only handed to observers.
         site: named in the blocks that observers get.
         observers: each gets every block, in order of the rows.
         block_rows: query rows per block; chosen from the sizes by default. It changes memory and
@@ -102,8 +104,8 @@ def attend(
         attended = _fused(query, key, value, masks, bias, scale, dropout)
     else:
         attended = _streamed(
-            query, key, value, masks, bias, scale, softcap, sinks, dropout, site, observers,
-            block_rows,
+            query, key, value, masks, bias, scale, softcap, sinks, dropout, gate, residual, site,
+            observers, block_rows,
         )  # fmt: skip
     return attended if gate is None else attended._replace(output=_gated(attended.output, gate))
 
@@ -118,6 +120,8 @@ def _streamed(
     softcap: float | None,
     sinks: Tensor | None,
     dropout: float,
+    gate: Gate | None,
+    residual: Tensor | None,
     site: Site,
     observers: Sequence[Observer],
     block_rows: int | None,
@@ -166,9 +170,11 @@ def _streamed(
             check_numbers(weights, site)
         logits = scores.detach() if finite else None
         shown = value[:, :, keys].detach()
+        past = None if residual is None else residual[:, start:stop].detach()
         block = Rows(
-            site, start, keys.start, weights.detach(), allowed, logits, shown, sinks is not None
-        )
+            site, start, keys.start, weights.detach(), allowed, logits, shown, sinks is not None,
+            past, gate,
+        )  # fmt: skip
         for observer in observers:
             observer.observe(block)
         weights = F.dropout(weights, dropout) if dropout else weights

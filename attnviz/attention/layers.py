@@ -49,6 +49,7 @@ class AttentionLayer(nn.Module):
         mask: Tensor | None = None,
         padding: Tensor | None = None,
         gate: Gate | None = None,
+        residual: Tensor | None = None,
         site: Site = _UNNAMED,
         observers: Sequence[Observer] = (),
     ) -> Tensor:
@@ -59,7 +60,8 @@ class AttentionLayer(nn.Module):
             context: [B, S, D], the keys' and values' sequence; ``x`` by default.
             mask: as for :func:`attend`, broadcastable to [B, H, T, S].
             padding: bool [B, S], True for real keys.
-            gate: see :func:`attend`.
+            gate: see :func:`attend`, as for ``residual``.
+            residual: [B, T, D].
             site: named in what the observers get.
             observers: see :func:`attend`.
 
@@ -67,8 +69,9 @@ class AttentionLayer(nn.Module):
             [B, T, D].
         """
         attended = self.attend(
-            x, context, mask=mask, padding=padding, gate=gate, site=site, observers=observers
-        )
+            x, context, mask=mask, padding=padding, gate=gate, residual=residual, site=site,
+            observers=observers,
+        )  # fmt: skip
         joined: Tensor = attended.output.transpose(1, 2).contiguous().flatten(2)  # [B, T, H*d]
         mixed: Tensor = self.w_o(joined)
         return mixed
@@ -81,6 +84,7 @@ class AttentionLayer(nn.Module):
         mask: Tensor | None = None,
         padding: Tensor | None = None,
         gate: Gate | None = None,
+        residual: Tensor | None = None,
         site: Site = _UNNAMED,
         observers: Sequence[Observer] = (),
     ) -> Attended:
@@ -95,6 +99,7 @@ class AttentionLayer(nn.Module):
             causal=self.causal,
             dropout=self.dropout if self.training else 0.0,
             gate=gate,
+            residual=residual,
             site=site,
             observers=observers,
         )

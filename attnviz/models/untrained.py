@@ -24,11 +24,23 @@ from attnviz.models.gating import Gated, merged
 from attnviz.models.limits import check_length
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.models.running import check_start, running
-from attnviz.passes import Gates, Observer, Output, OutputProjection, Readout, Start
+from attnviz.passes import (
+    Gates,
+    Normalization,
+    Observer,
+    Output,
+    OutputProjection,
+    Readout,
+    Start,
+    Sublayer,
+)
 from attnviz.records import Inputs, Layout, Prompt, Sides, Site, SiteKind, SourceInfo, Tokens
 
 _LONGEST = 1 << 14
 """Tokens of a text at most: the time that attention takes grows with their square."""
+
+_EPS = 1e-5
+"""ε of the layers' normalizations."""
 
 _LAYER_BYTES = 32 << 10
 """What a layer's modules take beside its weights, as measured."""
@@ -180,6 +192,7 @@ class Fresh(Gated):
         logits: bool = False,
         states: bool = False,
         mlps: bool = False,
+        residuals: bool = False,
         grad: bool = False,
         start: Start | None = None,
     ) -> Output:
@@ -202,10 +215,11 @@ class Fresh(Gated):
                     context,
                     padding=padding,
                     gate=standing.get(site),
+                    residual=x,
                     site=site,
                     observers=observers,
                 )
-                x = F.layer_norm(x + attended, (self.config.d_model,))
+                x = F.layer_norm(x + attended, (self.config.d_model,), eps=_EPS)
                 if states:
                     kept.append(x)
             return Output(x, None, tuple(kept))
@@ -214,6 +228,11 @@ class Fresh(Gated):
         """W_O and b_O of a layer."""
         out = self._layers[site.layer].w_o
         return OutputProjection(output_slices(out.weight, self.config.heads), out.bias)
+
+    def sublayer(self, site: Site) -> Sublayer:
+        """Normalized after the sum, with γ = 1 and β = 0."""
+        ones = torch.ones(self.config.d_model, device=self._device, dtype=self._dtype)
+        return Sublayer("post", Normalization(ones, _EPS))
 
     def readout(self) -> Readout:
         """None: nothing is predicted."""

@@ -58,6 +58,7 @@ class WatchedPass:
         calls: what was called, in order.
         strangers: names of tensors that layers passed and the hooks do not know.
         attended: gets the heads' outputs of every call, [B, T, H, d_v].
+        residual: what goes past the next call, B · T · D numbers; whoever knows it sets it.
     """
 
     observers: Sequence[Observer]
@@ -66,6 +67,7 @@ class WatchedPass:
     calls: list[Call] = field(default_factory=list)
     strangers: set[str] = field(default_factory=set)
     attended: Callable[[Tensor], None] | None = None
+    residual: Tensor | None = None
     _mask: tuple[Tensor, Tensor] | None = None
 
     def next_site(self, call: Call) -> Site:
@@ -198,6 +200,7 @@ def attention(
             attention_mask = attention_mask[..., :keys]
         attention_mask = as_boolean(attention_mask) if run is None else run.plain(attention_mask)
     site, observers = Site("encoder", 0), tuple[Observer, ...]()
+    residual = None
     if run is not None:
         run.strangers |= {
             name
@@ -208,6 +211,9 @@ def attention(
         layer = layer if type(layer) is int else None
         site = run.next_site(Call(id(module), layer, query.shape[1], length, keys))
         observers = tuple(run.observers)
+        if run.residual is not None:
+            residual, run.residual = run.residual, None
+            residual = residual.view(query.shape[0], length, -1)  # some layers flatten the batch
     attended = attend(
         query,
         key,
@@ -220,6 +226,7 @@ def attention(
         sinks=s_aux,
         dropout=dropout,
         gate=None if run is None else run.gates.get(site),
+        residual=residual,
         site=site,
         observers=observers,
     )

@@ -17,20 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnviz.models.hooked.compare import is_low
 from attnviz.models.hooked.network import HookedModel, Item
+from attnviz.models.hooked.norms import close, normalization
 from attnviz.models.hooked.stack import Stack
-from attnviz.passes import OutputProjection, Readout
+from attnviz.passes import Normalization, OutputProjection, Readout
 from attnviz.records import Site
-
-TOLERANCE = 1e-5
-"""Largest difference of a sum, relative to its largest number, that counts as none."""
-
-TOLERANCE_LOW = 2e-2
-"""The same for float16 and bfloat16, in which the model rounds every sum."""
-
-_EPSILONS = ("eps", "variance_epsilon", "epsilon")
-"""Where normalizations keep their ε."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +107,11 @@ def find_residual(
     if (
         not isinstance(weight, Tensor)
         or weight.shape != (logits.shape[-1], final.shape[-1])
-        or not _close(F.linear(final, weight, bias), logits)
+        or not close(F.linear(final, weight, bias), logits)
     ):
         return _none("its logits are not its final states times one matrix")
-    scale, shift, eps, centred = norm
-    return Residual(Readout(weight, scale, eps, shift, bias, centred), tuple(mlps))
+    readout = Readout(weight, norm.scale, norm.eps, norm.shift, bias, norm.centred)
+    return Residual(readout, tuple(mlps))
 
 
 def _mlp(
@@ -141,39 +132,21 @@ def _mlp(
         return None
     for module in inside:
         added = ran[id(module)][1]
-        if added.shape == left.shape and _close(entered + attended + added, left):
+        if added.shape == left.shape and close(entered + attended + added, left):
             return module
     return None
 
 
 def _norm(
     module: nn.Module, ran: Mapping[int, tuple[Any, Tensor]], last: Tensor, final: Tensor
-) -> tuple[Tensor, Tensor | None, float, bool] | None:
-    """γ, β, ε and whether the mean goes, if the module makes the final states of the last ones."""
-    weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
+) -> Normalization | None:
+    """The normalization that a module is, if it makes the final states of the last ones."""
     entered, left = ran.get(id(module), (None, None))
-    if not isinstance(weight, Tensor) or weight.shape != last.shape[-1:]:
-        return None
     if not isinstance(entered, Tensor) or left is None or not torch.equal(left, final):
         return None
     if entered.shape[1:] != last.shape or not torch.equal(entered[0], last):
         return None
-    eps = float(next((getattr(module, e) for e in _EPSILONS if hasattr(module, e)), 0.0))
-    for scale in (weight.detach(), 1 + weight.detach()):  # Gemma keeps γ - 1
-        for centred in (True, False):
-            x = last.float()
-            x = x - x.mean(-1, keepdim=True) if centred else x
-            made = x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * scale.float()
-            if _close(made if bias is None else made + bias.float(), final):
-                return scale, bias, eps, centred
-    return None
-
-
-def _close(made: Tensor, given: Tensor) -> bool:
-    """Whether two results are the same up to rounding."""
-    tolerance = TOLERANCE_LOW if is_low(given.dtype) else TOLERANCE
-    largest = given.float().abs().max().clamp_min(1e-30)
-    return bool((made.float() - given.float()).abs().max() <= tolerance * largest)
+    return normalization(module, last, final)
 
 
 def _tensor(output: Any) -> Tensor:

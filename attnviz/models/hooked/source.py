@@ -22,10 +22,11 @@ from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.residual import Residual, find_residual
 from attnviz.models.hooked.stack import Stack, find_stack
+from attnviz.models.hooked.sublayers import Sublayers, find_sublayers
 from attnviz.models.hooked.survey import Survey, sample, survey
 from attnviz.models.hooked.tokenizer import Texts, load_texts
 from attnviz.models.running import check_start, running
-from attnviz.passes import Gates, Observer, Output, OutputProjection, Readout, Start
+from attnviz.passes import Gates, Observer, Output, OutputProjection, Readout, Start, Sublayer
 from attnviz.records import Inputs, Layout, Prompt, Sides, Site, SiteKind, SourceInfo, Tokens
 
 _WINDOWS = ("sliding_window", "window_size", "local_attention")
@@ -148,6 +149,7 @@ class Hooked(Gated):
         logits: bool = False,
         states: bool = False,
         mlps: bool = False,
+        residuals: bool = False,
         grad: bool = False,
         start: Start | None = None,
     ) -> Output:
@@ -174,6 +176,8 @@ class Hooked(Gated):
                 plan = [call for call in self._survey.plan if call[1].layer >= first]
                 with contextlib.ExitStack() as around:
                     run = around.enter_context(hooking(WatchedPass(observers, plan, standing)))
+                    if residuals:
+                        around.enter_context(self._sublayers.handing(run))
                     if stack is not None and start is not None:
                         around.enter_context(stack.beginning(start))
                     if stack is not None and states:
@@ -195,6 +199,19 @@ class Hooked(Gated):
             return OutputProjection(None, None, self.no_gates)
         none = OutputProjection(None, None, "the layer has no attention")
         return self._survey.projections.get(site, none)
+
+    @cached_property
+    def _sublayers(self) -> Sublayers:
+        """What stands around attention, tried when it is first needed."""
+        plan, projections = self._survey.plan, self._survey.projections
+        return find_sublayers(self._network, plan, projections, sample(self._network))
+
+    def sublayer(self, site: Site) -> Sublayer:
+        """What a layer does around its attention, where that was proved on the model itself."""
+        if self.info.backend == "eager":
+            return Sublayer(None, reason=self.no_gates)
+        none = Sublayer(None, reason="the layer has no attention")
+        return self._sublayers.known.get(site, none)
 
     @cached_property
     def _residual(self) -> Residual:

@@ -170,6 +170,7 @@ class Network:
             causal=family.kind == "decoder",
             scale=self.config.scale(number),
             gate=gates.get(site),
+            residual=x,
             site=site,
             observers=observers,
         )

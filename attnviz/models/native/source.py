@@ -20,7 +20,16 @@ from attnviz.models.gating import Gated, merged
 from attnviz.models.native.network import Network
 from attnviz.models.native.words import Words
 from attnviz.models.running import check_start, running
-from attnviz.passes import Gates, Observer, Output, OutputProjection, Readout, Start
+from attnviz.passes import (
+    Gates,
+    Normalization,
+    Observer,
+    Output,
+    OutputProjection,
+    Readout,
+    Start,
+    Sublayer,
+)
 from attnviz.records import Inputs, Layout, Prompt, Sides, Site, SiteKind, SourceInfo, Tokens
 
 PAIRS = "BERT, DistilBERT and RoBERTa"
@@ -134,6 +143,7 @@ class Native(Gated):
         logits: bool = False,
         states: bool = False,
         mlps: bool = False,
+        residuals: bool = False,
         grad: bool = False,
         start: Start | None = None,
     ) -> Output:
@@ -170,6 +180,12 @@ class Native(Gated):
         """W_O and b_O of a layer."""
         out = self._network.layers[site.layer].out
         return OutputProjection(output_slices(out.weight, self._network.config.heads), out.bias)
+
+    def sublayer(self, site: Site) -> Sublayer:
+        """The residual connection around a layer's attention, and its normalization."""
+        norm = self._network.layers[site.layer].norm_1
+        pre = self._network.config.family.pre_norm
+        return Sublayer("pre" if pre else "post", Normalization(norm.weight, norm.eps, norm.bias))
 
     def readout(self) -> Readout:
         """How the residual stream becomes logits; BERT and its like have no such sum."""

@@ -1,0 +1,49 @@
+"""Layer and RMS normalization of a hooked model: known by what they compute, not by name."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from attnviz.models.hooked.compare import is_low
+from attnviz.passes import Normalization
+
+TOLERANCE = 1e-5
+"""Largest difference of a sum, relative to its largest number, that counts as none."""
+
+TOLERANCE_LOW = 2e-2
+"""The same for float16 and bfloat16, in which the model rounds every sum."""
+
+_EPSILONS = ("eps", "variance_epsilon", "epsilon")
+"""Where normalizations keep their ε."""
+
+
+def normalization(module: nn.Module, entered: Tensor, left: Tensor) -> Normalization | None:
+    """γ, β, ε and whether the mean goes, if the module makes what left it of what entered.
+
+    Args:
+        module: any.
+        entered: [..., D], what it got.
+        left: [..., D], what it gave.
+
+    Returns:
+        None if it computes anything else.
+    """
+    weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
+    if not isinstance(weight, Tensor) or weight.shape != entered.shape[-1:]:
+        return None
+    eps = float(next((getattr(module, e) for e in _EPSILONS if hasattr(module, e)), 0.0))
+    for scale in (weight.detach(), 1 + weight.detach()):  # Gemma keeps γ - 1
+        for centred in (True, False):
+            x = entered.float()
+            x = x - x.mean(-1, keepdim=True) if centred else x
+            made = x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * scale.float()
+            if close(made if bias is None else made + bias.float(), left):
+                return Normalization(scale, eps, bias, centred)
+    return None
+
+
+def close(made: Tensor, given: Tensor) -> bool:
+    """Whether two results are the same up to rounding."""
+    tolerance = TOLERANCE_LOW if is_low(given.dtype) else TOLERANCE
+    largest = given.float().abs().max().clamp_min(1e-30)
+    return bool((made.float() - given.float()).abs().max() <= tolerance * largest)
