@@ -4,7 +4,8 @@ The one door into transformers. ``checkpoint.py`` loads a model and ``network.py
 ``interface.py`` is our attention function inside it, ``survey.py`` and ``compare.py`` decide on
 first use whether that shows what the model's own eager attention returns, and ``eager.py`` hands
 out the latter where it does not. ``projection.py`` finds W_O, ``sublayers.py`` what stands around
-attention, ``stack.py`` the layers at which a pass can begin. ``tokenizer.py`` reads text and ``source.py`` puts it together.
+attention, ``stack.py`` the layers at which a pass can begin. ``tokenizer.py`` reads text and
+``source.py`` puts it together.
 
 Written for transformers 4.56 and later, which is imported inside functions: that takes seconds.
 """
