@@ -194,6 +194,58 @@ class Readout:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """What the heads of a layer read from the residual stream.
+
+    With x the stream as it enters the layer and n = norm(x), q_h = n W_Q^h + b_Q^h, likewise keys
+    and values; scores are ``scale`` · q · k. Queries and keys have width d.
+
+    Attributes:
+        query: W_Q, [H, D, d]; None where it is not known for certain, as for ``key``.
+        key: W_K, [G, D, d].
+        value: W_V, [G, D, d_v]; None where it is not known for certain.
+        query_bias: [H, d], or None.
+        key_bias: [G, d], or None.
+        norm: what the layer reads through; None where it reads the stream as it is.
+        after: what goes over the stream between this layer's attention and the next layer, in
+            order (post-norm models); nothing where the stream is only added to.
+        scale: factor on the scores.
+        turned: queries and keys are turned by their positions (rotary embeddings) before they meet.
+        causal: whether no query sees a later key.
+        reason: why a matrix is missing, as the end of a sentence.
+    """
+
+    query: Tensor | None = None
+    key: Tensor | None = None
+    value: Tensor | None = None
+    query_bias: Tensor | None = None
+    key_bias: Tensor | None = None
+    norm: Normalization | None = None
+    after: tuple[Normalization, ...] = ()
+    scale: float = 1.0
+    turned: bool = False
+    causal: bool = True
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Embedding:
+    """What enters the first layer.
+
+    Attributes:
+        tokens: W_E, [V, D]; None where it is not known for certain.
+        positions: what position n adds, row n of [P, D]; None where nothing is added.
+        norm: what both go through before the first layer, or None.
+        reason: why there is no table of tokens, as the end of a sentence.
+    """
+
+    tokens: Tensor | None = None
+    positions: Tensor | None = None
+    norm: Normalization | None = None
+    reason: str = ""
+
+
 class Source(Protocol):
     """A loaded model: the one thing that ``models/`` hands up."""
 
@@ -277,6 +329,16 @@ class Source(Protocol):
 
     def sublayer(self, site: Site) -> Sublayer:
         """What a layer does around its attention, or why that is not known."""
+
+    def reading(self, site: Site) -> Reading:
+        """W_Q, W_K and W_V of a layer, and what the layer reads through."""
+
+    def embedding(self) -> Embedding:
+        """W_E, and the positions where those are added."""
+
+    @property
+    def no_sum(self) -> str:
+        """Why what heads write does not reach later layers in a known way; empty where it does."""
 
     def readout(self) -> Readout:
         """How the residual stream becomes logits, or why it is no sum of parts."""

@@ -239,6 +239,11 @@ def output_slices(weight: Tensor, heads: int) -> Tensor:
     return weight.t().reshape(heads, -1, weight.shape[0])
 
 
+def input_slices(weight: Tensor, heads: int) -> Tensor:
+    """W_Q, W_K or W_V cut into heads: [H*d, D] as a linear layer stores it -> [H, D, d]."""
+    return weight.view(heads, -1, weight.shape[1]).transpose(1, 2)
+
+
 def rotate(x: Tensor) -> Tensor:
     """Rotary position embedding of positions 0..T-1 (Su et al. 2021, arXiv:2104.09864).
 

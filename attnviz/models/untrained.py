@@ -17,7 +17,12 @@ import torch.nn.functional as F
 from tokenizers import normalizers, pre_tokenizers
 from torch import Tensor
 
-from attnviz.attention.layers import build_layer, output_slices
+from attnviz.attention.layers import (
+    MultiHeadAttention,
+    build_layer,
+    input_slices,
+    output_slices,
+)
 from attnviz.attention.sizes import KINDS, Kind, Sizes, check_sizes
 from attnviz.errors import InputError, ModelError, Setting, SizeError, UsageError
 from attnviz.models.gating import Gated, merged
@@ -25,11 +30,13 @@ from attnviz.models.limits import check_length
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.models.running import check_start, running
 from attnviz.passes import (
+    Embedding,
     Gates,
     Normalization,
     Observer,
     Output,
     OutputProjection,
+    Reading,
     Readout,
     Start,
     Sublayer,
@@ -233,6 +240,33 @@ class Fresh(Gated):
         """Normalized after the sum, with γ = 1 and β = 0."""
         ones = torch.ones(self.config.d_model, device=self._device, dtype=self._dtype)
         return Sublayer("post", Normalization(ones, _EPS))
+
+    @property
+    def no_sum(self) -> str:
+        """Empty: every layer adds to what it got, and normalizes the sum."""
+        return ""
+
+    def reading(self, site: Site) -> Reading:
+        """W_Q, W_K and W_V of a layer; none for latent and for cross-attention."""
+        layer, norm = self._layers[site.layer], self.sublayer(site).norm
+        if not isinstance(layer, MultiHeadAttention) or self.kind == "cross":
+            why = "latent attention makes keys in two steps"
+            return Reading(reason="it reads two sequences" if self.kind == "cross" else why)
+        shared, bias = layer.kv_heads, self.config.bias
+        return Reading(
+            input_slices(layer.w_q.weight, layer.heads),
+            input_slices(layer.w_k.weight, shared),
+            input_slices(layer.w_v.weight, shared),
+            layer.w_q.bias.view(layer.heads, -1) if bias else None,
+            layer.w_k.bias.view(shared, -1) if bias else None,
+            after=() if norm is None else (norm,),
+            scale=float(layer.head_dim**-0.5),
+            causal=self.config.causal,
+        )
+
+    def embedding(self) -> Embedding:
+        """None: words get random vectors."""
+        return Embedding(reason=self.no_logits)
 
     def readout(self) -> Readout:
         """None: nothing is predicted."""

@@ -59,6 +59,8 @@ class WatchedPass:
         strangers: names of tensors that layers passed and the hooks do not know.
         attended: gets the heads' outputs of every call, [B, T, H, d_v].
         residual: what goes past the next call, B · T · D numbers; whoever knows it sets it.
+        received: gets queries, keys and values of every call, as the attention function does, and
+            the factor on the scores.
     """
 
     observers: Sequence[Observer]
@@ -68,6 +70,7 @@ class WatchedPass:
     strangers: set[str] = field(default_factory=set)
     attended: Callable[[Tensor], None] | None = None
     residual: Tensor | None = None
+    received: Callable[[Tensor, Tensor, Tensor, float], None] | None = None
     _mask: tuple[Tensor, Tensor] | None = None
 
     def next_site(self, call: Call) -> Site:
@@ -214,6 +217,8 @@ def attention(
         if run.residual is not None:
             residual, run.residual = run.residual, None
             residual = residual.view(query.shape[0], length, -1)  # some layers flatten the batch
+        if run.received is not None:
+            run.received(query, key, value, query.shape[-1] ** -0.5 if scaling is None else scaling)
     attended = attend(
         query,
         key,

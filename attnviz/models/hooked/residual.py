@@ -31,10 +31,12 @@ class Residual:
     Attributes:
         readout: how the stream becomes logits, or why it does not add up.
         mlps: the feed-forward part of every layer, if it does.
+        no_sum: why the layers do not add up, whatever becomes of it; empty where they do.
     """
 
     readout: Readout
     mlps: tuple[nn.Module, ...] = ()
+    no_sum: str = ""
 
     @contextlib.contextmanager
     def keeping(self, added: list[Tensor], first: int = 0) -> Iterator[None]:
@@ -65,8 +67,6 @@ def find_residual(
         projections: W_O of every layer.
         items: the tokens; the first is the longest.
     """
-    if network.no_logits:
-        return _none(network.no_logits)
     if stack is None:
         return _none("it has no plain list of layers that run one after the other")
     ran: dict[int, tuple[Any, Tensor]] = {}
@@ -97,10 +97,25 @@ def find_residual(
                 f"layer {number} does not simply add attention and a feed-forward part to its input"
             )
         mlps.append(mlp)
-    last, final = states[-1][0], output["last_hidden_state"][0]
+    readout = _readout(network, modules, ran, states[-1][0], output)
+    return Residual(readout, () if readout.reason else tuple(mlps))
+
+
+def _readout(
+    network: HookedModel,
+    modules: Sequence[nn.Module],
+    ran: Mapping[int, tuple[Any, Tensor]],
+    last: Tensor,
+    output: Mapping[str, Any],
+) -> Readout:
+    """How what leaves the last layer, [T, D], becomes logits."""
+    if network.no_logits:
+        return Readout(None, reason=network.no_logits)
+    final = output["last_hidden_state"][0]
     norm = next((found for module in modules if (found := _norm(module, ran, last, final))), None)
     if norm is None:
-        return _none("its last normalization is neither layer nor RMS normalization")
+        why = "its last normalization is neither layer nor RMS normalization"
+        return Readout(None, reason=why)
     head: Any = network.model.get_output_embeddings()
     weight, bias = getattr(head, "weight", None), getattr(head, "bias", None)
     logits = output["logits"][0]
@@ -109,9 +124,8 @@ def find_residual(
         or weight.shape != (logits.shape[-1], final.shape[-1])
         or not close(F.linear(final, weight, bias), logits)
     ):
-        return _none("its logits are not its final states times one matrix")
-    readout = Readout(weight, norm.scale, norm.eps, norm.shift, bias, norm.centred)
-    return Residual(readout, tuple(mlps))
+        return Readout(None, reason="its logits are not its final states times one matrix")
+    return Readout(weight, norm.scale, norm.eps, norm.shift, bias, norm.centred)
 
 
 def _mlp(
@@ -156,4 +170,4 @@ def _tensor(output: Any) -> Tensor:
 
 
 def _none(reason: str) -> Residual:
-    return Residual(Readout(None, reason=reason))
+    return Residual(Readout(None, reason=reason), no_sum=reason)

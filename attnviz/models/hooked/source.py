@@ -20,13 +20,24 @@ from attnviz.models.hooked.compare import lengths, real
 from attnviz.models.hooked.eager import hand_out, returned
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.network import HookedModel, Item
+from attnviz.models.hooked.reading import Anatomy, find_anatomy
 from attnviz.models.hooked.residual import Residual, find_residual
 from attnviz.models.hooked.stack import Stack, find_stack
 from attnviz.models.hooked.sublayers import Sublayers, find_sublayers
 from attnviz.models.hooked.survey import Survey, sample, survey
 from attnviz.models.hooked.tokenizer import Texts, load_texts
 from attnviz.models.running import check_start, running
-from attnviz.passes import Gates, Observer, Output, OutputProjection, Readout, Start, Sublayer
+from attnviz.passes import (
+    Embedding,
+    Gates,
+    Observer,
+    Output,
+    OutputProjection,
+    Reading,
+    Readout,
+    Start,
+    Sublayer,
+)
 from attnviz.records import Inputs, Layout, Prompt, Sides, Site, SiteKind, SourceInfo, Tokens
 
 _WINDOWS = ("sliding_window", "window_size", "local_attention")
@@ -217,10 +228,32 @@ class Hooked(Gated):
     def _residual(self) -> Residual:
         """Whether the residual stream adds up, tried when it is first needed."""
         if self.info.backend == "eager":
-            return Residual(Readout(None, reason=self.no_gates))
+            return Residual(Readout(None, reason=self.no_gates), no_sum=self.no_gates)
         return find_residual(
             self._network, self._stack, self._survey.projections, sample(self._network)
         )
+
+    @property
+    def no_sum(self) -> str:
+        """Why what heads write does not reach later layers in a known way; empty where it does."""
+        return self._residual.no_sum
+
+    @cached_property
+    def _anatomy(self) -> Anatomy:
+        """What the layers read, tried when it is first needed."""
+        return find_anatomy(self._network, self._stack, self._survey.plan)
+
+    def reading(self, site: Site) -> Reading:
+        """W_Q, W_K and W_V of a layer, where they were proved on the model itself."""
+        if self.info.backend == "eager":
+            return Reading(reason=self.no_gates)
+        return self._anatomy.readings.get(site, Reading(reason="the layer has no attention"))
+
+    def embedding(self) -> Embedding:
+        """The tables that what enters the first layer was proved to be made of."""
+        if self.info.backend == "eager":
+            return Embedding(reason=self.no_gates)
+        return self._anatomy.embedding
 
     def readout(self) -> Readout:
         """How the residual stream becomes logits, where that was proved on the model itself."""

@@ -17,15 +17,18 @@ from attnviz.models import limits, text
 from attnviz.models.folder import Located
 from attnviz.models.foreign import refusing
 from attnviz.models.gating import Gated, merged
+from attnviz.models.native import reading
 from attnviz.models.native.network import Network
 from attnviz.models.native.words import Words
 from attnviz.models.running import check_start, running
 from attnviz.passes import (
+    Embedding,
     Gates,
     Normalization,
     Observer,
     Output,
     OutputProjection,
+    Reading,
     Readout,
     Start,
     Sublayer,
@@ -186,6 +189,16 @@ class Native(Gated):
         norm = self._network.layers[site.layer].norm_1
         pre = self._network.config.family.pre_norm
         return Sublayer("pre" if pre else "post", Normalization(norm.weight, norm.eps, norm.bias))
+
+    no_sum = ""
+
+    def reading(self, site: Site) -> Reading:
+        """W_Q, W_K and W_V of a layer, and the normalizations around them."""
+        return reading.reading(self._network, site.layer)
+
+    def embedding(self) -> Embedding:
+        """The tables of tokens and positions."""
+        return reading.embedding(self._network)
 
     def readout(self) -> Readout:
         """How the residual stream becomes logits; BERT and its like have no such sum."""

@@ -1,0 +1,225 @@
+"""W_Q, W_K and W_V of a hooked model: found by what comes out, proved number for number.
+
+Modules are not known by name, and families keep the three matrices apart, side by side or
+interleaved by head. In the pass of a few short texts, a column of a layer's queries is, number for
+number, a column of what one of its linear layers gave: at the first position, where rotary
+embeddings turn nothing. Whether it is so at the second position as well tells whether they turn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnviz.models.hooked.interface import WatchedPass, hooking
+from attnviz.models.hooked.network import HookedModel, Item
+from attnviz.models.hooked.norms import close, normalization
+from attnviz.models.hooked.stack import Stack
+from attnviz.passes import Embedding, Reading
+from attnviz.records import Site
+
+_TEXTS, _LENGTH = 12, 2
+"""Of the pass: so many numbers make a column."""
+
+_OFFSETS = 8
+"""Rows of a table of positions that may come before the first token's."""
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """A linear layer that ran: what it read and gave, [B, T, in] and [B, T, out]."""
+
+    module: Any
+    read: Tensor
+    gave: Tensor
+
+    def weight(self) -> Tensor:
+        """[out, in]; Conv1D keeps it as [in, out]."""
+        weight: Tensor = self.module.weight.detach()
+        return weight if isinstance(self.module, nn.Linear) else weight.t()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Queries, keys or values as columns of one linear layer.
+
+    Attributes:
+        linear: which.
+        columns: [heads · width] numbers of columns.
+        factor: by which they were multiplied.
+        turned: whether that holds at the first position only.
+    """
+
+    linear: _Linear
+    columns: Tensor
+    factor: float
+    turned: bool
+
+    def matrix(self, heads: int) -> Tensor:
+        """[heads, D, width]."""
+        rows = self.linear.weight()[self.columns] * self.factor
+        return rows.view(heads, -1, rows.shape[1]).transpose(1, 2)
+
+    def bias(self, heads: int) -> Tensor | None:
+        """[heads, width], or None."""
+        bias = self.linear.module.bias
+        return None if bias is None else (bias.detach()[self.columns] * self.factor).view(heads, -1)
+
+
+@dataclass
+class _Watch:
+    """What the linear layers did before each call of the attention function.
+
+    Attributes:
+        calls: queries, keys, values [B, heads, T, width], the factor on scores, and the layers.
+    """
+
+    texts: int
+    calls: list[tuple[Tensor, Tensor, Tensor, float, list[_Linear]]] = field(default_factory=list)
+    _linear: list[_Linear] = field(default_factory=list)
+
+    def attended(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> None:
+        """The attention function was called."""
+        self.calls.append((query, key, value, scale, self._linear))
+        self._linear = []
+
+    def ran(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        """A linear layer has run."""
+        if args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
+            read, gave = (x.reshape(self.texts, -1, x.shape[-1]) for x in (args[0], output))
+            self._linear.append(_Linear(module, read, gave))
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """What was found: what every layer reads, and what enters the first."""
+
+    readings: Mapping[Site, Reading]
+    embedding: Embedding
+
+
+def find_anatomy(
+    network: HookedModel,
+    stack: Stack | None,
+    plan: Sequence[tuple[int, Site]],
+) -> Anatomy:
+    """Look on while a few short texts go through a hooked single stack.
+
+    Args:
+        network: with our attention switched on.
+        stack: its layers, or None where there is no plain list of them.
+        plan: module and site of every attention call.
+    """
+    sites = [site for _, site in plan]
+    if stack is None:
+        why = "the model has no plain list of layers that run one after the other"
+        return Anatomy({site: Reading(reason=why) for site in sites}, Embedding(reason=why))
+    from transformers.pytorch_utils import Conv1D
+
+    items = _texts(network)
+    watch, states = _Watch(len(items)), list[Tensor]()
+    run = WatchedPass((), plan, received=watch.attended)
+    with torch.no_grad(), contextlib.ExitStack() as undo:
+        for module in network.body.modules():
+            if isinstance(module, nn.Linear | Conv1D):
+                undo.callback(module.register_forward_hook(watch.ran).remove)
+        undo.enter_context(stack.keeping(states))
+        undo.enter_context(hooking(run))
+        network.run(items)
+    readings = {
+        site: _reading(stack.layers[site.layer], states[site.layer], watch, number, site)
+        for number, site in enumerate(sites)
+    }
+    return Anatomy(readings, _embedding(network, items, states[0]))
+
+
+def _texts(network: HookedModel) -> list[Item]:
+    """Short texts that begin with different tokens."""
+    step = max(network.vocab_size // (_TEXTS + 1), 1)
+    ids = [(1 + n) * step % network.vocab_size for n in range(_TEXTS)]
+    length = min(_LENGTH, network.max_tokens or _LENGTH)
+    return [Item((first, *(ids[::-1] * 2)[n : n + length - 1])) for n, first in enumerate(ids)]
+
+
+def _reading(layer: nn.Module, state: Tensor, watch: _Watch, number: int, site: Site) -> Reading:
+    """What the heads of one layer read."""
+    query, key, value, scale, linear = watch.calls[number]
+    q, k, v = (_find(part, linear) for part in (query, key, value))
+    unknown = "are not what one matrix makes of the normalized stream"
+    if v is None or v.turned:
+        return Reading(reason=f"its values {unknown}")
+    read = v.linear.read
+    if read.numel() != state.numel():  # a latent
+        return Reading(reason=f"its values {unknown}")
+    state, norm = state.reshape(read.shape), None
+    if not torch.equal(read, state):
+        found = (normalization(module, state, read) for module in layer.modules())
+        norm = next((one for one in found if one is not None), None)
+        if norm is None:
+            return Reading(reason=f"its values {unknown}")
+    made, causal = v.matrix(value.shape[1]), site.kind == "decoder"
+    if q is None or k is None or not all(torch.equal(one.linear.read, read) for one in (q, k)):
+        return Reading(value=made, norm=norm, scale=scale, causal=causal,
+                       reason=f"its queries and keys {unknown}")  # fmt: skip
+    heads, shared = query.shape[1], key.shape[1]
+    return Reading(
+        q.matrix(heads),
+        k.matrix(shared),
+        made,
+        q.bias(heads),
+        k.bias(shared),
+        norm,
+        scale=scale,
+        turned=q.turned or k.turned,
+        causal=causal,
+    )
+
+
+def _find(part: Tensor, linear: Iterable[_Linear]) -> _Part | None:
+    """The columns of a linear layer that a part [B, heads, T, width] consists of.
+
+    Some models multiply queries with 1 / √d before they hand them on.
+    """
+    columns = part.permute(0, 2, 1, 3).flatten(2)  # [B, T, heads * width]
+    for one in linear:
+        for factor in (1.0, float(part.shape[-1] ** -0.5)):
+            gave = one.gave * factor
+            numbers = {column: n for n, column in enumerate(_keys(gave[:, 0]))}
+            found = [numbers.get(column) for column in _keys(columns[:, 0])]
+            known = [n for n in found if n is not None]
+            if len(known) == len(found):
+                chosen = torch.tensor(known, device=part.device)
+                turned = not torch.equal(gave[..., chosen], columns)
+                return _Part(one, chosen, factor, turned)
+    return None
+
+
+def _keys(matrix: Tensor) -> list[bytes]:
+    """The columns of [B, n] as bytes, without the sign of zero."""
+    columns = (matrix.float() + 0.0).t().contiguous().cpu().numpy()
+    return [column.tobytes() for column in columns]
+
+
+def _embedding(network: HookedModel, items: Sequence[Item], entered: Tensor) -> Embedding:
+    """The table of tokens, and of positions if there is one, that what enters is the sum of."""
+    table: Any = getattr(network.model.get_input_embeddings(), "weight", None)
+    none = Embedding(reason="what enters its first layer is not tokens and learned positions alone")
+    if not isinstance(table, Tensor) or table.shape[-1] != entered.shape[-1]:
+        return none
+    tokens = table.detach()
+    ids = torch.tensor([item.ids for item in items], device=tokens.device)
+    for factor in (1.0, float(tokens.shape[1] ** 0.5)):
+        if close(tokens[ids] * factor, entered):
+            return Embedding(tokens * factor if factor != 1 else tokens)
+    for module in network.body.modules():
+        rows = module.weight.detach() if isinstance(module, nn.Embedding) else tokens[:0]
+        if rows.shape[1] == tokens.shape[1]:
+            for first in range(min(_OFFSETS, len(rows) - ids.shape[1])):
+                if close(tokens[ids] + rows[first : first + ids.shape[1]], entered):
+                    return Embedding(tokens, rows[first:])
+    return none

@@ -1,0 +1,150 @@
+"""What layers read: matrices found on a model, against the scores and values it computes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import attnviz as av
+from attnviz.models import pretrained
+from attnviz.models.untrained import FreshConfig
+from attnviz.passes import Normalization, Rows, Source
+from attnviz.records import Prompt, Site
+from tests.models.tiny import GAIN, LONG, hooked_only
+
+LEARNED = ("gpt2", "opt")
+PLAIN = (*LEARNED, "bert", "electra", "distilbert", "roberta")
+TURNED = ("llama", "qwen2", "mistral", "granite", "gpt_neox", "phi", "cohere")
+VALUES_ONLY = ("qwen3", "lfm2", "gpt_oss")
+"""Queries and keys are normalized, or longer than the matrices make them (YaRN)."""
+NOTHING = {
+    "deepseek_v3": "its values are not",
+    "t5": "no plain list of layers",
+    "albert": "no plain list of layers",
+}
+WORDLESS = ("distilbert", "albert")
+SUM_FAILS = {"bert": "does not simply add", "gemma2": "does not simply add", "lfm2": "no attention"}
+
+
+def tiny(name: str, folders: Any) -> Source:
+    folder = folders(name, GAIN.get(name, 3.0), words=name not in WORDLESS)
+    source = pretrained.load(str(folder), backend="hooked")
+    hooked_only(source)
+    return source
+
+
+def normalized(norm: Normalization, x: Tensor) -> Tensor:
+    """By torch's own normalizations."""
+    if norm.centred:
+        return F.layer_norm(x, norm.scale.shape, norm.scale, norm.shift, norm.eps)
+    assert norm.shift is None
+    return F.rms_norm(x, norm.scale.shape, norm.scale, norm.eps)
+
+
+class Keeper:
+    """Keeps scores [H, T, S] and values [G, S, d_v] of every layer."""
+
+    def __init__(self) -> None:
+        self.scores: dict[Site, Tensor] = {}
+        self.values: dict[Site, Tensor] = {}
+
+    def observe(self, rows: Rows) -> None:
+        self.scores[rows.site] = rows.logits[0].clone()
+        self.values[rows.site] = rows.values[0].clone()
+
+
+def check(source: Source, prompt: Prompt, *, turned: bool = False, scores: bool = True) -> None:
+    """Scores (turned ones at distance 0) and differences of values follow from the matrices."""
+    keeper = Keeper()
+    states = source.forward([source.prepare(prompt)], [keeper], states=True).states
+    for site, theirs in keeper.scores.items():
+        reading = source.reading(site)
+        x = states[site.layer][0]
+        n = x if reading.norm is None else normalized(reading.norm, x)
+        values = n @ reading.value
+        made = values - values[:, :1]
+        assert made.abs().max() > 0
+        values = keeper.values[site] - keeper.values[site][:, :1]
+        torch.testing.assert_close(made, values, rtol=1e-4, atol=1e-4)
+        assert (reading.query is None) != scores
+        if not scores:
+            continue
+        assert reading.turned == turned
+        q, k = n @ reading.query, n @ reading.key
+        q = q if reading.query_bias is None else q + reading.query_bias[:, None]
+        k = k if reading.key_bias is None else k + reading.key_bias[:, None]
+        k = k.repeat_interleave(len(q) // len(k), 0)
+        made = reading.scale * (q @ k.mT)
+        length = made.shape[1]
+        known = torch.eye(length) if turned else torch.ones(length, length)
+        known = known.tril() if reading.causal else known
+        torch.testing.assert_close(made * known, theirs * known, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("model", ["demo-gpt2", "demo-bert"])
+def test_native(model: str) -> None:
+    source = av.load(model)
+    check(source, Prompt("The keys to the cabinet"))
+    ids = list(source.prepare(Prompt("The keys to")).sides[source.layout.kinds[0]].queries.ids)
+    embedding = source.embedding()
+    x = embedding.tokens[ids] + embedding.positions[: len(ids)]
+    if model == "demo-gpt2":
+        entered = source.forward([source.prepare(Prompt("The keys to"))], states=True).states[0]
+        torch.testing.assert_close(x, entered[0])
+    assert len(embedding.positions) == source.max_tokens
+
+
+@pytest.mark.parametrize("kind", ["mha", "gqa", "mqa"])
+def test_fresh(kind: str) -> None:
+    check(av.load(FreshConfig(kind=kind, layers=2, causal=True)), Prompt("a b c d"))
+    assert "two steps" in av.load(FreshConfig(kind="mla")).reading(Site("encoder", 0)).reason
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_hooked(name: str, folders: Any) -> None:
+    source = tiny(name, folders)
+    check(source, Prompt(ids=LONG))
+    embedding = source.embedding()
+    if name in LEARNED:
+        entered = source.forward([source.prepare(Prompt(ids=LONG))], states=True).states[0]
+        made = embedding.tokens[list(LONG)] + embedding.positions[: len(LONG)]
+        torch.testing.assert_close(made, entered[0])
+    else:
+        assert "not tokens and learned positions" in embedding.reason
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_rotary(name: str, folders: Any) -> None:
+    source = tiny(name, folders)
+    check(source, Prompt(ids=LONG), turned=True)
+    assert source.embedding().positions is None
+    if name != "granite":  # which multiplies its embeddings
+        entered = source.forward([source.prepare(Prompt(ids=LONG))], states=True).states[0]
+        torch.testing.assert_close(source.embedding().tokens[list(LONG)], entered[0])
+
+
+@pytest.mark.parametrize("name", VALUES_ONLY)
+def test_normalized_queries_leave_the_values(name: str, folders: Any) -> None:
+    source = tiny(name, folders)
+    check(source, Prompt(ids=LONG), scores=False)
+    assert "queries and keys" in source.reading(source.layout.sites[-1]).reason
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_nothing_is_made_up(name: str, folders: Any) -> None:
+    source = tiny(name, folders)
+    reading = source.reading(source.layout.sites[0])
+    assert reading.value is None
+    assert re.search(NOTHING[name], reading.reason)
+
+
+def test_sums(folders: Any) -> None:
+    assert av.load("demo-gpt2").no_sum == av.load("demo-bert").no_sum == ""
+    assert [tiny(name, folders).no_sum for name in ("llama", "cohere", "qwen3")] == [""] * 3
+    for name, reason in SUM_FAILS.items():
+        assert reason in tiny(name, folders).no_sum
