@@ -16,10 +16,10 @@ from attnviz.annotated import SyntaxReport
 from attnviz.annotated.coref import CorefReport
 from attnviz.effects import AblationReport
 from attnviz.errors import InputError, UsageError
+from attnviz.grammar.cases import SyntaxSettings
+from attnviz.grammar.compare import compare
 from attnviz.grammar.coref import run_coref
 from attnviz.grammar.gap import choices as read_choices
-from attnviz.grammar.syntax import SyntaxSettings
-from attnviz.grammar.syntax import run as run_syntax
 from attnviz.grammar.treebank import sentences as read_sentences
 from attnviz.looking import DEFAULT_MODEL, Look, Model, load, prompt_of
 from attnviz.models.identity import identity
@@ -208,6 +208,8 @@ def syntax(
     strict: bool = False,
     jobs: int = 1,
     ray: str | None = None,
+    random: bool = False,
+    seed: int = 0,
     device: str = "auto",
     dtype: str = "auto",
     progress: Progress | None = None,
@@ -225,6 +227,8 @@ def syntax(
         jobs: processes.
         ray: run on Ray instead (the extra attnviz[ray]): ``"local"``, or the address of a cluster;
             ``jobs`` is then the number of actors. The result is the same, bit by bit.
+        random: measure the same model with untrained weights as well, as a control.
+        seed: of those weights.
         device: where to run.
         dtype: in which precision.
         progress: called again and again with a stage, how much is done and how much there is.
@@ -232,16 +236,19 @@ def syntax(
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.
     """
-    settings = SyntaxSettings(subtypes, punct, select_on, strict, jobs, ray)
+    settings = SyntaxSettings(
+        subtypes, punct, select_on, strict, jobs, ray, random=random, seed=seed
+    )
     settings.check()
     sentences, bad = read_sentences(_paths(treebank), strict=strict)
     source = load(model, device=device, dtype=dtype)
-    report = run_syntax(
+    report = compare(
         source,
         sentences,
         settings,
         bad=bad,
         load=_loader(model, source, device, dtype),
+        untrained=partial(load, model, device=device, dtype=dtype, untrained=seed),
         progress=progress or (lambda stage, done, all_: None),
     )
     return Syntax(**vars(replace(report, identity=identity(model))))

@@ -27,7 +27,13 @@ DEFAULT_MODEL = "demo-gpt2"
 """A small GPT-2 that comes with attnviz; see its MODEL_CARD.md."""
 
 
-def load(model: Model = DEFAULT_MODEL, *, device: str = "auto", dtype: str = "auto") -> Source:
+def load(
+    model: Model = DEFAULT_MODEL,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    untrained: int | None = None,
+) -> Source:
     """Load a model once, to use it for many texts.
 
     Args:
@@ -35,6 +41,8 @@ def load(model: Model = DEFAULT_MODEL, *, device: str = "auto", dtype: str = "au
             id, or a loaded model.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
         dtype: ``auto``, ``float32``, ``bfloat16``, ``float16``.
+        untrained: a seed; random weights in place of the trained ones, for the same configuration
+            and with the same tokenizer: what the architecture does before it has learned.
 
     Raises:
         ModelError: the model cannot be used; DeviceError: the device is not there.
@@ -42,13 +50,19 @@ def load(model: Model = DEFAULT_MODEL, *, device: str = "auto", dtype: str = "au
     """
     if model == "fresh":
         model = FreshConfig()
+    if untrained is not None and not isinstance(model, str | Path):
+        raise UsageError(
+            "untrained weights need the name or folder of a trained {model}, not {}",
+            "a fresh layer" if isinstance(model, FreshConfig) else "a loaded one",
+            model=...,
+        )
     if isinstance(model, FreshConfig):
         model.check()
         return Fresh(model, *resolve(device, dtype))
     if isinstance(model, str | Path):
         from attnviz.models import pretrained
 
-        return pretrained.load(str(model), device=device, dtype=dtype)
+        return pretrained.load(str(model), device=device, dtype=dtype, untrained=untrained)
     if not (hasattr(model, "prepare") and hasattr(model, "forward")):
         raise UsageError(
             "{model} takes a name, a folder, a FreshConfig or what load() returned, not {}",

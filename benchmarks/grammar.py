@@ -11,7 +11,8 @@ import torch
 
 from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.texts import Text
-from attnviz.grammar.syntax import BATCH_TOKENS, SyntaxSettings, run
+from attnviz.grammar.cases import BATCH_TOKENS, SyntaxSettings
+from attnviz.grammar.syntax import run
 from attnviz.grammar.treebank import sentences
 from attnviz.looking import load
 from benchmarks.startup import minilm

@@ -115,6 +115,7 @@ class SyntaxReport:
         roles: by head.
         notes: full sentences that the reader must not miss.
         identity: of the model, see :func:`~attnviz.annotated.model.model_json`.
+        untrained: the same of the same model with random weights, where that was asked for.
     """
 
     source: SourceInfo
@@ -133,6 +134,7 @@ class SyntaxReport:
     roles: tuple[SyntacticRole, ...] = ()
     notes: tuple[str, ...] = ()
     identity: Mapping[str, Any] = field(default_factory=dict)
+    untrained: SyntaxReport | None = None
 
     def named(self, names: str | None) -> tuple[Relation, ...]:
         """Some relations by name, in the order given; all of them for None.
@@ -183,6 +185,7 @@ class SyntaxReport:
                 for role in self.roles
             ],
             "notes": list(self.notes),
+            "untrained": None if self.untrained is None else self.untrained.to_json(),
         }
 
     def _relation(self, relation: Relation) -> dict[str, Any]:

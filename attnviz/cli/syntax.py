@@ -11,7 +11,7 @@ from attnviz.cli import console
 from attnviz.cli.options import RAY, OutputOptions, TrainedOptions, flatten
 from attnviz.cli.stages import Stages
 
-COUNTED, RESULT = "What counts", "Result"
+COUNTED, CONTROL, RESULT = "What counts", "Beside it", "Result"
 
 
 @flatten
@@ -58,6 +58,15 @@ def syntax(
             rich_help_panel=COUNTED,
         ),
     ] = False,
+    random: Annotated[
+        bool,
+        typer.Option(
+            "--random",
+            help="Beside it, the same model with untrained weights, as a control.",
+            rich_help_panel=CONTROL,
+        ),
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of those weights.", rich_help_panel=CONTROL)] = 0,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes.")] = 1,
     ray: Annotated[str | None, RAY] = None,
     json: Annotated[
@@ -79,6 +88,8 @@ def syntax(
 
       attnviz syntax dev.conllu --relation obj,nsubj --no-punct
 
+      attnviz syntax dev.conllu --random
+
       attnviz syntax dev.conllu --select-on all --json
     """
     from attnviz import evidence, files
@@ -99,6 +110,8 @@ def syntax(
             strict=strict,
             jobs=jobs,
             ray=ray,
+            random=random,
+            seed=seed,
             progress=stages.show,
             **model.settings(),
         )
@@ -113,6 +126,8 @@ def syntax(
         screen.print(terminal.SyntaxGrid(report))
     screen.print(terminal.syntax_table(report, shown))
     screen.print("")
-    screen.print(Line(terminal.legend(), "dim"))
+    screen.print(Line(terminal.legend(report), "dim"))
+    if random:
+        screen.print(Line(terminal.control_line(report), "dim"))
     screen.print(Line(measured(report), "dim"))
     console.note(report.notes, output.quiet)

@@ -15,16 +15,10 @@ from attnviz.corpus.executors import Lost
 from attnviz.corpus.running import executor
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import AttnvizError, InputError
+from attnviz.grammar.cases import BATCH_TOKENS, EVERYTHING, Loader, Progress, check_single
 from attnviz.grammar.gap import PRONOUN, A, B, Choice
 from attnviz.grammar.pointing import WordMaps, present
-from attnviz.grammar.syntax import (
-    BATCH_TOKENS,
-    EVERYTHING,
-    TEN_POINTS,
-    Loader,
-    Progress,
-    check_single,
-)
+from attnviz.grammar.rule import TEN_POINTS
 from attnviz.grammar.tally import share
 from attnviz.passes import Rows, Source
 from attnviz.records import Inputs, Layout, Site

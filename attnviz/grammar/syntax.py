@@ -6,68 +6,33 @@ Clark et al. 2019 (arXiv:1906.04341), with the offsets and the ten points of Voi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.annotated import DIRECTIONS, Best, Relation, SyntacticRole, SyntaxReport
-from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.executors import Lost
 from attnviz.corpus.running import executor
-from attnviz.corpus.texts import Bad, Text
-from attnviz.errors import AttnvizError, InputError, Setting, UsageError
-from attnviz.grammar.pointing import present
+from attnviz.corpus.texts import Bad
+from attnviz.errors import AttnvizError, InputError
+from attnviz.grammar.cases import (
+    EVERYTHING,
+    Cases,
+    Loader,
+    Progress,
+    SyntaxSettings,
+    check_single,
+)
+from attnviz.grammar.rule import TEN_POINTS, enough, sure
 from attnviz.grammar.tally import ALL, Table, Tally
-from attnviz.grammar.treebank import PUNCTUATION, Sentence, stripped
-from attnviz.grammar.work import Gold, Task, Work
+from attnviz.grammar.treebank import Sentence
+from attnviz.grammar.work import Work
 from attnviz.passes import Source
-from attnviz.records import Inputs, Layout, Prompt
+from attnviz.records import Layout
 from attnviz.statistics.clusters import FEW
 
-Progress = Callable[[str, int, int], None]
-"""Called with the stage, how many sentences are done and how many there are."""
-
-Loader = Callable[[], Source]
 Bools = NDArray[np.bool_]
-
-HALVES, EVERYTHING = "halves", "all"
-TEN_POINTS = 0.1
-"""What a syntactic head has over the best offset (Voita et al. 2019)."""
-BATCH_TOKENS = 4096
-"""Tokens of a padded batch."""
-
-
-@dataclass(frozen=True)
-class SyntaxSettings:
-    """How heads are compared with a treebank.
-
-    Attributes:
-        subtypes: take ``nmod:poss`` for a relation of its own.
-        punct: count punctuation's dependencies.
-        select_on: ``halves`` chooses heads and offsets on even documents and measures them on odd
-            ones; ``all`` does both on everything, as Clark et al. do.
-        strict: a sentence that cannot be used ends the run.
-        jobs: processes.
-        ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
-    """
-
-    subtypes: bool = False
-    punct: bool = True
-    select_on: str = HALVES
-    strict: bool = False
-    jobs: int = 1
-    ray: str | None = None
-
-    def check(self) -> None:
-        """Raise UsageError for a value that there is not."""
-        if self.select_on not in (HALVES, EVERYTHING):
-            raise UsageError(
-                "{} is not known; take halves or all", Setting("select_on", self.select_on)
-            )
-        if self.jobs < 1:
-            raise UsageError("{} is too few; take at least 1", Setting("jobs", self.jobs))
 
 
 def run(
@@ -77,6 +42,7 @@ def run(
     *,
     bad: Sequence[Bad] = (),
     load: Loader | None = None,
+    stage: str = "sentences",
     progress: Progress = lambda stage, done, all_: None,
 ) -> SyntaxReport:
     """Measure every head, relation and direction.
@@ -87,6 +53,7 @@ def run(
         settings: how.
         bad: what in the treebank cannot be used.
         load: loads the model in another process; None for a model that only this one has.
+        stage: what progress is told of.
         progress: called again and again.
 
     Raises:
@@ -95,7 +62,7 @@ def run(
     """
     settings.check()
     check_single(source)
-    study = _Study(source, sentences, settings)
+    study = Cases(source, sentences, settings)
     tally = Tally()
     with executor(Work, source, load, settings.jobs, settings.ray) as running:
         for task, answer in running.run(study.tasks(tally)):
@@ -103,7 +70,7 @@ def run(
                 raise AttnvizError("a batch of sentences cannot be run: {}", answer.reason)
             tally.add_hits(answer)
             study.done += len(task.batch)
-            progress("sentences", study.done, len(sentences))
+            progress(stage, study.done, len(sentences))
     if not tally.cases:
         raise InputError(
             "no dependency is left to measure: the treebank has none but roots, or no sentence is "
@@ -112,76 +79,7 @@ def run(
     return _report(study, tally, len(bad))
 
 
-def check_single(source: Source) -> None:
-    """Refuse models whose attention is not of one text alone."""
-    if len(source.layout.kinds) > 1:
-        raise UsageError(
-            "{} has an encoder and a decoder; annotated text needs a {model} with a single stack",
-            source.info.model,
-            model=...,
-        )
-    source.prepare(Prompt("a", spans=((0, 1),)))  # raises where a model takes no words as given
-
-
-@dataclass
-class _Study:
-    """What is run, and what has been run of it."""
-
-    source: Source
-    sentences: Sequence[Sentence]
-    settings: SyntaxSettings
-    done: int = 0
-    refused: int = 0
-    words: int = 0
-    untokenized: int = 0
-
-    def __post_init__(self) -> None:
-        marked = len({sentence.document for sentence in self.sentences}) > 1
-        self._documents = {
-            sentence.number: sentence.document if marked else place
-            for place, sentence in enumerate(self.sentences, start=1)
-        }  # a single document is taken sentence by sentence
-        self.unit = "sentences"
-        if len(set(self._documents.values())) < len(self.sentences):
-            self.unit = "documents"
-
-    def tasks(self, tally: Tally) -> Iterator[Task]:
-        """Batches of sentences with their cases, which the tally gets."""
-        texts = (Text(s.number, s.place, s.prompt) for s in self.sentences)
-        by_number = {s.number: s for s in self.sentences}
-        tokenized = tokenize(texts, self.source)
-        for found in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
-            if isinstance(found, Bad):
-                if self.settings.strict:
-                    raise InputError(
-                        f"{found.place}: the model cannot take this sentence; it reads at most "
-                        f"{self.source.max_tokens} tokens"
-                    )
-                self.refused += 1
-                continue
-            gold = []
-            for one in found:
-                gold.append(self._gold(by_number[one.text.number], one.inputs))
-                for name, head, word in zip(*gold[-1].columns, strict=True):
-                    tally.add(gold[-1].document, name, int(head - word))
-            yield Task(tuple(one.inputs for one in found), tuple(gold))
-
-    def _gold(self, sentence: Sentence, inputs: Inputs) -> Gold:
-        """The words of a sentence that have a head, tokens for both, and a wanted relation."""
-        there = present(inputs, len(sentence.words))
-        self.words += len(sentence.words)
-        self.untokenized += int((~there).sum())
-        heads = np.array(sentence.heads, np.int64)
-        base = [stripped(relation) for relation in sentence.relations]
-        spoken = np.array([self.settings.punct or name != PUNCTUATION for name in base])
-        words = np.flatnonzero((heads >= 0) & there & there[heads] & spoken)
-        names = sentence.relations if self.settings.subtypes else base
-        return Gold(
-            self._documents[sentence.number], words, heads[words], tuple(names[w] for w in words)
-        )
-
-
-def _report(study: _Study, tally: Tally, unusable: int) -> SyntaxReport:
+def _report(study: Cases, tally: Tally, unusable: int) -> SyntaxReport:
     settings, unit, layout = study.settings, study.unit, study.source.layout
     tables = tally.tables()
     relations: list[Relation] = []
@@ -257,8 +155,8 @@ def _roles(
     name: str, table: Table, chosen: Bools, measured: Bools, layout: Layout
 ) -> Iterator[SyntacticRole]:
     """Heads that beat the best offset by ten points where it was chosen, and surely elsewhere."""
-    total = int(table.count[chosen].sum())
-    if not total:
+    count, total = int(table.count[measured].sum()), int(table.count[chosen].sum())
+    if not total or not enough(count, int(measured.sum())):
         return
     offset = table.best_offset(chosen)
     offsets = table.offsets[:, offset]
@@ -270,13 +168,12 @@ def _roles(
             continue
         hits = table.hits[:, place, direction]
         margin = table.share(hits - offsets, measured)
-        if (margin.value or 0.0) >= TEN_POINTS and (margin.low or 0.0) > 0:
+        if sure(margin):
             found = table.share(hits, measured)
-            count = int(table.count[measured].sum())
             yield SyntacticRole(head, name, DIRECTIONS[direction], found, margin, count)
 
 
-def _notes(study: _Study, documents: int, skipped: Mapping[str, int]) -> Iterator[str]:
+def _notes(study: Cases, documents: int, skipped: Mapping[str, int]) -> Iterator[str]:
     for why, count in skipped.items():
         if count:
             noun = "sentence was" if count == 1 else "sentences were"

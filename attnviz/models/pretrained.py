@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
 
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import native
@@ -12,6 +15,10 @@ from attnviz.models.folder import Located, locate
 from attnviz.passes import Source
 from attnviz.shapes.configs.keys import LAYER_KEYS
 
+if TYPE_CHECKING:
+    from attnviz.models.hooked import Hooked
+    from attnviz.models.native import Native
+
 Choice = Literal["auto", "native", "hooked"]
 
 _MANY_LAYERS = 1000
@@ -19,7 +26,12 @@ _MANY_LAYERS = 1000
 
 
 def load(
-    model: str, *, device: str = "auto", dtype: str = "auto", backend: Choice = "auto"
+    model: str,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    backend: Choice = "auto",
+    untrained: int | None = None,
 ) -> Source:
     """Load a model: by the native backend if that knows it, else by the hooks.
 
@@ -28,6 +40,8 @@ def load(
         device: see :func:`attnviz.models.device.resolve`; ``dtype`` too.
         dtype: in which precision.
         backend: ``auto``, or the one to take. The hooks themselves fall back on eager attention.
+        untrained: a seed; random weights in place of the trained ones, for the same configuration
+            and with the same tokenizer.
 
     Returns:
         A source whose ``info`` names the backend and, where it is not the usual one, the reason.
@@ -40,21 +54,37 @@ def load(
         raise UsageError(f"unknown backend {backend!r}; choose auto, native or hooked")
     where, precision = resolve(device, dtype)
     located = locate(model)
+    if untrained is None:
+        return _load(located, where, precision, backend, None)
+    name = f"{model}, untrained (seed {untrained})"
+    source = _load(replace(located, name=name), where, precision, backend, untrained)
+    exactness = f"random weights, nothing learned; {source.info.exactness}"
+    source.info = replace(source.info, exactness=exactness)
+    return source
+
+
+def _load(
+    located: Located,
+    where: torch.device,
+    precision: torch.dtype,
+    backend: Choice,
+    untrained: int | None,
+) -> Native | Hooked:
     reason = ""
     if backend != "hooked":
         try:
-            return native.load(located, where, precision)
+            return native.load(located, where, precision, untrained)
         except native.Unsupported as error:
             reason = f"not the native backend: {error}"
     if backend == "native":
-        raise ModelError(f"{model}: {reason}; leave the backend to attnviz")
+        raise ModelError(f"{located.name}: {reason}; leave the backend to attnviz")
     _refuse_foreign_code(located)
     _refuse_dropped_positions(located)
     _refuse_made_up_layers(located)
 
     from attnviz.models import hooked
 
-    return hooked.load(located.folder, located.name, where, precision, reason)
+    return hooked.load(located.folder, located.name, where, precision, reason, untrained)
 
 
 def _refuse_foreign_code(located: Located) -> None:

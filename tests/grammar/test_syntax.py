@@ -15,14 +15,16 @@ import attnviz
 from attnviz.annotated.share import Share
 from attnviz.cli import main
 from attnviz.errors import InputError
-from attnviz.grammar.syntax import SyntaxSettings, run
-from attnviz.grammar.tally import share
+from attnviz.grammar.cases import SyntaxSettings
+from attnviz.grammar.syntax import _roles, run
+from attnviz.grammar.tally import Table, share
 from attnviz.grammar.treebank import Sentence, sentences
 from attnviz.looking import load
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
-from attnviz.records import Prompt
+from attnviz.records import Layout, Prompt
 from tests.checkpoints import needs_transformers_5
+from tests.grammar.sentences import treebank
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "sample_inputs" / "treebank.conllu"
@@ -261,6 +263,57 @@ def test_roles_are_held_out(minilm: str, tmp_path) -> None:
     for role in report.roles:
         assert role.margin.value >= 0.1
         assert role.margin.low > 0
+
+
+@pytest.mark.parametrize("name", ["minilm", "demo-bert", "demo-gpt2"])
+def test_untrained_weights_have_no_role(name: str, minilm: str, tmp_path) -> None:
+    path = tmp_path / "t.conllu"
+    path.write_text(treebank(200))
+    model = minilm if name == "minilm" else name
+    report = attnviz.syntax(path, model=model, punct=False, random=True)
+    drawn = report.untrained
+    assert drawn is not None
+    assert "syntactic: obj" in {role.name for role in report.roles}
+    assert not drawn.roles
+    assert drawn.source.model == f"{model}, untrained (seed 0)"
+    assert [r.count for r in drawn.relations] == [r.count for r in report.relations]
+    document = json.loads(json.dumps(report.to_json()))
+    jsonschema.validate(document, SCHEMA)
+    assert document["untrained"]["roles"] == []
+
+
+def test_the_control_stands_in_the_table(minilm: str, capsys) -> None:
+    line = ["syntax", str(SAMPLE), "-m", minilm, "--select-on", "all", "--random", "-q"]
+    assert main(line) == 0
+    out = capsys.readouterr().out
+    report = attnviz.syntax(SAMPLE, model=minilm, select_on="all", random=True)
+    assert report.untrained is not None
+    best = report.untrained.relations[0].best
+    assert best is not None
+    row = next(text for text in out.splitlines() if text.startswith("all "))
+    assert row.split()[-1] == f"{100 * best.accuracy.value:.0f}"
+    assert "untrained (seed 0)" in out
+    assert main([*line, "--seed", "-1"]) == 2
+    assert "--seed -1 is not from 0" in capsys.readouterr().err
+
+
+def table(count: list[int], hits: list[int]) -> Table:
+    """A relation with one head, which no offset ever finds but the chosen half's."""
+    documents = np.arange(1, len(count) + 1)
+    found = np.stack([np.array(hits, np.int32)[:, None]] * 2, -1)
+    offsets = np.zeros((len(count), 1), np.int64)
+    return Table(documents, np.array(count), found, offsets, np.array([1]))
+
+
+@pytest.mark.parametrize(
+    ("count", "documents", "named"), [(3, 20, True), (2, 20, False), (30, 18, False)]
+)
+def test_a_role_needs_cases_and_documents(count: int, documents: int, named: bool) -> None:
+    """30 held-out cases from 10 documents; whoever is right in all of them has no variance."""
+    whole = table([count] * documents, [count] * documents)
+    odd = whole.documents % 2 == 1
+    roles = list(_roles("obj", whole, ~odd, odd, Layout({"encoder": (1,)})))
+    assert bool(roles) == named
 
 
 def test_the_table(minilm: str, capsys) -> None:

@@ -16,8 +16,17 @@ _BESIDES = ("pooler", "logits_bias")
 """Weights that no attention depends on; a checkpoint may lack them."""
 
 
-def load_network(folder: Path, name: str, device: torch.device, dtype: torch.dtype) -> HookedModel:
+def load_network(
+    folder: Path, name: str, device: torch.device, dtype: torch.dtype, untrained: int | None = None
+) -> HookedModel:
     """Load a model, with its head for words if it has one, and with eager attention switched on.
+
+    Args:
+        folder: where it lies; ``name`` is what the user calls it.
+        name: see ``folder``.
+        device: where it runs.
+        dtype: in which precision.
+        untrained: a seed; weights as transformers draws them before training, and no head.
 
     Raises:
         ModelError: no such architecture, a damaged file, or weights that do not fit it.
@@ -28,6 +37,8 @@ def load_network(folder: Path, name: str, device: torch.device, dtype: torch.dty
         config = _config(folder, name)
         builder, no_logits = _architecture(config)
         try:
+            if untrained is not None:
+                return _untrained(builder, config, device, dtype, untrained)
             model, report = builder.from_pretrained(
                 folder,
                 config=config,
@@ -54,6 +65,20 @@ def load_network(folder: Path, name: str, device: torch.device, dtype: torch.dty
             return HookedModel(model, body, device, seq2seq=bool(seq2seq), no_logits=no_logits)
         except (RuntimeError, torch.OutOfMemoryError) as error:
             raise ModelError(f"{name} does not fit on {device}: {one_line(error)}") from error
+
+
+def _untrained(
+    builder: Any, config: Any, device: torch.device, dtype: torch.dtype, seed: int
+) -> HookedModel:
+    """A model of this configuration before training."""
+    make = getattr(builder, "_from_config", None) or builder.from_config
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = make(config, attn_implementation="eager").to(dtype)
+    seq2seq = bool(getattr(config, "is_encoder_decoder", False))
+    body = _body(model)
+    why = "its weights are untrained"
+    return HookedModel(model if seq2seq else body, body, device, seq2seq=seq2seq, no_logits=why)
 
 
 def _config(folder: Path, name: str) -> Any:

@@ -50,6 +50,7 @@ def load(
     device: torch.device,
     dtype: torch.dtype,
     reason: str = "",
+    untrained: int | None = None,
 ) -> Hooked:
     """Load a transformers model and find the best way to its attention.
 
@@ -59,11 +60,12 @@ def load(
         device: where it runs.
         dtype: in which precision.
         reason: why the native backend was not taken, if it was tried.
+        untrained: a seed; random weights in place of the stored ones.
 
     Raises:
         ModelError: the model cannot be loaded, or gives no attention weights.
     """
-    network = load_network(Path(folder), name, device, dtype)
+    network = load_network(Path(folder), name, device, dtype, untrained)
     return Hooked(network, survey(network, name), load_texts(Path(folder), name), name, reason)
 
 

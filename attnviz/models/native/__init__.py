@@ -13,6 +13,7 @@ import torch
 
 from attnviz.models.folder import Located
 from attnviz.models.native import config, tokenizer, words
+from attnviz.models.native.drawn import NO_WORDS, Drawn
 from attnviz.models.native.network import build
 from attnviz.models.native.source import Native
 from attnviz.models.native.unsupported import Unsupported
@@ -21,13 +22,16 @@ from attnviz.models.native.weights import Weights
 __all__ = ["Native", "Unsupported", "load"]
 
 
-def load(located: Located, device: torch.device, dtype: torch.dtype) -> Native:
+def load(
+    located: Located, device: torch.device, dtype: torch.dtype, untrained: int | None = None
+) -> Native:
     """Load a model without transformers.
 
     Args:
         located: from :func:`attnviz.models.folder.locate`.
         device: where it runs.
         dtype: in which precision, whatever its weights are stored in.
+        untrained: a seed; random weights in place of the stored ones.
 
     Raises:
         Unsupported: not a model of this backend; the message says what it does not know.
@@ -35,6 +39,9 @@ def load(located: Located, device: torch.device, dtype: torch.dtype) -> Native:
     """
     settings = config.read(located.config)
     reader = tokenizer.load(located.folder, settings.family.tokenizer)
+    if untrained is not None:
+        drawn = Drawn(located.config, settings, untrained, device, dtype)
+        return Native(located, build(settings, drawn), reader, lambda: NO_WORDS)
 
     def opened() -> Weights:
         return Weights(located.weights, settings.family, device, dtype)

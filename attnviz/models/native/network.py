@@ -15,6 +15,7 @@ from torch import Tensor
 
 from attnviz.attention.attend import attend
 from attnviz.models.native.config import Config
+from attnviz.models.native.drawn import Drawn
 from attnviz.models.native.unsupported import Unsupported
 from attnviz.models.native.weights import Weights
 from attnviz.passes import Gates, Observer
@@ -177,8 +178,8 @@ class Network:
         return attended.output.transpose(1, 2).flatten(2)
 
 
-def build(config: Config, weights: Weights) -> Network:
-    """Take a model's tensors out of a checkpoint.
+def build(config: Config, weights: Weights | Drawn) -> Network:
+    """Take a model's tensors out of a checkpoint, or draw them.
 
     Raises:
         Unsupported: an unknown activation, missing tensors, or tensors that nobody knows.

@@ -14,7 +14,7 @@ from attnviz.annotated import Relation, SyntacticRole, SyntaxReport
 from attnviz.annotated.coref import CorefReport
 from attnviz.records import Head, Site
 from attnviz.render.grammar.words import SHORT, interval, percent, points
-from attnviz.render.labels import shorten, signs, visible
+from attnviz.render.labels import model_name, shorten, signs, visible
 from attnviz.render.palette import NO_ROLE, ink, mix
 
 _TILE = 6
@@ -82,7 +82,9 @@ def syntax_table(report: SyntaxReport, relations: Sequence[Relation]) -> Rendera
     """One line for each relation: the chosen head, its accuracy, and the best offset's."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
     words = ("relation", "by")
-    titles = ("relation", "count", "head", "by", "%", "95 %", "offset", "its %", "points", "95 %")
+    titles = ["relation", "count", "head", "by", "%", "95 %", "offset", "its %", "points", "95 %"]
+    control = {r.name: r for r in report.untrained.relations} if report.untrained else {}
+    titles += ["random"] if control else []
     for title in titles:
         table.add_column(title, justify="left" if title in words else "right", no_wrap=True)
     sure = {(role.head, role.relation) for role in report.roles}
@@ -90,23 +92,43 @@ def syntax_table(report: SyntaxReport, relations: Sequence[Relation]) -> Rendera
         best = relation.best
         cells = [visible(relation.name), f"{relation.count:,}"]
         if best is None or best.accuracy.value is None:
-            table.add_row(*map(Text, cells), *("–",) * 8, style="dim")
+            table.add_row(*map(Text, cells), *("–",) * (len(titles) - 2), style="dim")
             continue
         offset = "–" if best.offset_accuracy is None else f"{100 * best.offset_accuracy:.0f}"
         cells += [report.layout.name(best.head), SHORT[best.direction], percent(best.accuracy)]
         cells += [interval(best.accuracy), f"{best.offset:+d}", offset]
         cells += [points(best.margin), interval(best.margin)]
+        if control:
+            drawn = control[relation.name].best
+            cells.append("–" if drawn is None else percent(drawn.accuracy))
         named = (best.head, relation.name) in sure
         table.add_row(*map(Text, cells), style="" if named or relation.name == "all" else "dim")
     return table
 
 
-def legend() -> str:
+def legend(report: SyntaxReport) -> str:
     """What the columns mean, in one line."""
-    return (
+    meaning = (
         "by row: where the dependent looks; by column: who looks most at it; offset: the best "
         "fixed distance to the head; points: accuracy above it"
     )
+    if report.untrained is None:
+        return meaning
+    return (
+        f"{meaning}; random: % of the best head of untrained weights, chosen and measured likewise"
+    )
+
+
+def control_line(report: SyntaxReport) -> str:
+    """How many heads of random weights get a role, in one line; empty where nobody asked."""
+    if report.untrained is None:
+        return ""
+    heads, total = {role.head for role in report.untrained.roles}, len(report.untrained.layout)
+    line = (
+        f"{model_name(report.untrained.source)}: {len(heads) or 'none'} of {total} heads syntactic"
+    )
+    found = dict.fromkeys(visible(role.relation) for role in report.untrained.roles)
+    return f"{line} ({', '.join(found)}), which needs no training" if found else line
 
 
 def coref_table(report: CorefReport, top: int) -> RenderableType:

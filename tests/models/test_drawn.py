@@ -1,0 +1,97 @@
+"""The same model before training: on every backend as transformers draws it, and said so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import attnviz as av
+from attnviz.errors import UsageError
+from attnviz.models import pretrained
+from attnviz.models.native.source import Native
+from attnviz.models.untrained import FreshConfig
+from attnviz.records import Prompt
+from attnviz.scoring.observe import Recorder
+from tests.checkpoints import needs_transformers_5
+
+BACKENDS: tuple[Any, ...] = ("native", "hooked")
+
+
+def maps(source: Any) -> Any:
+    inputs = source.prepare(Prompt("the keys to the cabinet are on the table"))
+    recorder = Recorder([inputs], list(source.layout))
+    source.forward([inputs], [recorder], hidden=False)
+    return recorder.maps()
+
+
+def same(left: Any, right: Any) -> bool:
+    return all((left[site] == right[site]).all() for site in left)
+
+
+@needs_transformers_5
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["demo-gpt2", "demo-bert"])
+def test_the_seed_decides_and_the_tokens_stay(name: str, backend: Any) -> None:
+    one, again, other = (
+        pretrained.load(name, backend=backend, untrained=seed) for seed in (0, 0, 1)
+    )
+    trained = pretrained.load(name, backend=backend)
+    assert one.info.backend == backend
+    assert one.info.model == f"{name}, untrained (seed 0)"
+    assert one.info.exactness.startswith("random weights, nothing learned; ")
+    assert one.no_logits == "its weights are untrained"
+    assert one.layout == trained.layout
+    prompt = Prompt("the keys to the cabinet")
+    assert one.prepare(prompt) == trained.prepare(prompt)
+    assert same(maps(one), maps(again))
+    assert not same(maps(one), maps(other))
+    assert not same(maps(one), maps(trained))
+
+
+@needs_transformers_5
+@pytest.mark.parametrize("name", ["demo-gpt2", "demo-bert"])
+def test_native_weights_are_spread_as_transformers_draws_them(name: str) -> None:
+    from transformers import AutoConfig, AutoModel
+
+    source = pretrained.load(name, backend="native", untrained=3)
+    assert isinstance(source, Native)
+    network = source._network
+    model = AutoModel.from_config(AutoConfig.from_pretrained(pretrained.locate(name).folder))
+    drawn = {key: value.float() for key, value in model.state_dict().items()}
+    tensors = network.config.family.tensors
+    layer = network.layers[1]
+    pairs = {
+        "tokens": network.tokens,
+        "positions": network.positions,
+        "qkv" if "qkv" in tensors else "query": layer.project[0].weight,
+        "out": layer.out.weight,
+        "up": layer.up.weight,
+        "down": layer.down.weight,
+    }
+    for part, mine in pairs.items():
+        theirs = drawn[tensors[part].format(1) + ".weight"]
+        assert float(mine.std()) == pytest.approx(float(theirs.std()), rel=0.05), part
+        assert abs(float(mine.mean())) < 5 * float(mine.std()) / mine.numel() ** 0.5, part
+    for affine in (*layer.project, layer.out, layer.up, layer.down):
+        assert not affine.bias.any()
+    for norm in (network.norm, layer.norm_1, layer.norm_2):
+        assert torch.equal(norm.weight, torch.ones_like(norm.weight))
+        assert not norm.bias.any()
+
+
+def test_what_has_no_name_cannot_be_drawn_again() -> None:
+    with pytest.raises(UsageError, match="not a fresh layer"):
+        av.load(FreshConfig(), untrained=0)
+    with pytest.raises(UsageError, match="not a loaded one"):
+        av.load(av.load("demo-bert"), untrained=0)
+
+
+def test_the_random_numbers_of_others_stay_as_they_are() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    for backend in BACKENDS:
+        pretrained.load("demo-bert", backend=backend, untrained=0)
+    assert torch.equal(torch.rand(3), expected)
