@@ -68,6 +68,9 @@ class Gate:
     The head gates of Michel et al. 2019 (arXiv:1905.10650), with something to put in a head's
     place: its mean for mean ablation, another text's output for resample ablation.
 
+    Where attention ran once for what n gates each change in their own way (:class:`Start`), shares
+    are [n · B, H]: the outputs are repeated, n times the whole batch.
+
     Attributes:
         share: ξ, [H] or [B, H]; 1 changes nothing, 0 takes the head away.
         fill: [H, d_v] or [B, T, H, d_v]; None for zero.
@@ -87,7 +90,9 @@ class Start:
 
     Attributes:
         layer: the first layer that runs, from 0.
-        hidden: [B, T, D], what enters it: ``Output.states[layer]`` of an earlier pass.
+        hidden: [B, T, D], what enters it: ``Output.states[layer]`` of an earlier pass; of a batch
+            that is the same items n times over, those of the first B / n are enough. A model may
+            then attend once in that layer, up to the gate.
     """
 
     layer: int
@@ -316,8 +321,8 @@ class Source(Protocol):
                 the residual path carries; without it they may.
             grad: let gradients reach the gates; the model's own weights stay frozen. Without it
                 nothing is tracked.
-            start: begin at a layer, with these states, one for each item of ``batch``: gating a
-                layer leaves everything below it as it was.
+            start: begin at a layer, with these states: gating a layer leaves everything below it
+                as it was.
 
         Raises:
             ModelError: gates, a start or parts that this model cannot do, see :attr:`no_gates`,

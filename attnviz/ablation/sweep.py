@@ -131,15 +131,12 @@ def _pass(
     """One pass with the batch repeated for each group."""
     shown = full.logits if metric.logits else full.hidden
     assert shown is not None
-    start = None
-    if layer is not None:
-        start = Start(layer, full.states[layer].repeat(len(groups), 1, 1))
     return source.forward(
         list(batch) * len(groups),
         gates=gates_of(groups, source.layout, len(batch), fills, shown.device),
         hidden=not metric.logits,
         logits=metric.logits,
-        start=start,
+        start=None if layer is None else Start(layer, full.states[layer]),
     )
 
 

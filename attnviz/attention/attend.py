@@ -82,7 +82,8 @@ def attend(
         sinks: [H], learned scores of a key without a value that every row may rest on (GPT-OSS,
             arXiv:2508.10925); rows then sum to less than 1.
         dropout: probability, on the weights after softmax; observers see them before.
-        gate: what passes of each head's output, and what takes its place.
+        gate: what passes of each head's output, and what takes its place; with shares for n · B
+            items the output has as many.
         residual: [B, T, D], what goes past attention to each query; only handed to observers.
         site: named in the blocks that observers get.
         observers: each gets every block, in order of the rows.
@@ -209,8 +210,11 @@ def check_numbers(weights: Tensor, site: Site) -> None:
 
 def _gated(output: Tensor, gate: Gate) -> Tensor:
     """ξ z + (1 - ξ) fill for every head; the layout in memory stays as it is."""
-    share = gate.share.to(output.dtype)[..., None, None]  # [H, 1, 1] or [B, H, 1, 1]
-    passed = output * share
+    share = gate.share.to(output.dtype)[..., None, None]  # [H, 1, 1] or [n * B, H, 1, 1]
+    if share.ndim == 3:
+        passed = output * share
+    else:  # [n, B, H, 1, 1] * [B, H, T, d_v]
+        passed = (output * share.unflatten(0, (-1, len(output)))).flatten(0, 1)
     if gate.fill is None:
         return passed
     fill = gate.fill.to(output.dtype)

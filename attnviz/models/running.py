@@ -48,8 +48,17 @@ def running(
         ) from error
 
 
-def check_start(name: str, start: Start, batch: Sequence[Inputs], layout: Layout) -> Tensor:
-    """The states a pass begins with.
+def begin(
+    name: str, start: Start, batch: Sequence[Inputs], layout: Layout, *, once: bool = False
+) -> Tensor:
+    """The states a pass begins with, [B, T, D].
+
+    Args:
+        name: what the user calls the model.
+        start: where, and with what.
+        batch: the items that run.
+        layout: of the model.
+        once: leave it at the states that were given, [B / n, T, D], which run n times.
 
     Raises:
         ModelError: no such layer, or not one state for each item.
@@ -59,9 +68,10 @@ def check_start(name: str, start: Start, batch: Sequence[Inputs], layout: Layout
         raise ModelError(
             f"{name} has layers 0 to {layers - 1}; a pass cannot begin at {start.layer}"
         )
-    if start.hidden.ndim != 3 or start.hidden.shape[0] != len(batch):
+    hidden = start.hidden
+    if hidden.ndim != 3 or not len(hidden) or len(batch) % len(hidden):
         raise ModelError(
-            f"a pass of {len(batch)} items begins with states [{len(batch)}, T, D], got "
-            f"{list(start.hidden.shape)}"
+            f"a pass of {len(batch)} items begins with states [{len(batch)}, T, D] or of a part "
+            f"that it repeats, got {list(hidden.shape)}"
         )
-    return start.hidden
+    return hidden if once else hidden.repeat(len(batch) // len(hidden), 1, 1)

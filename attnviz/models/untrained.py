@@ -28,7 +28,7 @@ from attnviz.errors import InputError, ModelError, Setting, SizeError, UsageErro
 from attnviz.models.gating import Gated, merged
 from attnviz.models.limits import check_length
 from attnviz.models.memory import human_bytes, physical_memory
-from attnviz.models.running import check_start, running
+from attnviz.models.running import begin, running
 from attnviz.passes import (
     Embedding,
     Gates,
@@ -213,7 +213,7 @@ class Fresh(Gated):
                 context, padding = self._stack([side.keys for side in sides])
             first = 0
             if start is not None:
-                first, x = start.layer, check_start(self.info.model, start, batch, self.layout)
+                first, x = start.layer, begin(self.info.model, start, batch, self.layout)
             kept = [x] if states else []
             for number, layer in enumerate(self._layers[first:], start=first):
                 site = Site(self.kind, number)

@@ -200,8 +200,45 @@ def test_a_start_that_is_not_there(layer: int) -> None:
     states = source.forward(batch, states=True).states[0]
     with pytest.raises(ModelError, match=f"layers 0 to 3; a pass cannot begin at {layer}"):
         source.forward(batch, start=Start(layer, states))
-    with pytest.raises(ModelError, match=r"begins with states \[2, T, D\], got \[1, "):
-        source.forward(batch, start=Start(0, states[:1]))
+    with pytest.raises(ModelError, match=r"begins with states \[3, T, D\] or of a part .* \[2, "):
+        source.forward([*batch, batch[0]], start=Start(0, states))
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_states_of_a_batch_serve_for_every_repetition(source: Source, watched: bool) -> None:
+    """Every head gated in a run of its own, from the states of one run."""
+    if source.start_kind is None:
+        pytest.skip("two stacks")
+    batch = batch_of(source)
+    states = source.forward(batch, states=True).states
+    for site in source.layout.sites:
+        heads, entering = heads_of(source, site), states[site.layer]
+        every = batch * heads
+        share = (1 - torch.eye(heads)).repeat_interleave(len(batch), 0)
+        width = source.output(site).weight.shape[1]
+        fill = torch.randn(1, entering.shape[1], heads, width)
+        for gate in (Gate(share), Gate(share, fill)):
+            seen = [Recorder(every)] if watched else []
+            once = source.forward(
+                every, seen, gates={site: gate}, start=Start(site.layer, entering)
+            )
+            repeated = Start(site.layer, entering.repeat(heads, 1, 1))
+            whole = source.forward(every, gates={site: gate}, start=repeated)
+            tolerance = {"atol": 1e-5, "rtol": 1e-4} if watched else {"atol": 1e-6, "rtol": 1e-6}
+            torch.testing.assert_close(once.hidden, whole.hidden, **tolerance)
+            if seen:
+                maps = [seen[0].maps(item)[site] for item in range(len(every))]
+                assert (maps[0] == maps[2]).all()
+                assert (maps[1] == maps[-1]).all()
+
+
+def test_states_that_run_once_where_no_gate_tells_the_runs_apart() -> None:
+    source = av.load("demo-gpt2")
+    batch = batch_of(source)
+    whole = source.forward(batch, states=True)
+    for gates in (None, {Site("decoder", 2): Gate(torch.ones(6))}):
+        late = source.forward(batch * 3, gates=gates, start=Start(2, whole.states[2]))
+        torch.testing.assert_close(late.hidden, whole.hidden.repeat(3, 1, 1), atol=1e-6, rtol=1e-6)
 
 
 # --- gradients ---------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from attnviz.models.hooked.stack import Stack, find_stack
 from attnviz.models.hooked.sublayers import Sublayers, find_sublayers
 from attnviz.models.hooked.survey import Survey, sample, survey
 from attnviz.models.hooked.tokenizer import Texts, load_texts
-from attnviz.models.running import check_start, running
+from attnviz.models.running import begin, running
 from attnviz.passes import (
     Embedding,
     Gates,
@@ -178,7 +178,7 @@ class Hooked(Gated):
                 "cannot begin at one of them, nor show the states between them"
             )
         if start is not None:
-            check_start(self._name, start, batch, self.layout)
+            start = Start(start.layer, begin(self._name, start, batch, self.layout))
         if mlps and self.readout().reason:
             raise ModelError(f"what {self._name} adds up cannot be told: {self.readout().reason}")
         kept: list[Tensor] = []

@@ -99,7 +99,8 @@ class Network:
         """Run the layers.
 
         Args:
-            x: [B, T, D], what enters the first layer that runs.
+            x: [B, T, D], what enters the first layer that runs; [B / n, T, D] where that layer's
+                gate repeats it n times, see :class:`~attnviz.passes.Gate`.
             first: its number.
             padding: bool [B, T], True for real tokens; None where all are.
             observers: get every block of attention weights.
@@ -113,6 +114,8 @@ class Network:
         family = self.config.family
         for number, layer in enumerate(self.layers[first:], start=first):
             z = self._attend(layer, number, x, padding, observers, gates)
+            if len(z) > len(x):
+                x = x.repeat(len(z) // len(x), 1, 1)
             if not whole and number == len(self.layers) - 1:
                 return
             x = x + layer.out(z) if family.pre_norm else layer.norm_1(x + layer.out(z))
@@ -167,7 +170,7 @@ class Network:
             query,
             key,
             value,
-            padding=padding,
+            padding=None if padding is None else padding[: len(x)],
             causal=family.kind == "decoder",
             scale=self.config.scale(number),
             gate=gates.get(site),

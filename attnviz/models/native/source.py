@@ -20,7 +20,7 @@ from attnviz.models.gating import Gated, merged
 from attnviz.models.native import reading
 from attnviz.models.native.network import Network
 from attnviz.models.native.words import Words
-from attnviz.models.running import check_start, running
+from attnviz.models.running import begin, running
 from attnviz.passes import (
     Embedding,
     Gates,
@@ -160,7 +160,10 @@ class Native(Gated):
             if start is None:
                 first, x = 0, network.embed(ids, segments)
             else:
-                first, x = start.layer, check_start(self._name, start, batch, self.layout)
+                gate = standing.get(Site(self.start_kind, start.layer))
+                repeats = gate is not None and gate.share.ndim == 2
+                once = repeats and not observers and not states
+                first, x = start.layer, begin(self._name, start, batch, self.layout, once=once)
             kept = [x] if states else []
             added: list[Tensor] = []
             layers = network.run(
