@@ -214,7 +214,8 @@ class Bench:
         Raises:
             AttnvizError: a batch that no process survives.
         """
-        tasks = [TrialBatch(batch, tuple(groups)) for batch in batches(self.plan)]
+        found = batches([trial.inputs.length for trial in self.plan.trials], self.plan.tokens)
+        tasks = [TrialBatch(batch, tuple(groups)) for batch in found]
         for task, answer in self._running.run(tasks):
             if isinstance(answer, Lost):
                 texts = ", ".join(str(self.plan.trials[n].text + 1) for n in task.trials[:5])
@@ -228,14 +229,18 @@ class Bench:
             yield answer
 
 
-def batches(plan: Plan) -> list[tuple[int, ...]]:
-    """Numbers of trials in batches of about the same length, by the trials alone."""
-    order = sorted(range(len(plan.trials)), key=lambda n: (plan.trials[n].inputs.length, n))
+def batches(lengths: Sequence[int], tokens: int) -> list[tuple[int, ...]]:
+    """Numbers of trials or texts in batches of about the same length, by their lengths alone.
+
+    Args:
+        lengths: of each.
+        tokens: at most so many in a batch, with padding (but always one item).
+    """
     found: list[tuple[int, ...]] = []
     batch: list[int] = []
-    for number in order:
-        length = plan.trials[number].inputs.length
-        if batch and (len(batch) == LARGEST or (len(batch) + 1) * length > plan.tokens):
+    for number in sorted(range(len(lengths)), key=lambda n: (lengths[n], n)):
+        length = lengths[number]
+        if batch and (len(batch) == LARGEST or (len(batch) + 1) * length > tokens):
             found.append(tuple(batch))
             batch = []
         batch.append(number)

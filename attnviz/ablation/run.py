@@ -11,7 +11,16 @@ from attnviz.ablation import gradient, sweep, trials
 from attnviz.ablation.curve import curve
 from attnviz.ablation.fills import Means
 from attnviz.ablation.groups import Group, every_head, read_groups, role_heads
-from attnviz.ablation.measure import Bench, Floats, Loader, Measured, Plan, Summed, affordable
+from attnviz.ablation.measure import (
+    Bench,
+    Floats,
+    Loader,
+    Measured,
+    Plan,
+    Summed,
+    affordable,
+    batches,
+)
 from attnviz.ablation.metrics import METRICS, Metric, logit_difference
 from attnviz.ablation.settings import AblationSettings
 from attnviz.ablation.trials import Trial
@@ -21,7 +30,7 @@ from attnviz.passes import Source
 from attnviz.records import Head, HeadScores, Inputs
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.roles import ROLES
-from attnviz.scoring.sums import Sums, fold
+from attnviz.scoring.sums import Sums
 from attnviz.statistics.clusters import FEW
 from attnviz.statistics.ranks import spearman
 
@@ -75,7 +84,8 @@ def run(study: Study) -> AblationReport:
     if not tested:
         raise InputError("no token to predict in these texts; give at least two words")
     plan = _plan(study, metric, tested)
-    scores = _scores(source, list({t.text: t.inputs for t in tested}.values()))
+    texts = {trial.text: trial.inputs for trial in tested}
+    scores = _scores(source, list(texts.values()), plan.tokens)
     groups, roles = _groups(study, scores)
     with Bench(source, plan, study.load, settings.jobs, settings.ray) as bench:
         measured, partial = _measured(bench, groups + roles, study.progress, "heads")
@@ -181,13 +191,14 @@ def _plan(study: Study, metric: Metric, tested: tuple[Trial, ...]) -> Plan:
     )
 
 
-def _scores(source: Source, texts: Sequence[Inputs]) -> tuple[HeadScores, ...]:
-    """What every head does on the same texts."""
+def _scores(source: Source, texts: Sequence[Inputs], tokens: int) -> tuple[HeadScores, ...]:
+    """What every head does on the same texts, at most so many tokens at once."""
     total = Sums.zero(len(source.layout))
-    for inputs in texts:
-        observer = ScoreObserver([inputs], source.layout)
-        source.forward([inputs], [observer], hidden=False)
-        total = fold([observer.sums(0)], total)
+    for numbers in batches([inputs.length for inputs in texts], tokens):
+        batch = [texts[number] for number in numbers]
+        observer = ScoreObserver(batch, source.layout)
+        source.forward(batch, [observer], hidden=False)
+        total = total + observer.total()
     return tuple(
         HeadScores(head, total.scores(number), total.roles(number))
         for number, head in enumerate(source.layout)

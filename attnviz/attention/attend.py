@@ -214,7 +214,7 @@ def _gated(output: Tensor, gate: Gate) -> Tensor:
     if share.ndim == 3:
         passed = output * share
     else:  # [n, B, H, 1, 1] * [B, H, T, d_v]
-        passed = (output * share.unflatten(0, (-1, len(output)))).flatten(0, 1)
+        passed = (output * share.reshape(-1, *output.shape[:2], 1, 1)).flatten(0, 1)
     if gate.fill is None:
         return passed
     fill = gate.fill.to(output.dtype)
