@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from attnviz.attention.attend import attend
     from attnviz.evidence import ablate, coref, logits, syntax
+    from attnviz.flowed import flow
     from attnviz.models.untrained import FreshConfig
     from attnviz.profiled import merge_profiles, profile, read_profile
     from attnviz.records import (
@@ -76,6 +77,7 @@ _LAZY = {
     "syntax": "attnviz.evidence",
     "capture": "attnviz.api",
     "export_maps": "attnviz.api",
+    "flow": "attnviz.flowed",
     "heads": "attnviz.api",
     "heatmap": "attnviz.api",
     "load": "attnviz.api",
@@ -114,6 +116,7 @@ __all__ = [
     "capture",
     "coref",
     "export_maps",
+    "flow",
     "heads",
     "heatmap",
     "load",

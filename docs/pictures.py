@@ -12,6 +12,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 import attnviz as av
+from attnviz.render.style import Style
 
 IMAGES = Path(__file__).parent / "images"
 SENTENCE = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
@@ -34,6 +35,8 @@ def main() -> None:
     av.heatmap(capture, chosen).save(IMAGES / "heatmaps.png")
     av.ablate(probe=True, heads="*.*, 3.0+3.1+3.3+3.5").save(IMAGES / "ablate.png")
     av.logits(REPEATED).save(IMAGES / "logits.png")
+    av.flow(REPEATED, to=-1).save(IMAGES / "flow.png")
+    av.flow(SENTENCE, model="demo-bert").save(IMAGES / "flow-bert.png", Style(dpi=90))
     photograph(capture)
 
 

@@ -30,6 +30,7 @@ FLOORS = {
     "effects": 2,
     "annotated": 2,
     "votes": 2,
+    "flows": 2,
     "attention": 3,
     "scoring": 3,
     "shapes": 4,
@@ -41,11 +42,13 @@ FLOORS = {
     "ablation": 7,
     "grammar": 7,
     "profiling": 7,
+    "flowing": 7,
     "export": 7,
     "notebook": 7,
     "looking": 8,
     "writing": 8,
     "evidence": 9,
+    "flowed": 9,
     "profiled": 9,
     "api": 9,
     "tour": 10,
@@ -136,8 +139,19 @@ def test_the_ring_test_can_fail() -> None:
 
 COMMANDS_REACH = {
     "",  # the version
-    *("errors", "records", "effects", "votes", "files", "corpus", "looking", "notebook", "tour"),
-    *("api", "evidence", "profiled", "answers"),  # what commands call
+    *(
+        "errors",
+        "records",
+        "effects",
+        "votes",
+        "flows",
+        "files",
+        "corpus",
+        "looking",
+        "notebook",
+        "tour",
+    ),
+    *("api", "evidence", "flowed", "profiled", "answers"),  # what commands call
     "render",  # what prints their results
     *("ablation.settings", "export.settings", "export.execution"),  # options
     *("models.untrained", "attention.sizes"),  # options of a fresh layer

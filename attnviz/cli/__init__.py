@@ -33,6 +33,7 @@ COMMANDS = {
     "syntax": (MEASURE, "a treebank, such as sample_inputs/treebank.conllu"),
     "coref": (MEASURE, "a table of pronouns, such as sample_inputs/pronouns.tsv"),
     "logits": (MEASURE, _TEXT),
+    "flow": (MEASURE, _TEXT),
     "capture": (KEEP, "a text and --out FILE"),
     "export": (KEEP, "files of texts and --out FOLDER"),
     "shapes": (LEARN, "sizes, such as --d-model 512 --heads 8"),

@@ -35,6 +35,11 @@ def _option(help: str, *names: str, panel: str | None = None, **more: Any) -> An
 SPECIAL_TOKENS = _option(
     "Leave out the tokens that the tokenizer adds.", " /--no-special-tokens", panel=INPUT
 )
+PALETTE = _option("viridis, magma, cividis, blues, greys.", panel=STYLE)
+SCALE = _option(
+    "linear, sqrt or log: how colour follows a weight. Long texts show more with log.", panel=STYLE
+)
+DPI = _option("Pixels an inch.", panel=STYLE)
 
 
 RAY = _option(
@@ -273,9 +278,7 @@ class OutputOptions:
 class StyleOptions:
     """How maps look; the defaults are those of :class:`attnviz.render.style.Style`."""
 
-    palette: Annotated[str, _option("viridis, magma, cividis, blues, greys.", panel=STYLE)] = (
-        DEFAULT.palette
-    )
+    palette: Annotated[str, PALETTE] = DEFAULT.palette
     normalize: Annotated[
         str,
         _option(
@@ -284,18 +287,12 @@ class StyleOptions:
             panel=STYLE,
         ),
     ] = DEFAULT.normalize
-    scale: Annotated[
-        str,
-        _option(
-            "linear, sqrt or log: how colour follows a weight. Long texts show more with log.",
-            panel=STYLE,
-        ),
-    ] = DEFAULT.scale
+    scale: Annotated[str, SCALE] = DEFAULT.scale
     size: Annotated[
         float | None,
         _option("The longer side of a map in inches; follows from the tokens.", panel=STYLE),
     ] = DEFAULT.size
-    dpi: Annotated[float, _option("Pixels an inch.", panel=STYLE)] = DEFAULT.dpi
+    dpi: Annotated[float, DPI] = DEFAULT.dpi
     words: Annotated[
         bool,
         _option(

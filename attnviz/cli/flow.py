@@ -1,0 +1,126 @@
+"""``attnviz flow``: what reaches every position from every token, through all layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnviz.cli import console
+from attnviz.cli.options import (
+    DEFAULT,
+    DPI,
+    PALETTE,
+    SCALE,
+    InputOptions,
+    ModelOptions,
+    OutputOptions,
+    flatten,
+)
+from attnviz.cli.stages import Stages
+
+
+@flatten
+def flow(
+    prompt: InputOptions,
+    model: ModelOptions,
+    output: OutputOptions,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="alti, rollout or max-flow (up to 64 tokens).",
+            metavar="METHOD",
+            show_default="alti where it can be",
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="Follow a token back: its position, from 0 (-1 is the last), or its text.",
+            metavar="TOKEN",
+        ),
+    ] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", help="Follow a token on: where does it go?", metavar="TOKEN"),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.flow/1).")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a pair of tokens.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Also draw it: a .png, .svg or .pdf file.",
+            metavar="FILE",
+        ),
+    ] = None,
+    palette: Annotated[str, PALETTE] = DEFAULT.palette,
+    scale: Annotated[str, SCALE] = DEFAULT.scale,
+    dpi: Annotated[float, DPI] = DEFAULT.dpi,
+) -> None:
+    """Follow tokens from layer to layer: what reaches each position, beside the raw weights.
+
+    Maps show whole texts; --to and --from one token, with lines across the layers.
+
+    [bold]Examples[/]
+
+      attnviz flow "The keys to the cabinet are on the table"
+
+      attnviz flow "The keys to the cabinet are on the table" --to table -o table.png
+
+      attnviz flow "The cat sat on the mat." --model demo-bert --from cat -o cat.svg
+
+      attnviz flow --recorded capture.npz --method max-flow
+    """
+    from attnviz import files, flowed
+    from attnviz.notebook import picture_format
+    from attnviz.render.flow import tables
+    from attnviz.render.style import Style
+
+    if json and csv:
+        raise typer.BadParameter("--json and --csv exclude each other")
+    if to is not None and from_ is not None:
+        raise typer.BadParameter("--to and --from exclude each other")
+    style = Style(palette=palette, scale=scale, dpi=dpi)
+    if out is not None:
+        picture_format(out)
+        files.check_writable(out)
+    look, settings = prompt.look(model), model.settings(context=prompt.context)
+    with Stages(output.quiet) as stages:
+        report = flowed.flow(
+            look, method=method, to=to, from_=from_, progress=stages.show, **settings
+        )
+    if out is not None:
+        report.save(out, style)
+    if json or csv:
+        console.put((tables.flow_json if json else tables.flow_csv)(report))
+        return
+    _print(report, style, output.quiet)
+    if out is not None and not output.quiet:
+        console.wrote(out)
+
+
+def _print(report: object, style: object, quiet: bool) -> None:
+    from attnviz.flows import FlowReport
+    from attnviz.render.flow import terminal, words
+    from attnviz.render.style import Style
+    from attnviz.render.terminal import Line
+
+    assert isinstance(report, FlowReport)
+    assert isinstance(style, Style)
+    screen = console.stdout()
+    if report.followed:
+        screen.print(terminal.Shares(report))
+    else:
+        for part in terminal.maps(report, style):
+            screen.print(part)
+        for sentence in words.beside(report):
+            screen.print(Line(sentence))
+    screen.print("")
+    screen.print(terminal.Lines(report))
+    screen.print("")
+    screen.print(Line(report.formula, "dim"))
+    screen.print(Line(words.closing(report), "dim"))
+    console.note(report.notes, quiet)

@@ -1,0 +1,1 @@
+"""Flow: what reaches every position from every token, through all layers and residual paths."""

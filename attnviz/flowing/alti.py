@@ -1,0 +1,109 @@
+"""ALTI (Ferrando et al. 2022, arXiv:2203.04212): shares by how near each token's part comes.
+
+What a layer makes of position i is y_i, the sum of a vector T_i(x_j) for every token j: what heads
+write from it and, for i itself, what the residual path carries. Token j gets
+c_ij = max(0, ‖y_i‖₁ - ‖y_i - T_i(x_j)‖₁), and rows are divided by their sums. Where the sum is
+normalized afterwards (BERT) the parts go through that normalization with it; where layers
+normalize before (GPT-2) they stay as they are (Ferrando et al. 2023, arXiv:2305.12535). In
+cross-attention the residual path is a part of its own, the target's (Ferrando et al. 2022,
+arXiv:2205.11631).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnviz.attention.contributions import Writes, distances, shaped
+from attnviz.errors import ModelError
+from attnviz.flowing.stack import Block
+from attnviz.passes import Normalization, Rows, Source, Sublayer
+from attnviz.records import Inputs, Site
+
+
+def missing(source: Source) -> str:
+    """Why a model does not tell what its layers move, as a clause; empty where it does."""
+    for site in source.layout.sites:
+        reasons = (source.output(site).reason, source.sublayer(site).reason)
+        for reason in filter(None, reasons):
+            return f"in {site.kind} layer {site.layer} {reason}"
+    return ""
+
+
+class Contributions:
+    """An observer of one item that keeps the shares of every layer.
+
+    Args:
+        source: whose layers go by; all of them known, see :func:`missing`.
+        inputs: the item.
+    """
+
+    def __init__(self, source: Source, inputs: Inputs) -> None:
+        self._source, self._inputs = source, inputs
+        self._projections = {site: source.output(site) for site in source.layout.sites}
+        self._sublayers = {site: source.sublayer(site) for site in source.layout.sites}
+        self.blocks: dict[Site, Block] = {}
+
+    def observe(self, rows: Rows) -> None:
+        """Take in one block of rows."""
+        site = rows.site
+        if rows.values is None or rows.residual is None:
+            raise ModelError(
+                f"{self._source.info.model} does not show what {site.kind} layer {site.layer} "
+                "moves, which alti needs; take rollout"
+            )
+        if site not in self.blocks:
+            sides = self._inputs.sides[site.kind]
+            shape = (len(sides.queries), len(sides.keys))
+            self.blocks[site] = Block(np.zeros(shape, np.float32), np.zeros(shape[0], np.float32))
+        norm = norm_after(self._sublayers[site])
+        writes = Writes.of(rows, self._projections[site], residual=True, norm=norm)
+        shares, residual = shares_of(writes)
+        block = self.blocks[site]
+        queries = slice(rows.start, rows.start + shares.shape[1])
+        keys = slice(rows.key_start, rows.key_start + shares.shape[2])
+        block.shares[queries, keys] = shares[0].cpu().numpy()
+        block.residual[queries] = residual[0].cpu().numpy()
+
+
+def norm_after(sublayer: Sublayer) -> Normalization | None:
+    """What a layer's sum goes through before it goes on."""
+    return sublayer.norm if sublayer.order == "post" else None
+
+
+def shares_of(writes: Writes) -> tuple[Tensor, Tensor]:
+    """What each key and, in cross-attention, the residual path has of every query.
+
+    Args:
+        writes: of a block, with what the residual path carries.
+
+    Returns:
+        [B, r, s] and [B, r], together with rows that sum to 1. Where no part comes near to the
+        whole, all of it is the second.
+    """
+    output = writes.output
+    size = output.abs().sum(-1)  # [B, r]
+    keys = (size[..., None] - distances(writes)).clamp_(min=0)
+    own = torch.zeros_like(size)
+    if writes.own is None and writes.residual is not None:
+        past = shaped(writes.residual, writes.norm) / writes.deviation
+        own = (size - (output - past).abs().sum(-1)).clamp_(min=0)
+    total = keys.sum(-1) + own
+    own = torch.where(total > 0, own, 1)
+    total = torch.where(total > 0, total, 1)
+    return keys / total[..., None], own / total
+
+
+def formula(source: Source) -> str:
+    """How shares are measured in this model, in words."""
+    orders = {source.sublayer(site).order for site in source.layout.sites}
+    where = {
+        frozenset({"post"}): "after the normalization that follows it (post-norm)",
+        frozenset({"pre"}): "as it is added to the residual stream (pre-norm)",
+    }
+    how = where.get(frozenset(map(str, orders)), "each layer by its own order of normalization")
+    return (
+        "alti: in every layer how much nearer each token's part comes to the whole, by the "
+        f"1-norm, {how}; multiplied over the layers"
+    )

@@ -1,0 +1,44 @@
+"""What flow needs of attention weights: their mean over heads, layer by layer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.passes import Rows
+from attnviz.records import Inputs, Site
+
+
+class Means:
+    """An observer of one item that keeps the mean of its heads' weights, never the heads' own.
+
+    Attributes:
+        weights: [T, S] by layer, float32: the mean over heads.
+        allowed: bool [T, S] by layer: the keys that any head may attend to.
+        heads: how many heads a layer has.
+    """
+
+    def __init__(self, inputs: Inputs) -> None:
+        self._inputs = inputs
+        self.weights: dict[Site, NDArray[np.float32]] = {}
+        self.allowed: dict[Site, NDArray[np.bool_]] = {}
+        self.heads: dict[Site, int] = defaultdict(int)
+
+    def observe(self, rows: Rows) -> None:
+        """Take in one block of rows."""
+        site = rows.site
+        sides = self._inputs.sides[site.kind]
+        _, heads, count, width = rows.weights.shape
+        if site not in self.weights:
+            shape = (len(sides.queries), len(sides.keys))
+            self.weights[site] = np.zeros(shape, np.float32)
+            self.allowed[site] = np.zeros(shape, np.bool_)
+            self.heads[site] = heads
+        queries = slice(rows.start, rows.start + count)
+        keys = slice(rows.key_start, rows.key_start + width)
+        self.weights[site][queries, keys] = rows.weights[0].mean(dim=0).cpu().numpy()
+        seen: Any = True if rows.allowed is None else rows.allowed[0].any(dim=0).cpu().numpy()
+        self.allowed[site][queries, keys] = seen

@@ -1,0 +1,80 @@
+"""The token that is meant: by its position, or by its text."""
+
+from __future__ import annotations
+
+from attnviz.errors import InputError
+from attnviz.flowing.stack import Nodes
+from attnviz.flows import Direction, Followed
+from attnviz.records import SITE_PREFIX
+from attnviz.render.labels import visible
+
+_SOURCE, _TARGET = SITE_PREFIX["encoder"] + ":", SITE_PREFIX["decoder"] + ":"
+
+
+def named(direction: Direction, asked: str, all_: Nodes) -> Followed:
+    """Find a token.
+
+    Args:
+        direction: ``to`` or ``from``; of two texts the one is sought in the target first, the
+            other in the source.
+        asked: a position, from 0 or, negative, from the end; a token's text, or a word's whose
+            pieces count as one. ``enc:`` or ``dec:`` in front names one of two texts.
+        all_: the tokens.
+
+    Raises:
+        InputError: there is none, or more than one.
+    """
+    source, target = range(all_.targets), range(all_.targets, len(all_))
+    sides = [target, source] if direction == "to" else [source, target]
+    if all_.targets:
+        for prefix, side in ((_SOURCE, source), (_TARGET, target)):
+            if asked.startswith(prefix):
+                sides, asked = [side], asked.removeprefix(prefix)
+    sides = [side for side in sides if side]
+    number = _whole(asked)
+    if number is not None:
+        side = sides[0]
+        if not -len(side) <= number < len(side):
+            raise InputError(
+                f"there is no position {number}: the text has {len(side)} tokens, counted from 0"
+            )
+        place = side[number]
+        return Followed(direction, (place,), all_.tokens.texts[place])
+    for side in sides:
+        found = _found(asked, all_, side)
+        if len(found) > 1:
+            places = ", ".join(str(one[0] - side.start) for one in found)
+            raise InputError(f"{asked!r} stands at {places}; give one of these positions")
+        if found:
+            return Followed(direction, found[0], asked.strip())
+    texts = " ".join(
+        visible(text) for side in sides for text in all_.tokens.texts[side.start :][: len(side)]
+    )
+    raise InputError(f"no token {asked!r}; there are {texts[:_LISTED]}")
+
+
+_LISTED = 300
+
+
+def _whole(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+def _found(asked: str, all_: Nodes, side: range) -> list[tuple[int, ...]]:
+    """Tokens with that text; where there is none, words that consist of several."""
+    texts, wanted = all_.tokens.texts, asked.strip()
+    tokens: list[tuple[int, ...]] = [(n,) for n in side if wanted in (texts[n], texts[n].strip())]
+    if tokens:
+        return tokens
+    words: dict[int, list[int]] = {}
+    for place in side:
+        if all_.tokens.words[place] >= 0:
+            words.setdefault(all_.tokens.words[place], []).append(place)
+    return [
+        tuple(places)
+        for places in words.values()
+        if "".join(texts[n].strip().removeprefix("##") for n in places) == wanted
+    ]

@@ -1,0 +1,178 @@
+"""One text through a model, or attention that is there already, into a report of its flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.flowing import rollout
+from attnviz.flowing.alti import Contributions, formula, missing
+from attnviz.flowing.max_flow import check, max_flow
+from attnviz.flowing.means import Means
+from attnviz.flowing.named import named
+from attnviz.flowing.stack import Block, Nodes, mean_weights, nodes, product, reached, steps
+from attnviz.flows import METHODS, Direction, FlowReport, Method
+from attnviz.models.memory import human_bytes, physical_memory
+from attnviz.passes import Source
+from attnviz.records import Capture, Inputs, Layout, Site, SourceInfo
+from attnviz.scoring.stored import blocks
+
+Progress = Callable[[str, int, int], None]
+
+_FORMULAS: dict[Method, str] = {
+    "rollout": "rollout: in every layer half of the mean over heads and half of the position's "
+    "own, multiplied over the layers",
+    "max-flow": "max-flow: the most that could pass through the layers, with rollout's shares as "
+    "capacities; rows divided by their sums",
+}
+_MEANING = (
+    "Shares say through which positions states were mixed, not what a word changes: MLPs stay "
+    "where they are and may undo it; attnviz ablate takes heads away."
+)
+
+
+def run(
+    source: Source,
+    inputs: Inputs,
+    method: str | None = None,
+    progress: Progress = lambda stage, done, all_: None,
+) -> FlowReport:
+    """Run a text and report its flow.
+
+    Args:
+        source: the model.
+        inputs: the prepared text.
+        method: see :data:`attnviz.flows.METHODS`; by default ALTI where the model tells what its
+            layers move, else rollout.
+        progress: called with the stage, how much is done and how much there is.
+
+    Raises:
+        UsageError: no such method. InputError: too long.
+        ModelError: ALTI was asked for, and the model does not tell what its layers move.
+    """
+    unknown = missing(source) if method in (None, "alti") else ""
+    if unknown and method == "alti":
+        raise ModelError(
+            f"alti needs the vectors that attention moves, and {unknown}; take rollout"
+        )
+    chosen = _checked(method or ("rollout" if unknown else "alti"))
+    all_ = _nodes(inputs, source.layout, chosen)
+    means = Means(inputs)
+    if chosen == "alti":
+        moved = Contributions(source, inputs)
+        source.forward([inputs], [means, moved], hidden=False, residuals=True)
+        shares, said = moved.blocks, formula(source)
+    else:
+        source.forward([inputs], [means], hidden=False)
+        shares, said = _rolled(means), _FORMULAS[chosen]
+    report = _report(
+        source.info, source.layout, inputs, means, all_, chosen, shares, said, progress
+    )
+    if unknown:
+        note = f"Rollout and not alti, for {unknown}."
+        report = replace(report, notes=(note, *report.notes))
+    return report
+
+
+def run_recorded(
+    capture: Capture,
+    method: str | None = None,
+    progress: Progress = lambda stage, done, all_: None,
+) -> FlowReport:
+    """Report the flow of attention that is there already; arguments as for :func:`run`.
+
+    Raises:
+        UsageError: ALTI, which needs what attention moves.
+        InputError: a layer that was not kept, or maps that do not belong together.
+    """
+    chosen = _checked(method or "rollout")
+    if chosen == "alti":
+        raise UsageError(
+            "alti needs the vectors that attention moves, and recorded attention has only weights; "
+            "take rollout, or give the text and {model}",
+            model=...,
+        )
+    missing = [site for site in capture.layout.sites if site not in capture.maps]
+    if missing:
+        raise InputError(
+            f"the capture does not hold {missing[0].kind} layer {missing[0].layer}; flow goes "
+            "through every layer, so capture all of them"
+        )
+    all_ = _nodes(capture.inputs, capture.layout, chosen)
+    means = Means(capture.inputs)
+    for rows in blocks(capture):
+        means.observe(rows)
+    return _report(
+        capture.source, capture.layout, capture.inputs, means, all_, chosen, _rolled(means),
+        _FORMULAS[chosen], progress,
+    )  # fmt: skip
+
+
+def follow(report: FlowReport, direction: Direction, asked: str) -> FlowReport:
+    """The report with a token to follow.
+
+    Raises:
+        InputError: no such token, or several.
+    """
+    found = named(direction, asked, Nodes(report.tokens, report.targets))
+    return replace(report, followed=found)
+
+
+def _checked(method: str) -> Method:
+    for known in METHODS:
+        if method == known:
+            return known
+    raise UsageError(f"no method {method!r}: choose one of {', '.join(METHODS)}")
+
+
+def _nodes(inputs: Inputs, layout: Layout, method: Method) -> Nodes:
+    """The tokens, after checking that all their tables can be held."""
+    all_ = nodes(inputs)
+    needed = 4 * len(all_) ** 2 * (len(layout.sites) + 8)
+    if needed > physical_memory() // 2:
+        raise InputError(
+            f"the flow of {len(all_)} tokens through {len(layout.sites)} layers takes "
+            f"{human_bytes(needed)}, more than half of this machine's "
+            f"{human_bytes(physical_memory())}; shorten the text"
+        )
+    if method == "max-flow":
+        check(len(all_))
+    return all_
+
+
+def _rolled(means: Means) -> dict[Site, Block]:
+    """Rollout's shares of every layer."""
+    return {site: rollout.block(table) for site, table in means.weights.items()}
+
+
+def _report(
+    info: SourceInfo,
+    layout: Layout,
+    inputs: Inputs,
+    means: Means,
+    all_: Nodes,
+    method: Method,
+    shares: Mapping[Site, Block],
+    said: str,
+    progress: Progress,
+) -> FlowReport:
+    """All layers together."""
+    layers = steps(shares, inputs, all_)
+    if method == "max-flow":
+        total = max_flow(layers, lambda done, count: progress("max-flow", done, count))
+    else:
+        total = product(layers)
+    return FlowReport(
+        source=info,
+        layout=layout,
+        method=method,
+        formula=said,
+        tokens=all_.tokens,
+        targets=all_.targets,
+        steps=layers,
+        total=total,
+        weights=mean_weights(means.weights, means.heads, all_),
+        reach=reached(means.allowed, all_),
+        notes=(*inputs.notes, _MEANING),
+    )

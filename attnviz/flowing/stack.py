@@ -1,0 +1,185 @@
+"""Blocks of attention put together: one step for each layer, over all tokens of a prompt.
+
+Where a model has a source and a target, the tokens of both stand side by side: a layer of the
+encoder moves the source alone; one of the decoder mixes the target's prefix, then takes from the
+source what its cross-attention takes (Ferrando et al. 2022, arXiv:2205.11631).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.errors import InputError
+from attnviz.flows import Step
+from attnviz.records import Inputs, Site, SiteKind, Tokens
+
+Table = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """One attention with the residual path around it.
+
+    Attributes:
+        shares: [T, S], of what leaves it at query i, the share that came through key j.
+        residual: [T], the share that the residual path brought; together rows sum to 1. In
+            self-attention that is the position's own, and may be counted in ``shares`` instead.
+    """
+
+    shares: Table
+    residual: Table
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The tokens that flow: the source's, then from number ``targets`` on the target's.
+
+    ``targets`` is 0 where there is one text only.
+    """
+
+    tokens: Tokens
+    targets: int
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+def nodes(inputs: Inputs) -> Nodes:
+    """All tokens of a prompt side by side.
+
+    Raises:
+        InputError: maps whose tokens do not fit together.
+    """
+    sides = inputs.sides
+    for kind in ("encoder", "decoder"):
+        if kind in sides and len(sides[kind].queries) != len(sides[kind].keys):
+            pair = sides[kind]
+            raise InputError(
+                f"{kind} maps of {len(pair.queries)} queries and {len(pair.keys)} keys are no "
+                "self-attention of one text: flow needs every query's own key"
+            )
+    if "cross" not in sides and len(sides) == 1:
+        (only,) = sides.values()
+        return Nodes(only.queries, 0)
+    source = sides["encoder"].queries if "encoder" in sides else sides["cross"].keys
+    target = sides["decoder"].queries if "decoder" in sides else sides["cross"].queries
+    if "cross" in sides:
+        found = (len(sides["cross"].keys), len(sides["cross"].queries))
+        if found != (len(source), len(target)):
+            raise InputError(
+                f"cross-attention has {found[1]} queries and {found[0]} keys, and the two stacks "
+                f"{len(target)} and {len(source)} tokens: they do not belong together"
+            )
+    return Nodes(_joined(source, target), len(source))
+
+
+def steps(blocks: Mapping[Site, Block], inputs: Inputs, all_: Nodes) -> tuple[Step, ...]:
+    """Every layer as one table over all tokens.
+
+    Args:
+        blocks: of every layer, of cross-attention too.
+        inputs: whose tokens they mix.
+        all_: these tokens.
+    """
+    first = all_.targets
+    found = []
+    for kind, layer in _layers(blocks):
+        table = np.eye(len(all_), dtype=np.float32)
+        if kind == "encoder":
+            stop = len(inputs.sides["encoder"].queries)
+            table[:stop, :stop] = _mixed(blocks[Site("encoder", layer)])
+        else:
+            own, cross = (blocks.get(Site(k, layer)) for k in ("decoder", "cross"))
+            if own is not None:
+                table[first:, first:] = _mixed(own)
+            if cross is not None:
+                table[first:, first:] *= np.asarray(cross.residual, np.float32)[:, None]
+                table[first:, :first] = cross.shares
+        found.append(Step(kind, layer, table))
+    return tuple(found)
+
+
+def mean_weights(
+    weights: Mapping[Site, Table], heads: Mapping[Site, int], all_: Nodes
+) -> NDArray[np.float64]:
+    """The mean of the weights over all heads and layers of a query, [n, n].
+
+    Args:
+        weights: the mean over heads of every layer, [T, S].
+        heads: how many it has.
+        all_: the tokens.
+    """
+    total = np.zeros((len(all_), len(all_)))
+    counted = np.zeros((len(all_), 1))
+    for site, table in weights.items():
+        rows, columns = corner(site.kind, table.shape, all_)
+        total[rows, columns] += heads[site] * np.asarray(table, np.float64)
+        counted[rows] += heads[site]
+    return total / np.maximum(counted, 1)
+
+
+def reached(allowed: Mapping[Site, NDArray[np.bool_]], all_: Nodes) -> NDArray[np.bool_]:
+    """Which tokens can reach a position through all layers, bool [n, n]."""
+    reach = np.eye(len(all_), dtype=np.float32)
+    kinds: tuple[SiteKind, ...]
+    for kind, layer in _layers(allowed):
+        step = np.eye(len(all_), dtype=np.float32)
+        kinds = ("encoder",) if kind == "encoder" else ("decoder", "cross")
+        for one in kinds:
+            table = allowed.get(Site(one, layer))
+            if table is not None:
+                rows, columns = corner(one, table.shape, all_)
+                step[rows, columns] += table
+        reach = (step @ reach > 0).astype(np.float32)
+    return reach > 0
+
+
+def corner(kind: SiteKind, shape: Sequence[int], all_: Nodes) -> tuple[slice, slice]:
+    """Where a layer's table [T, S] stands among all tokens."""
+    first = all_.targets
+    rows = slice(0, shape[0]) if kind == "encoder" or not first else slice(first, None)
+    columns = slice(first, None) if kind == "decoder" and first else slice(0, shape[1])
+    return rows, columns
+
+
+def product(all_steps: Sequence[Step]) -> NDArray[np.float64]:
+    """All steps one after the other, [n, n]."""
+    total = np.eye(len(all_steps[0].shares))
+    for step in all_steps:
+        total = step.shares.astype(np.float64) @ total
+    return total
+
+
+def _layers(sites: Mapping[Site, Any]) -> list[tuple[SiteKind, int]]:
+    """Stacks and layers in the order in which they run; cross-attention belongs to the decoder."""
+    stacks: dict[tuple[SiteKind, int], None] = {}
+    for kinds in (("encoder",), ("decoder", "cross")):
+        name: SiteKind = "encoder" if kinds == ("encoder",) else "decoder"
+        for site in sorted((s for s in sites if s.kind in kinds), key=lambda s: s.layer):
+            stacks[name, site.layer] = None
+    return list(stacks)
+
+
+def _mixed(block: Block) -> NDArray[np.float32]:
+    table = np.array(block.shares, np.float32)
+    table[np.diag_indices(len(table))] += np.asarray(block.residual, np.float32)
+    return table
+
+
+def _joined(source: Tokens, target: Tokens) -> Tokens:
+    """Both texts as one, told apart by their segments."""
+    last = max(source.words, default=-1) + 1
+    both: Any = (source, target)
+    return Tokens(
+        texts=source.texts + target.texts,
+        special=tuple(chain.from_iterable(one.special for one in both)),
+        separators=tuple(chain.from_iterable(one.separators for one in both)),
+        words=source.words + tuple(w if w < 0 else w + last for w in target.words),
+        segments=(0,) * len(source) + (1,) * len(target),
+    )

@@ -1,0 +1,183 @@
+"""From layer to layer: what reaches every position from every token. Frozen values with their JSON.
+
+The schema is docs/flow.schema.json. Notation in shapes: n tokens, the source's first and then the
+target's where a model has two texts; L layers, the encoder's first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from attnviz.records import Layout, SiteKind, SourceInfo, Tokens
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SCHEMA = "attnviz.flow/1"
+
+Method = Literal["alti", "rollout", "max-flow"]
+METHODS: tuple[Method, ...] = ("alti", "rollout", "max-flow")
+
+Direction = Literal["to", "from"]
+
+_DIGITS = 6
+"""Significant digits of a share in JSON and CSV: what float32 can tell."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One layer of a model.
+
+    Attributes:
+        kind: the stack it belongs to, ``encoder`` or ``decoder`` (also for cross-attention alone).
+        layer: its number there, from 0.
+        shares: [n, n], float32: of what stands at i after the layer, the share that came from what
+            stood at j before it. Rows sum to 1.
+    """
+
+    kind: SiteKind
+    layer: int
+    shares: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A token that is followed through the layers.
+
+    Attributes:
+        direction: ``to`` it, where did it come from; ``from`` it, where does it go.
+        positions: of its pieces among the n tokens.
+        name: its text, for people.
+    """
+
+    direction: Direction
+    positions: tuple[int, ...]
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class FlowReport:
+    """What reaches every position from every token, and beside it the mean of the weights.
+
+    Attributes:
+        source: the model.
+        layout: its heads.
+        method: how it was computed, see :data:`METHODS`.
+        formula: that in words, with where the layers normalize where it matters.
+        tokens: all n; ``segments`` tells source (0) and target (1) apart where there are both.
+        targets: the number of the first token of the target; 0 where there is one text only.
+        steps: layer by layer, L of them.
+        total: [n, n], float64: the share of what stands at i after the last layer that came from
+            token j. Rows sum to 1.
+        weights: [n, n], float64: the mean of the attention weights over all heads and layers of a
+            query. Rows sum to 1 (to less with learned sinks, or where a query has no key).
+        reach: bool [n, n], which tokens can reach i at all.
+        followed: the token that was asked for, or None.
+        notes: full sentences that the reader must not miss.
+    """
+
+    source: SourceInfo
+    layout: Layout
+    method: Method
+    formula: str
+    tokens: Tokens
+    targets: int
+    steps: tuple[Step, ...]
+    total: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    reach: NDArray[np.bool_]
+    followed: Followed | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> NDArray[np.float64]:
+        """The share of every position that is its own token's, [n]."""
+        return self.total.diagonal()
+
+    def shares(self, followed: Followed) -> NDArray[np.float64]:
+        """Of every token (``to``) or at every position (``from``), the followed token's share, [n].
+
+        Several pieces count as one: a mean over positions, a sum over tokens.
+        """
+        return _taken(self.total, followed)
+
+    def looked(self, followed: Followed) -> NDArray[np.float64]:
+        """The same of the mean weights."""
+        return _taken(self.weights, followed)
+
+    def edges(self, followed: Followed | None) -> Iterator[NDArray[np.float64]]:
+        """Layer by layer, [n, n]: what goes from j before the layer to i after it.
+
+        For ``to`` a share of the followed position, 1 in every layer; for ``from`` the share of
+        position i that is the followed token's; without one the layer's own shares.
+        """
+        import numpy as np
+
+        steps = [step.shares.astype(np.float64) for step in self.steps]
+        if followed is None:
+            yield from steps
+            return
+        at = np.zeros(len(self.tokens))
+        at[list(followed.positions)] = 1.0
+        if followed.direction == "from":
+            for step in steps:
+                yield step * at
+                at = step @ at
+            return
+        at /= at.sum()
+        found = []
+        for step in reversed(steps):
+            found.append(step * at[:, None])
+            at = at @ step
+        yield from reversed(found)
+
+    def to_json(self) -> dict[str, Any]:
+        """As docs/flow.schema.json says."""
+        facts = asdict(self.source)
+        side = "source" if self.targets else "text"
+        followed = self.followed
+        return {
+            "schema": SCHEMA,
+            **{name: facts[name] for name in ("model", "backend", "exactness", "device", "dtype")},
+            "versions": dict(self.source.versions),
+            "layout": {kind: list(heads) for kind, heads in self.layout.heads.items()},
+            "method": self.method,
+            "formula": self.formula,
+            "tokens": [
+                {"text": text, "side": "target" if self.targets and n >= self.targets else side}
+                for n, text in enumerate(self.tokens.texts)
+            ],
+            "total": rounded(self.total),
+            "weights": rounded(self.weights),
+            "layers": [
+                {"kind": step.kind, "layer": step.layer, "shares": rounded(step.shares)}
+                for step in self.steps
+            ],
+            "followed": followed
+            and {
+                "direction": followed.direction,
+                "positions": list(followed.positions),
+                "token": followed.name,
+                "shares": rounded([self.shares(followed)])[0],
+                "weights": rounded([self.looked(followed)])[0],
+            },
+            "notes": [str(note) for note in self.notes],
+        }
+
+
+def rounded(rows: Sequence[NDArray[Any]] | NDArray[Any]) -> list[list[float]]:
+    """Shares in so many digits as are known."""
+    return [[float(f"{value:.{_DIGITS}g}") for value in row.tolist()] for row in rows]
+
+
+def _taken(table: NDArray[np.float64], followed: Followed) -> NDArray[np.float64]:
+    places = list(followed.positions)
+    taken: NDArray[np.float64]
+    if followed.direction == "to":
+        taken = table[places].mean(axis=0)
+    else:
+        taken = table[:, places].sum(axis=1)
+    return taken

@@ -1,0 +1,155 @@
+"""A flow on the terminal: the maps, lines across layers, and a followed token's shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.style import Style as Paint
+from rich.table import Table
+from rich.text import Text
+
+from attnviz.flows import FlowReport
+from attnviz.render import terminal
+from attnviz.render.flow import words
+from attnviz.render.flow.canvas import LEVELS as _LEVELS
+from attnviz.render.flow.canvas import PLAIN as _PLAIN
+from attnviz.render.flow.canvas import Dots
+from attnviz.render.flow.words import WEIGHTS, Line, asked, drawing, heading, number, ranked
+from attnviz.render.labels import fit, percent, signs, visible
+from attnviz.render.palette import mix
+from attnviz.render.signed import BLUE, coloured
+from attnviz.render.style import Style
+
+_GROUND = "#808080"
+_WEAKEST = 0.02
+"""A share of a followed position that is still drawn, dotted."""
+_LABEL = 16
+"""Cells of a token."""
+_LEAST_STEP, _LARGEST_STEP = 3, 14
+"""Cells of a layer."""
+_MOST = 48
+"""Tokens whose lines are drawn."""
+_LISTED = 12
+"""Tokens whose shares are listed."""
+_BAR = 20
+
+
+def maps(report: FlowReport, style: Style) -> Iterator[RenderableType]:
+    """The flow as a map, and the mean of the weights on the same scale."""
+    drawn = words.maps(report)
+    top = max(float(table.max()) for table in drawn)
+    for table, title in zip(drawn, (heading(report), WEIGHTS), strict=True):
+        yield terminal.heatmap(table, words.sides(report), title=title, style=style, top=top)
+        yield ""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A renderable: tokens downwards, layers to the right, lines as thick as shares."""
+
+    report: FlowReport
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw for this console; layers and tokens that do not fit are merged or left out."""
+        report, plain, followed = self.report, options.ascii_only, self.report.followed
+        texts = [visible(text, ascii_only=plain) for text in report.tokens.texts]
+        label = min(max(map(cell_len, texts)), _LABEL)
+        figures = 5 * (followed is not None)
+        room = options.max_width - 2 * (label + 1) - figures
+        to = followed is not None and followed.direction == "to"
+        least = _WEAKEST if to else _LEVELS[-1]
+        found = drawing(report, columns=room // _LEAST_STEP, tokens=_MOST, least=least)
+        step = min(room // len(found.columns), _LARGEST_STEP)
+        rows = {node: row for row, node in enumerate(found.nodes)}
+        dots = Dots(len(rows), step * len(found.columns), braille=not plain)
+        for line in found.lines if followed else _strongest(found.lines):
+            first = rows[line.before], line.column * step
+            dots.line(first, (rows[line.after], first[1] + step - 1), line.share)
+        pad = " " * (label + 1 + figures * to)
+        names = "".join(f"{name:^{step}}" for name in found.columns)
+        yield Text(signs(pad + names.rstrip(), plain), "dim", no_wrap=True)
+        for row, node in enumerate(found.nodes):
+            chosen = followed is not None and node in followed.positions
+            style = "bold" if chosen else ""
+            share = percent(float(found.ends[node])).rjust(figures) if followed else ""
+            text = Text(no_wrap=True)
+            text.append(fit(texts[node], label, "right", ascii_only=plain), style)
+            text.append((share if to else "") + " ", "dim")
+            for column in range(dots.bits.shape[1]):
+                strength = float(dots.shares[row, column])
+                text.append(dots.character(row, column), _paint(console, strength))
+            text.append(" " + fit(texts[node], label, ascii_only=plain), style)
+            text.append("" if to else share, "dim")
+            text.rstrip()
+            yield text
+        yield Text(signs(self._legend(len(rows), to, plain), plain), "dim")
+
+    def _legend(self, shown: int, to: bool, plain: bool) -> str:
+        marks = [f"{mark} from {percent(least)}" for mark, least in zip(_PLAIN if plain else
+                 ("thick", "two dots", "one"), _LEVELS, strict=False)]  # fmt: skip
+        if to:
+            marks.append(f"{_PLAIN[-1] if plain else 'dotted'} from {percent(_WEAKEST)}")
+        said = f"tokens downwards, layers →; {', '.join(marks)}"
+        if not self.report.followed:
+            said += "; of each position the strongest other token"
+        if shown < len(self.report.tokens):
+            said += f"; the {shown} tokens through which most goes"
+        return said
+
+
+def _strongest(lines: Sequence[Line]) -> Iterator[Line]:
+    """Of every position in every layer the strongest line from another token."""
+    found = {(line.column, line.after): line for line in lines if line.before != line.after}
+    yield from found.values()
+
+
+@dataclass(frozen=True)
+class Shares:
+    """A renderable: what the followed token gets or gives, by flow and by weights."""
+
+    report: FlowReport
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw for this console, the largest shares first."""
+        report, plain = self.report, options.ascii_only
+        followed = report.followed
+        assert followed is not None
+        yield Text(signs(asked(report, followed, ascii_only=plain), plain), "bold")
+        found = ranked(report, followed)
+        top = max((max(one.flow, one.weight) for one in found), default=0.0) or 1.0
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+        to = followed.direction == "to"
+        for title, side in (("token" if to else "position", "<"), ("", ">"), (report.method, ">"),
+                            ("", "<"), ("weights", ">"), ("", "<")):  # fmt: skip
+            table.add_column(title, justify="right" if side == ">" else "left", overflow="fold")
+        for one in found[:_LISTED]:
+            if not one.flow and not one.weight:
+                continue
+            table.add_row(
+                visible(report.tokens.texts[one.node], ascii_only=plain),
+                str(number(report, one.node)),
+                percent(one.flow), _bar(console, one.flow / top, plain),
+                percent(one.weight), _bar(console, one.weight / top, plain, _GROUND),
+            )  # fmt: skip
+        yield table
+        left = len([one for one in found[_LISTED:] if one.flow or one.weight])
+        if left:
+            rest = sum(one.flow for one in found[_LISTED:])
+            said = f"{left} more tokens give {percent(rest)}" if to else f"{left} more positions"
+            yield Text(said, "dim")
+
+
+def _paint(console: Console, share: float) -> Paint:
+    """The colour of a line, stronger for a larger share."""
+    if not coloured(console) or not share:
+        return Paint()
+    return Paint(color=mix(_GROUND, "#4aa3ff", min(share**0.5, 1.0)))
+
+
+def _bar(console: Console, share: float, plain: bool, color: str = BLUE) -> Text:
+    bar = ("#" if plain else "█") * round(share * _BAR)
+    return Text(bar, Paint(color=color) if coloured(console) else Paint())

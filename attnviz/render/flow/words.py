@@ -1,0 +1,221 @@
+"""The words and numbers that every picture of a flow shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.flows import FlowReport, Followed, Step
+from attnviz.records import SITE_PREFIX, Sides
+from attnviz.render.labels import model_name, percent, visible
+
+WEIGHTS = "mean of the weights, over all heads and layers"
+
+
+def through(report: FlowReport) -> str:
+    """How and through what: ``rollout through 4 layers``."""
+    count = len(report.steps)
+    return f"{report.method} through {count} layer{'s' * (count != 1)}"
+
+
+def heading(report: FlowReport) -> str:
+    """What the picture of all tokens shows."""
+    return f"what reaches each position from each token ({through(report)})"
+
+
+def asked(report: FlowReport, followed: Followed, *, ascii_only: bool = False) -> str:
+    """What the picture of a followed token shows."""
+    name = place(report, followed.positions[0], ascii_only=ascii_only)
+    if len(followed.positions) > 1:
+        places = "–".join(
+            str(number(report, n)) for n in followed.positions[:: len(followed.positions) - 1]
+        )
+        name = f"{visible(followed.name, ascii_only=ascii_only)} ({places})"
+    if followed.direction == "to":
+        return f"what reaches {name} from each token ({through(report)})"
+    return f"what {name} gives to each position ({through(report)})"
+
+
+def place(report: FlowReport, node: int, *, ascii_only: bool = False) -> str:
+    """A token with its position: ``·table (12)``."""
+    return f"{visible(report.tokens.texts[node], ascii_only=ascii_only)} ({number(report, node)})"
+
+
+def number(report: FlowReport, node: int) -> int:
+    """The position of a token in its own text."""
+    return node - report.targets if node >= report.targets else node
+
+
+def maps(report: FlowReport) -> list[NDArray[Any]]:
+    """The flow and the mean of the weights; what cannot be reached is masked."""
+    whole = bool(report.reach.all())
+    return [
+        table if whole else np.ma.array(table, mask=~report.reach)
+        for table in (report.total, report.weights)
+    ]
+
+
+def sides(report: FlowReport) -> Sides:
+    """The tokens on the axes of these maps."""
+    return Sides(report.tokens, report.tokens)
+
+
+def beside(report: FlowReport) -> Iterator[str]:
+    """What the residual path changes: the flow beside the mean of the weights, in sentences."""
+    n = len(report.tokens)
+    own, looked = report.kept, report.weights.diagonal()
+    several = report.reach.sum(axis=1) > 1
+    if not several.any():
+        return
+    yield (
+        f"Of its own token a position keeps {percent(float(own[several].mean()))} on average; the "
+        f"weights give it {percent(float(looked[several].mean()))}."
+    )
+    others = report.reach & ~np.eye(n, dtype=bool)
+    choice = others.sum(axis=1) > 1
+    if not choice.any():
+        return
+    strongest = [
+        np.where(others, table, -1).argmax(axis=1)[choice]
+        for table in (report.total, report.weights)
+    ]
+    other = int((strongest[0] != strongest[1]).sum())
+    total = int(choice.sum())
+    gap = np.where(others, abs(report.total - report.weights), 0)
+    i, j = np.unravel_index(gap.argmax(), gap.shape)
+    yield (
+        f"The strongest other token is another one by flow than by weights at {other} of {total} "
+        f"positions. They are farthest apart at {place(report, int(i))}: "
+        f"{place(report, int(j))} gives {percent(float(report.total[i, j]))} and has "
+        f"{percent(float(report.weights[i, j]))} of the weight."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A token beside what it gives or gets.
+
+    Attributes:
+        node: its number among all tokens.
+        flow: its share by flow.
+        weight: its share of the mean weights.
+    """
+
+    node: int
+    flow: float
+    weight: float
+
+
+def ranked(report: FlowReport, followed: Followed) -> list[Share]:
+    """Every token by its share, the largest first."""
+    flow, looked = report.shares(followed), report.looked(followed)
+    order = sorted(range(len(flow)), key=lambda n: -flow[n])
+    return [Share(n, float(flow[n]), float(looked[n])) for n in order]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line across a layer.
+
+    Attributes:
+        column: the layer, or the group of layers, from 0.
+        before: the token that it comes from; ``after`` the one that it goes to.
+        share: its thickness, see :meth:`~attnviz.flows.FlowReport.edges`.
+    """
+
+    column: int
+    before: int
+    after: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The lines of a picture.
+
+    Attributes:
+        lines: the weakest first.
+        columns: the name of each: a layer, or the first and last of a group.
+        nodes: the tokens that have lines, in order.
+        ends: [n], what the lines that start (``to``) or end (``from``) at a token carry there.
+    """
+
+    lines: list[Line]
+    columns: list[str]
+    nodes: list[int]
+    ends: NDArray[np.float64]
+
+
+def drawing(report: FlowReport, *, columns: int, tokens: int, least: float) -> Drawing:
+    """The lines across layers.
+
+    Args:
+        report: with a followed token or without.
+        columns: how many there are at most; neighbouring layers are multiplied where there are
+            more.
+        tokens: how many have lines at most: those through which most goes.
+        least: the smallest share that is drawn.
+    """
+    steps, names = _merged(report, columns)
+    edges = list(replace(report, steps=steps).edges(report.followed))
+    to = report.followed is not None and report.followed.direction == "to"
+    nodes = _carriers(report, edges, tokens)
+    shown = np.isin(np.arange(len(report.tokens)), nodes)
+    found = []
+    for column, table in enumerate(edges):
+        drawn = (table >= least) & shown[:, None] & shown
+        for after, before in np.argwhere(drawn).tolist():
+            found.append(Line(column, before, after, float(table[after, before])))
+    found.sort(key=lambda line: line.share)
+    return Drawing(found, names, nodes, edges[0].sum(axis=0) if to else edges[-1].sum(axis=1))
+
+
+def _merged(report: FlowReport, most: int) -> tuple[tuple[Step, ...], list[str]]:
+    """The layers, or as few groups of neighbours of one stack as needed, and their names."""
+    group = -(-len(report.steps) // max(most, 1))
+    both = len({step.kind for step in report.steps}) > 1
+    found: list[Step] = []
+    first: list[int] = []
+    taken = 0
+    for step in report.steps:
+        if taken % group and found and found[-1].kind == step.kind:
+            table = step.shares @ found[-1].shares
+            found[-1] = Step(step.kind, step.layer, table)
+            taken += 1
+        else:
+            found.append(step)
+            first.append(step.layer)
+            taken = 1
+    names = [
+        (f"{SITE_PREFIX[step.kind]} " if both else "")
+        + (f"{start}" if start == step.layer else f"{start}–{step.layer}")
+        for start, step in zip(first, found, strict=True)
+    ]
+    return tuple(found), names
+
+
+def _carriers(report: FlowReport, edges: list[NDArray[np.float64]], most: int) -> list[int]:
+    """All tokens, or those through which most goes and the followed ones, in order."""
+    n = len(report.tokens)
+    if n <= most:
+        return list(range(n))
+    strength = np.zeros(n)
+    for table in edges:
+        np.maximum(strength, table.max(axis=0), out=strength)
+        np.maximum(strength, table.max(axis=1), out=strength)
+    if report.followed:
+        strength[list(report.followed.positions)] = np.inf
+    return sorted(np.argsort(-strength, kind="stable")[:most].tolist())
+
+
+def closing(report: FlowReport) -> str:
+    """The model and how it ran, in one line."""
+    info, n = report.source, len(report.tokens)
+    count = f"{report.targets} + {n - report.targets}" if report.targets else str(n)
+    return (
+        f"{model_name(info)} · {info.backend} backend · {count} tokens · {info.device} {info.dtype}"
+    )

@@ -1,0 +1,285 @@
+"""Rollout, max-flow, what is followed, and what a report says of itself."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import attnviz as av
+from attnviz.errors import InputError, UsageError
+from attnviz.flowing import max_flow
+from attnviz.flowing.run import follow, run, run_recorded
+from attnviz.flowing.stack import product
+from attnviz.flows import METHODS, FlowReport, Step
+from attnviz.records import Capture, Inputs, Layout, Prompt, Sides, Site, SourceInfo, Tokens
+from attnviz.render.flow.tables import flow_csv, flow_json
+
+ROOT = Path(__file__).parent.parent.parent
+SCHEMA = json.loads((ROOT / "docs" / "flow.schema.json").read_text("utf-8"))
+TEXT = "The keys to the cabinet are on the table"
+
+
+def capture_of(maps: dict[Site, np.ndarray]) -> Capture:
+    """Recorded attention of some layers [H, T, S]."""
+    sides, heads = {}, {}
+    for site, layer in maps.items():
+        queries, keys = (Tokens(tuple(f"t{n}" for n in range(size))) for size in layer.shape[1:])
+        sides[site.kind] = Sides(queries, queries if site.kind != "cross" else keys)
+        heads[site.kind] = (*heads.get(site.kind, ()), layer.shape[0])
+    info = SourceInfo("file", "recorded", "as recorded")
+    return Capture(info, Layout(heads), Inputs(sides), maps)
+
+
+def random_maps(layers: int, heads: int, length: int, *, causal: bool, seed: int = 0) -> Any:
+    random = np.random.default_rng(seed)
+    found = {}
+    for layer in range(layers):
+        weights = random.dirichlet(np.full(length, 0.4), (heads, length))
+        if causal:
+            weights = np.tril(weights) + 1e-9 * np.eye(length)
+            weights /= weights.sum(-1, keepdims=True)
+        found[Site("decoder" if causal else "encoder", layer)] = weights
+    return found
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_rollout_equals_three_lines_of_numpy(causal: bool) -> None:
+    maps = random_maps(3, 4, 7, causal=causal)
+    rollout = np.eye(7)
+    for layer in maps.values():
+        mixed = layer.mean(0) + np.eye(7)
+        rollout = mixed / mixed.sum(1, keepdims=True) @ rollout
+    report = run_recorded(capture_of(maps))
+    assert report.method == "rollout"
+    np.testing.assert_allclose(report.total, rollout, atol=1e-6)
+    np.testing.assert_allclose(report.total.sum(1), 1, atol=1e-6)
+    np.testing.assert_allclose(
+        report.weights, np.mean([m.mean(0) for m in maps.values()], 0), atol=1e-6
+    )
+    assert report.reach.all() == (not causal)
+    assert (report.total[~report.reach] == 0).all()
+
+
+@given(n=st.integers(1, 9), layers=st.integers(1, 6))
+def test_uniform_attention_rolls_out_in_closed_form(n: int, layers: int) -> None:
+    maps = {Site("encoder", layer): np.full((2, n, n), 1 / n) for layer in range(layers)}
+    report = run_recorded(capture_of(maps))
+    expected = 2.0**-layers * np.eye(n) + (1 - 2.0**-layers) / n
+    np.testing.assert_allclose(report.total, expected, atol=1e-6)
+
+
+def test_a_model_and_its_capture_agree() -> None:
+    ran = av.flow(TEXT, method="rollout")
+    recorded = av.flow(av.capture(TEXT))
+    np.testing.assert_allclose(recorded.total, ran.total, atol=1e-7)
+    np.testing.assert_allclose(recorded.weights, ran.weights, atol=1e-7)
+    np.testing.assert_array_equal(recorded.reach, ran.reach)
+
+
+def test_a_source_and_a_target_by_hand() -> None:
+    """One layer each: encoder 2 tokens, decoder 2, cross-attention."""
+    encoder = np.array([[0.5, 0.5], [0.0, 1.0]])
+    decoder = np.array([[1.0, 0.0], [0.4, 0.6]])
+    cross = np.array([[0.2, 0.8], [1.0, 0.0]])
+    maps = {Site("encoder", 0): encoder[None], Site("decoder", 0): decoder[None],
+            Site("cross", 0): cross[None]}  # fmt: skip
+    report = run_recorded(capture_of(maps))
+    source = np.array([[0.75, 0.25], [0.0, 1.0]])
+    prefix = np.array([[1.0, 0.0], [0.2, 0.8]])
+    expected = np.block([[source, np.zeros((2, 2))], [cross / 2 @ source, prefix / 2]])
+    assert report.targets == 2
+    assert report.tokens.segments == (0, 0, 1, 1)
+    np.testing.assert_allclose(report.total, expected, atol=1e-7)
+    np.testing.assert_allclose(
+        report.weights, np.block([[encoder, np.zeros((2, 2))], [cross / 2, decoder / 2]]), atol=1e-7
+    )
+    assert not report.reach[2, 3]
+    assert report.reach[2:, :2].all()
+    assert [(step.kind, step.layer) for step in report.steps] == [("encoder", 0), ("decoder", 0)]
+
+
+def test_a_learned_sink_leaves_more_to_the_residual_path() -> None:
+    maps = {Site("decoder", 0): np.array([[[0.5, 0.0], [0.25, 0.25]]])}
+    report = run_recorded(capture_of(maps))
+    np.testing.assert_allclose(report.total, [[1, 0], [0.25 / 1.5, 1.25 / 1.5]], atol=1e-7)
+
+
+def test_max_flow_by_hand() -> None:
+    """Two layers over two tokens; every path to the last position written out.
+
+    To position 1: from token 0 through 0 (at most 0.5 and 0.4) and through 1 (0.3 and 0.6), where
+    token 0 may give 1 to position 0 and 0.3 to position 1; from token 1 through 1 alone.
+    """
+    first = np.array([[1.0, 0.0], [0.3, 0.7]], np.float32)
+    second = np.array([[1.0, 0.0], [0.4, 0.6]], np.float32)
+    steps = [Step("decoder", 0, first), Step("decoder", 1, second)]
+    flows = max_flow.flows(steps)
+    np.testing.assert_allclose(flows, [[1, 0], [0.4 + 0.3, 0.6]], atol=1e-6)
+    shares = max_flow.max_flow(steps)
+    np.testing.assert_allclose(shares[1], [0.7 / 1.3, 0.6 / 1.3], atol=1e-6)
+
+
+def test_max_flow_is_the_smallest_cut() -> None:
+    """Against every cut of a graph small enough to try all of them."""
+    report = run_recorded(capture_of(random_maps(2, 2, 3, causal=False, seed=5)), "max-flow")
+    steps = [step.shares.astype(float) for step in report.steps]
+    flows = max_flow.flows(report.steps)
+    for end in range(3):
+        for token in range(3):
+            cuts = []
+            for sides in range(1 << 3):  # which middle nodes stand on the token's side
+                left = [bool(sides >> n & 1) for n in range(3)]
+                cut = sum(steps[0][n, token] for n in range(3) if not left[n])
+                cuts.append(cut + sum(steps[1][end, n] for n in range(3) if left[n]))
+            assert flows[end, token] == pytest.approx(min(cuts), abs=1e-6)
+    np.testing.assert_allclose(report.total, flows / flows.sum(1, keepdims=True))
+
+
+def test_max_flow_has_a_limit_and_needs_networkx(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = capture_of(random_maps(1, 1, 65, causal=True))
+    with pytest.raises(
+        InputError, match="65 tokens are too many for max-flow, which takes up to 64"
+    ):
+        run_recorded(long, "max-flow")
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(UsageError, match=r"pip install 'attnviz\[flow\]'"):
+        run_recorded(capture_of(random_maps(1, 1, 3, causal=True)), "max-flow")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_shares_of_every_method_sum_to_one(method: str) -> None:
+    report = av.flow("the cat sat on the mat", method=method)
+    np.testing.assert_allclose(report.total.sum(1), 1, atol=1e-6)
+    assert report.total.min() >= 0
+    for step in report.steps:
+        np.testing.assert_allclose(step.shares.sum(1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["alti", "rollout"])
+def test_a_followed_token_goes_through_every_layer(method: str) -> None:
+    report = av.flow(TEXT, method=method, to="table")
+    place = report.tokens.texts.index(" table")
+    assert report.followed is not None
+    assert report.followed.positions == (place,)
+    edges = list(report.edges(report.followed))
+    for table in edges:
+        assert table.sum() == pytest.approx(1, abs=1e-5)
+    np.testing.assert_allclose(edges[0].sum(0), report.total[place], atol=1e-6)
+    np.testing.assert_allclose(report.shares(report.followed), report.total[place])
+    np.testing.assert_allclose(report.looked(report.followed), report.weights[place])
+    for before, after in pairwise(edges):  # what arrives goes on
+        np.testing.assert_allclose(before.sum(1), after.sum(0), atol=1e-6)
+    onward = av.flow(TEXT, method=method, from_=place)
+    found = list(onward.edges(onward.followed))
+    np.testing.assert_allclose(found[-1].sum(1), report.total[:, place], atol=1e-6)
+    np.testing.assert_allclose(product(report.steps), report.total)
+
+
+def test_a_word_of_several_pieces_is_followed_as_one() -> None:
+    report = av.flow(TEXT, from_="cabinet")
+    assert report.followed is not None
+    pieces = list(report.followed.positions)
+    assert len(pieces) > 1
+    np.testing.assert_allclose(report.shares(report.followed), report.total[:, pieces].sum(1))
+    back = follow(report, "to", "cabinet")
+    assert back.followed is not None
+    np.testing.assert_allclose(back.shares(back.followed), report.total[pieces].mean(0))
+
+
+def two_texts() -> FlowReport:
+    maps = {Site("encoder", 0): np.full((1, 3, 3), 1 / 3), Site("decoder", 0): np.eye(2)[None],
+            Site("cross", 0): np.full((1, 2, 3), 1 / 3)}  # fmt: skip
+    return run_recorded(capture_of(maps))
+
+
+@pytest.mark.parametrize(
+    ("direction", "asked", "node"),
+    [("to", "0", 3), ("to", "-1", 4), ("from", "0", 0), ("to", "enc:1", 1), ("from", "dec:1", 4),
+     ("to", "t2", 2), ("to", "dec:t1", 4), ("from", "t1", 1)],
+)  # fmt: skip
+def test_tokens_of_two_texts_are_named(direction: Any, asked: str, node: int) -> None:
+    followed = follow(two_texts(), direction, asked).followed
+    assert followed is not None
+    assert followed.positions == (node,)
+
+
+def test_a_token_that_is_not_there_or_not_alone_is_refused() -> None:
+    report = av.flow(TEXT)
+    with pytest.raises(InputError, match="'the' stands at 5, 11; give one of these positions"):
+        follow(report, "to", "the")
+    with pytest.raises(InputError, match="no token 'sofa'; there are "):
+        follow(report, "to", "sofa")
+    with pytest.raises(InputError, match=r"no position 99: the text has 13 tokens"):
+        follow(report, "from", "99")
+    with pytest.raises(UsageError, match="not both"):
+        av.flow(TEXT, to=1, from_=2)
+    with pytest.raises(UsageError, match="no method 'water'"):
+        av.flow(TEXT, method="water")
+
+
+def test_recorded_attention_says_what_it_lacks() -> None:
+    capture = av.capture(TEXT)
+    with pytest.raises(
+        UsageError, match="alti needs the vectors that attention moves, and recorded"
+    ):
+        av.flow(capture, method="alti")
+    with pytest.raises(InputError, match="does not hold decoder layer 1; flow goes through every"):
+        av.flow(av.capture(TEXT, select="0.*"))
+    odd = capture_of({Site("decoder", 0): np.full((1, 2, 2), 0.5)})
+    keys = Tokens(("a", "b", "c"))
+    maps = {Site("decoder", 0): np.full((1, 2, 3), 1 / 3)}
+    odd = Capture(
+        odd.source, odd.layout, Inputs({"decoder": Sides(Tokens(("a", "b")), keys)}), maps
+    )
+    with pytest.raises(InputError, match="2 queries and 3 keys are no self-attention"):
+        run_recorded(odd)
+
+
+@pytest.mark.parametrize("to", [None, "table"])
+def test_json_keeps_to_its_schema(to: str | None) -> None:
+    report = av.flow(TEXT, to=to)
+    found = json.loads(flow_json(report))
+    jsonschema.validate(found, SCHEMA)
+    np.testing.assert_allclose(found["total"], report.total, rtol=1e-5)
+    assert len(found["layers"]) == len(report.steps)
+    assert (found["followed"] is None) == (to is None)
+    jsonschema.validate(json.loads(flow_json(two_texts())), SCHEMA)
+
+
+def test_csv_has_a_line_a_pair_that_can_meet() -> None:
+    report = av.flow(TEXT, method="rollout")
+    lines = list(csv.DictReader(io.StringIO(flow_csv(report))))
+    assert len(lines) == report.reach.sum()
+    sums: dict[str, float] = {}
+    for line in lines:
+        sums[line["to"]] = sums.get(line["to"], 0.0) + float(line["share"])
+    assert all(total == pytest.approx(1, abs=1e-4) for total in sums.values())
+    followed = follow(report, "to", "-1")
+    assert len(list(csv.DictReader(io.StringIO(flow_csv(followed))))) == len(report.tokens)
+    sides = {line["to_side"] for line in csv.DictReader(io.StringIO(flow_csv(two_texts())))}
+    assert sides == {"source", "target"}
+
+
+def test_the_tables_must_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnviz.flowing.run.physical_memory", lambda: 1000)
+    with pytest.raises(InputError, match="more than half of this machine's"):
+        av.flow(TEXT)
+
+
+def test_flow_and_weights_disagree_about_the_sink() -> None:
+    """What the docs' picture shows: demo-bert rests on [CLS], and next to nothing comes from it."""
+    source = av.load("demo-bert")
+    report = run(source, source.prepare(Prompt(TEXT)))
+    inner = slice(1, len(report.tokens) - 1)
+    assert report.weights[inner, 0].mean() > 3 * report.total[inner, 0].mean()
