@@ -27,6 +27,7 @@ from attnviz.errors import (
 )
 
 if TYPE_CHECKING:
+    from attnviz.antecedents import coref
     from attnviz.api import (
         capture,
         export_maps,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
         write_capture,
     )
     from attnviz.attention.attend import attend
-    from attnviz.evidence import ablate, coref, logits, syntax
+    from attnviz.evidence import ablate, logits, syntax
     from attnviz.flowed import flow
     from attnviz.models.untrained import FreshConfig
     from attnviz.profiled import merge_profiles, profile, read_profile
@@ -73,7 +74,7 @@ _LAZY = {
     "FreshConfig": "attnviz.models.untrained",
     "attend": "attnviz.attention.attend",
     "ablate": "attnviz.evidence",
-    "coref": "attnviz.evidence",
+    "coref": "attnviz.antecedents",
     "syntax": "attnviz.evidence",
     "capture": "attnviz.api",
     "export_maps": "attnviz.api",

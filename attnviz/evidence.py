@@ -9,19 +9,15 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from attnviz import files
-from attnviz.ablation.measure import Loader
 from attnviz.ablation.run import Progress, Study, run
 from attnviz.ablation.settings import AblationSettings
 from attnviz.annotated import SyntaxReport
-from attnviz.annotated.coref import CorefReport
 from attnviz.effects import AblationReport
 from attnviz.errors import InputError, UsageError
 from attnviz.grammar.cases import SyntaxSettings
 from attnviz.grammar.compare import compare
-from attnviz.grammar.coref import run_coref
-from attnviz.grammar.gap import choices as read_choices
 from attnviz.grammar.treebank import sentences as read_sentences
-from attnviz.looking import DEFAULT_MODEL, Look, Model, load, prompt_of
+from attnviz.looking import DEFAULT_MODEL, Look, Model, load, loader, prompt_of
 from attnviz.models.identity import identity
 from attnviz.notebook import picture_format
 from attnviz.passes import Source
@@ -163,7 +159,7 @@ def ablate(
         None if what is None else _prepared(source, what),
         chosen,
         None if reference is None else _prepared(source, reference),
-        _loader(model, source, device, dtype),
+        loader(model, source, device=device, dtype=dtype),
         progress or (lambda stage, done, all_: None),
     )
     report = run(study)
@@ -247,78 +243,18 @@ def syntax(
         sentences,
         settings,
         bad=bad,
-        load=_loader(model, source, device, dtype),
+        load=loader(model, source, device=device, dtype=dtype),
         untrained=partial(load, model, device=device, dtype=dtype, untrained=seed),
         progress=progress or (lambda stage, done, all_: None),
     )
     return Syntax(**vars(replace(report, identity=identity(model))))
 
 
-class Coref(CorefReport):
-    """A report as :func:`coref` returns it: it prints and saves itself."""
-
-    def save(self, path: str | Path) -> Path:
-        """Write it as .json."""
-        return _save(self, path)
-
-    def __repr__(self) -> str:
-        return (
-            f"<Coref {self.source.model}, {self.examples} examples: {len(self.roles)} of "
-            f"{len(self.layout)} heads find the antecedent>"
-        )
-
-
-def coref(
-    table: str | Path | Sequence[str | Path],
-    *,
-    model: Model = DEFAULT_MODEL,
-    select_on: str = "halves",
-    strict: bool = False,
-    jobs: int = 1,
-    ray: str | None = None,
-    device: str = "auto",
-    dtype: str = "auto",
-    progress: Progress | None = None,
-) -> Coref:
-    """Compare where every head looks with the names that pronouns mean (Webster et al. 2018).
-
-    Args:
-        table: files with the columns of GAP, or patterns.
-        model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
-        select_on: see :func:`syntax`, as for ``strict``, ``jobs`` and ``progress``.
-        strict: raise at the first row that cannot be used, instead of leaving it out.
-        jobs: processes.
-        ray: run on Ray instead (the extra attnviz[ray]): ``"local"``, or the address of a cluster;
-            ``jobs`` is then the number of actors. The result is the same, bit by bit.
-        device: where to run.
-        dtype: in which precision.
-        progress: called again and again.
-
-    Raises:
-        AttnvizError: see :mod:`attnviz.errors`.
-    """
-    SyntaxSettings(select_on=select_on, strict=strict, jobs=jobs).check()
-    choices, neither, bad = read_choices(_paths(table), strict=strict)
-    source = load(model, device=device, dtype=dtype)
-    report = run_coref(
-        source,
-        choices,
-        skipped={"unusable": len(bad), "neither name or both are the antecedent": neither},
-        select_on=select_on,
-        strict=strict,
-        jobs=jobs,
-        ray=ray,
-        load=_loader(model, source, device, dtype),
-        progress=progress or (lambda stage, done, all_: None),
-    )
-    return Coref(**vars(replace(report, identity=identity(model))))
-
-
 def _paths(given: str | Path | Sequence[str | Path]) -> list[str]:
     return [str(one) for one in ([given] if isinstance(given, str | Path) else given)]
 
 
-def _save(report: SyntaxReport | CorefReport, path: str | Path) -> Path:
+def _save(report: SyntaxReport, path: str | Path) -> Path:
     from attnviz.render.grammar.tables import annotated_json
 
     path = Path(path)
@@ -356,11 +292,6 @@ def _is_look(what: object) -> bool:
     from attnviz.records import Prompt
 
     return isinstance(what, Prompt | Capture)
-
-
-def _loader(model: Model, source: Source, device: str, dtype: str) -> Loader | None:
-    """Loads the same model in another process; None for one that exists in this process only."""
-    return None if model is source else partial(load, model, device=device, dtype=dtype)
 
 
 class _Drawn(Protocol):

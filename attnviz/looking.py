@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from attnviz.ablation.closed import closed
@@ -70,6 +71,11 @@ def load(
             model=...,
         )
     return model
+
+
+def loader(model: Model, source: Source, *, device: str, dtype: str) -> Callable[[], Source] | None:
+    """Loads the same model in another process; None for one that exists in this process only."""
+    return None if model is source else partial(load, model, device=device, dtype=dtype)
 
 
 def source_for(prompt: Prompt, model: Model, device: str, dtype: str) -> Source:

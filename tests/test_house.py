@@ -49,6 +49,7 @@ FLOORS = {
     "writing": 8,
     "evidence": 9,
     "flowed": 9,
+    "antecedents": 9,
     "profiled": 9,
     "api": 9,
     "tour": 10,
@@ -151,7 +152,7 @@ COMMANDS_REACH = {
         "notebook",
         "tour",
     ),
-    *("api", "evidence", "flowed", "profiled", "answers"),  # what commands call
+    *("api", "evidence", "antecedents", "flowed", "profiled", "answers"),  # what commands call
     "render",  # what prints their results
     *("ablation.settings", "export.settings", "export.execution"),  # options
     *("models.untrained", "attention.sizes"),  # options of a fresh layer

@@ -31,7 +31,10 @@ COMMANDS = {
     "profile": (MEASURE, "files of texts"),
     "ablate": (MEASURE, _TEXT),
     "syntax": (MEASURE, "a treebank, such as sample_inputs/treebank.conllu"),
-    "coref": (MEASURE, "a table of pronouns, such as sample_inputs/pronouns.tsv"),
+    "coref": (
+        MEASURE,
+        "a table of pronouns or a treebank with entities, such as sample_inputs/pronouns.tsv",
+    ),
     "logits": (MEASURE, _TEXT),
     "flow": (MEASURE, _TEXT),
     "capture": (KEEP, "a text and --out FILE"),

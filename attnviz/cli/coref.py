@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from attnviz.cli import console
 from attnviz.cli.options import RAY, OutputOptions, TrainedOptions, flatten
 from attnviz.cli.stages import Stages
+
+COUNTED, RESULT = "What counts", "Result"
+
+
+def _option(help: str, panel: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
 
 
 @flatten
@@ -18,56 +25,85 @@ def coref(
     inputs: Annotated[
         list[str],
         typer.Argument(
-            help="Tables as those of GAP (.tsv), patterns, - for stdin.", metavar="FILE..."
+            help="Tables as those of GAP (.tsv) or CoNLL-U with the entities of CorefUD, patterns, "
+            "- for stdin.",
+            metavar="FILE...",
         ),
     ],
     select_on: Annotated[
         str,
-        typer.Option(
-            help="Choose heads on even documents and measure them on odd ones (halves), or both "
-            "on all."
+        _option(
+            "Choose heads on even documents and measure them on odd ones (halves), or both on all.",
+            COUNTED,
         ),
     ] = "halves",
+    candidates: Annotated[
+        str,
+        _option(
+            "CoNLL-U: heads point to any of the words, or only to the heads of earlier mentions.",
+            COUNTED,
+        ),
+    ] = "words",
+    window: Annotated[
+        int, _option("CoNLL-U: tokens of a document that are read at a time.", COUNTED, metavar="N")
+    ] = 128,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at the first row that cannot be used.")
+        bool, _option("Stop at the first row or mention that cannot be used.", COUNTED, "--strict")
     ] = False,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes.")] = 1,
     ray: Annotated[str | None, RAY] = None,
     top: Annotated[
-        int, typer.Option(help="Only the first N rows of the table.", metavar="N", min=1)
+        int, _option("Only the first N heads of the table.", RESULT, metavar="N", min=1)
     ] = 10,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.coref/1).")] = False,
+    json: Annotated[bool, _option("Print JSON (attnviz.coref/1).", RESULT, "--json")] = False,
+    plot: Annotated[
+        Path | None, _option("Also draw it: a .png, .svg or .pdf file.", RESULT, metavar="FILE")
+    ] = None,
 ) -> None:
-    """Compare where heads look with the names that ambiguous pronouns mean.
+    """Compare where heads look with what pronouns, names and other mentions refer to.
 
     [bold]Examples[/]
 
-      attnviz coref gap-development.tsv --model bert-base-uncased
+      attnviz coref gap-development.tsv --model bert-base-uncased --plot coref.png
+
+      attnviz coref en_gum-corefud-dev.conllu --candidates mentions
 
       attnviz coref sample_inputs/pronouns.tsv --select-on all --json
     """
-    from attnviz import evidence
-    from attnviz.render.grammar import tables, terminal
+    from attnviz import antecedents, files
+    from attnviz.notebook import picture_format
+    from attnviz.render.grammar import coref_terminal as terminal
+    from attnviz.render.grammar import tables
     from attnviz.render.grammar.words import choice_line, coref_measured
     from attnviz.render.terminal import Line
 
+    if plot is not None:
+        picture_format(plot)
+        files.check_writable(plot)
     with Stages(output.quiet) as stages:
-        report = evidence.coref(
+        report = antecedents.coref(
             inputs,
             select_on=select_on,
+            candidates=candidates,
+            window=window,
             strict=strict,
             jobs=jobs,
             ray=ray,
             progress=stages.show,
             **model.settings(),
         )
+    if plot is not None:
+        report.save(plot)
     if json:
         console.put(tables.annotated_json(report))
         return
     screen = console.stdout()
-    screen.print(terminal.coref_table(report, top))
+    screen.print(terminal.CorefGrid(report))
+    screen.print(terminal.kinds_table(report))
+    screen.print("")
+    screen.print(terminal.heads_table(report, top))
     screen.print("")
     screen.print(Line(choice_line(report)))
-    screen.print(Line(terminal.coref_legend(report), "dim"))
+    screen.print(Line(terminal.legend(report), "dim"))
     screen.print(Line(coref_measured(report), "dim"))
     console.note(report.notes, output.quiet)

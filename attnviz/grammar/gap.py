@@ -31,6 +31,11 @@ COLUMNS = (
 )
 """The columns of a table; their order does not matter."""
 
+KINDS = ("feminine", "masculine")
+"""Of pronouns, as the table is balanced by."""
+_GENDER = dict.fromkeys(("she", "her", "hers", "herself"), KINDS[0]) | dict.fromkeys(
+    ("he", "him", "his", "himself"), KINDS[1]
+)
 _TRUTH = {"TRUE": True, "FALSE": False}
 PRONOUN, A, B = 0, 1, 2
 _PHRASES = ("Pronoun", "A", "B")
@@ -57,6 +62,12 @@ class Choice:
     starts: tuple[int, int, int]
     ends: tuple[int, int, int]
     first: bool
+
+    @property
+    def kind(self) -> str:
+        """The gender of an English pronoun; empty for other pronouns."""
+        start, end = self.starts[PRONOUN], self.ends[PRONOUN]
+        return _GENDER.get(self.text[start:end].lower(), "")
 
     @property
     def order(self) -> tuple[int, ...]:

@@ -72,10 +72,16 @@ class Pointing:
         batch: the sentences, in the order of the batch axis.
         layout: the N heads.
         device: where the weights are.
+        candidates: [W, W] for each sentence, whether a head may point from the first word to the
+            second; by default to every other word that has a token.
     """
 
     def __init__(
-        self, batch: Sequence[Inputs], layout: Layout, device: str | torch.device = "cpu"
+        self,
+        batch: Sequence[Inputs],
+        layout: Layout,
+        device: str | torch.device = "cpu",
+        candidates: Sequence[NDArray[np.bool_]] | None = None,
     ) -> None:
         self._maps = WordMaps(batch, device)
         width = self._maps.width
@@ -84,7 +90,11 @@ class Pointing:
             words = _tokens(inputs).words
             there[number, [word for word in words if word >= 0]] = True
         other = there[:, :, None] & there[:, None, :] & ~torch.eye(width, dtype=torch.bool)
+        for number, wanted in enumerate(candidates or ()):
+            allowed = torch.from_numpy(wanted[:width, :width])
+            other[number, : len(allowed), : len(allowed)] &= allowed
         self._other = other[:, None].to(self._maps._device)
+        self._alike = candidates is None  # whether both directions have the same candidates
         self._found: dict[Site, NDArray[np.int64]] = {}
         self._sites = tuple(dict.fromkeys(head.site for head in layout))
 
@@ -93,8 +103,9 @@ class Pointing:
         maps = self._maps.add(rows)
         if maps is None:
             return
+        back = maps if self._alike else maps.masked_fill(~self._other.transpose(2, 3), -1.0)
         maps = maps.masked_fill_(~self._other, -1.0)
-        both = torch.stack([maps.argmax(3), maps.argmax(2)], 2)  # [B, H, 2, W]
+        both = torch.stack([maps.argmax(3), back.argmax(2)], 2)  # [B, H, 2, W]
         self._found[rows.site] = both.cpu().numpy()
 
     def heads(self, item: int) -> NDArray[np.int64]:

@@ -30,6 +30,23 @@ LOOKS = (
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a sentence: a word, or an empty node that stands for what is not said.
+
+    Attributes:
+        line: its number in the file.
+        word: its number among the sentence's words, from 0; -1 for an empty node.
+        upos: part of speech; ``feats`` features, ``misc`` the last column, all as they stand.
+    """
+
+    line: int
+    word: int
+    upos: str
+    feats: str
+    misc: str
+
+
+@dataclass(frozen=True, slots=True)
 class Sentence:
     """A sentence of a treebank.
 
@@ -42,7 +59,7 @@ class Sentence:
         heads: of each word, the number of its head among ``words``; -1 for the root.
         relations: of each word to its head, as annotated (``nmod:poss``).
         comments: as they stand, without the ``#``.
-        misc: the last column of each word, empty for ``_``.
+        rows: its words and empty nodes, in order.
     """
 
     number: int
@@ -53,16 +70,21 @@ class Sentence:
     heads: tuple[int, ...]
     relations: tuple[str, ...]
     comments: tuple[str, ...] = ()
-    misc: tuple[str, ...] = ()
+    rows: tuple[Row, ...] = ()
 
     @property
     def prompt(self) -> Prompt:
         """Its words with spaces between them, and where they stand."""
-        spans, end = [], 0
-        for word in self.words:
-            spans.append((end, end + len(word)))
-            end += len(word) + 1
-        return Prompt(" ".join(self.words), spans=tuple(spans))
+        return spoken(self.words)
+
+
+def spoken(words: Sequence[str]) -> Prompt:
+    """Words with spaces between them, and where they stand."""
+    spans, end = [], 0
+    for word in words:
+        spans.append((end, end + len(word)))
+        end += len(word) + 1
+    return Prompt(" ".join(words), spans=tuple(spans))
 
 
 def read(names: Sequence[str]) -> Iterator[Sentence | Bad]:
@@ -91,12 +113,12 @@ def read(names: Sequence[str]) -> Iterator[Sentence | Bad]:
             if isinstance(found, _Fault):
                 yield Bad(number, f"{shown}:{found.line}", found.reason)
             elif found is not None:
-                words, heads, relations, misc = found
+                words, heads, relations, rows = found
                 comments = tuple(_comment(line) for line in block if line[:1] == "#")
                 named = [c.partition("=")[2].strip() for c in comments if c.startswith("sent_id")]
                 title = named[0] if named and named[0] else place
                 yield Sentence(
-                    number, place, title, document, words, heads, relations, comments, misc
+                    number, place, title, document, words, heads, relations, comments, rows
                 )
 
 
@@ -161,11 +183,11 @@ class _Fault(NamedTuple):
     reason: str
 
 
-_Annotation = tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], tuple[str, ...]]
+_Annotation = tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], tuple[Row, ...]]
 
 
 def _sentence(block: Sequence[str], first: int) -> _Annotation | _Fault | None:
-    """Words, heads, relations and the last column; None for comments only."""
+    """Words, heads, relations and rows; None for comments only."""
     lines: list[int] = []
     for line, text in enumerate(block, start=first):
         if text.startswith("#"):
@@ -192,11 +214,20 @@ def _sentence(block: Sequence[str], first: int) -> _Annotation | _Fault | None:
         tuple(token["form"] for token in parsed),
         tuple(head - 1 for head in heads),
         tuple(token["deprel"] for token in parsed),
-        tuple(
-            "" if columns[9] == "_" else columns[9]
-            for columns in (block[line - first].split("\t") for line in lines)
-        ),
+        tuple(_rows(block, first)),
     )
+
+
+def _rows(block: Sequence[str], first: int) -> Iterator[Row]:
+    """The words and empty nodes of a sentence whose columns are sound."""
+    word = 0
+    for line, text in enumerate(block, start=first):
+        columns = text.split("\t")
+        if text.startswith("#") or "-" in columns[0]:
+            continue
+        empty = not columns[0].isdecimal()
+        yield Row(line, -1 if empty else word, columns[3], columns[5], columns[9])
+        word += not empty
 
 
 def _wrong(columns: Sequence[str], words: int) -> str:

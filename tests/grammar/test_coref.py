@@ -76,6 +76,8 @@ def test_baselines_by_hand(minilm: str) -> None:
         first += (a < b) == truth
     report = attnviz.coref(SAMPLE, model=minilm)
     assert report.baselines == {"nearest": nearest / 11, "first": first / 11}
+    of_kind = {kind.name: kind.count for kind in report.kinds}
+    assert of_kind == {"all": 11, "feminine": 7, "masculine": 4}
 
 
 def test_several_processes_give_the_same_bits(minilm: str) -> None:
@@ -107,9 +109,20 @@ def test_table_and_json(minilm: str, capsys) -> None:
     out, err = capsys.readouterr()
     assert "nearest name" in out
     assert "on odd documents" in out
-    assert "1 example was left out" in err
+    assert "1 left out: neither name" in err
     assert main(["coref", str(SAMPLE), "-m", minilm, "--json", "-q"]) == 0
     jsonschema.validate(json.loads(capsys.readouterr().out), SCHEMA)
+
+
+def test_a_picture_of_bars_and_grid(tmp_path) -> None:
+    for name in ("c.png", "c.svg", "c.pdf"):
+        path = tmp_path / name
+        assert main(["coref", str(SAMPLE), "-m", "demo-bert", "-q", "--plot", str(path)]) == 0
+        assert path.stat().st_size > 8_000
+    drawn = (tmp_path / "c.svg").read_text()
+    assert "nearest name" in drawn
+    assert "feminine" in drawn
+    assert main(["coref", str(SAMPLE), "-m", "demo-bert", "--plot", "c.bmp"]) == 2
 
 
 HEADER = SAMPLE.read_text().splitlines()[0]

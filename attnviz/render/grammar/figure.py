@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from attnviz.annotated import Relation, SyntaxReport
-from attnviz.records import Head, Site
 from attnviz.render.canvas import rendered
 from attnviz.render.fonts import Ruler, choose, spelled
-from attnviz.render.grammar.terminal import COLOR, FULL, strongest
+from attnviz.render.grammar.grid_axes import CELL, draw_grid
+from attnviz.render.grammar.terminal import strongest
+from attnviz.render.grammar.tiles import COLOR, FULL, Tile
 from attnviz.render.grammar.words import SHORT, measured
 from attnviz.render.labels import model_name, shorten, visible
-from attnviz.render.palette import ink, mix
 
-_GREY, _OFFSET, _EMPTY = "#555555", "#b0b0b0", "#f0f0f0"
+_GREY, _OFFSET = "#555555", "#b0b0b0"
 _LISTED = 20
 _BAR, _MARGIN, _BARS = 0.24, 0.2, 3.2
-_CELL = (0.5, 0.27)
 
 
 def syntax_figure(report: SyntaxReport, format: str = "png", dpi: float = 150) -> bytes:
@@ -38,10 +36,10 @@ def build(report: SyntaxReport, dpi: float) -> Figure:
     title, below = spelled(title, missing), spelled(below, missing)
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
     label = ruler.widest(names, 7) + 0.1
-    wide = 2 * _MARGIN + label + _BARS + 0.6 + columns * _CELL[0]
+    wide = 2 * _MARGIN + label + _BARS + 0.6 + columns * CELL[0]
     lines = ruler.wrapped(below, 7, wide - 2 * _MARGIN)
     top = _MARGIN + 0.3 + 0.13 * len(lines) + 0.35
-    body = max(len(listed) * _BAR, rows * _CELL[1])
+    body = max(len(listed) * _BAR, rows * CELL[1])
     high = top + body + 0.5 + _MARGIN
     figure = Figure(figsize=(wide, high), dpi=dpi)
     figure.text(
@@ -58,7 +56,16 @@ def build(report: SyntaxReport, dpi: float) -> Figure:
     bars = figure.add_axes(place(_MARGIN + label, _BARS, max(len(listed), 1) * _BAR))
     _bars(bars, listed, [spelled(name, missing) for name in names])
     x = _MARGIN + label + _BARS + 0.6
-    _grid(figure.add_axes(place(x, columns * _CELL[0], rows * _CELL[1])), report, rows, columns)
+    tiles = {
+        head: Tile(visible(role.relation), (role.margin.value or 0.0) / FULL)
+        for head, role in strongest(report).items()
+    }
+    draw_grid(
+        figure.add_axes(place(x, columns * CELL[0], rows * CELL[1])),
+        report.layout,
+        tiles,
+        f"head; the relation found ten points above its offset, full colour at {100 * FULL:.0f}",
+    )
     return figure
 
 
@@ -88,31 +95,3 @@ def _bars(axes: Axes, listed: list[Relation], names: list[str]) -> None:
     )
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-
-
-def _grid(axes: Axes, report: SyntaxReport, rows: int, columns: int) -> None:
-    found, kind = strongest(report), report.layout.kinds[0]
-    for layer, count in enumerate(report.layout.heads[kind]):
-        for index in range(count):
-            role = found.get(Head(Site(kind, layer), index))
-            paint = _EMPTY
-            if role is not None:
-                paint = mix("#ffffff", COLOR, min((role.margin.value or 0.0) / FULL, 1.0))
-                axes.text(
-                    index + 0.5, layer + 0.5, shorten(visible(role.relation), 8), ha="center",
-                    va="center", fontsize=6, color=ink(paint),
-                )  # fmt: skip
-            axes.add_patch(Rectangle((index, layer), 1, 1, facecolor=paint, edgecolor="white"))
-    axes.set_xlim(0, columns)
-    axes.set_ylim(rows, 0)
-    axes.set_xticks([n + 0.5 for n in range(columns)], [str(n) for n in range(columns)])
-    axes.set_yticks([n + 0.5 for n in range(rows)], [str(n) for n in range(rows)])
-    axes.tick_params(length=0, labelsize=7)
-    axes.xaxis.tick_top()
-    axes.set_xlabel(
-        f"head; the relation found ten points above its offset, full colour at {100 * FULL:.0f}",
-        fontsize=7,
-    )
-    axes.set_ylabel("layer", fontsize=7)
-    for side in axes.spines.values():
-        side.set_visible(False)

@@ -9,6 +9,8 @@ from attnviz.render.labels import model_name
 
 SHORT = {TO_HEAD: "row", FROM_HEAD: "column", TO_NAME: "row", FROM_NAME: "column"}
 """Directions in a cell of a table."""
+MARK = "*"
+"""Behind the figure of a head that finds antecedents by the rule for roles."""
 
 
 def percent(share: Share) -> str:
@@ -50,18 +52,30 @@ def measured(report: SyntaxReport) -> str:
     return " · ".join(parts)
 
 
+def baseline_name(report: CorefReport, name: str) -> str:
+    """A baseline in words: ``nearest name``, ``same head word``."""
+    if name == "same_word":
+        return "same head word"
+    return f"{name} {'name' if report.data == 'names' else 'mention'}"
+
+
+def plain_percent(value: float | None) -> str:
+    """A share without an interval in percent; a dash for none."""
+    return "–" if value is None else f"{100 * value:.0f}"
+
+
 def choice_line(report: CorefReport) -> str:
     """What is known of the chosen head, in one line."""
     best = report.best
     if best is None or best.accuracy.value is None:
         return "no head has a held-out figure"
-    base = "–" if best.baseline_accuracy is None else f"{100 * best.baseline_accuracy:.0f}"
     role = " (coreference)" if any(role.head == best.head for role in report.roles) else ""
     return (
         f"head {report.layout.name(best.head)} by {SHORT[best.direction]}{role}: "
         f"{percent(best.accuracy)} % (95 %: {interval(best.accuracy)}) of {best.count:,} examples "
-        f"on {report.measured_on}; the {best.baseline} name is right in {base} %, "
-        f"{points(best.margin)} points (95 %: {interval(best.margin)})"
+        f"on {report.measured_on}; the {baseline_name(report, best.baseline)} is right in "
+        f"{plain_percent(best.baseline_accuracy)} %, {points(best.margin)} points "
+        f"(95 %: {interval(best.margin)})"
     )
 
 
@@ -69,11 +83,12 @@ def coref_measured(report: CorefReport) -> str:
     """What was measured on what, in one line."""
     info = report.source
     parts = [
-        f"{report.examples:,} examples from {report.documents:,} documents",
-        f"head chosen on {report.chosen_on}, measured on {report.measured_on}",
+        f"{report.examples:,} examples from {report.documents:,} {report.unit}",
+        f"in windows of at most {report.window} tokens" if report.window else "",
+        f"head and baseline chosen on {report.chosen_on}, measured on {report.measured_on}",
         f"{model_name(info)}, {info.backend} backend, {info.device} {info.dtype}",
     ]
-    return " · ".join(parts)
+    return " · ".join(filter(None, parts))
 
 
 def _digits(share: Share) -> int:

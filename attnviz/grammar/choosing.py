@@ -1,0 +1,200 @@
+"""From examples with an antecedent each to a report: which heads find it.
+
+Heads and the best baseline are chosen on even documents and measured on odd ones, so that the best
+of many does not flatter; or both on everything.
+
+Notation in shapes: C examples, N heads, D documents, 2 directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.annotated.coref import NAME_DIRECTIONS, CorefReport, Data, Finder, Kind
+from attnviz.annotated.share import Share
+from attnviz.grammar.rule import TEN_POINTS, enough, sure
+from attnviz.grammar.tally import ALL, share
+from attnviz.passes import Source
+from attnviz.records import Layout
+from attnviz.statistics.clusters import FEW
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """What was asked of the heads, and what they answered.
+
+    Attributes:
+        data: what the examples are.
+        candidates: what heads choose from, in words.
+        window: tokens that are read at a time; None where texts are whole.
+        document: [C], of each example, from 1.
+        unit: what a document is called.
+        kinds: [C], the kind of each example.
+        order: the kinds that there may be, in the order of tables.
+        right: [C, N, 2], whether each head finds the antecedent in each direction.
+        baselines: [C] whether each baseline does.
+        skipped: what was left out, by reason.
+    """
+
+    data: Data
+    candidates: str
+    window: int | None
+    document: NDArray[np.int64]
+    unit: str
+    kinds: Sequence[str]
+    order: Sequence[str]
+    right: Bools
+    baselines: Mapping[str, Bools]
+    skipped: Mapping[str, int]
+
+
+def report(source: Source, examples: Examples, *, everything: bool) -> CorefReport:
+    """Figures of every head, baseline and kind.
+
+    Args:
+        source: the model.
+        examples: at least one.
+        everything: choose and measure on all documents.
+    """
+    causal = "decoder" in source.layout.kinds
+    layout, document = source.layout, examples.document
+    chosen = np.ones(len(document), np.bool_) if everything else document % 2 == 0
+    measured = chosen if everything else ~chosen
+    counted = Counted(examples, layout, chosen, measured, NAME_DIRECTIONS[: 1 if causal else 2])
+    of_kind = np.array(examples.kinds)
+    present = [name for name in examples.order if (of_kind == name).any()]
+    kinds = [counted.kind(ALL, np.ones(len(document), np.bool_))]
+    kinds += [counted.kind(name, of_kind == name) for name in present]
+    unit = examples.unit
+    return CorefReport(
+        source=source.info,
+        layout=layout,
+        data=examples.data,
+        examples=len(document),
+        documents=len(set(document.tolist())),
+        unit=unit,
+        skipped=examples.skipped,
+        chosen_on=f"all {unit}" if everything else f"even {unit}",
+        measured_on=f"all {unit}" if everything else f"odd {unit}",
+        candidates=examples.candidates,
+        window=examples.window,
+        kinds=tuple(kinds),
+        roles=counted.roles(kinds[0].ranked),
+        notes=tuple(
+            _notes(examples, len(set(document[measured].tolist())), everything, len(layout))
+        ),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Counts examples by document, kind by kind.
+
+    Attributes:
+        examples: what to count.
+        layout: the N heads.
+        chosen: [C], examples to choose on; ``measured`` those to measure on.
+        measured: the same ones where everything is asked for.
+        directions: one for causal models, else both.
+    """
+
+    examples: Examples
+    layout: Layout
+    chosen: Bools
+    measured: Bools
+    directions: Sequence[str]
+
+    def kind(self, name: str, which: Bools) -> Kind:
+        """The figures of some examples."""
+        right = self.examples.right[which]
+        mean = right.mean(0)
+        baselines = {n: float(hits[which].mean()) for n, hits in self.examples.baselines.items()}
+        held_out = {
+            n: self._share(hits.astype(np.int64), which)
+            for n, hits in self.examples.baselines.items()
+        }
+        return Kind(
+            name=name,
+            count=int(which.sum()),
+            baselines=baselines,
+            held_out=held_out,
+            to_name=tuple(mean[:, 0].tolist()),
+            from_name=tuple(mean[:, 1].tolist()) if len(self.directions) == 2 else None,
+            ranked=tuple(self._ranked(which)) if (which & self.chosen).any() else (),
+        )
+
+    def _ranked(self, which: Bools) -> Iterator[Finder]:
+        """Every head by its accuracy where heads are chosen; of equals in the layout's order."""
+        first, heads = which & self.chosen, list(self.layout)
+        accuracy = self.examples.right[first][:, :, : len(self.directions)].mean(0)
+        rival = self._rival(first)
+        count = int((which & self.measured).sum())
+        base = self.examples.baselines[rival].astype(np.int64)
+        base_share = self._share(base, which).value
+        for place in np.argsort(-accuracy.max(1), kind="stable").tolist():
+            direction = int(accuracy[place].argmax())
+            hits = self.examples.right[:, place, direction].astype(np.int64)
+            yield Finder(
+                heads[place],
+                self.directions[direction],
+                self._share(hits, which),
+                count,
+                rival,
+                base_share,
+                self._share(hits - base, which),
+            )
+
+    def roles(self, ranked: Sequence[Finder]) -> tuple[Finder, ...]:
+        """Those that beat the best baseline by ten points where chosen, and surely elsewhere."""
+        documents = len(set(self.examples.document[self.measured].tolist()))
+        if not enough(int(self.measured.sum()), documents):
+            return ()
+        heads = list(self.layout)
+        found = []
+        for one in ranked:
+            direction = self.directions.index(one.direction)
+            hits = self.examples.right[:, heads.index(one.head), direction]
+            base = self.examples.baselines[one.baseline]
+            over = float(hits[self.chosen].mean()) - float(base[self.chosen].mean())
+            if over >= TEN_POINTS and sure(one.margin):
+                found.append(one)
+        return tuple(sorted(found, key=lambda one: one.head))
+
+    def _rival(self, where: Bools) -> str:
+        """The baseline that is right most often on some examples."""
+        baselines = self.examples.baselines
+        return max(baselines, key=lambda name: float(baselines[name][where].mean()))
+
+    def _share(self, hits: NDArray[np.int64], which: Bools) -> Share:
+        """The share of hits among the measured ones of some examples, with its interval."""
+        where = which & self.measured
+        _, place = np.unique(self.examples.document[where], return_inverse=True)
+        size = int(place.max(initial=-1)) + 1
+        sums, count = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        np.add.at(sums, place, hits[where])
+        np.add.at(count, place, 1)
+        return share(sums, count)
+
+
+def _notes(examples: Examples, measured: int, everything: bool, heads: int) -> Iterator[str]:
+    for why, count in examples.skipped.items():
+        if count:
+            yield f"{count:,} left out: {why}."
+    unit = examples.unit
+    if everything:
+        yield (
+            f"The head was chosen on the data that its figures are from: the best of {2 * heads} "
+            "flatters."
+        )
+    if unit == "windows":
+        yield "All examples are from a single document, so every window counts as one of its own."
+    if measured < 2:
+        yield f"Figures are from a single one of the {unit} or none, so there are no intervals."
+    elif measured < FEW:
+        yield f"Intervals from {measured} {unit} cover less than 95 %; use {FEW} or more."

@@ -1,0 +1,340 @@
+"""From mentions of entities to a report: which heads point from a mention to an antecedent.
+
+Clark et al. 2019 (arXiv:1906.04341), section 4.3: from the head word of a mention that has an
+antecedent, a head points to the word with the largest weight; right is the head word of any
+antecedent, that is of an earlier mention of the same entity. Long documents are read in windows of
+whole sentences, and only what is in the same window is an antecedent.
+
+Notation in shapes: C examples of a window, W its words, N heads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.annotated.coref import CorefReport
+from attnviz.corpus.batches import batches, tokenize
+from attnviz.corpus.executors import Lost
+from attnviz.corpus.running import executor
+from attnviz.corpus.texts import Bad, Text
+from attnviz.errors import AttnvizError, InputError
+from attnviz.grammar.cases import BATCH_TOKENS, EVERYTHING, Loader, Progress, check_single
+from attnviz.grammar.choosing import Bools, Examples, report
+from attnviz.grammar.entities import KINDS, Document, Mention
+from attnviz.grammar.pointing import Pointing, present
+from attnviz.grammar.settings import CANDIDATES, CorefSettings
+from attnviz.grammar.treebank import Sentence, spoken
+from attnviz.passes import Source
+from attnviz.records import Inputs, Prompt
+
+WORDS = CANDIDATES[0]
+ELSEWHERE = "mentions whose antecedents are all in another window"
+EMPTY = "mentions that stand for nothing written (empty nodes)"
+UNTOKENIZED = "mentions that no token belongs to"
+TOO_LONG = "sentences too long for the model"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Sentences that are read together.
+
+    Attributes:
+        number: from 1, over all documents; ``document`` the number of its own.
+        place: where it begins.
+        words: of its sentences.
+        mentions: by number of their head word in the window.
+        elsewhere: mentions here whose antecedents are all in earlier windows.
+    """
+
+    number: int
+    document: int
+    place: str
+    words: tuple[str, ...]
+    mentions: tuple[Mention, ...]
+    elsewhere: int
+
+    @property
+    def prompt(self) -> Prompt:
+        """Its words with spaces between them, and where they stand."""
+        return spoken(self.words)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Example:
+    """A mention with an antecedent in its window.
+
+    Attributes:
+        word: its head word; ``kind`` one of :data:`KINDS`.
+        antecedents: head words of the earlier mentions of its entity.
+        earlier: head words of all earlier mentions, in order.
+    """
+
+    word: int
+    kind: str
+    antecedents: frozenset[int]
+    earlier: tuple[int, ...]
+
+    def baselines(self, words: Sequence[str]) -> dict[str, bool]:
+        """Whether each baseline finds an antecedent."""
+        own = words[self.word].casefold()
+        same = [n for n in self.earlier if words[n].casefold() == own]
+        nearest = self.earlier[-1]
+        return {
+            "nearest": nearest in self.antecedents,
+            "first": self.earlier[0] in self.antecedents,
+            "same_word": (same[-1] if same else nearest) in self.antecedents,
+        }
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MentionTask:
+    """A batch of tokenized windows with their examples.
+
+    Attributes:
+        batch: the windows.
+        words: of each, the head words of its examples [C].
+        right: of each, which words are right for each example [C, W].
+        candidates: of each, where a head may point from each word [W, W]; None for any word.
+    """
+
+    batch: tuple[Inputs, ...]
+    words: tuple[NDArray[np.int64], ...]
+    right: tuple[Bools, ...]
+    candidates: tuple[Bools, ...] | None
+
+
+class MentionWork:
+    """Does tasks.
+
+    Args:
+        source: the model.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def __call__(self, task: MentionTask) -> Bools:
+        """Whether each head finds the antecedents, by row and by column, [C, N, 2], in order."""
+        info, layout = self._source.info, self._source.layout
+        observer = Pointing(task.batch, layout, info.device, task.candidates)
+        self._source.forward(task.batch, [observer], hidden=False)
+        found = []
+        for number, (words, right) in enumerate(zip(task.words, task.right, strict=True)):
+            pointed = observer.heads(number)[:, :, words]  # [N, 2, C]
+            found.append(np.moveaxis(right[np.arange(len(words)), pointed], 2, 0))
+        return np.concatenate(found)
+
+
+def windows(
+    document: Document, sizes: Sequence[int | None], longest: int, first: int
+) -> Iterator[Window]:
+    """A document in windows of whole sentences, each as long as fits; at least one sentence.
+
+    Args:
+        document: what to cut.
+        sizes: tokens of each sentence; None for one that the model cannot take, which is left out.
+        longest: tokens that fit.
+        first: number of the first window.
+    """
+    runs: list[list[int]] = []
+    room = 0
+    for place, size in enumerate(sizes):
+        if size is None:
+            room = 0
+            continue
+        if size > room or not runs:
+            runs.append([])
+            room = longest
+        runs[-1].append(place)
+        room -= size
+    starts = np.cumsum([0, *(len(one.words) for one in document.sentences)])
+    known: set[str] = set()
+    for number, run in enumerate(runs, start=first):
+        low, high = int(starts[run[0]]), int(starts[run[-1] + 1])
+        here = [m for m in document.mentions if low <= m.word < high]
+        new: set[str] = set()
+        elsewhere = 0
+        for mention in here:
+            elsewhere += mention.entity in known and mention.entity not in new
+            new.add(mention.entity)
+        known |= new
+        yield Window(
+            number,
+            document.number,
+            document.sentences[run[0]].place,
+            tuple(word for place in run for word in document.sentences[place].words),
+            tuple(replace(mention, word=mention.word - low) for mention in here),
+            elsewhere,
+        )
+
+
+def examples(window: Window, there: Bools) -> Iterator[Example]:
+    """The mentions of a window that have an antecedent in it.
+
+    Args:
+        window: where.
+        there: [W], whether each word has a token; others count neither as mention nor antecedent.
+    """
+    mentions = [mention for mention in window.mentions if there[mention.word]]
+    for mention in mentions:
+        earlier = [other for other in mentions if other.word < mention.word]
+        right = frozenset(other.word for other in earlier if other.entity == mention.entity)
+        if right:
+            heads = tuple(dict.fromkeys(other.word for other in earlier))
+            yield Example(mention.word, mention.kind, right, heads)
+
+
+@dataclass
+class _Study:
+    """What is run, and what has been run of it."""
+
+    source: Source
+    documents: Sequence[Document]
+    settings: CorefSettings
+    skipped: Counter[str] = field(default_factory=Counter)
+    asked: list[tuple[Window, Example]] = field(default_factory=list)
+    done: int = 0
+
+    def __post_init__(self) -> None:
+        limit = self.source.max_tokens or self.settings.window
+        self.longest = min(limit, self.settings.window)
+        self.windows = list(self._windows())
+        for window in self.windows:
+            self.skipped[ELSEWHERE] += window.elsewhere
+        for document in self.documents:
+            self.skipped[EMPTY] += document.empty
+
+    def _windows(self) -> Iterator[Window]:
+        bare = spoken(("a",))
+        added = self.source.prepare(bare).length
+        added -= self.source.prepare(replace(bare, special_tokens=False)).length
+        number = 1
+        for document in self.documents:
+            sizes = [self._size(sentence, added) for sentence in document.sentences]
+            for window in windows(document, sizes, self.longest - added, number):
+                number += 1
+                yield window
+
+    def _size(self, sentence: Sentence, added: int) -> int | None:
+        """Tokens of a sentence by itself, without those that a tokenizer adds."""
+        try:
+            return self.source.prepare(sentence.prompt).length - added
+        except InputError as error:
+            if self.settings.strict:
+                raise InputError(f"{sentence.place}: {error.message}") from None
+            self.skipped[TOO_LONG] += 1
+            return None
+
+    def tasks(self) -> Iterator[MentionTask]:
+        """Batches of windows that hold an example."""
+        by_number = {window.number: window for window in self.windows}
+        wanted = [window for window in self.windows if len(window.mentions) > 1]
+        texts = (Text(one.number, one.place, one.prompt) for one in wanted)
+        tokenized = tokenize(texts, self.source)
+        for found in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
+            if isinstance(found, Bad):
+                if self.settings.strict:
+                    raise InputError(f"{found.place}: {found.reason}")
+                self.skipped[TOO_LONG] += 1
+                continue
+            task = self._task([(one.inputs, by_number[one.text.number]) for one in found])
+            self.done += len(found)
+            if task is not None:
+                yield task
+
+    def _task(self, found: Sequence[tuple[Inputs, Window]]) -> MentionTask | None:
+        batch, words, right, candidates = [], [], [], []
+        for inputs, window in found:
+            size = len(window.words)
+            there = present(inputs, size)
+            self.skipped[UNTOKENIZED] += sum(not there[m.word] for m in window.mentions)
+            asked = list(examples(window, there))
+            if not asked:
+                continue
+            self.asked += [(window, example) for example in asked]
+            batch.append(inputs)
+            words.append(np.array([example.word for example in asked], np.int64))
+            right.append(np.zeros((len(asked), size), np.bool_))
+            for row, example in zip(right[-1], asked, strict=True):
+                row[list(example.antecedents)] = True
+            candidates.append(np.zeros((size, size), np.bool_))
+            for example in asked:
+                candidates[-1][example.word, list(example.earlier)] = True
+        if not batch:
+            return None
+        chosen = None if self.settings.candidates == WORDS else tuple(candidates)
+        return MentionTask(tuple(batch), tuple(words), tuple(right), chosen)
+
+
+def run_mentions(
+    source: Source,
+    documents: Sequence[Document],
+    settings: CorefSettings,
+    *,
+    skipped: Mapping[str, int],
+    load: Loader | None = None,
+    progress: Progress = lambda stage, done, all_: None,
+) -> CorefReport:
+    """Measure every head in both directions.
+
+    Args:
+        source: the model.
+        documents: with their mentions.
+        settings: how.
+        skipped: what was left out before, by reason.
+        load: loads the model in another process; None for a model that only this one has.
+        progress: called again and again.
+
+    Raises:
+        UsageError: a model with two stacks.
+        InputError: no mention that has an antecedent in its window.
+    """
+    check_single(source)
+    study = _Study(source, documents, settings)
+    answers = []
+    with executor(MentionWork, source, load, settings.jobs, settings.ray) as running:
+        for _, answer in running.run(study.tasks()):
+            if isinstance(answer, Lost):
+                raise AttnvizError("a batch of windows cannot be run: {}", answer.reason)
+            answers.append(answer)
+            progress("windows", study.done, len(study.windows))
+    if not answers:
+        raise InputError(
+            f"no mention has an antecedent within {study.longest} tokens, so nothing can be "
+            "measured; is every entity mentioned once only?"
+        )
+    return report(
+        source, _found(study, np.concatenate(answers), skipped),
+        everything=settings.select_on == EVERYTHING,
+    )  # fmt: skip
+
+
+def _found(study: _Study, right: Bools, skipped: Mapping[str, int]) -> Examples:
+    """All answers, with the documents that they are from."""
+    single = len({window.document for window, _ in study.asked}) == 1
+    numbers = [window.number if single else window.document for window, _ in study.asked]
+    baselines = [example.baselines(window.words) for window, example in study.asked]
+    order = np.lexsort(([example.word for _, example in study.asked],
+                        [window.number for window, _ in study.asked]))  # fmt: skip
+    return Examples(
+        data="mentions",
+        candidates=(
+            "any other word" if study.settings.candidates == WORDS
+            else "head words of earlier mentions"
+        ),
+        window=study.longest,
+        document=np.array(numbers, np.int64)[order],
+        unit="windows" if single else "documents",
+        kinds=[study.asked[n][1].kind for n in order],
+        order=KINDS,
+        right=right[order],
+        baselines={
+            name: np.array([found[name] for found in baselines])[order] for name in baselines[0]
+        },
+        skipped={**skipped, **study.skipped},
+    )  # fmt: skip

@@ -1,0 +1,172 @@
+"""From pronouns with two names each to a report: which heads find the antecedent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.annotated.coref import CorefReport
+from attnviz.corpus.batches import batches, tokenize
+from attnviz.corpus.executors import Lost
+from attnviz.corpus.running import executor
+from attnviz.corpus.texts import Bad, Text
+from attnviz.errors import AttnvizError, InputError
+from attnviz.grammar.cases import BATCH_TOKENS, EVERYTHING, Loader, Progress, check_single
+from attnviz.grammar.choosing import Bools, Examples, report
+from attnviz.grammar.gap import KINDS, PRONOUN, A, B, Choice
+from attnviz.grammar.pointing import WordMaps, present
+from attnviz.grammar.settings import CorefSettings
+from attnviz.passes import Rows, Source
+from attnviz.records import Inputs, Layout, Site
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class NameTask:
+    """A batch of tokenized texts, with the order of pronoun, A and B in each."""
+
+    batch: tuple[Inputs, ...]
+    orders: tuple[tuple[int, ...], ...]
+
+
+class _Choosing:
+    """An observer that keeps the weights between pronoun, A and B, [H, 3, 3] for each text."""
+
+    def __init__(self, task: NameTask, layout: Layout, device: str) -> None:
+        self._maps = WordMaps(task.batch, device)
+        self._found: dict[Site, NDArray[np.float64]] = {}
+        self._sites = tuple(dict.fromkeys(head.site for head in layout))
+
+    def observe(self, rows: Rows) -> None:
+        maps = self._maps.add(rows)
+        if maps is not None:
+            self._found[rows.site] = maps.cpu().numpy()
+
+    def weights(self, item: int, order: Sequence[int]) -> NDArray[np.float64]:
+        """[N, 3, 3] from and to pronoun, A and B."""
+        maps = np.concatenate([self._found[site][item] for site in self._sites])
+        place = np.argsort(order)
+        return np.asarray(maps[:, place][:, :, place])
+
+
+class NameWork:
+    """Does tasks.
+
+    Args:
+        source: the model.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def __call__(self, task: NameTask) -> Bools:
+        """Whether each head chooses A, [B, N, 2]: by the pronoun's row, and by its column."""
+        observer = _Choosing(task, self._source.layout, self._source.info.device)
+        self._source.forward(task.batch, [observer], hidden=False)
+        chosen = []
+        for number, order in enumerate(task.orders):
+            weights = observer.weights(number, order)
+            to_name = weights[:, PRONOUN, A] >= weights[:, PRONOUN, B]
+            from_name = weights[:, A, PRONOUN] >= weights[:, B, PRONOUN]
+            chosen.append(np.stack([to_name, from_name], -1))
+        return np.stack(chosen)
+
+
+@dataclass
+class _Study:
+    source: Source
+    choices: Sequence[Choice]
+    strict: bool
+    used: list[Choice] = field(default_factory=list)
+    refused: int = 0
+
+    def tasks(self) -> Iterator[NameTask]:
+        by_number = {choice.number: choice for choice in self.choices}
+        texts = (Text(c.number, c.place, c.prompt) for c in self.choices)
+        tokenized = tokenize(texts, self.source)
+        for found in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
+            if isinstance(found, Bad):
+                self._refuse(found.place)
+                continue
+            good = []
+            for one in found:
+                if present(one.inputs, 3).all():
+                    good.append(one)
+                else:
+                    self._refuse(one.text.place)
+            some = [by_number[one.text.number] for one in good]
+            self.used += some
+            if good:
+                inputs = tuple(one.inputs for one in good)
+                yield NameTask(inputs, tuple(choice.order for choice in some))
+
+    def _refuse(self, place: str) -> None:
+        if self.strict:
+            raise InputError(
+                f"{place}: the model cannot take this text; it reads at most "
+                f"{self.source.max_tokens} tokens, and needs one for each name"
+            )
+        self.refused += 1
+
+
+def run_names(
+    source: Source,
+    choices: Sequence[Choice],
+    settings: CorefSettings,
+    *,
+    skipped: Mapping[str, int],
+    load: Loader | None = None,
+    progress: Progress = lambda stage, done, all_: None,
+) -> CorefReport:
+    """Measure every head in both directions.
+
+    Args:
+        source: the model.
+        choices: pronouns with two names each.
+        settings: how.
+        skipped: rows that were left out before, by reason.
+        load: loads the model in another process; None for a model that only this one has.
+        progress: called again and again.
+
+    Raises:
+        UsageError: a model with two stacks.
+        InputError: no text that the model can take.
+    """
+    check_single(source)
+    causal = "decoder" in source.layout.kinds
+    usable = [choice for choice in choices if not (causal and choice.later)]
+    study = _Study(source, usable, settings.strict)
+    chosen = []
+    with executor(NameWork, source, load, settings.jobs, settings.ray) as running:
+        for _, answer in running.run(study.tasks()):
+            if isinstance(answer, Lost):
+                raise AttnvizError("a batch of texts cannot be run: {}", answer.reason)
+            chosen.append(answer)
+            progress("texts", sum(map(len, chosen)), len(usable))
+    if not chosen:
+        raise InputError("no example is left that the model can take; its texts are too long")
+    first = np.array([choice.first for choice in study.used])
+    pages = dict.fromkeys(choice.document for choice in choices)
+    numbers = {page: number for number, page in enumerate(pages, start=1)}
+    found = Examples(
+        data="names",
+        candidates="two names",
+        window=None,
+        document=np.array([numbers[choice.document] for choice in study.used]),
+        unit="documents",
+        kinds=[choice.kind for choice in study.used],
+        order=KINDS,
+        right=np.concatenate(chosen) == first[:, None, None],
+        baselines={
+            "nearest": np.array([choice.nearest for choice in study.used]),
+            "first": np.array([choice.earliest for choice in study.used]),
+        },
+        skipped={
+            **skipped,
+            "a name after the pronoun, which a causal model cannot see": len(choices) - len(usable),
+            "refused by the model": study.refused,
+        },
+    )
+    return report(source, found, everything=settings.select_on == EVERYTHING)

@@ -1,0 +1,140 @@
+"""Heads that find antecedents as a figure: the best beside the baselines, kinds, and the grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from attnviz.annotated.coref import CorefReport
+from attnviz.annotated.share import Share
+from attnviz.render.canvas import rendered
+from attnviz.render.fonts import Ruler, choose, spelled
+from attnviz.render.grammar.coref_terminal import coref_tiles
+from attnviz.render.grammar.grid_axes import CELL, draw_grid
+from attnviz.render.grammar.tiles import COLOR, FULL
+from attnviz.render.grammar.words import (
+    MARK,
+    SHORT,
+    baseline_name,
+    coref_measured,
+)
+from attnviz.render.labels import model_name
+
+_GREY, _BASELINE = "#555555", "#b0b0b0"
+_LISTED = 8
+_BAR, _MARGIN, _BARS, _GAP = 0.2, 0.2, 3.0, 0.12
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """A line of the chart: an accuracy with its interval, of a head or of a baseline."""
+
+    name: str
+    share: Share
+    head: bool
+
+
+def coref_figure(report: CorefReport, format: str = "png", dpi: float = 150) -> bytes:
+    """The picture, in ``png``, ``svg`` or ``pdf``."""
+    return rendered(lambda: build(report, dpi), format, dpi)
+
+
+def build(report: CorefReport, dpi: float) -> Figure:
+    """The figure: bars of the best heads, of baselines and of each kind; the grid beside them."""
+    groups = _groups(report)
+    names = [bar.name for group in groups for bar in group]
+    title = f"{model_name(report.source)}: heads that find antecedents"
+    families, missing = choose([title, coref_measured(report), *names])
+    title, below = spelled(title, missing), spelled(coref_measured(report), missing)
+    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
+    label = ruler.widest(names, 7) + 0.1
+    kind = report.layout.kinds[0]
+    rows, columns = report.layout.layers(kind), max(report.layout.heads[kind])
+    wide = 2 * _MARGIN + label + _BARS + 0.6 + max(columns, 8) * CELL[0]
+    lines = ruler.wrapped(below, 7, wide - 2 * _MARGIN)
+    top = _MARGIN + 0.3 + 0.13 * len(lines) + 0.35
+    bars = sum(len(group) * _BAR for group in groups) + _GAP * (len(groups) - 1)
+    high = top + max(bars, rows * CELL[1]) + 0.5 + _MARGIN
+    figure = Figure(figsize=(wide, high), dpi=dpi)
+    figure.text(
+        _MARGIN / wide, 1 - _MARGIN / high, title, fontsize=11, va="top", family=families,
+        fontweight=ruler.title_weight,
+    )  # fmt: skip
+    for number, line in enumerate(lines):
+        y = 1 - (_MARGIN + 0.26 + 0.13 * number) / high
+        figure.text(_MARGIN / wide, y, line, fontsize=7, va="top", color=_GREY, family=families)
+
+    def place(x: float, w: float, h: float) -> tuple[float, float, float, float]:
+        return x / wide, 1 - (top + h) / high, w / wide, h / high
+
+    _bars(figure.add_axes(place(_MARGIN + label, _BARS, bars)), groups)
+    x = _MARGIN + label + _BARS + 0.6
+    axes = figure.add_axes(place(x, columns * CELL[0], rows * CELL[1]))
+    draw_grid(axes, report.layout, coref_tiles(report), _caption(report))
+    return figure
+
+
+def _groups(report: CorefReport) -> list[list[_Bar]]:
+    """The best heads with the baselines, and for each kind its head with its best baseline."""
+    everything = report.kinds[0]
+    sure = {role.head for role in report.roles}
+    listed = [
+        _Bar(
+            f"{report.layout.name(f.head)} {SHORT[f.direction]}{MARK * (f.head in sure)}",
+            f.accuracy,
+            True,
+        )
+        for f in everything.ranked[:_LISTED]
+    ]
+    listed += [
+        _Bar(baseline_name(report, name), share, False)
+        for name, share in everything.held_out.items()
+    ]
+    groups = [listed]
+    for kind in report.kinds[1:]:
+        best = kind.best
+        if best is not None and best.accuracy.value is not None:
+            name = f"{kind.name}  {report.layout.name(best.head)} {SHORT[best.direction]}"
+            rival = baseline_name(report, best.baseline)
+            groups.append(
+                [
+                    _Bar(name, best.accuracy, True),
+                    _Bar(rival, kind.held_out[best.baseline], False),
+                ]
+            )
+    return groups
+
+
+def _bars(axes: Axes, groups: Sequence[Sequence[_Bar]]) -> None:
+    places: list[float] = []
+    y = 0.0
+    for group in groups:
+        for bar in group:
+            share = bar.share
+            axes.barh(
+                y, 100 * (share.value or 0.0), height=0.15, color=COLOR if bar.head else _BASELINE
+            )
+            if share.low is not None and share.high is not None:
+                axes.plot([100 * share.low, 100 * share.high], [y, y], color="#1b1b1b", linewidth=1)
+            places.append(y)
+            y += _BAR
+        y += _GAP
+    axes.set_yticks(places, [bar.name for group in groups for bar in group])
+    axes.set_ylim(y - _GAP - _BAR / 2, -_BAR / 2)
+    axes.set_xlim(0, 100)
+    axes.tick_params(axis="y", length=0, labelsize=7)
+    axes.tick_params(axis="x", labelsize=7)
+    axes.set_xlabel("accuracy in % with 95 % interval (green: head, grey: baseline)", fontsize=7)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+
+
+def _caption(report: CorefReport) -> str:
+    best = report.best
+    if best is None:
+        return "head"
+    rival = baseline_name(report, best.baseline)
+    return f"head; % right, full colour {100 * FULL:.0f} points above {rival}, {MARK} surely above"

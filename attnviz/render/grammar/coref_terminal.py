@@ -1,0 +1,128 @@
+"""Heads that find antecedents on the terminal: the grid, kinds of mentions, the best heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from attnviz.annotated.coref import CorefReport
+from attnviz.records import Head
+from attnviz.render.grammar.tiles import FULL, Tile, TileGrid, colored
+from attnviz.render.grammar.words import (
+    MARK,
+    SHORT,
+    baseline_name,
+    interval,
+    percent,
+    plain_percent,
+    points,
+)
+from attnviz.render.labels import signs
+
+_LEFT = ("", "head", "by", "baseline")
+
+
+def coref_tiles(report: CorefReport) -> dict[Head, Tile]:
+    """How often each head is right, marked where it has the role, coloured by its margin."""
+    sure = {role.head for role in report.roles}
+    return {
+        found.head: Tile(
+            plain_percent(found.accuracy.value) + MARK * (found.head in sure),
+            (found.margin.value or 0.0) / FULL,
+        )
+        for found in report.kinds[0].ranked
+    }
+
+
+class CorefGrid:
+    """A renderable: layers downwards, heads across, each with how often it is right."""
+
+    def __init__(self, report: CorefReport) -> None:
+        self.report = report
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """Draw for this console; nothing where nothing could be chosen."""
+        ranked = self.report.kinds[0].ranked
+        if not ranked:
+            return
+        yield TileGrid(self.report.layout, coref_tiles(self.report))
+        end = f", full colour {100 * FULL:.0f} points above it" if colored(console) else ""
+        best = baseline_name(self.report, ranked[0].baseline)
+        yield Text(
+            signs(
+                f"% right on {self.report.measured_on}; dim: not above {best}{end}; {MARK} surely "
+                "above it, by ten points or more",
+                options.ascii_only,
+            ),
+            "dim",
+        )
+        yield Text("")
+
+
+def kinds_table(report: CorefReport) -> RenderableType:
+    """One line for each kind of example: the chosen head, and the best baseline."""
+    titles = ("", "count", "head", "by", "%", "95 %", "baseline", "its %", "points", "95 %")
+    table = _table(titles)
+    for kind in report.kinds:
+        best = kind.best
+        cells = [kind.name, f"{kind.count:,}"]
+        if best is None or best.accuracy.value is None:
+            table.add_row(*cells, *("–",) * 8, style="dim")
+            continue
+        cells += [report.layout.name(best.head), SHORT[best.direction], percent(best.accuracy)]
+        cells += [interval(best.accuracy), baseline_name(report, best.baseline)]
+        cells += [plain_percent(best.baseline_accuracy), points(best.margin)]
+        table.add_row(*cells, interval(best.margin))
+    return table
+
+
+def heads_table(report: CorefReport, top: int) -> RenderableType:
+    """The heads that are right most often where heads are chosen, and the baselines."""
+    everything = report.kinds[0]
+    back = report.from_name
+    places = {head: place for place, head in enumerate(report.layout)}
+    table = _table(("head", "by", "%", "95 %", "points", "95 %", "row, all", "column, all"))
+    for found in everything.ranked[:top]:
+        place = places[found.head]
+        table.add_row(
+            report.layout.name(found.head),
+            SHORT[found.direction],
+            percent(found.accuracy),
+            interval(found.accuracy),
+            points(found.margin),
+            interval(found.margin),
+            plain_percent(report.to_name[place]),
+            plain_percent(None if back is None else back[place]),
+        )
+    table.add_section()
+    for name, accuracy in everything.baselines.items():
+        held = everything.held_out[name]
+        cells = (percent(held), interval(held), "", "", plain_percent(accuracy), "")
+        table.add_row(baseline_name(report, name), "", *cells, style="dim")
+    return table
+
+
+def _table(titles: tuple[str, ...]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    for title in titles:
+        table.add_column(title, justify="left" if title in _LEFT else "right", no_wrap=True)
+    return table
+
+
+def legend(report: CorefReport) -> str:
+    """What the tables show, in one line."""
+    if report.data == "names":
+        parts = ["row: which name the pronoun looks at; column: which name looks at it"]
+    else:
+        parts = [
+            "row: where a mention looks; column: who looks most at it; right is the head word of "
+            f"an earlier mention of the same entity; heads choose from: {report.candidates}"
+        ]
+    parts.append("all: on all data, where the best of many flatters")
+    return "; ".join(parts)
