@@ -6,6 +6,7 @@ Everything here is a few lines over the floors below, and the command line is a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from attnviz.looking import (
     Model,
     capture,
     captures,
+    check_quantity,
     check_whole,
     load,
     prepare,
@@ -26,9 +28,12 @@ from attnviz.looking import (
 )
 from attnviz.models import recorded
 from attnviz.models.demo import DEMOS
+from attnviz.models.mixing import MixingObserver
 from attnviz.models.untrained import FreshConfig
+from attnviz.models.weighed import weighed
 from attnviz.notebook import Captured, Heatmap, Report, Viewer
 from attnviz.passes import Source
+from attnviz.quantities import quantity
 from attnviz.records import Capture, Head, HeadScores, HeadsReport, ModelEntry, Prompt
 from attnviz.render.style import Style, styled
 from attnviz.scoring import select as selection
@@ -71,6 +76,7 @@ def heads(
     probe: bool = False,
     select: str | None = None,
     without: str | None = None,
+    weigh: str = "weights",
     device: str = "auto",
     dtype: str = "auto",
 ) -> Report:
@@ -84,6 +90,8 @@ def heads(
             arXiv:2209.11895), which tells induction and duplicate-token heads from chance.
         select: heads to report; all by default.
         without: heads to take away first (``"2.4, role:first"``), to see how the others change.
+        weigh: what is scored, see :func:`capture`: all but weights with rows divided by their sums,
+            since scores compare with chance.
         device: where to run.
         dtype: in which precision.
 
@@ -92,6 +100,8 @@ def heads(
     """
     if isinstance(what, Capture):
         check_whole(without)
+        check_quantity(what, weigh)
+        weigh = what.quantity
         if probe:
             raise UsageError("a probe needs the model itself; a recorded capture has only its maps")
         observer = score_capture(what)
@@ -102,13 +112,16 @@ def heads(
         prompt = prompt_of(what)
         source = source_for(prompt, model, device, dtype)
         inputs = source.prepare(prompt)
-        observer = ScoreObserver([inputs], source.layout)
+        mixing = MixingObserver(source, quantity(weigh), [inputs])
+        shown = weighed(source, weigh, shares=True, beside=[mixing])
+        observer = ScoreObserver([inputs], shown.layout)
         with closed(source, without, inputs) as inputs:
-            source.forward([inputs], [observer], hidden=False)
-            probed = run_probe(source) if probe else ()
+            shown.forward([inputs], [observer], hidden=False)
+            probed = run_probe(weighed(source, weigh, shares=True)) if probe else ()
         report = HeadsReport(
-            source.info, source.layout, inputs, observer.result(), probed, observer.empty_rows
-        )
+            source.info, shown.layout, inputs, observer.result(), probed, observer.empty_rows,
+            mixing=mixing.result(),
+        )  # fmt: skip
     chosen = None if select is None else frozenset(selection.select(select, report.layout))
     return Report(
         report.source,
@@ -118,6 +131,8 @@ def heads(
         _only(report.probe, chosen),
         report.empty_rows,
         notes(report),
+        weigh,
+        report.mixing,
     )
 
 
@@ -126,6 +141,7 @@ def heatmap(
     select: str | None = None,
     *,
     model: Model = DEFAULT_MODEL,
+    weigh: str = "weights",
     style: Style | None = None,
     device: str = "auto",
     dtype: str = "auto",
@@ -137,6 +153,7 @@ def heatmap(
         what: a capture from :func:`capture` or :func:`read_capture`, or a text or prompt to run.
         select: which heads, ``"4.11"`` or ``"0-3.*"``; by default the first there is.
         model: for a text or prompt, see :func:`load`, as for ``device`` and ``dtype``.
+        weigh: what is drawn, see :func:`capture`: norms as they are, which the colour bar says.
         style: how they look.
         device: where to run.
         dtype: in which precision.
@@ -157,7 +174,8 @@ def heatmap(
             what = prompt_of(what)
             model = source_for(what, model, device, dtype)
         select = _first(what, model)
-    held = capture(what, model=model, select=select, device=device, dtype=dtype)
+    held = capture(what, model=model, select=select, weigh=weigh, device=device, dtype=dtype)
+    looks = replace(looks, quantity=held.quantity)
     chosen = selection.select(select, held.layout)
     missing = [head for head in chosen if head.site not in held.maps]
     if missing:
@@ -193,6 +211,7 @@ def view(
     model: Model = DEFAULT_MODEL,
     select: str | None = None,
     without: str | None = None,
+    weigh: str = "weights",
     exact: bool = False,
     title: str | None = None,
     max_mb: float = MAX_PAGE_MB,
@@ -207,6 +226,8 @@ def view(
         model: for texts and prompts, see :func:`load`, as for ``device`` and ``dtype``.
         select: heads to show; by default all that the captures hold.
         without: heads to take away first, to see how the others change.
+        weigh: what the maps show, see :func:`capture`; with ``"norm"`` the page has the weights as
+            well, and switches between the two.
         exact: weights in 16 bits instead of 8 (off by at most 0.00002 instead of 0.004).
         title: of the page; by default the model's name.
         max_mb: the largest page to make, in megabytes.
@@ -225,7 +246,7 @@ def view(
 
     bits = 16 if exact else 8
     ready, least = [], 0
-    options: dict[str, Any] = {"select": select, "without": without}
+    options: dict[str, Any] = {"select": select, "without": without, "weigh": weigh}
     for one in prepare(what, model=model, device=device, dtype=dtype, **options):
         least += viewer.least(one.inputs, one.heads, bits)
         _check_page(least, max_mb)
@@ -297,8 +318,9 @@ def read_capture(path: str | Path, *, item: int | None = None) -> Captured:
     """Read recorded attention from .npz or .safetensors; see :mod:`attnviz.models.recorded`."""
     found = recorded.load(Path(path), item)
     return Captured(
-        found.source, found.layout, found.inputs, found.maps, found.empty_rows, found.reach
-    )
+        found.source, found.layout, found.inputs, found.maps, found.empty_rows, found.reach,
+        found.quantity,
+    )  # fmt: skip
 
 
 def write_capture(capture: Capture, path: str | Path) -> Path:

@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from attnviz.ablation.closed import closed
 from attnviz.errors import InputError, UsageError
 from attnviz.models.device import resolve
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.models.untrained import Fresh, FreshConfig
+from attnviz.models.weighed import weighed
 from attnviz.notebook import Captured
 from attnviz.passes import Source
+from attnviz.quantities import quantity
 from attnviz.records import Capture, Head, Inputs, Layout, Prompt, Site
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import Recorder
@@ -127,6 +130,7 @@ def capture(
     truncate: bool = False,
     select: str | None = None,
     without: str | None = None,
+    weigh: str = "weights",
     device: str = "auto",
     dtype: str = "auto",
 ) -> Capture:
@@ -143,15 +147,16 @@ def capture(
         truncate: cut a text that is too long for the model; what was cut is noted.
         select: heads whose layers to keep (``"4.11"``, ``"0-3.*"``); all by default.
         without: heads to take away first (``"2.4, role:first"``), to see how the others change.
+        weigh: what the maps hold, a name of :data:`attnviz.quantities.QUANTITIES`: attention
+            weights, or norms of what is written with them (``"norm"``).
 
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.
     """
     if isinstance(what, str):
         what = Prompt(what, pair=pair, context=context, target=target, truncate=truncate)
-    (found,) = captures(
-        [what], model=model, select=select, without=without, device=device, dtype=dtype
-    )
+    options: dict[str, Any] = {"select": select, "without": without, "weigh": weigh}
+    (found,) = captures([what], model=model, device=device, dtype=dtype, **options)
     return found
 
 
@@ -161,6 +166,7 @@ def captures(
     model: Model = DEFAULT_MODEL,
     select: str | None = None,
     without: str | None = None,
+    weigh: str = "weights",
     device: str = "auto",
     dtype: str = "auto",
 ) -> tuple[Capture, ...]:
@@ -169,7 +175,8 @@ def captures(
     Raises:
         UsageError: nothing at all; AttnvizError: as :func:`capture`.
     """
-    ready = prepare(what, model=model, select=select, without=without, device=device, dtype=dtype)
+    options: dict[str, Any] = {"select": select, "without": without, "weigh": weigh}
+    ready = prepare(what, model=model, device=device, dtype=dtype, **options)
     return tuple(one.capture() for one in list(ready))
 
 
@@ -196,6 +203,7 @@ def prepare(
     model: Model = DEFAULT_MODEL,
     select: str | None = None,
     without: str | None = None,
+    weigh: str = "weights",
     device: str = "auto",
     dtype: str = "auto",
 ) -> Iterator[Ready]:
@@ -211,11 +219,12 @@ def prepare(
     for number, one in enumerate(several, 1):
         if isinstance(one, Capture):
             check_whole(without)
+            check_quantity(one, weigh)
             yield _captured(one, select)
             continue
         prompt = prompt_of(one)
         source = source or source_for(prompt, model, device, dtype)
-        ready = _prepared(prompt, source, select, without)
+        ready = _prepared(prompt, source, select, without, weigh)
         sites = {head.site for head in ready.heads}
         needed += sum(_bytes(ready, site) for site in sites)
         if needed > physical_memory() // 2:
@@ -236,17 +245,20 @@ def _captured(capture: Capture, select: str | None) -> Ready:
     return Ready(capture.inputs, capture.layout, heads, lambda: capture)
 
 
-def _prepared(prompt: Prompt, source: Source, select: str | None, without: str | None) -> Ready:
-    layout = source.layout
+def _prepared(
+    prompt: Prompt, source: Source, select: str | None, without: str | None, weigh: str
+) -> Ready:
+    shown = weighed(source, weigh, shares=False)
+    layout = shown.layout
     heads = frozenset(layout if select is None else selection.select(select, layout))
     inputs = replace(source.prepare(prompt), texts=prompt.texts)
 
     def run() -> Capture:
         recorder = Recorder([inputs], heads)
-        with closed(source, without, inputs) as shown:
-            source.forward([inputs], [recorder], hidden=False)
+        with closed(source, without, inputs) as noted:
+            shown.forward([inputs], [recorder], hidden=False)
         maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
-        return Captured(source.info, layout, shown, maps, empty, reach)
+        return Captured(source.info, layout, noted, maps, empty, reach, weigh)
 
     return Ready(inputs, layout, heads, run)
 
@@ -262,6 +274,17 @@ def check_whole(without: str | None) -> None:
     if without is not None:
         raise UsageError(
             "{without} needs the model itself; a recorded capture has only its maps", without=...
+        )
+
+
+def check_quantity(capture: Capture, weigh: str) -> None:
+    """UsageError where a capture's maps are not of the quantity that is wanted."""
+    quantity(weigh)
+    if weigh not in ("weights", capture.quantity):
+        raise UsageError(
+            "{weigh} needs the values that attention mixes, and a recorded capture has only its "
+            "maps: run the model itself",
+            weigh=weigh,
         )
 
 

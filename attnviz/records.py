@@ -60,9 +60,13 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which heads a model has: for each kind of site, the number of heads in each layer."""
+    """Which heads a model has: for each kind of site, the number of heads in each layer.
+
+    ``whole`` says that what counts as a head is a layer, all its heads together: ``4.*``.
+    """
 
     heads: Mapping[SiteKind, tuple[int, ...]]
+    whole: bool = False
 
     @property
     def kinds(self) -> tuple[SiteKind, ...]:
@@ -95,7 +99,8 @@ class Layout:
 
     def name(self, head: Head) -> str:
         """The head's short name where that is unambiguous, else the qualified one."""
-        return head.name if len(self.kinds) == 1 else head.qualified
+        name = head.name if len(self.kinds) == 1 else head.qualified
+        return f"{name.rpartition('.')[0]}.*" if self.whole else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +248,8 @@ class ModelEntry:
 class Capture:
     """Attention maps of one input, and where they came from.
 
-    ``maps`` holds [H, T, S] float arrays by site, for the layers that were asked for;
+    ``maps`` holds [H, T, S] float arrays by site, for the layers that were asked for; ``quantity``
+    says of what, a name of :data:`attnviz.quantities.QUANTITIES`;
     ``empty_rows`` counts query rows that had no key to attend to (all zero); ``reach`` says which
     keys each query may attend to, for layers where that is known and not read off the weights.
     """
@@ -254,9 +260,11 @@ class Capture:
     maps: Mapping[Site, NDArray[np.floating[Any]]]
     empty_rows: int = 0
     reach: Mapping[Site, Reach] = field(default_factory=dict)
+    quantity: str = "weights"
 
     def __repr__(self) -> str:
-        return f"<Capture {_described(self.source, self.inputs, self.layout)}>"
+        what = "" if self.quantity == "weights" else f", {self.quantity}"
+        return f"<Capture {_described(self.source, self.inputs, self.layout)}{what}>"
 
     def __getitem__(self, head: Head) -> NDArray[np.floating[Any]]:
         """The [T, S] map of one head."""
@@ -330,12 +338,39 @@ class HeadScores:
         return next((role for role in self.roles if role.rests), None)
 
 
+@dataclass(frozen=True, slots=True)
+class Mixing:
+    """How much of what a layer's positions get comes from other positions, a mean over rows.
+
+    The mixing ratio of Kobayashi et al. 2021 (arXiv:2109.07152), without rows that have one key to
+    attend to; None where no row is left.
+
+    Attributes:
+        site: the layer.
+        rows: how many rows count.
+        weights: of every head by its weights, 1 - α_ii; ``norms`` by what it writes.
+        norms: see ``weights``.
+        layer_weights: of the layer by its weights, the mean over heads; ``layer`` by the quantity
+            that the report is of, of all heads together.
+        layer: see ``layer_weights``.
+    """
+
+    site: Site
+    rows: int
+    weights: tuple[float | None, ...]
+    norms: tuple[float | None, ...]
+    layer_weights: float | None
+    layer: float | None
+
+
 @dataclass(frozen=True)
 class HeadsReport:
     """What the heads of a model did on one input.
 
     ``probe`` holds the scores of the same heads on repeated random tokens, where that was asked
-    for; ``notes`` are full sentences that the reader must not miss.
+    for; ``notes`` are full sentences that the reader must not miss. ``quantity`` is what was
+    scored, as for :class:`Capture`; all but weights with rows divided by their sums. ``mixing``
+    has the self-attention layers, where something else than weights was measured.
     """
 
     source: SourceInfo
@@ -345,6 +380,8 @@ class HeadsReport:
     probe: tuple[HeadScores, ...] = ()
     empty_rows: int = 0
     notes: tuple[str, ...] = ()
+    quantity: str = "weights"
+    mixing: tuple[Mixing, ...] = ()
 
     def __repr__(self) -> str:
         named = sum(bool(head.roles) for head in self.heads)

@@ -39,6 +39,12 @@ def _gpt2() -> list[Row]:
         _timed(name, "plain SDPA forward", "gpt2", ("scores", "sdpa"), 1.3, pairs=5),
         _memory(name, "plain SDPA forward", "gpt2", ("scores", "sdpa"), 1.15),
     ]
+    norm, layers = "T=512, scores of ‖αf(x)‖", "T=512, scores of ‖Σαf(x) + x‖"
+    for what, side, target in ((norm, "norms", 1.5), (layers, "layers_norms", None)):
+        rows += [
+            _timed(what, "scores of weights", "gpt2", (side, "scores"), target, pairs=5),
+            _memory(what, "scores of weights", "gpt2", (side, "scores"), 1.2),
+        ]
     eager = "T=512, eager, weights kept"
     return [
         *rows,

@@ -10,16 +10,18 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnviz.attention.attend import attend
-from attnviz.attention.layers import MultiHeadAttention
+from attnviz.attention.layers import MultiHeadAttention, output_slices
 from attnviz.models.pretrained import load
-from attnviz.passes import Observer
+from attnviz.models.weighed import Weighing
+from attnviz.passes import Observer, OutputProjection, Source, Sublayer
+from attnviz.quantities import QUANTITIES
 from attnviz.records import Inputs, Layout, Prompt, Sides, Site, Tokens
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.sums import Sums
@@ -81,6 +83,34 @@ class Gpt2Shape:
         watch = observer(self.length, self.layers, self.heads)
         self._run(lambda layer, x, i: layer(x, site=Site("decoder", i), observers=[watch]))
         return watch.result()
+
+    def norms(self) -> Any:
+        """The same scores of what every head writes, ‖α f(x)‖."""
+        return self._weighed("norm")
+
+    def layers_norms(self) -> Any:
+        """The same of what every layer writes, with its residual connection."""
+        return self._weighed("norm-residual")
+
+    def _weighed(self, weigh: str) -> Any:
+        what = QUANTITIES[weigh]
+        watch = observer(self.length, self.layers, 1 if what.layers else self.heads)
+        weighing = Weighing(cast("Source", self), what, [watch], shares=True)
+
+        def run(layer: MultiHeadAttention, x: Tensor, i: int) -> Tensor:
+            return layer(x, residual=x, site=Site("decoder", i), observers=[weighing])
+
+        self._run(run)
+        return watch.result()
+
+    def output(self, site: Site) -> OutputProjection:
+        """W_O of a layer."""
+        out = self.blocks[site.layer].attention.w_o
+        return OutputProjection(output_slices(out.weight, self.heads), out.bias)
+
+    def sublayer(self, site: Site) -> Sublayer:
+        """What stands around its attention."""
+        return Sublayer("pre")
 
     def eager(self) -> list[Tensor]:
         """The usual way to see weights: all of them, kept."""

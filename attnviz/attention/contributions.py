@@ -146,16 +146,16 @@ class Writes:
         if self.diagonal is not None:
             rows, _ = self.diagonal
             for head in range(self.weights.shape[1]):
-                kept[:, rows] += self.alone(head)
+                kept[:, rows] += self.alone(head) @ self.matrix[head]
         return kept if self.residual is None else kept + self.residual
 
     def alone(self, head: int) -> Tensor:
-        """[B, n, D], α_ii f_h(x_i) of one head for the rows of :attr:`diagonal`."""
+        """[B, n, d_v], α_ii v_i of one head for the rows of :attr:`diagonal`."""
         assert self.diagonal is not None
         rows, columns = self.diagonal
         own = self.weights[:, head, torch.arange(rows.start, rows.stop), columns]
         group = head // (self.weights.shape[1] // self.values.shape[1])
-        return own[..., None] * (self.values[:, group, columns] @ self.matrix[head])
+        return own[..., None] * self.values[:, group, columns]
 
 
 def transformed(values: Tensor, matrix: Tensor, head: int) -> Tensor:
@@ -303,23 +303,23 @@ def mixing_ratios(writes: Writes) -> tuple[Tensor, Tensor]:
 
     Returns:
         [B, H, r] of every head by itself, without residual and normalization; [B, r] of the layer,
-        with those that belong to ``writes``.
+        with those that belong to ``writes``. NaN where nothing arrives at all.
     """
-    layer = _ratio(shaped(writes.mixed - _attended(writes), writes.norm),
-                   shaped(writes.kept, writes.norm))  # fmt: skip
-    heads = []
-    for head in range(writes.weights.shape[1]):
-        whole = writes.heads[:, head] @ writes.matrix[head]  # [B, r, D]
-        own = torch.zeros_like(whole)
+    (batch, _, rows, _), width = writes.weights.shape, writes.matrix.shape[2]
+    mixed = writes.weights.new_zeros(batch, rows, width)
+    kept, heads = torch.zeros_like(mixed), []
+    for head, matrix in enumerate(writes.matrix):
+        others = writes.heads[:, head]  # [B, r, d_v]
+        own = torch.zeros_like(others)
         if writes.diagonal is not None:
             own[:, writes.diagonal[0]] = writes.alone(head)
-        heads.append(_ratio(whole - own, own))
-    return torch.stack(heads, 1), layer
-
-
-def _attended(writes: Writes) -> Tensor:
-    """[B, r, D], Σ_h α_ii f_h(x_i)."""
-    return writes.kept if writes.residual is None else writes.kept - writes.residual
+        others, own = (others - own) @ matrix, own @ matrix
+        heads.append(_ratio(others, own))
+        mixed += others
+        kept += own
+    if writes.residual is not None:
+        kept += writes.residual
+    return torch.stack(heads, 1), _ratio(shaped(mixed, writes.norm), shaped(kept, writes.norm))
 
 
 def _ratio(others: Tensor, own: Tensor) -> Tensor:

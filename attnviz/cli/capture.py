@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 
 from attnviz.cli import console
-from attnviz.cli.options import InputOptions, ModelOptions, OutputOptions, flatten
+from attnviz.cli.options import (
+    WEIGH_HELP,
+    WEIGHTS,
+    InputOptions,
+    ModelOptions,
+    OutputOptions,
+    flatten,
+)
 
 
 @flatten
@@ -19,6 +26,7 @@ def capture(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The .npz or .safetensors file.", metavar="FILE")
     ],
+    weigh: Annotated[str, typer.Option(help=WEIGH_HELP, metavar="QUANTITY")] = WEIGHTS,
 ) -> None:
     """Write the attention weights of all heads to a file that --recorded reads.
 
@@ -36,7 +44,7 @@ def capture(
     files.check_writable(out)
     look, settings = prompt.look(model), model.settings(context=prompt.context)
     with console.waiting("running the model", output.quiet):
-        captured = api.capture(look, **settings)
+        captured = api.capture(look, weigh=weigh, **settings)
         api.write_capture(captured, out)
     if not output.quiet:
         console.wrote(out)

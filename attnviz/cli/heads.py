@@ -10,6 +10,8 @@ import typer
 from attnviz.cli import console
 from attnviz.cli.options import (
     SELECT_HELP,
+    WEIGH_HELP,
+    WEIGHTS,
     WITHOUT_HELP,
     InputOptions,
     ModelOptions,
@@ -30,6 +32,7 @@ def heads(
         str | None, typer.Option("--select", "-s", help=SELECT_HELP, metavar="HEADS")
     ] = None,
     without: Annotated[str | None, typer.Option(help=WITHOUT_HELP, metavar="HEADS")] = None,
+    weigh: Annotated[str, typer.Option(help=WEIGH_HELP, metavar="QUANTITY")] = WEIGHTS,
     role: Annotated[
         str | None, typer.Option(help="Only heads with this role, such as induction.")
     ] = None,
@@ -93,7 +96,9 @@ def heads(
     if profile is not None:
         extra = changed(prompt) + changed(model)
         extra += [option("probe")] * probe + [option("select")] * (select is not None)
-        extra += [option("without")] * (without is not None)
+        extra += [option("without")] * (without is not None) + [option("weigh")] * (
+            weigh != WEIGHTS
+        )
         if extra:
             raise UsageError(f"--profile needs no model and no text; leave out {', '.join(extra)}")
         from attnviz import profiled  # only here: it costs a tenth of a second
@@ -110,7 +115,9 @@ def heads(
         return
     look, settings = prompt.look(model), model.settings(context=prompt.context)
     with console.waiting("running the model", output.quiet):
-        report = api.heads(look, probe=probe, select=select, without=without, **settings)
+        report = api.heads(
+            look, probe=probe, select=select, without=without, weigh=weigh, **settings
+        )
     machine = json or csv
     rows = arrange(report.heads, role=role, sort=sort, top=top, everything=everything or machine)
     if plot is not None:
@@ -129,5 +136,6 @@ def heads(
         screen.print("On repeated random tokens:")
         probed = arrange(report.probe, role=role, sort=sort, top=top, everything=False)
         screen.print(terminal.heads_table(report, probed, score=by))
+    screen.print(terminal.mixing_table(report), end="")
     screen.print(terminal.closing_line(report))
     console.note(report.notes, output.quiet)

@@ -10,6 +10,8 @@ import typer
 from attnviz.cli import console
 from attnviz.cli.options import (
     SELECT_HELP,
+    WEIGH_HELP,
+    WEIGHTS,
     InputOptions,
     ModelOptions,
     OutputOptions,
@@ -34,6 +36,7 @@ def heatmap(
             show_default="the first",
         ),
     ] = None,
+    weigh: Annotated[str, typer.Option(help=WEIGH_HELP, metavar="QUANTITY")] = WEIGHTS,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -52,6 +55,8 @@ def heatmap(
       attnviz heatmap --file essay.txt --select 0.3 --scale log -o long.png
 
       attnviz heatmap --recorded capture.npz --select 4.11 --words
+
+      attnviz heatmap "The cat sat." --select 2.1 --weigh norm
     """
     from attnviz import api, files
     from attnviz.notebook import picture_format
@@ -63,7 +68,7 @@ def heatmap(
         files.check_writable(out)
     look, settings = prompt.look(model), model.settings(context=prompt.context)
     with console.waiting("running the model", output.quiet):
-        picture = api.heatmap(look, select, style=style, **settings)
+        picture = api.heatmap(look, select, weigh=weigh, style=style, **settings)
         if out is not None:
             picture.save(out)
     screen = console.stdout()
@@ -74,7 +79,7 @@ def heatmap(
                     weights,
                     sides,
                     title=picture.title(head),
-                    style=style,
+                    style=picture.style,
                     top=picture.top if len(picture.maps) > 1 else None,
                 )
             )

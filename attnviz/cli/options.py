@@ -326,6 +326,11 @@ class StyleOptions:
 
 
 WITHOUT_HELP = "Take heads away first: 2.4, role:first; see attnviz ablate."
+WEIGHTS = "weights"
+"""What maps show unless something else is asked for."""
+WEIGH_HELP = (
+    "weights, norm (what heads write: ‖αf(x)‖), norm-residual or norm-residual-ln (of layers)."
+)
 SELECT_HELP = "Heads: 4.11, L4H11, 5.*, *.3, 0-3.*, lists by comma; enc:, dec:, cross: in front."
 
 

@@ -11,6 +11,8 @@ import typer
 from attnviz.cli import console
 from attnviz.cli.options import (
     SELECT_HELP,
+    WEIGH_HELP,
+    WEIGHTS,
     WITHOUT_HELP,
     ModelOptions,
     OutputOptions,
@@ -42,6 +44,7 @@ def view(
         str | None, typer.Option("--select", "-s", help=SELECT_HELP, metavar="HEADS")
     ] = None,
     without: Annotated[str | None, typer.Option(help=WITHOUT_HELP, metavar="HEADS")] = None,
+    weigh: Annotated[str, typer.Option(help=WEIGH_HELP, metavar="QUANTITY")] = WEIGHTS,
     exact: Annotated[
         bool, typer.Option("--exact", help="Weights in 16 bits instead of 8: twice the size.")
     ] = False,
@@ -70,7 +73,8 @@ def view(
         page_path(out)
         files.check_writable(out)
     looks = prompt.looks(model)
-    settings = model.settings(context=prompt.context) | {"select": select, "without": without}
+    settings = model.settings(context=prompt.context)
+    settings |= {"select": select, "without": without, "weigh": weigh}
     with console.waiting("making the page", output.quiet):
         page = api.view(looks, exact=exact, title=title, max_mb=max_mb, **settings)
         saved = page.save(_temporary() if out is None else out)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from attnviz.errors import InputError, UsageError
 from attnviz.models import reaches
 from attnviz.models.containers import list_arrays, one_line, read_arrays
+from attnviz.quantities import QUANTITIES
 from attnviz.reach import Reach
 from attnviz.records import Capture, Inputs, Layout, Sides, Site, SiteKind, SourceInfo, Tokens
 
@@ -124,6 +125,7 @@ def dump(capture: Capture, suffix: str) -> bytes:
     if len(bits):
         arrays[reaches.BITS] = bits
     meta["versions"] = dict(capture.source.versions)
+    meta |= {"quantity": capture.quantity, "whole": capture.layout.whole}
     if suffix == ".npz":
         out = io.BytesIO()
         texts = {name: np.array(values) for name, values in lists.items()}
@@ -190,10 +192,17 @@ def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
                 f"{path}: what it says of allowed keys does not fit its maps ({one_line(error)}); "
                 "record it again"
             ) from None
-    for site, weights in maps.items():
-        _check_sums(path, site, weights, sink=site in reach and reach[site].sink)
+    what = meta.get("quantity", "weights")
+    if what not in QUANTITIES:
+        raise InputError(
+            f"{path} holds {str(what)[:40]!r}, which is none of {', '.join(QUANTITIES)}"
+        )
+    if what == "weights":
+        for site, weights in maps.items():
+            _check_sums(path, site, weights, sink=site in reach and reach[site].sink)
     empty = sum(int((~m.any(-1)).any(0).sum()) for m in maps.values())
-    return Capture(_info(path, meta), Layout(heads), Inputs(sides), maps, empty, reach)
+    layout = Layout(heads, whole=meta.get("whole") is True)
+    return Capture(_info(path, meta), layout, Inputs(sides), maps, empty, reach, what)
 
 
 def _meta(fields: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from attnviz.records import Sides
 from attnviz.render.fonts import Ruler, choose, spelled
-from attnviz.render.labels import shorten, title_lines, token_labels, visible
+from attnviz.render.labels import cell_number, shorten, title_lines, token_labels, visible
 from attnviz.render.palette import anchors, dark, ink, masked_color, masked_note
 from attnviz.render.panels import (
     LEADING,
@@ -315,7 +315,7 @@ def _numbers(axes: Axes, panel: Panel, colors: Colormap) -> None:
         axes.text(
             column,
             row,
-            "1.0" if weight >= 0.995 else f"{weight:.2f}"[1:],
+            cell_number(float(weight)),
             ha="center",
             va="center",
             fontsize=7,

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.cells import cell_len
 
+from attnviz.quantities import QUANTITIES
+
 if TYPE_CHECKING:
     from attnviz.records import Capture, HeadsReport, Role, Score, SourceInfo, Tokens
 
@@ -23,7 +25,10 @@ TITLE_LINES = 2
 _FIRST_STRONG_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
 _STAND_INS = {"\n": "↵", "\t": "⇥"}
 _ASCII_STAND_INS = {"↵": "\\n", "⇥": "\\t", "·": "_", "…": "~", "◌": "", "∅": "<>"}
-_ASCII_SIGNS = str.maketrans({"·": ".", "×": "x", "–": "-", "→": "->", "↓": "v", "…": "~"})
+_ASCII_SIGNS = str.maketrans(
+    {"·": ".", "×": "x", "–": "-", "→": "->", "↓": "v", "…": "~"}
+    | {"‖": "|", "α": "a", "Σ": "sum "}
+)
 _NEARLY_ALL = 0.9
 """Above this share of the rows, what a head does is simply what it does."""
 _VARIATION_SELECTORS = range(0xFE00, 0xFE10)
@@ -185,6 +190,17 @@ def number(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 0.0995 else f"{value:.2f}"
 
 
+def cell_number(value: float) -> str:
+    """A weight or norm in four cells: ``.97``, ``1.0``, ``12``; a dot for next to nothing."""
+    if value < 0.005:
+        return "." if value > 0 else " "
+    if value < 0.995:
+        return f"{value:.2f}"[1:]
+    if value < 9999.5:
+        return f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
+    return f"{value:.0e}".replace("e+0", "e")
+
+
 def times(score: Score) -> str:
     """The lift of a score over chance, as ``12×``, or a dash where it means nothing."""
     if score.lift is None:
@@ -236,8 +252,9 @@ def _where_possible(role: Role) -> str:
 
 
 def head_title(name: str, roles: Sequence[Role]) -> str:
-    """The title of a head's picture: ``head 4.11: does previous 0.97``."""
-    return f"head {name}" + (f": {head_phrase(roles)}" if roles else "")
+    """The title of a picture: ``head 4.11: does previous 0.97``, or ``layer 4`` for ``4.*``."""
+    named = f"layer {name.removesuffix('.*')}" if name.endswith(".*") else f"head {name}"
+    return named + (f": {head_phrase(roles)}" if roles else "")
 
 
 def model_name(info: SourceInfo) -> str:
@@ -253,6 +270,17 @@ def caption(info: SourceInfo, texts: Sequence[str]) -> str:
     return f"{model_name(info)}: {read}" if read else model_name(info)
 
 
+def said(result: HeadsReport | Capture) -> str:
+    """What was measured in place of attention weights; empty where that is what was measured."""
+    from attnviz.records import HeadsReport
+
+    if result.quantity == "weights":
+        return ""
+    formula = QUANTITIES[result.quantity].formula
+    scored = isinstance(result, HeadsReport)
+    return f"of {formula}" + (", rows divided by their sums" if scored else "")
+
+
 def origin(result: HeadsReport | Capture) -> str:
     """Where weights come from, in one line: model, backend, exactness, tokens, device."""
     info = result.source
@@ -266,5 +294,6 @@ def origin(result: HeadsReport | Capture) -> str:
         visible(info.exactness) if info.exactness else "",
         f"{tokens} token{'s' * (tokens != '1')}",
         f"{info.device} {info.dtype}",
+        said(result),
     ]
     return " · ".join(part for part in parts if part)

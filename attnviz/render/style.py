@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from attnviz.errors import UsageError
+from attnviz.quantities import QUANTITIES, quantity
 from attnviz.render.labels import number
 from attnviz.render.palette import DEFAULT_PALETTE, anchors
 
@@ -47,6 +48,8 @@ class Style:
         hide_sink: whether the tokens on which heads rest, the first one and separators, are left
             out, and each row is rescaled to sum to 1 over the others; see
             :mod:`attnviz.scoring.shown`.
+        quantity: what the maps are of, a name of :data:`attnviz.quantities.QUANTITIES`; what a
+            picture is made of says it.
 
     Raises:
         UsageError: a value that is not one of these.
@@ -61,9 +64,11 @@ class Style:
     values: bool | None = None
     words: bool = False
     hide_sink: bool = False
+    quantity: str = "weights"
 
     def __post_init__(self) -> None:
         anchors(self.palette)
+        quantity(self.quantity)
         _one_of("normalization", self.normalize, NORMALIZATIONS)
         _one_of("scale", self.scale, SCALES)
         if not _within(self.dpi, 20, 1200):
@@ -78,9 +83,25 @@ class Style:
 
     def meaning(self, maps: int) -> str:
         """What the colour bar of a picture of so many maps shows."""
-        name = f"share of the {self.normalize}'s largest weight"
-        shown = name if self.relative(maps) else "attention weight"
+        shown = f"share of {self.formula}" if self.rescaled else self.formula
+        if self.relative(maps):
+            shown = f"share of the {self.normalize}'s largest {self.noun}"
         return shown + {"linear": "", "sqrt": " (square root)", "log": " (logarithmic)"}[self.scale]
+
+    @property
+    def formula(self) -> str:
+        """What the maps are of, as the colour bar has it."""
+        return QUANTITIES[self.quantity].formula
+
+    @property
+    def noun(self) -> str:
+        """The same, to stand after "largest"."""
+        return "weight" if self.quantity == "weights" else self.formula
+
+    @property
+    def rescaled(self) -> bool:
+        """Whether maps of norms show shares of rows, for the sink is left out."""
+        return self.hide_sink and self.quantity != "weights"
 
     def place(self, share: float) -> float:
         """Where a share (0..1) of the largest weight stands on the colour scale, 0..1."""
@@ -116,9 +137,10 @@ class Style:
     def note(self, top: float, maps: int) -> str:
         """The colour scale in words, for pictures without a bar."""
         if self.relative(maps):
-            said = f"each {self.normalize} by its largest weight"
+            said = f"each {self.normalize} by its largest {self.noun}"
         else:
-            said = f"one scale, from 0 to {number(top)}"
+            of = "" if self.quantity == "weights" else f" of {self.formula}"
+            said = f"one scale{of}, from 0 to {number(top)}"
         how = {"linear": "", "sqrt": ", by the square root", "log": ", by the logarithm"}
         return said + how[self.scale]
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from attnviz.records import HeadScores, HeadsReport, ModelEntry, Role, Score, Tokens
+from attnviz.records import HeadScores, HeadsReport, Mixing, ModelEntry, Role, Score, Tokens
 
 HEADS_SCHEMA = "attnviz.heads/1"
 MODELS_SCHEMA = "attnviz.models/1"
@@ -28,12 +28,14 @@ def heads_json(report: HeadsReport, heads: Sequence[HeadScores]) -> str:
         "device": info.device,
         "dtype": info.dtype,
         "versions": dict(info.versions),
+        "quantity": report.quantity,
         "tokens": {
             kind: {"queries": _tokens(sides.queries), "keys": _tokens(sides.keys)}
             for kind, sides in report.inputs.sides.items()
         },
         "empty_rows": report.empty_rows,
         "notes": list(report.notes),
+        **({"mixing": [_mixing(one) for one in report.mixing]} if report.mixing else {}),
         "heads": [
             {
                 "name": report.layout.name(scores.head),
@@ -92,6 +94,17 @@ def role_json(role: Role | None) -> dict[str, Any] | None:
         "possible": role.possible,
         "few_rows": role.few_rows,
         "rival": None if role.rival is None else asdict(role.rival),
+    }
+
+
+def _mixing(mixing: Mixing) -> dict[str, Any]:
+    return {
+        "site": mixing.site.kind,
+        "layer": mixing.site.layer,
+        "rows": mixing.rows,
+        "weights": mixing.layer_weights,
+        "written": mixing.layer,
+        "heads": {"weights": list(mixing.weights), "written": list(mixing.norms)},
     }
 
 

@@ -18,7 +18,16 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.records import Capture, HeadScores, HeadsReport, ModelEntry, Score, Sides
+from attnviz.quantities import QUANTITIES
+from attnviz.records import (
+    SITE_PREFIX,
+    Capture,
+    HeadScores,
+    HeadsReport,
+    ModelEntry,
+    Score,
+    Sides,
+)
 from attnviz.render.labels import (
     number,
     origin,
@@ -106,6 +115,11 @@ def resting_line(report: HeadsReport) -> str:
     named = ", ".join(f"{name} {counts[name]}" for name in ROLES if name in counts)
     heads = "1 head only rests" if len(resting) == 1 else f"{len(resting)} heads only rest"
     return f"{heads}: {named}"
+
+
+def mixing_table(report: HeadsReport) -> RenderableType:
+    """How much the positions of every layer mix; nothing where weights were measured."""
+    return _MixingTable(report)
 
 
 class Line:
@@ -240,6 +254,33 @@ class _HeadsTable:
             Text("few rows" if few else ""),
             Text(", ".join(also)),
         ]
+
+
+class _MixingTable:
+    """The mixing ratios of layers, by weights and by what is written."""
+
+    def __init__(self, report: HeadsReport) -> None:
+        self.report = report
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """Draw with the signs this console can show."""
+        if not self.report.mixing:
+            return
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+        formula = QUANTITIES[self.report.quantity].formula
+        table.add_column("layer")
+        for name in ("mixing by weights", f"by {formula}", "rows"):
+            table.add_column(signs(name, options.ascii_only), justify="right")
+        several = len(self.report.layout.kinds) > 1
+        for one in self.report.mixing:
+            site = f"{SITE_PREFIX[one.site.kind]}:" if several else ""
+            means = ("–" if m is None else number(m) for m in (one.layer_weights, one.layer))
+            cells = (f"{site}{one.site.layer}", *means, str(one.rows))
+            table.add_row(*(signs(cell, options.ascii_only) for cell in cells))
+        yield table
+        yield Text("")
 
 
 def _numbers(evidence: Score, *, diffuse: bool) -> list[Text]:

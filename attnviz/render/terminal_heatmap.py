@@ -17,7 +17,7 @@ from rich.style import Style as Paint
 from rich.text import Text
 
 from attnviz.records import Sides
-from attnviz.render.labels import fit, isolate, signs, token_labels, upright, visible
+from attnviz.render.labels import cell_number, fit, isolate, signs, token_labels, upright, visible
 from attnviz.render.palette import ink, ramp
 from attnviz.render.panels import sentence_breaks
 from attnviz.render.shades import Map, binned, binned_mask, checked, hidden, shades, tick_step
@@ -241,7 +241,7 @@ class TerminalMap:
     def _numbers(self, line: Text, shades: Map, weights: Map, cell: int, colors: bool) -> None:
         for shade, weight in zip(shades, weights, strict=True):
             back = self._color(shade)
-            text = ("" if back is None else _weight(weight)).center(cell)
+            text = ("" if back is None else cell_number(float(weight))).center(cell)
             if colors and back is not None:
                 line.append(text, _pair(ink(back), back))
             else:
@@ -258,7 +258,7 @@ class TerminalMap:
         self, plan: _Layout, shape: tuple[int, int], width: int, colors: bool, ascii_only: bool
     ) -> Iterator[Text]:
         if colors or not plan.numbers:
-            yield self._scale(plan.gutter + 1, width, colors)
+            yield self._scale(plan.gutter + 1, width, colors, ascii_only)
         axes = "↓ queries  → keys (attended to)"
         if self.mask is not None:
             axes += "; blank: not allowed"
@@ -274,11 +274,14 @@ class TerminalMap:
 
     def _meaning(self) -> str:
         """What the scale shows."""
-        shown = f"of the {self.style.normalize}'s largest weight" if self.relative else "(weight)"
+        style = self.style
+        shown = f"(share of {style.noun})" if style.rescaled else f"({style.noun})"
+        if self.relative:
+            shown = f"of the {style.normalize}'s largest {style.noun}"
         how = {"linear": "", "sqrt": ", by its square root", "log": f", over {DECADES} decades"}
-        return shown + how[self.style.scale]
+        return shown + how[style.scale]
 
-    def _scale(self, margin: int, width: int, colors: bool) -> Text:
+    def _scale(self, margin: int, width: int, colors: bool, ascii_only: bool) -> Text:
         line = Text("0 ")
         if colors:
             for step in range(16):
@@ -286,7 +289,7 @@ class TerminalMap:
         else:
             line.append(f"'{ASCII_RAMP}'")
         line.append(" 1" if self.relative else f" {_limit(self.top)}")
-        line.append(f" {self._meaning()}", "dim")
+        line.append(f" {signs(self._meaning(), ascii_only)}", "dim")
         if margin + line.cell_len <= width:
             line.pad_left(margin)
         return line
@@ -300,13 +303,6 @@ def _lines(rows: int, breaks: list[int], plan: _Layout) -> Iterator[tuple[int | 
             yield None, None
         for row in range(first, last, step):
             yield row, row + 1 if plan.half and row + 1 < last else None
-
-
-def _weight(weight: float) -> str:
-    """A weight in four cells: ``.97``, ``1.0``, and a dot where it rounds to nothing."""
-    if weight < 0.005:
-        return "." if weight > 0 else " "
-    return "1.0" if weight >= 0.995 else f"{weight:.2f}"[1:]
 
 
 def _limit(top: float) -> str:

@@ -58,7 +58,10 @@ def allowed_in(
 
 
 def blocks(capture: Capture) -> Iterator[Rows]:
-    """The stored maps in blocks of rows, as :func:`~attnviz.attention.attend.attend` gives them."""
+    """The stored maps in blocks of rows, as :func:`~attnviz.attention.attend.attend` gives them.
+
+    Norms come with each row divided by its sum.
+    """
     for site, stored in capture.maps.items():
         weights = torch.from_numpy(
             np.ascontiguousarray(stored, np.promote_types(stored.dtype, "f4"))
@@ -66,6 +69,9 @@ def blocks(capture: Capture) -> Iterator[Rows]:
         reach = capture.reach.get(site)
         allowed = torch.from_numpy(allowed_in(stored, site.kind, reach))
         sink = reach is not None and reach.sink
+        if capture.quantity != "weights":  # scores compare with chance
+            sums = weights.sum(-1, keepdim=True)
+            weights = weights / sums.where(sums > 0, 1)
         heads, length, key_length = weights.shape
         step = max(1, _BLOCK_ELEMENTS // (heads * key_length))
         for start in range(0, length, step):

@@ -1,0 +1,77 @@
+"""How much the positions of each layer mix, by weights and by what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from attnviz.attention.contributions import Writes, mixing_ratios
+from attnviz.passes import Rows, Source
+from attnviz.quantities import Quantity
+from attnviz.records import Inputs, Mixing, Site
+
+
+class MixingObserver:
+    """Adds up the mixing ratios of self-attention layers.
+
+    Args:
+        source: the model that runs, with ``residuals`` where the quantity has them.
+        what: the quantity by which layers are measured.
+        batch: the items that run, in the order of the batch axis.
+    """
+
+    def __init__(self, source: Source, what: Quantity, batch: Sequence[Inputs]) -> None:
+        self._source, self._what, self._batch = source, what, tuple(batch)
+        self._sums: dict[Site, list[Tensor]] = {}
+
+    def observe(self, rows: Rows) -> None:
+        """Add one block of rows."""
+        site = rows.site
+        if site.kind == "cross":
+            return
+        norm = self._source.sublayer(site).norm if self._what.norm else None
+        projection = self._source.output(site)
+        writes = Writes.of(rows, projection, residual=self._what.residual, norm=norm)
+        heads, layer = mixing_ratios(writes)
+        looks = self._looks(rows, writes)
+        counted = self._counted(rows)[:, None]  # [B, 1, r]
+        found = torch.cat([looks, looks.mean(1, keepdim=True), heads, layer[:, None]], 1)
+        known = counted & found.isfinite()  # [B, 2 H + 2, r]
+        sums = [found.where(known, 0).double().sum((0, 2)), known.sum((0, 2)), counted.sum()]
+        before = self._sums.get(site, [torch.zeros_like(part) for part in sums])
+        self._sums[site] = [a + b for a, b in zip(before, sums, strict=True)]
+
+    def result(self) -> tuple[Mixing, ...]:
+        """The means, in the order of the layers."""
+        found = []
+        for site, (sums, counts, rows) in self._sums.items():
+            pairs = zip(sums.tolist(), counts.tolist(), strict=True)
+            means = [total / count if count else None for total, count in pairs]
+            heads = len(means) // 2 - 1
+            weights, norms = means[:heads], means[heads + 1 : -1]
+            one = Mixing(site, int(rows), tuple(weights), tuple(norms), means[heads], means[-1])
+            found.append(one)
+        return tuple(found)
+
+    def _looks(self, rows: Rows, writes: Writes) -> Tensor:
+        """[B, H, r], the share of each row's weight on other keys than its own."""
+        total = rows.weights.sum(-1)
+        own = torch.zeros_like(total)
+        if writes.diagonal is not None:
+            some, columns = writes.diagonal
+            places = torch.arange(some.start, some.stop, device=columns.device)
+            own[:, :, some] = rows.weights[:, :, places, columns]
+        return 1 - own / total
+
+    def _counted(self, rows: Rows) -> Tensor:
+        """Bool [B, r]: real queries with two keys or more to attend to."""
+        lengths = torch.tensor([len(item.sides[rows.site.kind].queries) for item in self._batch])
+        _, _, r, s = rows.weights.shape
+        places = torch.arange(rows.start, rows.start + r)
+        real = (places < lengths[:, None]).to(rows.weights.device)
+        if rows.allowed is None:
+            return real & (s >= 2)
+        choices = rows.allowed[(None,) * (4 - rows.allowed.ndim)].expand(-1, -1, r, s).sum(-1)
+        return real & (choices.amax(1) >= 2)

@@ -1,0 +1,53 @@
+"""What a map shows: where a head looks, or what it writes. Plain Python, for everybody to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from attnviz.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A quantity from every key to every query.
+
+    Attributes:
+        formula: as colour bars have it.
+        meaning: in words.
+        layers: whether it is one map for each layer, of all its heads together.
+        residual: whether what the residual path carries belongs to it; ``norm`` whether the layer
+            normalization after it does.
+        norm: see ``residual``.
+    """
+
+    formula: str
+    meaning: str
+    layers: bool = False
+    residual: bool = False
+    norm: bool = False
+
+
+QUANTITIES: Mapping[str, Quantity] = {
+    "weights": Quantity("attention weight", "where each head looks"),
+    "norm": Quantity("‖αf(x)‖", "what each head writes"),
+    "norm-residual": Quantity(
+        "‖Σαf(x) + x‖", "what each layer and its residual connection write", True, True
+    ),
+    "norm-residual-ln": Quantity(
+        "‖LN(Σαf(x) + x)‖",
+        "what each layer and its residual connection write, normalized",
+        True,
+        True,
+        True,
+    ),
+}
+"""Weights; norms of weighted values (Kobayashi et al. 2020, arXiv:2004.10102); the same of whole
+layers with the residual connection and layer normalization (2021, arXiv:2109.07152)."""
+
+
+def quantity(name: str) -> Quantity:
+    """The quantity of that name; UsageError where there is none."""
+    if name not in QUANTITIES:
+        raise UsageError("no {weigh}; choose {}", ", ".join(QUANTITIES), weigh=name)
+    return QUANTITIES[name]
