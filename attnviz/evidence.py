@@ -147,10 +147,7 @@ def ablate(
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.
     """
-    if settings is not None and options:
-        raise UsageError("give {settings} or their fields, not both", settings=...)
-    chosen = settings or _settings(options)
-    chosen.check()
+    chosen = _settings(AblationSettings, settings, options)
     if (what is None) == (not probe):
         raise UsageError("give texts, or {probe} for repeated random tokens", probe=True)
     source = load(model, device=device, dtype=dtype)
@@ -198,53 +195,37 @@ def syntax(
     treebank: str | Path | Sequence[str | Path],
     *,
     model: Model = DEFAULT_MODEL,
-    subtypes: bool = False,
-    punct: bool = True,
-    select_on: str = "halves",
-    strict: bool = False,
-    jobs: int = 1,
-    ray: str | None = None,
-    random: bool = False,
-    seed: int = 0,
     device: str = "auto",
     dtype: str = "auto",
     progress: Progress | None = None,
+    settings: SyntaxSettings | None = None,
+    **options: Any,
 ) -> Syntax:
     """Compare where every head looks with the dependencies of a treebank (Clark et al. 2019).
 
     Args:
         treebank: CoNLL-U files, or patterns.
         model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
-        subtypes: take ``nmod:poss`` for a relation of its own.
-        punct: count the dependencies of punctuation.
-        select_on: ``halves`` chooses heads and offsets on even documents and takes their figures
-            from odd ones; ``all`` does both on everything.
-        strict: raise at the first sentence that cannot be used, instead of leaving it out.
-        jobs: processes.
-        ray: run on Ray instead (the extra attnviz[ray]): ``"local"``, or the address of a cluster;
-            ``jobs`` is then the number of actors. The result is the same, bit by bit.
-        random: measure the same model with untrained weights as well, as a control.
-        seed: of those weights.
         device: where to run.
         dtype: in which precision.
         progress: called again and again with a stage, how much is done and how much there is.
+        settings: see :class:`~attnviz.grammar.cases.SyntaxSettings`.
+        options: its fields, in place of ``settings``: ``punct=False``, ``subtypes=True``,
+            ``select_on="all"``, ``random=True``, ``trees=True``, ``combine=True``, ``jobs=4``, ...
 
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.
     """
-    settings = SyntaxSettings(
-        subtypes, punct, select_on, strict, jobs, ray, random=random, seed=seed
-    )
-    settings.check()
-    sentences, bad = read_sentences(_paths(treebank), strict=strict)
+    chosen = _settings(SyntaxSettings, settings, options)
+    sentences, bad = read_sentences(_paths(treebank), strict=chosen.strict)
     source = load(model, device=device, dtype=dtype)
     report = compare(
         source,
         sentences,
-        settings,
+        chosen,
         bad=bad,
         load=loader(model, source, device=device, dtype=dtype),
-        untrained=partial(load, model, device=device, dtype=dtype, untrained=seed),
+        untrained=partial(load, model, device=device, dtype=dtype, untrained=chosen.seed),
         progress=progress or (lambda stage, done, all_: None),
     )
     return Syntax(**vars(replace(report, identity=identity(model))))
@@ -264,12 +245,17 @@ def _save(report: SyntaxReport, path: str | Path) -> Path:
     return path
 
 
-def _settings(options: dict[str, Any]) -> AblationSettings:
-    known = AblationSettings.__dataclass_fields__
+def _settings(kind: type[Settings], given: Settings | None, options: dict[str, Any]) -> Settings:
+    """Checked settings: those that were given, or their fields."""
+    if given is not None and options:
+        raise UsageError("give {settings} or their fields, not both", settings=...)
+    known = kind.__dataclass_fields__
     unknown = [name for name in options if name not in known]
     if unknown:
         raise UsageError(f"unknown option {unknown[0]!r}; there are {', '.join(known)}")
-    return AblationSettings(**options)
+    chosen = given or kind(**options)
+    chosen.check()
+    return chosen
 
 
 def _prepared(source: Source, what: Look | Iterable[Look]) -> Sequence[Inputs]:
@@ -292,6 +278,9 @@ def _is_look(what: object) -> bool:
     from attnviz.records import Prompt
 
     return isinstance(what, Prompt | Capture)
+
+
+Settings = TypeVar("Settings", AblationSettings, SyntaxSettings)
 
 
 class _Drawn(Protocol):

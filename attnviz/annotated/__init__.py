@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attnviz.annotated.model import model_json
+from attnviz.annotated.parses import Combined, Trees
 from attnviz.annotated.share import Share
 from attnviz.errors import Setting, UsageError
 from attnviz.records import Head, Layout, SourceInfo
@@ -116,6 +117,8 @@ class SyntaxReport:
         notes: full sentences that the reader must not miss.
         identity: of the model, see :func:`~attnviz.annotated.model.model_json`.
         untrained: the same of the same model with random weights, where that was asked for.
+        trees: the spanning tree of every head, likewise.
+        combined: all heads together, likewise.
     """
 
     source: SourceInfo
@@ -135,6 +138,8 @@ class SyntaxReport:
     notes: tuple[str, ...] = ()
     identity: Mapping[str, Any] = field(default_factory=dict)
     untrained: SyntaxReport | None = None
+    trees: Trees | None = None
+    combined: Combined | None = None
 
     def named(self, names: str | None) -> tuple[Relation, ...]:
         """Some relations by name, in the order given; all of them for None.
@@ -186,6 +191,8 @@ class SyntaxReport:
             ],
             "notes": list(self.notes),
             "untrained": None if self.untrained is None else self.untrained.to_json(),
+            "trees": None if self.trees is None else self.trees.to_json(self.layout),
+            "combined": None if self.combined is None else self.combined.to_json(self.layout),
         }
 
     def _relation(self, relation: Relation) -> dict[str, Any]:

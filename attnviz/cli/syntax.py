@@ -67,6 +67,22 @@ def syntax(
         ),
     ] = False,
     seed: Annotated[int, typer.Option(help="Of those weights.", rich_help_panel=CONTROL)] = 0,
+    trees: Annotated[
+        bool,
+        typer.Option(
+            "--trees",
+            help="The maximum spanning tree of every head, beside the chain of neighbours.",
+            rich_help_panel=CONTROL,
+        ),
+    ] = False,
+    combine: Annotated[
+        bool,
+        typer.Option(
+            "--combine",
+            help="All heads together: a classifier over them, held out, beside untrained weights.",
+            rich_help_panel=CONTROL,
+        ),
+    ] = False,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes.")] = 1,
     ray: Annotated[str | None, RAY] = None,
     json: Annotated[
@@ -88,13 +104,13 @@ def syntax(
 
       attnviz syntax dev.conllu --relation obj,nsubj --no-punct
 
-      attnviz syntax dev.conllu --random
+      attnviz syntax dev.conllu --random --trees --combine
 
       attnviz syntax dev.conllu --select-on all --json
     """
     from attnviz import evidence, files
     from attnviz.notebook import picture_format
-    from attnviz.render.grammar import tables, terminal
+    from attnviz.render.grammar import tables, terminal, whole
     from attnviz.render.grammar.words import measured
     from attnviz.render.terminal import Line
 
@@ -112,6 +128,8 @@ def syntax(
             ray=ray,
             random=random,
             seed=seed,
+            trees=trees,
+            combine=combine,
             progress=stages.show,
             **model.settings(),
         )
@@ -126,8 +144,13 @@ def syntax(
         screen.print(terminal.SyntaxGrid(report))
     screen.print(terminal.syntax_table(report, shown))
     screen.print("")
+    if trees or combine:
+        screen.print(whole.whole_table(report))
+        screen.print("")
     screen.print(Line(terminal.legend(report), "dim"))
     if random:
         screen.print(Line(terminal.control_line(report), "dim"))
+    for line in whole.whole_lines(report):
+        screen.print(Line(line, "dim"))
     screen.print(Line(measured(report), "dim"))
     console.note(report.notes, output.quiet)

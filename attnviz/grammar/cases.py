@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError, Setting, UsageError
 from attnviz.grammar.pointing import present
-from attnviz.grammar.tally import Tally
+from attnviz.grammar.tally import Integers, Tally
 from attnviz.grammar.treebank import PUNCTUATION, Sentence, stripped
 from attnviz.grammar.work import Gold, Task
 from attnviz.passes import Source
@@ -21,6 +22,7 @@ Progress = Callable[[str, int, int], None]
 """Called with the stage, how many sentences are done and how many there are."""
 
 Loader = Callable[[], Source]
+Bools = NDArray[np.bool_]
 
 HALVES, EVERYTHING = "halves", "all"
 BATCH_TOKENS = 4096
@@ -41,6 +43,8 @@ class SyntaxSettings:
         ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
         random: measure the same model with untrained weights as well.
         seed: of those weights.
+        trees: grow every head's spanning tree.
+        combine: train a classifier over all heads, on the model and on untrained weights.
     """
 
     subtypes: bool = False
@@ -51,6 +55,8 @@ class SyntaxSettings:
     ray: str | None = None
     random: bool = False
     seed: int = 0
+    trees: bool = False
+    combine: bool = False
 
     def check(self) -> None:
         """Raise UsageError for a value that there is not."""
@@ -62,6 +68,15 @@ class SyntaxSettings:
             raise UsageError("{} is too few; take at least 1", Setting("jobs", self.jobs))
         if not 0 <= self.seed < 1 << 63:
             raise UsageError("{} is not from 0 to 2^63 - 1", Setting("seed", self.seed))
+
+
+def halves(documents: Integers, select_on: str) -> tuple[Bools, Bools]:
+    """Which documents are chosen on, and which are measured."""
+    if select_on == EVERYTHING:
+        everything = np.ones(len(documents), np.bool_)
+        return everything, everything
+    even = documents % 2 == 0
+    return even, ~even
 
 
 def check_single(source: Source) -> None:
@@ -108,10 +123,15 @@ class Cases:
         if len(set(self._documents.values())) < len(self.sentences):
             self.unit = "documents"
 
-    def tasks(self, tally: Tally) -> Iterator[Task]:
-        """Batches of sentences with their cases, which the tally gets."""
-        texts = (Text(s.number, s.place, s.prompt) for s in self.sentences)
-        by_number = {s.number: s for s in self.sentences}
+    def document(self, sentence: Sentence) -> int:
+        """The cluster that a sentence belongs to."""
+        return self._documents[sentence.number]
+
+    def tasks(self, tally: Tally, some: Sequence[Sentence] | None = None) -> Iterator[Task]:
+        """Batches of sentences, all or some, with their cases, which the tally gets."""
+        wanted = self.sentences if some is None else some
+        texts = (Text(s.number, s.place, s.prompt) for s in wanted)
+        by_number = {s.number: s for s in wanted}
         tokenized = tokenize(texts, self.source)
         for found in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
             if isinstance(found, Bad):
@@ -139,6 +159,4 @@ class Cases:
         spoken = np.array([self.settings.punct or name != PUNCTUATION for name in base])
         words = np.flatnonzero((heads >= 0) & there & there[heads] & spoken)
         names = sentence.relations if self.settings.subtypes else base
-        return Gold(
-            self._documents[sentence.number], words, heads[words], tuple(names[w] for w in words)
-        )
+        return Gold(self.document(sentence), words, heads[words], tuple(names[w] for w in words))

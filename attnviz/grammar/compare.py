@@ -8,7 +8,9 @@ from dataclasses import replace
 from attnviz.annotated import SyntaxReport
 from attnviz.corpus.texts import Bad
 from attnviz.grammar.cases import Loader, Progress, SyntaxSettings
+from attnviz.grammar.combine import combine
 from attnviz.grammar.syntax import run
+from attnviz.grammar.trees import grow
 from attnviz.grammar.treebank import Sentence
 from attnviz.passes import Source
 
@@ -23,7 +25,7 @@ def compare(
     untrained: Loader,
     progress: Progress = lambda stage, done, all_: None,
 ) -> SyntaxReport:
-    """Measure heads, and the same model without training where that is asked for.
+    """Measure heads one by one, in trees and together, and the same model without training.
 
     Args:
         source: the model.
@@ -38,12 +40,35 @@ def compare(
         UsageError, InputError: see :func:`~attnviz.grammar.syntax.run`.
     """
     settings.check()
-    control = untrained() if settings.random else None
-    report = run(source, sentences, settings, bad=bad, load=load, progress=progress)
-    if control is not None:
-        drawn = run(
-            control, sentences, settings, bad=bad, load=untrained, stage="untrained",
+    drawn = untrained() if settings.random or settings.combine else None
+    report = _measured(source, sentences, settings, bad, load, "", progress)
+    if drawn is not None and settings.random:
+        control = _measured(drawn, sentences, settings, bad, untrained, "untrained ", progress)
+        report = replace(report, untrained=control)
+    if drawn is not None and settings.combine:
+        combined = combine(
+            source, drawn, sentences, settings, load=load, load_untrained=untrained,
             progress=progress,
         )  # fmt: skip
-        report = replace(report, untrained=drawn)
+        report = replace(report, combined=combined)
     return report
+
+
+def _measured(
+    source: Source,
+    sentences: Sequence[Sentence],
+    settings: SyntaxSettings,
+    bad: Sequence[Bad],
+    load: Loader | None,
+    stage: str,
+    progress: Progress,
+) -> SyntaxReport:
+    """One model: its heads, and their trees if these are asked for."""
+
+    def told(what: str, done: int, there: int) -> None:
+        progress(stage + what, done, there)
+
+    report = run(source, sentences, settings, bad=bad, load=load, progress=told)
+    if not settings.trees:
+        return report
+    return replace(report, trees=grow(source, sentences, settings, load=load, progress=told))

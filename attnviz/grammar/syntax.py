@@ -23,6 +23,7 @@ from attnviz.grammar.cases import (
     Progress,
     SyntaxSettings,
     check_single,
+    halves,
 )
 from attnviz.grammar.rule import TEN_POINTS, enough, sure
 from attnviz.grammar.tally import ALL, Table, Tally
@@ -42,7 +43,6 @@ def run(
     *,
     bad: Sequence[Bad] = (),
     load: Loader | None = None,
-    stage: str = "sentences",
     progress: Progress = lambda stage, done, all_: None,
 ) -> SyntaxReport:
     """Measure every head, relation and direction.
@@ -53,7 +53,6 @@ def run(
         settings: how.
         bad: what in the treebank cannot be used.
         load: loads the model in another process; None for a model that only this one has.
-        stage: what progress is told of.
         progress: called again and again.
 
     Raises:
@@ -70,7 +69,7 @@ def run(
                 raise AttnvizError("a batch of sentences cannot be run: {}", answer.reason)
             tally.add_hits(answer)
             study.done += len(task.batch)
-            progress(stage, study.done, len(sentences))
+            progress("sentences", study.done, len(sentences))
     if not tally.cases:
         raise InputError(
             "no dependency is left to measure: the treebank has none but roots, or no sentence is "
@@ -85,7 +84,7 @@ def _report(study: Cases, tally: Tally, unusable: int) -> SyntaxReport:
     relations: list[Relation] = []
     roles: list[SyntacticRole] = []
     for name, table in tables.items():
-        chosen, measured = _halves(table, settings.select_on)
+        chosen, measured = halves(table.documents, settings.select_on)
         relations.append(_relation(name, table, chosen, measured, layout))
         if name != ALL:
             roles += _roles(name, table, chosen, measured, layout)
@@ -109,15 +108,6 @@ def _report(study: Cases, tally: Tally, unusable: int) -> SyntaxReport:
         roles=tuple(sorted(roles, key=lambda role: (role.head, -(role.margin.value or 0.0)))),
         notes=tuple(_notes(study, documents, skipped)),
     )
-
-
-def _halves(table: Table, select_on: str) -> tuple[Bools, Bools]:
-    """Which documents are chosen on, and which are measured."""
-    if select_on == EVERYTHING:
-        everything = np.ones(len(table.documents), np.bool_)
-        return everything, everything
-    even = table.documents % 2 == 0
-    return even, ~even
 
 
 def _relation(name: str, table: Table, chosen: Bools, measured: Bools, layout: Layout) -> Relation:

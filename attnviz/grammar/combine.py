@@ -1,0 +1,295 @@
+"""All heads together: the attention-only classifier of Clark et al. 2019 (arXiv:1906.04341), 4.2.
+
+    p(i | j) ∝ exp Σ_k w_k α_k(i, j) + u_k α_k(j, i)
+
+is the probability that word i is the head of word j; α_k(i, j) is what head k gives from i to j.
+The candidates are the other words of the sentence, the root is none. The weights w and u are all
+that is learned, by logistic regression: with a small quadratic penalty there is one best answer,
+which L-BFGS finds from zero.
+
+Notation in shapes: B sentences, W words, H heads of a layer, N heads, M pairs of a dependent and a
+candidate, C dependents.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from attnviz.annotated.parses import Combined
+from attnviz.corpus.executors import Lost
+from attnviz.corpus.running import executor
+from attnviz.errors import AttnvizError, InputError
+from attnviz.grammar.cases import Cases, Loader, Progress, SyntaxSettings
+from attnviz.grammar.pointing import WordMaps, present
+from attnviz.grammar.tally import ALL, Tally, share
+from attnviz.grammar.treebank import Sentence
+from attnviz.grammar.work import Task
+from attnviz.passes import Rows, Source
+from attnviz.records import Layout
+
+Floats = NDArray[np.float64]
+Features = NDArray[np.float32]
+Integers = NDArray[np.int64]
+Answer = tuple[Features, Integers, Integers]
+
+ROOM = 1 << 30
+"""Bytes of features that are kept to train on."""
+PENALTY = 1e-5
+"""Of the squared weights, beside the mean negative log-likelihood."""
+_STEPS = 500
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CombineTask:
+    """A batch with its cases; without weights its features are wanted, else what they predict."""
+
+    task: Task
+    weights: Floats | None = None
+
+
+class _Pairs:
+    """Every dependent of a batch with every word that may be its head.
+
+    Attributes:
+        item: [M], the sentence; ``word`` [M] the dependent, ``other`` [M] the candidate.
+        starts: [C], where the candidates of each dependent begin.
+        right: [C], which of all pairs is the gold one.
+    """
+
+    def __init__(self, task: Task) -> None:
+        items, words, others, sizes, right = [], [], [], [], []
+        for item, (inputs, gold) in enumerate(zip(task.batch, task.gold, strict=True)):
+            width = 1 + max(next(iter(inputs.sides.values())).queries.words)
+            there = np.flatnonzero(present(inputs, width))
+            for word, head in zip(gold.words, gold.heads, strict=True):
+                candidates = there[there != word]
+                items.append(np.full(len(candidates), item))
+                words.append(np.full(len(candidates), word))
+                others.append(candidates)
+                sizes.append(len(candidates))
+                right.append(int(np.searchsorted(candidates, head)))
+        none = np.empty(0, np.int64)
+        self.item, self.word, self.other = (
+            np.concatenate([none, *lists]) for lists in (items, words, others)
+        )
+        self.starts = np.cumsum([0, *sizes[:-1]]) if sizes else none
+        self.right = self.starts + np.array(right, np.int64)
+
+
+class _Reading:
+    """An observer that keeps the features [M, 2N], or only their weighted sum [M]."""
+
+    def __init__(self, task: CombineTask, layout: Layout, device: str) -> None:
+        self.pairs = _Pairs(task.task)
+        self._maps = WordMaps(task.task.batch, device)
+        self._weights, self._heads = task.weights, len(layout)
+        sites = [head.site for head in layout]
+        self._first = {site: sites.index(site) for site in dict.fromkeys(sites)}
+        size = len(self.pairs.item)
+        self.features = np.empty((size, 2 * len(layout) if task.weights is None else 0), np.float32)
+        self.scores = np.zeros(size)
+
+    def observe(self, rows: Rows) -> None:
+        """Take in one block."""
+        maps = self._maps.add(rows)
+        if maps is None:
+            return
+        pairs = self.pairs
+        item, word, other = (
+            torch.from_numpy(n).to(maps.device) for n in (pairs.item, pairs.word, pairs.other)
+        )
+        first = self._first[rows.site]
+        for start, (i, j) in ((first, (word, other)), (first + self._heads, (other, word))):
+            found = maps[item, :, i, j].cpu().numpy()  # [M, H]
+            columns = slice(start, start + found.shape[1])
+            if self._weights is None:
+                self.features[:, columns] = found
+            else:
+                self.scores += found @ self._weights[columns]
+
+
+class CombineWork:
+    """Does tasks.
+
+    Args:
+        source: the model.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def __call__(self, task: CombineTask) -> Answer:
+        """Features, starts and gold pairs; with weights, whether each dependent's head is found."""
+        observer = _Reading(task, self._source.layout, self._source.info.device)
+        self._source.forward(task.task.batch, [observer], hidden=False)
+        pairs = observer.pairs
+        if task.weights is None:
+            return observer.features, pairs.starts, pairs.right
+        parts = np.split(observer.scores, pairs.starts[1:]) if len(pairs.starts) else []
+        found = pairs.starts + np.array([part.argmax() for part in parts], np.int64)
+        return observer.features, pairs.starts, np.asarray(found == pairs.right, np.int64)
+
+
+def fit(blocks: Sequence[Answer]) -> Floats:
+    """The weights [2N] that make the gold heads most likely, see :data:`PENALTY`.
+
+    Args:
+        blocks: features [M, 2N] of batches, where the candidates of each dependent start, and which
+            of them is the head.
+    """
+    from scipy.optimize import minimize
+
+    cases = sum(len(starts) for _, starts, _ in blocks)
+
+    def objective(weights: Floats) -> tuple[float, Floats]:
+        loss, slope = 0.0, np.zeros_like(weights)
+        for features, starts, right in blocks:
+            scores = (features @ weights.astype(np.float32)).astype(np.float64)
+            sizes = np.diff(np.append(starts, len(scores)))
+            scores -= np.repeat(np.maximum.reduceat(scores, starts), sizes)
+            likely = np.exp(scores)
+            total = np.add.reduceat(likely, starts)
+            loss += float(np.log(total).sum() - scores[right].sum())
+            likely /= np.repeat(total, sizes)
+            likely[right] -= 1
+            slope += likely.astype(np.float32) @ features
+        penalty = PENALTY / 2 * float(weights @ weights)
+        return loss / cases + penalty, slope / cases + PENALTY * weights
+
+    start = np.zeros(blocks[0][0].shape[1])
+    found = minimize(
+        objective, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS, "ftol": 1e-9}
+    )
+    weights: Floats = found.x
+    return weights
+
+
+@dataclass
+class _Study:
+    """One model: its classifier, and what that finds."""
+
+    source: Source
+    load: Loader | None
+    sentences: Sequence[Sentence]
+    settings: SyntaxSettings
+    told: Callable[[int], None]
+
+    def trained(self, some: Sequence[Sentence], tally: Tally) -> Floats:
+        """The classifier's weights from some sentences, whose cases the tally gets."""
+        blocks = [answer for _, answer in self._run(some, tally, None) if len(answer[1])]
+        if not blocks:
+            raise InputError(
+                "no dependency is left to train a classifier on: that takes two documents, or two "
+                "sentences where none is marked"
+            )
+        return fit(blocks)
+
+    def hits(self, some: Sequence[Sentence], tally: Tally, weights: Floats) -> Counter[int]:
+        """How many heads it finds in each document of some sentences."""
+        found: Counter[int] = Counter()
+        for task, (_, _, right) in self._run(some, tally, weights):
+            sizes = [len(gold.words) for gold in task.gold]
+            for gold, part in zip(task.gold, np.split(right, np.cumsum(sizes)[:-1]), strict=True):
+                found[gold.document] += int(part.sum())
+        return found
+
+    def _run(
+        self, some: Sequence[Sentence], tally: Tally, weights: Floats | None
+    ) -> Iterator[tuple[Task, Answer]]:
+        cases = Cases(self.source, self.sentences, self.settings)
+        jobs, ray = self.settings.jobs, self.settings.ray
+        with executor(CombineWork, self.source, self.load, jobs, ray) as running:
+            tasks = (CombineTask(task, weights) for task in cases.tasks(tally, some))
+            for task, answer in running.run(tasks):
+                if isinstance(answer, Lost):
+                    raise AttnvizError("a batch of sentences cannot be run: {}", answer.reason)
+                self.told(len(task.task.batch))
+                yield task.task, answer
+
+
+def combine(
+    source: Source,
+    untrained: Source,
+    sentences: Sequence[Sentence],
+    settings: SyntaxSettings,
+    *,
+    load: Loader | None = None,
+    load_untrained: Loader | None = None,
+    progress: Progress = lambda stage, done, all_: None,
+) -> Combined:
+    """Train on even documents and measure on odd ones, the model and its like without training.
+
+    Args:
+        source: the model.
+        untrained: the same with random weights.
+        sentences: the treebank.
+        settings: how; whatever ``select_on`` says, nothing is measured where it was trained.
+        load: loads the model in another process; ``load_untrained`` the other one.
+        load_untrained: see ``load``.
+        progress: called again and again.
+
+    Raises:
+        InputError: nothing to train on, or nothing to measure.
+    """
+    cases = Cases(source, sentences, settings)
+    odd = [s for s in sentences if cases.document(s) % 2]
+    even = [s for s in sentences if cases.document(s) % 2 == 0]
+    kept = even[: _fitting(even, len(source.layout))]
+    done = 0
+
+    def told(more: int) -> None:
+        nonlocal done
+        done += more
+        progress("combine", done, 2 * (len(kept) + len(odd)))
+
+    first = _Study(source, load, sentences, settings, told)
+    second = _Study(untrained, load_untrained, sentences, settings, told)
+    trained, measured = Tally(), Tally()
+    weights = first.trained(kept, trained)
+    hits = first.hits(odd, measured, weights)
+    drawn = second.hits(odd, Tally(), second.trained(kept, Tally()))
+    seen = _distances(trained)
+    offset = min(seen, key=lambda d: (-seen[d], abs(d), -d))
+    documents = sorted(document for document, name in measured.cases if name == ALL)
+    counted = [measured.cases[document, ALL] for document in documents]
+    count = np.array([distances.total() for distances in counted], np.int64)
+    right, control = (np.array([n[d] for d in documents], np.int64) for n in (hits, drawn))
+    heads = len(source.layout)
+    return Combined(
+        accuracy=share(right, count),
+        untrained=share(control, count),
+        margin=share(right - control, count),
+        offset=offset,
+        offset_accuracy=share(np.array([d[offset] for d in counted], np.int64), count).value,
+        count=int(count.sum()),
+        trained=seen.total(),
+        sentences=len(kept),
+        left_out=len(even) - len(kept),
+        to_head=tuple(weights[:heads].tolist()),
+        from_head=tuple(weights[heads:].tolist()),
+    )
+
+
+def _distances(tally: Tally) -> Counter[int]:
+    """Of all dependencies."""
+    found: Counter[int] = Counter()
+    for (_, name), distances in tally.cases.items():
+        if name == ALL:
+            found += distances
+    return found
+
+
+def _fitting(sentences: Sequence[Sentence], heads: int) -> int:
+    """How many sentences, from the first on, have features that there is room for."""
+    room = ROOM
+    for number, sentence in enumerate(sentences):
+        room -= 8 * heads * len(sentence.words) ** 2
+        if room < 0 and number:
+            return number
+    return len(sentences)

@@ -1,0 +1,176 @@
+"""The maximum spanning tree of every head over the words of a sentence (Htut et al. 2019).
+
+An edge of two words weighs what the head gives from one to the other and back; the tree has the
+edges that weigh most together. It is undirected, as in arXiv:1911.12246, and so is its figure:
+UUAS, the share of dependencies that are edges of the tree, whichever way they go. What needs no
+head is the chain in which every word hangs on its neighbour; a right-branching tree has its edges.
+
+Notation in shapes: N heads, W words, P pairs of words, D documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.annotated.parses import TreeChoice, Trees
+from attnviz.corpus.executors import Lost
+from attnviz.corpus.running import executor
+from attnviz.errors import AttnvizError
+from attnviz.grammar.cases import Cases, Loader, Progress, SyntaxSettings, halves
+from attnviz.grammar.pointing import WordMaps, present
+from attnviz.grammar.tally import ALL, Tally, share
+from attnviz.grammar.treebank import Sentence
+from attnviz.grammar.work import Gold, Task
+from attnviz.passes import Rows, Source
+from attnviz.records import Inputs, Layout, Site
+
+Weights = NDArray[np.floating]
+Integers = NDArray[np.int64]
+
+
+def spanning(weights: Weights) -> NDArray[np.bool_]:
+    """The maximum spanning tree of each head.
+
+    Of pairs that weigh the same the first in reading order counts as heavier.
+
+    Args:
+        weights: [N, W, W], from word to word; W at least 2.
+
+    Returns:
+        [N, P]: whether a pair is an edge, for the pairs of ``np.triu_indices(W, 1)``.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import minimum_spanning_tree
+
+    heads, words, _ = weights.shape
+    left, right = np.triu_indices(words, 1)
+    both = weights[:, left, right] + weights[:, right, left]
+    cost = np.empty(both.shape)  # 1 for the heaviest, so that no two are alike and none is 0
+    np.put_along_axis(
+        cost, np.argsort(-both, axis=1, kind="stable"), np.arange(1.0, both.shape[1] + 1), axis=1
+    )
+    first = words * np.arange(heads)[:, None]  # all heads at once, as parts of one graph
+    size = heads * words
+    graph = csr_array(
+        (cost.ravel(), ((first + left).ravel(), (first + right).ravel())), shape=(size, size)
+    )
+    tree = minimum_spanning_tree(graph).tocoo()
+    numbers = np.empty((words, words), np.int64)
+    numbers[left, right] = np.arange(len(left))
+    found = np.zeros(both.shape, np.bool_)
+    found[tree.row // words, numbers[tree.row % words, tree.col % words]] = True
+    return found
+
+
+class _Growing:
+    """An observer that counts the dependencies in every head's tree, [N] for each sentence."""
+
+    def __init__(self, task: Task, layout: Layout, device: str) -> None:
+        self._maps = WordMaps(task.batch, device)
+        self._gold = [
+            _edges(inputs, gold) for inputs, gold in zip(task.batch, task.gold, strict=True)
+        ]
+        self._sites = tuple(dict.fromkeys(head.site for head in layout))
+        self._found: dict[Site, list[Integers]] = {}
+
+    def observe(self, rows: Rows) -> None:
+        """Take in one block."""
+        maps = self._maps.add(rows)
+        if maps is None:
+            return
+        hits = []
+        for one, (words, pairs) in zip(maps.cpu().numpy(), self._gold, strict=True):
+            found = np.zeros((len(one), 0), np.bool_)
+            if len(pairs):
+                found = spanning(one[:, words][:, :, words])[:, pairs]
+            hits.append(found.sum(1))
+        self._found[rows.site] = hits
+
+    def hits(self, item: int) -> Integers:
+        """[N], of one sentence."""
+        return np.concatenate([self._found[site][item] for site in self._sites])
+
+
+def _edges(inputs: Inputs, gold: Gold) -> tuple[Integers, Integers]:
+    """The words that have tokens, and which pairs of them are dependencies."""
+    width = 1 + max((*gold.words.tolist(), *gold.heads.tolist(), *_owners(inputs)))
+    words = np.flatnonzero(present(inputs, width))
+    place = np.zeros(width, np.int64)
+    place[words] = np.arange(len(words))
+    ends = np.sort(np.stack([place[gold.words], place[gold.heads]]), axis=0)
+    left, right = np.triu_indices(len(words), 1)
+    numbers = np.zeros((len(words), len(words)), np.int64)
+    numbers[left, right] = np.arange(len(left))
+    return words, numbers[ends[0], ends[1]]
+
+
+def _owners(inputs: Inputs) -> Sequence[int]:
+    return next(iter(inputs.sides.values())).queries.words
+
+
+class TreeWork:
+    """Does tasks.
+
+    Args:
+        source: the model.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def __call__(self, task: Task) -> Mapping[int, Integers]:
+        """How many dependencies of each document are in each head's trees, [N]."""
+        observer = _Growing(task, self._source.layout, self._source.info.device)
+        self._source.forward(task.batch, [observer], hidden=False)
+        found: dict[int, Integers] = {}
+        for item, gold in enumerate(task.gold):
+            found[gold.document] = found.get(gold.document, 0) + observer.hits(item)
+        return found
+
+
+def grow(
+    source: Source,
+    sentences: Sequence[Sentence],
+    settings: SyntaxSettings,
+    *,
+    load: Loader | None = None,
+    progress: Progress = lambda stage, done, all_: None,
+) -> Trees:
+    """Grow every head's tree over every sentence; arguments as of ``syntax.run``."""
+    cases, tally = Cases(source, sentences, settings), Tally()
+    hits: dict[int, Integers] = {}
+    with executor(TreeWork, source, load, settings.jobs, settings.ray) as running:
+        for task, answer in running.run(cases.tasks(tally)):
+            if isinstance(answer, Lost):
+                raise AttnvizError("a batch of sentences cannot be run: {}", answer.reason)
+            for document, some in answer.items():
+                hits[document] = hits.get(document, 0) + some
+            cases.done += len(task.batch)
+            progress("trees", cases.done, len(sentences))
+    documents = np.array(sorted(document for document, name in tally.cases if name == ALL))
+    counted = [tally.cases[document, ALL] for document in documents.tolist()]
+    count = np.array([distances.total() for distances in counted])
+    chain = np.array([distances[1] + distances[-1] for distances in counted])
+    found = np.stack([hits[document] for document in documents.tolist()])  # [D, N]
+    chosen, measured = halves(documents, settings.select_on)
+    best = None
+    if chosen.any():
+        place = int(found[chosen].sum(0).argmax())
+        own = found[:, place]
+        best = TreeChoice(
+            head=list(source.layout)[place],
+            accuracy=share(own[measured], count[measured]),
+            count=int(count[measured].sum()),
+            chain=share(chain[measured], count[measured]).value,
+            margin=share((own - chain)[measured], count[measured]),
+        )
+    total = int(count.sum())
+    return Trees(
+        count=total,
+        chain=int(chain.sum()) / total,
+        heads=tuple((found.sum(0) / total).tolist()),
+        best=best,
+    )
