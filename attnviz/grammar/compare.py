@@ -10,8 +10,8 @@ from attnviz.corpus.texts import Bad
 from attnviz.grammar.cases import Loader, Progress, SyntaxSettings
 from attnviz.grammar.combine import combine
 from attnviz.grammar.syntax import run
-from attnviz.grammar.trees import grow
 from attnviz.grammar.treebank import Sentence
+from attnviz.grammar.trees import grow
 from attnviz.passes import Source
 
 

@@ -1,0 +1,168 @@
+"""Trees and all heads together, against eager transformers and an independent computation."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+import torch
+
+import attnviz
+from attnviz.annotated.parses import Combined
+from attnviz.cli import main
+from attnviz.errors import InputError
+from attnviz.grammar import combine
+from attnviz.grammar.trees import spanning
+from attnviz.models.demo import DEMOS
+from tests.checkpoints import needs_transformers_5
+from tests.grammar.reference import SAMPLE, gold, words_of_eager
+from tests.grammar.sentences import treebank
+
+SCHEMA = json.loads((SAMPLE.parents[1] / "docs" / "syntax.schema.json").read_text())
+
+
+def heaviest(weights: np.ndarray) -> set[tuple[int, int]]:
+    """Kruskal's algorithm on one head, [W, W], as in a textbook."""
+    words = len(weights)
+    tree = list(range(words))
+    edges = sorted(combinations(range(words), 2), key=lambda e: -(weights[e] + weights[e[::-1]]))
+    found = set()
+    for left, right in edges:
+        if tree[left] != tree[right]:
+            found.add((left, right))
+            tree = [tree[left] if part == tree[right] else part for part in tree]
+    return found
+
+
+def test_a_tree_by_hand() -> None:
+    """Four words, weights one way: 0-3 and 2-3 are heaviest, 0-2 would close a circle."""
+    weights = np.zeros((1, 4, 4))
+    for (i, j), weight in {(3, 0): 0.9, (2, 3): 0.8, (0, 2): 0.7, (1, 2): 0.1, (1, 0): 0.2}.items():
+        weights[0, i, j] = weight
+    pairs = np.stack(np.triu_indices(4, 1), 1)[spanning(weights)[0]]
+    assert {tuple(pair) for pair in pairs.tolist()} == {(0, 3), (2, 3), (0, 1)}
+    alike = np.stack(np.triu_indices(4, 1), 1)[spanning(np.zeros((2, 4, 4)))[1]]
+    assert alike.tolist() == [[0, 1], [0, 2], [0, 3]]
+
+
+def test_trees_are_spanning_and_heaviest() -> None:
+    weights = np.random.default_rng(0).random((5, 9, 9))
+    pairs = np.stack(np.triu_indices(9, 1), 1)
+    for head, chosen in zip(weights, spanning(weights), strict=True):
+        assert {tuple(pair) for pair in pairs[chosen].tolist()} == heaviest(head)
+
+
+@needs_transformers_5
+@pytest.mark.parametrize("name", ["minilm", "demo-gpt2"])
+def test_trees_of_all_heads_equal_eager_transformers(name: str, minilm: str) -> None:
+    folder = minilm if name == "minilm" else str(DEMOS[name])
+    report = attnviz.syntax(SAMPLE, model=folder, trees=True, punct=False)
+    hits, count, chain = [], 0, 0
+    for weights, (_, heads, relations, _) in zip(
+        words_of_eager(folder, name != "minilm"), gold(), strict=True
+    ):
+        ends = [
+            tuple(sorted((word, head)))
+            for word, (head, relation) in enumerate(zip(heads, relations, strict=True))
+            if head >= 0 and relation != "punct"
+        ]
+        flat = weights.reshape(-1, *weights.shape[2:])
+        hits.append([len(heaviest(head) & set(ends)) for head in flat])
+        count += len(ends)
+        chain += sum(pair in set(pairwise(range(len(heads)))) for pair in ends)
+    assert report.trees is not None
+    assert report.trees.count == count
+    assert report.trees.chain == chain / count
+    np.testing.assert_allclose(report.trees.heads, np.sum(hits, 0) / count, atol=1e-12)
+
+
+def scored(weights: np.ndarray, found: Combined) -> np.ndarray:
+    """[W, W]: how likely the classifier takes the second for the head of the first."""
+    flat = weights.reshape(-1, *weights.shape[2:])
+    there = np.tensordot(np.array(found.to_head), flat, 1)
+    back = np.tensordot(np.array(found.from_head), flat, 1)
+    return np.asarray(there + back.T)
+
+
+def test_the_classifier_is_the_best_there_is_and_is_measured_elsewhere(minilm: str) -> None:
+    """Its slope is zero on the even document, its accuracy is that on the odd one."""
+    report = attnviz.syntax(SAMPLE, model=minilm, combine=True)
+    found = report.combined
+    assert found is not None
+    theta = torch.tensor([*found.to_head, *found.from_head], dtype=torch.float64)
+    theta.requires_grad_(True)
+    loss, cases, right, measured = torch.zeros(1, dtype=torch.float64), 0, 0, 0
+    for weights, (_, heads, _, document) in zip(words_of_eager(minilm, False), gold(), strict=True):
+        flat = torch.from_numpy(weights.reshape(-1, *weights.shape[2:]))
+        both = torch.cat([flat, flat.transpose(1, 2)])  # [2N, from, to]
+        scores = torch.tensordot(theta, both, 1).fill_diagonal_(-torch.inf)
+        words = [word for word, head in enumerate(heads) if head >= 0]
+        goal = torch.tensor([heads[word] for word in words])
+        if document == "kitchen":
+            mine = scored(weights, found)
+            np.fill_diagonal(mine, -np.inf)
+            right += int((mine[words].argmax(1) == goal.numpy()).sum())
+            measured += len(words)
+        else:
+            loss = loss + torch.nn.functional.cross_entropy(scores[words], goal, reduction="sum")
+            cases += len(words)
+    assert (found.trained, found.count) == (cases, measured)
+    assert found.accuracy.value == pytest.approx(right / measured)
+    mean = loss / cases + combine.PENALTY / 2 * (theta**2).sum()
+    mean.backward()
+    assert theta.grad is not None
+    assert float(theta.grad.abs().max()) < 1e-4
+    assert float(mean.detach()) < 1.0
+
+
+def written(tmp_path: Path, count: int = 200) -> Path:
+    path = tmp_path / "t.conllu"
+    path.write_text(treebank(count))
+    return path
+
+
+def test_all_heads_know_more_than_one_and_than_untrained_weights(minilm: str, tmp_path) -> None:
+    report = attnviz.syntax(
+        written(tmp_path), model=minilm, punct=False, combine=True, trees=True, random=True
+    )
+    found, best, drawn = report.combined, report.relations[0].best, report.untrained
+    assert found is not None
+    assert best is not None
+    assert found.accuracy.value > best.accuracy.value + 0.1
+    assert found.margin.low > 0.1
+    assert found.margin.value == pytest.approx(found.accuracy.value - found.untrained.value)
+    assert report.trees is not None
+    assert drawn is not None
+    assert drawn.trees is not None
+    assert report.trees.best.margin.low > 0 > drawn.trees.best.margin.value
+    document = json.loads(json.dumps(report.to_json()))
+    jsonschema.validate(document, SCHEMA)
+    assert document["combined"]["uas"] == found.accuracy.value
+    assert document["untrained"]["trees"]["chain"] == document["trees"]["chain"]
+
+
+def test_several_processes_give_the_same_bits(minilm: str, tmp_path) -> None:
+    path = written(tmp_path, 60)
+    one = attnviz.syntax(path, model=minilm, trees=True, combine=True)
+    assert attnviz.syntax(path, model=minilm, trees=True, combine=True, jobs=2) == one
+
+
+def test_what_there_is_no_room_for_is_left_out_and_said(
+    tmp_path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(combine, "ROOM", 8 * 24 * 12**2 * 20)
+    path = written(tmp_path, 60)
+    assert main(["syntax", str(path), "-m", "demo-bert", "--combine", "--trees", "-q"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "of 30 sentences were not trained on" in out
+    assert "chain of neighbours" in out
+    assert "all heads, untrained weights" in out
+
+
+def test_one_sentence_is_not_enough_to_train_on(tmp_path) -> None:
+    with pytest.raises(InputError, match="no dependency is left to train"):
+        attnviz.syntax(written(tmp_path, 1), model="demo-bert", combine=True)
