@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attnviz.answers.pictures import FIGURES, save
-from attnviz.answers.subject import Layer, Subject, spec_of_subject
+from attnviz.answers.subject import Layer, Model, Subject, in_dtype, spec_of_subject
 from attnviz.errors import Setting, UsageError
 from attnviz.render.shapes.answer import Answer
 from attnviz.shapes.spec import AttentionSpec, RunSizes
+
+if TYPE_CHECKING:
+    from attnviz.shapes.configs.model import ModelSpec
 
 DEFAULT_RUN = RunSizes()
 
@@ -19,12 +23,12 @@ def compare(subject: Subject, run: RunSizes = DEFAULT_RUN, *, memory: str | None
 
     Args:
         subject: a layer, or a model with all of its layers.
-        run: batch, length and dtype of the cache.
-        memory: what the cache may take, ``80GB`` or ``80GiB``.
+        run: batch, length and dtypes.
+        memory: what weights and cache may take, ``80GB`` or ``80GiB``.
 
     Raises:
-        UsageError: cross-attention, or a memory that is no size. AttnvizError: as for
-            :func:`attnviz.answers.walk`.
+        UsageError: cross-attention or an encoder, or a memory that is no size. AttnvizError: as
+            for :func:`attnviz.answers.walk`.
     """
     from attnviz.render.shapes.costs import compare_answer
     from attnviz.shapes.costs.compare import compare, parse_memory
@@ -32,7 +36,21 @@ def compare(subject: Subject, run: RunSizes = DEFAULT_RUN, *, memory: str | None
     room = parse_memory(memory) if memory is not None else None
     spec, model = spec_of_subject(subject)
     layers = subject.count() if isinstance(subject, Layer) else 1
+    if model is not None and model.whole is None and room is not None:
+        model = _weighed(model, subject)
+    run = in_dtype(run, model)
     return compare_answer(compare(spec, run, layers=layers, model=model, memory=room))
+
+
+def _weighed(model: ModelSpec, subject: Subject) -> ModelSpec:
+    """The model with all of its parameters counted, where its weights are there to count."""
+    from attnviz.models.counted import count_checkpoint
+    from attnviz.models.folder import locate_config
+
+    if not isinstance(subject, Model) or subject.model is None:
+        return model
+    counted = count_checkpoint(locate_config(subject.model)[1])
+    return model if counted is None else replace(model, whole=counted.whole)
 
 
 def sweep(
@@ -41,7 +59,8 @@ def sweep(
     """Costs along one size, for the terminal and perhaps as curves in a file.
 
     Args:
-        subject: a layer, or a model, whose main kind of layer is taken.
+        subject: a layer, or a model, whose main kind of layer is taken (with other numbers of key
+            heads, where those are swept).
         sweep: ``seq=128..131072``; see :func:`attnviz.shapes.costs.sweep.parse_sweep`.
         run: the other sizes.
         out: an .svg, .png or .pdf file.
@@ -52,11 +71,22 @@ def sweep(
             :func:`~attnviz.answers.pictures.save`.
     """
     from attnviz.render.shapes.costs import sweep_answer
+    from attnviz.shapes.costs.compare import with_kv_heads
     from attnviz.shapes.costs.sweep import sweep as along
+
+    own, model = spec_of_subject(subject)
 
     def spec_at(variable: str, value: int | None) -> AttentionSpec:
         if variable in ("seq", "context-length"):
-            return spec_of_subject(subject)[0]
+            return own
+        if variable == "kv-heads" and own.kind in ("mla", "cross"):
+            raise UsageError(
+                "{sweep} shares keys among query heads, which {} does not do",
+                own.kind,
+                sweep=variable,
+            )
+        if variable == "kv-heads" and isinstance(subject, Model):
+            return with_kv_heads(own, value or own.kv_heads)
         if not isinstance(subject, Layer):
             raise UsageError(
                 "{sweep} contradicts {!r}, which fixes it; sweep seq", subject.name, sweep=variable
@@ -64,10 +94,12 @@ def sweep(
         name = variable.replace("-", "_")
         if getattr(subject, name) is not None:
             raise UsageError("{} and {sweep} contradict each other", Setting(name), sweep=variable)
+        if variable == "kv-heads":
+            return replace(subject, kv_heads=value, kind=None).spec()
         at = replace(subject, heads=value) if name == "heads" else replace(subject, d_model=value)
         return at.spec()
 
-    found = along(sweep, run, spec_at)
+    found = along(sweep, in_dtype(run, model), spec_at)
     answer = sweep_answer(found)
     if out is None:
         return answer

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz.attention.sizes import KINDS, check_sizes
 from attnviz.errors import UsageError
 from attnviz.shapes.configs.keys import MAX_LAYERS
-from attnviz.shapes.spec import AttentionSpec, spec_of
+from attnviz.shapes.spec import AttentionSpec, RunSizes, spec_of
 
 if TYPE_CHECKING:
     from attnviz.shapes.configs.model import ModelSpec
@@ -131,3 +131,10 @@ def spec_of_subject(subject: Subject) -> tuple[AttentionSpec, ModelSpec | None]:
         return subject.spec(), None
     model = subject.read()
     return model.main.spec, model
+
+
+def in_dtype(run: RunSizes, model: ModelSpec | None) -> RunSizes:
+    """The run in the dtype that the model's config names, where nobody chose one."""
+    if model is None or model.dtype is None or run.dtype is not None:
+        return run
+    return replace(run, dtype=model.dtype)

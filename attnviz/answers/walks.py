@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz.answers.pictures import FIGURES, save
-from attnviz.answers.subject import Layer, Model, Subject, spec_of_subject
+from attnviz.answers.subject import Layer, Model, Subject, in_dtype, spec_of_subject
 from attnviz.errors import InputError, UsageError
 from attnviz.render.shapes.answer import Answer
 from attnviz.shapes.spec import RunSizes
@@ -78,6 +78,7 @@ def _walked(subject: Subject, run: RunSizes, *, why: bool) -> tuple[Walk, Answer
             model.name,
             context_length=run.context_length,
         )
+    run = in_dtype(run, model)
     walked = walk(spec, run)
     layers = subject.count() if isinstance(subject, Layer) else 1
     answer = walk_answer(walked, why=why, layers=layers)

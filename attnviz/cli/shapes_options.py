@@ -51,7 +51,13 @@ class RunOptions:
     cache: Annotated[
         int | None, option("Decode one token on a cache of N.", panel=RUN, metavar="N")
     ] = None
-    dtype: Annotated[str, option("float64, float32, bfloat16 or float16.", panel=RUN)] = "float32"
+    dtype: Annotated[
+        str | None,
+        option("float64, float32, bf16 or fp16 (the config's, else float32).", panel=RUN),
+    ] = None
+    cache_dtype: Annotated[
+        str | None, option("Of cached K and V: fp8, int8 or as above (the dtype).", panel=RUN)
+    ] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +85,8 @@ class ViewOptions:
     sweep: Annotated[
         str | None,
         option(
-            "seq=128..131072, also d-model, heads, context-length; :x4 or :+512 sets the step.",
+            "seq=128..131072, kv-heads=1..H, also d-model, heads, context-length; :x4 or :+512 "
+            "sets the step.",
             panel=VIEW,
             metavar="NAME=LOW..HIGH",
         ),
@@ -91,9 +98,9 @@ class ViewOptions:
         bool, option("The numbers as a film, into --out.", "--animate", panel=VIEW)
     ] = False
     why: Annotated[bool, option("The reason of every step.", "--why", panel=VIEW)] = False
-    memory: Annotated[str | None, option("For --compare, what fits: 80GB, 24GiB.", panel=VIEW)] = (
-        None
-    )
+    memory: Annotated[
+        str | None, option("For --compare, what fits beside the weights: 80GB.", panel=VIEW)
+    ] = None
     input: Annotated[
         Path | None, option("For --numbers: JSON with x or q, k, v.", panel=VIEW, metavar="FILE")
     ] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from attnviz.attention.sizes import KINDS, Kind, Sizes
@@ -9,6 +10,9 @@ from attnviz.errors import Setting, SizeError, UsageError
 from attnviz.shapes.symbolic import Dim
 
 DTYPE_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+CACHE_BYTES = {**DTYPE_BYTES, "float8": 1, "int8": 1}
+"""What a cache may be kept in; the scales that int8 needs are not counted."""
+
 _DTYPE_ALIASES = {
     "fp64": "float64",
     "double": "float64",
@@ -17,6 +21,7 @@ _DTYPE_ALIASES = {
     "bf16": "bfloat16",
     "fp16": "float16",
     "half": "float16",
+    **dict.fromkeys(("fp8", "float8_e4m3fn", "float8_e5m2"), "float8"),
 }
 MAX_LENGTH = 1 << 40
 """Beyond this a length, batch or cache is taken for a slip of the finger."""
@@ -27,15 +32,15 @@ def cut(text: str) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-def dtype_name(name: str) -> str:
+def dtype_name(name: str, known: Mapping[str, int] = DTYPE_BYTES) -> str:
     """The full name of a dtype given by name or alias (``bf16``).
 
     Raises:
-        UsageError: an unknown name, with the known ones.
+        UsageError: a name that is not ``known``, with those that are.
     """
     full = _DTYPE_ALIASES.get(name.lower(), name.lower())
-    if full not in DTYPE_BYTES:
-        raise UsageError(f"unknown dtype {name!r}; known: {', '.join(DTYPE_BYTES)}")
+    if full not in known:
+        raise UsageError(f"unknown dtype {name!r}; known: {', '.join(known)}")
     return full
 
 
@@ -55,7 +60,11 @@ class AttentionSpec:
         extras: parameters in the layer beyond projections: a norm's or a position table's,
             as (name, count).
         causal: whether a query sees only keys up to its own position.
-        window: how many positions a query sees, its own included; None for all.
+        window: how many positions a query sees, its own included (in each direction, where it is
+            not causal); None for all.
+        chunked: whether these are the positions of the query's own chunk instead (Llama 4).
+        sink: whether softmax may put weight on a learned sink, one number a head (gpt-oss).
+        gated: whether the heads' outputs pass a learned gate before W_O (Qwen3-Next).
         scaled: whether scores are multiplied by 1/√d (T5 leaves it out).
         scale_dim: the number under that root where it is not d itself (Gemma 2 27B), else 0.
         softcap: the soft cap on scores, None for none.
@@ -77,6 +86,9 @@ class AttentionSpec:
     scaled: bool = True
     scale_dim: int = 0
     softcap: float | None = None
+    chunked: bool = False
+    sink: bool = False
+    gated: bool = False
 
     @property
     def score_dim(self) -> int:
@@ -100,7 +112,8 @@ class AttentionSpec:
             text += f", latent {self.latent}, rotary key {self.rope_dim}"
         options = [name for name, on in (("causal", self.causal),) if on]
         if self.window is not None:
-            options.append(f"window {self.window:,}")
+            options.append(f"{'chunk' if self.chunked else 'window'} {self.window:,}")
+        options += [name for name, on in (("sink", self.sink), ("gated", self.gated)) if on]
         return ", ".join([text, *options])
 
 
@@ -152,7 +165,9 @@ class RunSizes:
     Attributes:
         batch: B. seq: T, the queries. context_length: S of cross-attention.
         cache: keys already kept when one token is decoded (T = 1, S = cache + 1).
-        dtype: name of the dtype of activations and weights, or a short one (``bf16``).
+        dtype: of activations and weights, by name or alias (``bf16``); where it is None, it is
+            that of a model's config, and float32 where that names none.
+        cache_dtype: of cached keys and values, ``fp8`` and ``int8`` among them; None for dtype.
 
     Raises:
         UsageError: an unknown dtype.
@@ -162,15 +177,34 @@ class RunSizes:
     seq: int | None = None
     context_length: int | None = None
     cache: int | None = None
-    dtype: str = "float32"
+    dtype: str | None = None
+    cache_dtype: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", dtype_name(self.dtype))
+        if self.dtype is not None:
+            object.__setattr__(self, "dtype", dtype_name(self.dtype))
+        if self.cache_dtype is not None:
+            object.__setattr__(self, "cache_dtype", dtype_name(self.cache_dtype, CACHE_BYTES))
+
+    @property
+    def number(self) -> str:
+        """The dtype of a number: float32 where nobody chose one."""
+        return self.dtype or "float32"
+
+    @property
+    def cached(self) -> str:
+        """The dtype of a cached number."""
+        return self.cache_dtype or self.number
 
     @property
     def width(self) -> int:
         """Bytes per number."""
-        return DTYPE_BYTES[self.dtype]
+        return DTYPE_BYTES[self.number]
+
+    @property
+    def cache_width(self) -> int:
+        """Bytes per cached number."""
+        return CACHE_BYTES[self.cached]
 
 
 class LayerAxes:
@@ -197,6 +231,14 @@ class LayerAxes:
             self.s = Dim("S", kept if spec.window is None else min(kept, spec.window))
         else:
             self.s = Dim("S", run.seq, "T")
+        self.seen = self.s if spec.window is None else self._seen(spec)
+
+    def _seen(self, spec: AttentionSpec) -> Dim:
+        """How many keys a query is compared with: a window's, where the text is longer."""
+        window = spec.window or 0
+        most = window if spec.causal else 2 * window - 1
+        size = self.s.size
+        return Dim("w", most if size is None else min(size, most))
 
 
 def _check(spec: AttentionSpec, run: RunSizes) -> None:

@@ -145,7 +145,7 @@ def test_deepseek_v2_keeps_576_where_mha_keeps_32768() -> None:
     mha, own = found.variants[0], next(v for v in found.variants if v.own)
     assert (own.elements, mha.elements) == (576, 32_768)
     assert round(100 * own.ratio, 2) == 1.76
-    assert "DeepSeek-V2" in own.used_by
+    assert "DeepSeek-V2 (128)" in own.used_by
 
 
 def test_what_fits_is_exactly_what_fits() -> None:
@@ -161,7 +161,7 @@ def test_what_fits_is_exactly_what_fits() -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("80GB", 80 * 10**9), ("80GiB", 80 << 30), ("512M", 512 * 10**6), ("1.5k", 1500), ("7", 7)],
+    [("80GB", 80 * 10**9), ("80GiB", 80 << 30), ("512M", 512 * 10**6), ("1.5k", 1500), ("7B", 7)],
 )
 def test_memory_sizes(text: str, size: int) -> None:
     assert parse_memory(text) == size
@@ -169,7 +169,7 @@ def test_memory_sizes(text: str, size: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "GB", "80XB", "-5GB", "1e9", "80 G B", "0", "0.1", "9999EB", "iB"],
+    ["", "GB", "80", "80XB", "-5GB", "1e9", "80 G B", "0", "0.1", "9999EB", "iB"],
 )
 def test_junk_memory_sizes(text: str) -> None:
     with pytest.raises(UsageError, match=r"^memory="):

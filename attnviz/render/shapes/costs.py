@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from attnviz.errors import Message
 from attnviz.render.shapes.answer import Answer
+from attnviz.render.shapes.key_heads import key_heads_answer
 from attnviz.render.shapes.plot import Curve, Mark, plot
 from attnviz.render.shapes.table import Column, Paint, Row, Table, cell
 from attnviz.render.shapes.units import amount, count, percent, plural, size
-from attnviz.render.shapes.walk import COUNTING, amount_data, run_data, spec_data
+from attnviz.render.shapes.walk import COUNTING, amount_data, run_data, spec_data, unset_dtype
 from attnviz.shapes.costs.compare import Comparison, Variant
 from attnviz.shapes.costs.sweep import Sweep
 from attnviz.shapes.worked.softmax_scale import Scaling
@@ -20,19 +21,21 @@ def compare_answer(found: Comparison) -> Answer:
     run, batch = found.run, found.run.batch or 1
     columns = [
         Column("kind", "kind", wrap=14),
-        Column("parameters", "params/layer", "right", optional=True),
-        Column("flops", "FLOPs/layer", "right", optional=True),
+        Column("parameters", "params/layer", "right", optional=3),
+        Column("flops", "FLOPs/layer", "right", optional=4),
         Column("cache_elements", "numbers", "right"),
         Column("cache_bytes_token", "per token", "right"),
         Column("cache_bytes_sequence", "sequence", "right"),
     ]
     if batch > 1:
-        columns.append(Column("cache_bytes_batch", f"batch {batch:,}", "right", optional=True))
+        columns.append(Column("cache_bytes_batch", f"batch {batch:,}", "right", optional=1))
     columns.append(Column("ratio", "of MHA", "right"))
+    columns.append(Column("read_bytes_token", "read/token", "right", optional=1))
+    columns.append(Column("intensity", "FLOP/byte", "right", optional=1))
     if found.memory is not None:
         columns.append(Column("fits_tokens", "tokens fit", "right"))
         columns.append(Column("fits_sequences", "seqs fit", "right"))
-    columns.append(Column("used_by", "used by", wrap=17, optional=True))
+    columns.append(Column("used_by", "used by", wrap=17, optional=2))
     rows = []
     for one in found.variants:
         cells = [
@@ -46,6 +49,8 @@ def compare_answer(found: Comparison) -> Answer:
         if batch > 1:
             cells.append(cell(size(one.batch_bytes), "", one.batch_bytes))
         cells.append(cell(_ratio(one.ratio), "", one.ratio))
+        cells.append(cell(size(one.read_bytes), "", one.read_bytes))
+        cells.append(cell(f"{one.intensity:.3g}", "", one.intensity))
         if found.memory is not None:
             tokens = "any" if one.fits_tokens == -1 else f"{one.fits_tokens:,}"
             cells.append(cell(tokens, "", one.fits_tokens))
@@ -55,8 +60,10 @@ def compare_answer(found: Comparison) -> Answer:
     memory = ""
     if found.memory is not None:
         memory = f", memory {found.memory / 1e9:,.4g} GB ({size(found.memory)})"
+    kept = f", cache in {run.cached}" if run.cache_dtype else ""
     title = (
-        f"{found.subject}: kinds of attention, {plural(found.layers, 'layer')}, {run.dtype}{memory}"
+        f"{found.subject}: kinds of attention, {plural(found.layers, 'layer')}, "
+        f"{run.number}{kept}{memory}"
     )
     return Answer(
         "compare",
@@ -87,12 +94,17 @@ def _compare_notes(found: Comparison) -> list[str]:
             "them), in {}, at {} bytes a number; all kinds keep the same D, H and d.",
             tokens,
             layers,
-            run.width,
+            run.cache_width,
             cache=...,
             seq=...,
         ),
+        f"Read per token: what decoding one token reads, the weights of these attention layers "
+        f"(shared by a batch of {run.batch or 1:,}) and its own sequence's cache; FLOP/byte: what "
+        "it computes with that. A machine that does more in the time it reads a byte waits.",
         COUNTING,
     ]
+    if found.spec.window is not None or any(one.spec.window for one in found.variants):
+        notes.append("A window keeps, reads and scores no more keys than it is long.")
     own = next((one for one in found.variants if one.own), None)
     if own is not None and own.ratio < 1:
         mha = found.variants[0]
@@ -110,12 +122,27 @@ def _compare_notes(found: Comparison) -> list[str]:
             "sizes and grouped queries (arXiv:2405.04434).",
         )
     if found.memory is not None:
-        notes.append(
-            "What fits counts the cache alone: the weights of the model and activations need room "
-            "beside it. Tokens: one sequence as long as possible; sequences: of "
-            f"{tokens} each."
-        )
+        notes.append(_memory_note(found, tokens))
+    if any(one.used_by for one in found.variants):
+        notes.append("Used by: published models with as many key heads, each with its own H/G.")
+    if run.dtype is None:
+        notes.append(unset_dtype())
+    if run.cached == "int8":
+        notes.append("The scales that an int8 cache needs beside its numbers are not counted.")
     return notes
+
+
+def _memory_note(found: Comparison, tokens: str) -> str:
+    """What has to fit, and whether it does."""
+    own = next((one for one in found.variants if one.own), found.variants[0])
+    whose = "the model's weights" if found.whole else "attention's weights, all that is known here"
+    text = (
+        f"What fits is the cache beside {whose} ({size(own.weights_bytes)} in {found.run.number} "
+        f"for {own.name}); activations need room too. Tokens: one sequence as long as possible; "
+        f"sequences: of {tokens} each."
+    )
+    short = own.weights_bytes - (found.memory or 0)
+    return text + (f" The weights alone lack {size(short)}." if short > 0 else "")
 
 
 def _variant_data(one: Variant) -> dict[str, object]:
@@ -129,6 +156,9 @@ def _variant_data(one: Variant) -> dict[str, object]:
         "cache_bytes_per_sequence": one.sequence_bytes,
         "cache_bytes_per_batch": one.batch_bytes,
         "ratio_to_mha": one.ratio,
+        "read_bytes_per_decoded_token": one.read_bytes,
+        "flops_per_byte": one.intensity,
+        "weights_bytes": one.weights_bytes,
         "fits_tokens": one.fits_tokens,
         "fits_sequences": one.fits_sequences,
         "used_by": list(one.used_by),
@@ -139,9 +169,11 @@ def _variant_data(one: Variant) -> dict[str, object]:
 def sweep_answer(found: Sweep) -> Answer:
     """One row a size, and the two costs as curves."""
     first = found.points[0]
+    if first.decoding is not None:
+        return key_heads_answer(found)
     columns = (
         Column("value", found.variable, "right"),
-        Column("parameters", "params", "right", optional=True),
+        Column("parameters", "params", "right", optional=1),
         Column("projection_flops", "projections", "right"),
         Column("attention_flops", "attention", "right"),
         Column("attention_share", "share", "right"),
@@ -167,6 +199,7 @@ def sweep_answer(found: Sweep) -> Answer:
         "Weights kept: all B·H·T·S of them at the run's dtype. In blocks: what attnviz holds at "
         "once when it hands them out in blocks of rows (float32), linear in S.",
     ]
+    notes += [unset_dtype()] if first.run.dtype is None else []
     crossed = crossing_mark(found)
     data = {
         "layer": spec_data(first.spec),

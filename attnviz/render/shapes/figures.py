@@ -10,7 +10,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from attnviz.render.canvas import rendered
 from attnviz.render.shapes.colours import HEADS, MIXED, NEUTRAL
-from attnviz.render.shapes.units import count, size
+from attnviz.render.shapes.units import count, plural, size
 from attnviz.shapes.costs.sweep import Sweep
 from attnviz.shapes.worked.softmax_scale import Scaling
 
@@ -40,7 +40,12 @@ def _curve(axes: Axes, xs: Sequence[int], ys: Sequence[float], colour: str, labe
 
 
 def sweep_figure(found: Sweep, format: str) -> bytes:
-    """FLOPs of projections and attention, with their crossing, and the memory of the weights."""
+    """FLOPs of projections and attention, with their crossing, and the memory of the weights.
+
+    Where key heads are swept: what decoding a token reads, and the FLOPs a byte.
+    """
+    if found.points[0].decoding is not None:
+        return _key_heads_figure(found, format)
 
     def build() -> Figure:
         figure = Figure(figsize=(9.6, 4.4), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
@@ -63,7 +68,7 @@ def sweep_figure(found: Sweep, format: str) -> bytes:
             facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5, loc="upper left"
         )
         memory = _axes(figure, grid[0, 1], x_name, "memory of the attention weights")
-        kept = f"all of them kept, {found.points[0].run.dtype}"
+        kept = f"all of them kept, {found.points[0].run.number}"
         _curve(memory, xs, [p.materialized for p in found.points], ORANGE, kept)
         _curve(
             memory, xs, [p.streamed for p in found.points], GREEN, "handed out in blocks, float32"
@@ -79,6 +84,40 @@ def sweep_figure(found: Sweep, format: str) -> bytes:
         costs.yaxis.set_major_formatter(lambda value, _: count(value))
         memory.set_yscale("log", base=2)
         memory.yaxis.set_major_formatter(lambda value, _: size(value))
+        return figure
+
+    return rendered(build, format, DPI)
+
+
+def _key_heads_figure(found: Sweep, format: str) -> bytes:
+    steps = [(point.value, point.decoding) for point in found.points if point.decoding is not None]
+    groups, run = [value for value, _ in steps], found.points[0].run
+
+    def build() -> Figure:
+        figure = Figure(figsize=(9.6, 4.4), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
+        spec = found.points[0].spec
+        figure.suptitle(
+            f"D = {spec.d_model:,}, {spec.heads} heads of {spec.head_dim}: one layer decodes a "
+            f"token of {plural(run.batch or 1, 'sequence')} on {plural(run.seq or 0, 'token')}",
+            fontsize=11,
+            color=MIXED,
+        )
+        grid = figure.add_gridspec(1, 2, wspace=0.06)
+        read = _axes(figure, grid[0, 0], "key heads G", "bytes read")
+        kept = f"keys and values, {run.cached}"
+        _curve(read, groups, [step.cache for _, step in steps], ORANGE, kept)
+        _curve(read, groups, [step.weights for _, step in steps], BLUE, f"weights, {run.number}")
+        read.set_yscale("log", base=2)
+        read.yaxis.set_major_formatter(lambda value, _: size(value))
+        pace = _axes(figure, grid[0, 1], "key heads G", "FLOPs per byte read")
+        _curve(pace, groups, [step.intensity for _, step in steps], GREEN, "arithmetic intensity")
+        pace.set_ylim(bottom=0)
+        for axes in (read, pace):
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(groups, [str(group) for group in groups])
+            axes.minorticks_off()
+            axes.margins(y=0.18)
+            axes.legend(facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5)
         return figure
 
     return rendered(build, format, DPI)

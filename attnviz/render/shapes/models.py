@@ -11,9 +11,10 @@ from attnviz.render.shapes.units import percent, plural, size
 from attnviz.render.shapes.walk import spec_data
 from attnviz.shapes.configs.model import ModelSpec, group_parameters
 from attnviz.shapes.configs.presets import Preset
-from attnviz.shapes.costs.compare import DEFAULT_TOKENS, cache_bytes, stack_of
+from attnviz.shapes.costs.compare import DEFAULT_TOKENS, stack_of
+from attnviz.shapes.costs.decode import cache_bytes
 from attnviz.shapes.costs.formulas import cache_elements, parameters
-from attnviz.shapes.spec import RunSizes
+from attnviz.shapes.spec import AttentionSpec, RunSizes
 from attnviz.shapes.walk.verify import Verification
 
 
@@ -26,7 +27,7 @@ def model_table(model: ModelSpec) -> Table:
         Column("head_dim", "d", "right"),
         Column("parameters_layer", "params/layer", "right"),
         Column("parameters", "params", "right"),
-        Column("cache_elements", "cache/token", "right", optional=True),
+        Column("cache_elements", "cache/token", "right", optional=1),
     )
     rows = []
     for group in model.groups:
@@ -45,7 +46,7 @@ def model_table(model: ModelSpec) -> Table:
                     cell(spec.head_dim, "d", spec.head_dim),
                     cell(f"{parameters(spec).total:,}", "", parameters(spec).total),
                     cell(f"{group_parameters(group):,}", "", group_parameters(group)),
-                    cell(f"{cache_elements(spec):,}", "", cache_elements(spec)),
+                    cell(*_cache(spec)),
                 )
             )
         )
@@ -72,17 +73,8 @@ def model_table(model: ModelSpec) -> Table:
 def model_answer(model: ModelSpec, run: RunSizes, walked: Answer) -> Answer:
     """A model's layers, its cache, and the walk through its main kind of layer."""
     main = model.main
-    tokens = run.cache or run.seq or DEFAULT_TOKENS
-    stack = stack_of(model)
     notes = [] if not model.partial else [model.partial[0].upper() + model.partial[1:] + "."]
-    if model.cached_groups[0].spec.causal:
-        token = sum(layers * cache_elements(spec) for spec, layers in stack) * run.width
-        whole = cache_bytes(stack, tokens, run.width)
-        text = f"KV cache in {run.dtype}: {size(token)} per token in all layers"
-        text += f", {size(whole)} at {plural(tokens, 'token')}"
-        if any(spec.window and spec.window < tokens for spec, _ in stack):
-            text += " (layers with a window keep no more than that)"
-        notes.append(text + ".")
+    notes.append(_cache_note(model, run))
     if model.whole is None:
         notes.append(
             Message(
@@ -98,7 +90,8 @@ def model_answer(model: ModelSpec, run: RunSizes, walked: Answer) -> Answer:
     walk_table = walked.tables[0]._replace(title=f"One layer: {label} ({main.spec.title})")
     return Answer(
         "model",
-        f"{model.name}: {plural(layers, 'attention layer')}",
+        f"{model.name}: {plural(layers, 'attention layer')}"
+        + (f" of {layers + model.idle}" if model.idle else ""),
         (model_table(model), walk_table, *walked.tables[1:]),
         (*notes, *walked.notes),
         data={
@@ -110,6 +103,8 @@ def model_answer(model: ModelSpec, run: RunSizes, walked: Answer) -> Answer:
                 "attention_parameters": model.attention_parameters,
                 "whole_parameters": model.whole,
                 "share": model.share,
+                "dtype": model.dtype,
+                "idle_layers": model.idle,
                 "groups": [
                     {
                         "label": group.label,
@@ -118,7 +113,9 @@ def model_answer(model: ModelSpec, run: RunSizes, walked: Answer) -> Answer:
                         "layer": spec_data(group.spec),
                         "parameters_per_layer": parameters(group.spec).total,
                         "parameters": group_parameters(group),
-                        "cache_elements_per_token": cache_elements(group.spec),
+                        "cache_elements_per_token": cache_elements(group.spec)
+                        if group.spec.causal or group.spec.kind == "cross"
+                        else None,
                     }
                     for group in model.groups
                 ],
@@ -126,6 +123,32 @@ def model_answer(model: ModelSpec, run: RunSizes, walked: Answer) -> Answer:
             **walked.data,
         },
     )
+
+
+def _cache(spec: AttentionSpec) -> tuple[str, str, int | str]:
+    """The cell of what a layer keeps: nothing in an encoder, K and V of the source in cross."""
+    kept = cache_elements(spec)
+    if spec.kind == "cross":
+        return f"{kept:,} a source token", "", kept
+    return (f"{kept:,}", "", kept) if spec.causal else ("none", "dim", "")
+
+
+def _cache_note(model: ModelSpec, run: RunSizes) -> str:
+    """What all layers keep together, per token and at a length."""
+    tokens, stack = run.cache or run.seq or DEFAULT_TOKENS, stack_of(model)
+    named = f"{run.cached}, its config's dtype" if run.cached == model.dtype else run.cached
+    if not stack:
+        return f"An encoder keeps no cache; its numbers are in {named}."
+    token = sum(layers * cache_elements(spec) for spec, layers in stack) * run.cache_width
+    whole = cache_bytes(stack, tokens, run.cache_width)
+    text = f"KV cache in {named}: {size(token)} per token in all layers"
+    text += f", {size(whole)} at {plural(tokens, 'token')}"
+    if any(spec.window and spec.window < tokens for spec, _ in stack):
+        text += " (layers with a window keep no more than that)"
+    crossed = sum(len(g.layers) * cache_elements(g.spec) for g in model.cross_groups)
+    if crossed:
+        text += f"; cross-attention {size(crossed * run.cache_width)} per source token, once"
+    return text + "."
 
 
 def _ranges(numbers: tuple[int, ...]) -> str:
@@ -149,8 +172,8 @@ def presets_answer(known: Mapping[str, Preset]) -> Answer:
     """Typical sizes, one row a model."""
     columns = (
         Column("preset", "preset"),
-        Column("year", "year", "right", optional=True),
-        Column("kind", "kind"),
+        Column("year", "year", "right", optional=1),
+        Column("kind", "kind", optional=1),
         Column("layers", "layers", "right"),
         Column("d_model", "D", "right"),
         Column("heads", "H", "right"),
@@ -158,7 +181,7 @@ def presets_answer(known: Mapping[str, Preset]) -> Answer:
         Column("head_dim", "d", "right"),
         Column("attention_parameters", "attention", "right"),
         Column("share", "of model", "right"),
-        Column("source", "source", wrap=16, optional=True),
+        Column("source", "source", wrap=16, optional=1),
     )
     rows, data = [], []
     for name, one in known.items():

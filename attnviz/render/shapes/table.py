@@ -56,14 +56,15 @@ class TableCell(NamedTuple):
 class Column(NamedTuple):
     """A column: its key in CSV, its heading, and what may happen to it where room is short.
 
-    ``wrap`` is the width down to which its text may be broken, 0 for never.
+    ``wrap`` is the width down to which its text may be broken, 0 for never. ``optional`` says how
+    readily it is left out, 0 for never.
     """
 
     key: str
     title: str
     align: Literal["left", "right"] = "left"
     wrap: int = 0
-    optional: bool = False
+    optional: int = 0
 
 
 class Row(NamedTuple):
@@ -138,7 +139,8 @@ class Paint:
 def table_text(table: Table, width: int, paint: Paint) -> list[str]:
     """A table as lines no wider than ``width``, as far as its unbreakable columns allow.
 
-    Where it is too wide even with broken text, optional columns are left out, the last one first.
+    Where it is too wide even with broken text, optional columns are left out: the most optional
+    one first, the last of equals.
     """
     if table.narrow is not None and width < table.wide:
         table = table.narrow._replace(title=table.title)
@@ -156,7 +158,7 @@ def table_text(table: Table, width: int, paint: Paint) -> list[str]:
         droppable = [i for i, column in enumerate(table.columns) if column.optional]
         if room + spare >= 0 or not droppable:
             break
-        table = _without(table, droppable[-1])
+        table = _without(table, max(droppable, key=lambda i: (table.columns[i].optional, i)))
     for i, column in reversed(list(enumerate(table.columns))):
         if column.wrap and room < 0:
             taken = min(-room, widths[i] - column.wrap)

@@ -8,7 +8,13 @@ from attnviz.errors import Message
 from attnviz.render.shapes.answer import Answer
 from attnviz.render.shapes.table import Column, Row, Table, TableCell, cell, shape_cell, stacked
 from attnviz.render.shapes.units import amount, percent, size
-from attnviz.shapes.costs.formulas import cache_elements, crossing, weights_elements
+from attnviz.shapes.costs.formulas import (
+    blocked,
+    cache_elements,
+    cached_tokens,
+    crossing,
+    weights_elements,
+)
 from attnviz.shapes.spec import AttentionSpec, LayerAxes, RunSizes
 from attnviz.shapes.symbolic import Amount
 from attnviz.shapes.walk.steps import Step, Walk
@@ -57,7 +63,8 @@ def _run_title(walk: Walk) -> str:
         parts.append(f"decoding one token on a cache of {run.cache:,}")
     parts += [] if run.seq is None or run.cache is not None else [f"T = {run.seq:,}"]
     parts += [] if run.context_length is None else [f"S = {run.context_length:,}"]
-    return ", ".join([*parts, run.dtype])
+    parts += [] if run.cache_dtype is None else [f"cache in {run.cached}"]
+    return ", ".join([*parts, run.number])
 
 
 def _row(step: Step, why: bool, *, stack: bool) -> Row:
@@ -107,7 +114,7 @@ def cost_table(walk: Walk, layers: int) -> Table:
         _cost(
             "FLOPs, attention",
             amount(walk.flops.attention),
-            "2·B·H·T·S·(d_QK + d_V)",
+            f"2·B·H·T·{axes.seen.symbol}·(d_QK + d_V)",
             _plain(walk.flops.attention),
         ),
     ]
@@ -115,13 +122,16 @@ def cost_table(walk: Walk, layers: int) -> Table:
     formula = f"B·H·T·S · {run.width} bytes"
     rows.append(_cost("attention weights", amount(weights, "B"), formula, _plain(weights)))
     per_token = cache_elements(spec)
-    shown = f"{per_token:,} numbers, {size(per_token * run.width)}"
+    shown = f"{per_token:,} numbers, {size(per_token * run.cache_width)}"
     what = "r + dᵣ" if spec.kind == "mla" else "2·G·d" if spec.kv_heads < spec.heads else "2·H·d"
-    name = "K and V per context token" if spec.kind == "cross" else "KV cache per token"
-    rows.append(_cost(name, shown, what, per_token * run.width))
+    name = "KV cache per token" if spec.causal or run.cache is not None else "K and V per token"
+    if spec.kind == "cross":
+        name = "K and V per context token"
+    rows.append(_cost(name, shown, what, per_token * run.cache_width))
     length = axes.s.size
     if length is not None:
-        whole = (run.batch or 1) * length * per_token * run.width
+        length = cached_tokens(spec, length) if spec.causal else length
+        whole = (run.batch or 1) * length * per_token * run.cache_width
         short = name.split(" per", maxsplit=1)[0]
         rows.append(_cost(f"{short}, whole", size(whole), f"B·{length:,}·({what})", whole))
     if layers > 1:
@@ -136,7 +146,7 @@ def cost_table(walk: Walk, layers: int) -> Table:
 def _all_layers(walk: Walk, layers: int) -> list[Row]:
     flops = walk.flops.total * layers
     total = walk.parameters.total * layers
-    token = cache_elements(walk.spec) * walk.run.width * layers
+    token = cache_elements(walk.spec) * walk.run.cache_width * layers
     noun = "cache per token"
     return [
         _cost(f"{layers:,} layers: parameters", f"{total:,}", f"{layers:,} × the above", total),
@@ -157,7 +167,8 @@ def _parameter_formula(spec: AttentionSpec, walk: Walk) -> str:
     elif square:
         formula = f"4·D² = {p.weights:,}"
     else:
-        formula = f"2·D·H·d + 2·D·G·d = {p.weights:,}"
+        times = 3 if spec.gated else 2
+        formula = f"{times}·D·H·d + 2·D·G·d = {p.weights:,}"
     if p.biases:
         formula += f"; biases {p.biases:,}" + (
             " = 4·D" if square and p.biases == 4 * spec.d_model else ""
@@ -172,7 +183,9 @@ def _notes(walk: Walk) -> list[str]:
     notes = [COUNTING]
     if run.cache is None and spec.kind != "cross":
         equal = crossing(spec)
-        text = f"Attention itself costs as much as the projections at T = {equal:,.0f}"
+        text = f"Attention itself costs as much as the projections at T = {equal or 0:,.0f}"
+        if equal is None:
+            text = "With this window attention itself costs less than the projections at any T"
         if run.seq is not None:
             part = (walk.flops.attention.value or 0) / (walk.flops.total.value or 1)
             text += f"; here, at T = {run.seq:,}, it is {percent(part)} of the FLOPs"
@@ -188,16 +201,47 @@ def _notes(walk: Walk) -> list[str]:
                 why=...,
             )
         )
-    if spec.causal and run.cache is None:
-        notes.append(
-            "The causal mask blocks nearly half of the scores, but they are computed and counted "
-            "here; kernels that skip them do about half of attention's FLOPs."
-        )
+    if run.cache is None and (spec.causal or spec.window is not None):
+        notes.append(_blocked(spec, run))
+    if run.dtype is None:
+        notes.append(unset_dtype())
     if run.width == 2:
-        notes.append("Softmax runs in float32; its weights are then stored in " + run.dtype + ".")
+        notes.append("Softmax runs in float32; its weights are then stored in " + run.number + ".")
     if spec.window is not None and run.cache is not None:
         notes.append(f"A window of {spec.window:,} needs no more than that many cached tokens.")
     return notes
+
+
+def unset_dtype() -> str:
+    """That nobody chose a dtype."""
+    return Message(
+        "No dtype was chosen, and no config names one: bytes are those of float32; {dtype} sets "
+        "another.",
+        dtype="bf16",
+    )
+
+
+def _blocked(spec: AttentionSpec, run: RunSizes) -> str:
+    """What the masks block, and what of it is counted."""
+    if spec.window is None or (run.seq is not None and run.seq <= spec.window):
+        return (
+            "The causal mask blocks nearly half of the scores, but they are computed and counted "
+            "here; kernels that skip them do about half of attention's FLOPs."
+            if spec.causal
+            else f"The window of {spec.window:,} is as long as the text: it blocks nothing."
+        )
+    seen = LayerAxes(spec, run).seen.size or 0
+    word = "chunk" if spec.chunked else "window"
+    if run.seq is None:
+        both = "the mask blocks nearly half of the scores" if spec.causal else "nothing is blocked"
+        return (
+            f"Up to T = {spec.window:,} {both}; beyond, a query is compared with no more than "
+            f"{seen:,} keys of its {word}, which is what is counted here."
+        )
+    return (
+        f"Masks block {percent(blocked(spec, run.seq))} of the T·T scores. Counted are {seen:,} "
+        f"keys a query, those of its {word}, which a kernel for windows computes."
+    )
 
 
 def _ruler(spec: AttentionSpec, run: RunSizes) -> str:
@@ -211,7 +255,7 @@ def _ruler(spec: AttentionSpec, run: RunSizes) -> str:
     kinds = {
         "the parameters": parameters(spec).total * run.width,
         "the attention weights": weights,
-        "the keys and values": (run.batch or 1) * tokens * cache_elements(spec) * run.width,
+        "the keys and values": (run.batch or 1) * tokens * cache_elements(spec) * run.cache_width,
     }
     first, second, _ = sorted(kinds, key=lambda name: -kinds[name])
     return (
@@ -235,6 +279,9 @@ def spec_data(spec: AttentionSpec) -> dict[str, Any]:
         "biases": sorted(spec.biases),
         "causal": spec.causal,
         "window": spec.window,
+        "chunked": spec.chunked,
+        "sink": spec.sink,
+        "gated": spec.gated,
     }
 
 
@@ -245,7 +292,8 @@ def run_data(run: RunSizes) -> dict[str, Any]:
         "seq": run.seq,
         "context_length": run.context_length,
         "cache": run.cache,
-        "dtype": run.dtype,
+        "dtype": run.number,
+        "cache_dtype": run.cached,
     }
 
 
@@ -289,7 +337,7 @@ def walk_data(walk: Walk, *, why: bool, layers: int) -> dict[str, Any]:
             },
             "weights_bytes": amount_data(weights_elements(axes) * walk.run.width),
             "cache_elements_per_token": cache_elements(walk.spec),
-            "cache_bytes_per_token": cache_elements(walk.spec) * walk.run.width,
+            "cache_bytes_per_token": cache_elements(walk.spec) * walk.run.cache_width,
             "crossing_length": crossing(walk.spec),
         },
     }

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from attnviz.attention.sizes import Kind, check_sizes
 from attnviz.errors import ModelError
 from attnviz.shapes.configs.keys import Config, Keys, find, need, optional, positive
+from attnviz.shapes.configs.reach import reaches
 from attnviz.shapes.spec import PROJECTIONS, AttentionSpec
 
 ALL = frozenset(PROJECTIONS["other"])
 QKV = frozenset({"w_q", "w_k", "w_v"})
+Norms = Literal["", "head", "all", "qk_layernorm"]
 NONE: frozenset[str] = frozenset()
 
 
@@ -96,18 +99,23 @@ def decoder(
     biases: frozenset[str] = NONE,
     *,
     bias_field: str = "",
-    head_norms: bool = False,
-    window_every: int = 0,
+    norms: Norms = "",
+    every: int = 0,
     windowed: bool = False,
+    sink: bool = False,
+    gated: bool = False,
 ) -> Reader:
     """GPT and Llama and their kin: causal self-attention.
 
     Args:
         biases: which projections have biases, unless ``bias_field`` says otherwise.
         bias_field: a config field that switches all four biases.
-        head_norms: queries and keys are normalized per head, 2·d parameters.
-        window_every: all but each n-th layer see a window only (Gemma 2: 2, Gemma 3: 6).
+        norms: whether queries and keys are normalized: per ``head`` (2·d parameters), ``all``
+            heads at once (OLMo 2), or where the config has ``qk_layernorm`` (Phi).
+        every: all but each n-th layer see a window only (Gemma 2: 2, Gemma 3: 6).
         windowed: all layers see a window where the config has one.
+        sink: softmax may put weight on a learned sink, one number a head (gpt-oss).
+        gated: the heads' outputs pass a gate as wide as they are (Qwen3-Next).
     """
 
     def read(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
@@ -115,39 +123,85 @@ def decoder(
         if bias_field and config.get(bias_field) is not None:
             on = ALL if config[bias_field] else biases - ALL
         spec = basic(config, keys, on, causal=True)
-        if head_norms:
-            spec = replace(spec, extras=(("norms of Q and K", 2 * spec.head_dim),))
+        spec = replace(
+            spec,
+            extras=normed(spec, norms, config) + ((("sinks", spec.heads),) if sink else ()),
+            softcap=positive(config, "attn_logit_softcapping"),
+            sink=sink,
+            gated=gated,
+        )
         under_root = positive(config, "query_pre_attn_scalar")
-        spec = replace(spec, softcap=positive(config, "attn_logit_softcapping"))
         if under_root is not None and under_root >= 1 and under_root != spec.head_dim:
             spec = replace(spec, scale_dim=int(under_root))
-        return split_windows(config, spec, need(config, keys, "layers"), window_every, windowed)
+        return split(config, spec, need(config, keys, "layers"), every=every, windowed=windowed)
 
     return read
 
 
-def split_windows(
-    config: Config, spec: AttentionSpec, layers: int, every: int, windowed: bool
+def normed(spec: AttentionSpec, norms: Norms, config: Config) -> tuple[tuple[str, int], ...]:
+    """The learned weights of norms on queries and keys."""
+    width = {
+        "": 0,
+        "head": 2 * spec.head_dim,
+        "all": (spec.heads + spec.kv_heads) * spec.head_dim,
+        "qk_layernorm": 4 * spec.head_dim if config.get("qk_layernorm") else 0,
+    }[norms]
+    return (("norms of Q and K", width),) if width else ()
+
+
+def split(
+    config: Config, spec: AttentionSpec, layers: int, *, every: int = 0, windowed: bool = False
 ) -> tuple[LayerGroup, ...]:
-    """Tell layers with a sliding window from those that see everything."""
-    window = optional(config, "sliding_window")
-    types = config.get("layer_types")
-    if types is not None and (not isinstance(types, list) or len(types) != layers):
-        raise ModelError(f"config.json: layer_types must be a list of {layers} names, one a layer")
-    if types is None and every:
-        every = optional(config, "sliding_window_pattern") or every
-        types = ["full" if (i + 1) % every == 0 else "sliding" for i in range(layers)]
-    elif types is None:
-        on = windowed and config.get("use_sliding_window", True)
-        types = ["sliding" if on else "full"] * layers
-    near = tuple(i for i in range(layers) if window and str(types[i]).startswith("sliding"))
-    far = tuple(sorted(set(range(layers)) - set(near)))
+    """Tell layers apart by how far they see, and leave out those that do not attend."""
+    window, chunk = optional(config, "sliding_window"), optional(config, "attention_chunk_size")
+    local = optional(config, "local_attention")
+    if local is not None:  # so many positions in both directions together
+        window = local // 2 + 1
+    if config.get("use_sliding_window") is False:
+        window = None
+    sizes = {"window": window, "chunk": chunk, "full": None}
+    found = [
+        reach if reach == "none" or sizes[reach] else "full"
+        for reach in reaches(config, layers, every=every, windowed=windowed)
+    ]
     groups = []
-    if near:
-        groups.append(LayerGroup(f"window {window:,}", near, replace(spec, window=window)))
-    if far:
-        groups.append(LayerGroup("full attention" if near else "self-attention", far, spec))
+    for reach, size in sizes.items():
+        here = tuple(i for i, one in enumerate(found) if one == reach)
+        label = "full attention"
+        if size:
+            label = f"{reach} {size:,}" + ("" if spec.causal else " each way")
+        if here:
+            seen = replace(spec, window=size, chunked=reach == "chunk")
+            groups.append(LayerGroup(label, here, seen))
+    if not groups:
+        raise ModelError(f"none of the {layers} layers attends: there is nothing to show")
+    if len(groups) == 1 and groups[0].spec.window is None:
+        groups = [replace(groups[0], label="self-attention")]
     return tuple(sorted(groups, key=lambda group: group.layers[0]))
+
+
+def modernbert(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
+    """ModernBERT: no biases unless told, a window each way in all but every third layer."""
+    spec = basic(config, keys, ALL if config.get("attention_bias") else NONE, causal=False)
+    return split(config, spec, need(config, keys, "layers"))
+
+
+def deberta(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
+    """DeBERTa-v2 and v3: scores of content with content, and with relative positions.
+
+    Positions are projected by matrices of their own unless they share those of content; each kind
+    of score (``c2p``, ``p2c``) widens the scale, 1/√(d · kinds). He et al. 2021 (arXiv:2006.03654).
+    """
+    spec = basic(config, keys, ALL, causal=False)
+    kinds = [one for one in ("c2p", "p2c") if one in (config.get("pos_att_type") or ())]
+    own = config.get("relative_attention") and not config.get("share_att_key")
+    one = spec.heads * spec.head_dim * (spec.d_model + 1)
+    spec = replace(
+        spec,
+        scale_dim=spec.head_dim * (1 + len(kinds)) if kinds else 0,
+        extras=(("position projections", one * len(kinds)),) if own and kinds else (),
+    )
+    return (LayerGroup("self-attention", tuple(range(need(config, keys, "layers"))), spec),)
 
 
 def falcon(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
@@ -226,6 +280,7 @@ def two_stacks(biases: frozenset[str] = ALL) -> Reader:
 
 
 _LLAMA = decoder(bias_field="attention_bias")
+_QWEN3 = decoder(bias_field="attention_bias", norms="head", windowed=True)
 _BERT = encoder()
 
 FAMILIES: Mapping[str, Reader] = {
@@ -237,13 +292,21 @@ FAMILIES: Mapping[str, Reader] = {
     "gptj": decoder(NONE),
     "gpt_neox": decoder(ALL, bias_field="attention_bias"),
     "opt": decoder(ALL, bias_field="enable_bias"),
-    "phi": decoder(ALL),
-    **dict.fromkeys(("llama", "mixtral", "gemma", "granite", "smollm3"), _LLAMA),
-    **dict.fromkeys(("mistral", "phi3"), decoder(windowed=True)),
-    "qwen2": decoder(QKV),
-    "qwen3": decoder(bias_field="attention_bias", head_norms=True),
-    "gemma2": decoder(bias_field="attention_bias", window_every=2),
-    "gemma3_text": decoder(bias_field="attention_bias", head_norms=True, window_every=6),
+    "phi": decoder(ALL, norms="qk_layernorm"),
+    **dict.fromkeys(("llama", "gemma", "granite", "smollm3", "olmo"), _LLAMA),
+    **dict.fromkeys(("mistral", "mixtral", "phi3"), decoder(windowed=True)),
+    **dict.fromkeys(("olmo2", "olmo3"), decoder(bias_field="attention_bias", norms="all")),
+    "qwen2": decoder(QKV, windowed=True),
+    **dict.fromkeys(("qwen3", "qwen3_moe"), _QWEN3),
+    "qwen3_next": decoder(bias_field="attention_bias", norms="head", gated=True),
+    "gemma2": decoder(bias_field="attention_bias", every=2),
+    "gemma3_text": decoder(bias_field="attention_bias", norms="head", every=6),
+    "gpt_oss": decoder(ALL, bias_field="attention_bias", every=2, sink=True),
+    "llama4_text": _LLAMA,
+    **dict.fromkeys(("jamba", "bamba", "granitemoehybrid"), _LLAMA),
+    "lfm2": decoder(norms="head"),
+    "modernbert": modernbert,
+    "deberta-v2": deberta,
     "falcon": falcon,
     **dict.fromkeys(("deepseek_v2", "deepseek_v3"), latent),
     **dict.fromkeys(("t5", "mt5"), t5),
@@ -252,3 +315,12 @@ FAMILIES: Mapping[str, Reader] = {
     "transformer": two_stacks(NONE),
 }
 """The reader of each ``model_type``."""
+
+STATE_SPACE: Mapping[str, str] = {
+    "mamba": "Mamba",
+    "mamba2": "Mamba 2",
+    "falcon_mamba": "Falcon Mamba",
+    "rwkv": "RWKV",
+    "xlstm": "xLSTM",
+}
+"""Families without attention: they keep a state of fixed size, no keys and values."""

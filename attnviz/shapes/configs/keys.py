@@ -114,6 +114,13 @@ _TWO_STACKS = Keys(
     decoder_layers=("decoder_layers", "num_hidden_layers"),
 )
 
+_MISTRAL = {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32} | {
+    "num_key_value_heads": 8
+}
+_QWEN = {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32} | {
+    "num_key_value_heads": 32
+}
+
 FAMILY_KEYS: Mapping[str, Keys] = {
     "distilbert": _DISTILBERT,
     **dict.fromkeys(("gpt2", "gptj"), OLD_GPT),
@@ -133,6 +140,30 @@ LAYER_KEYS = frozenset(
     for name in (*keys.layers, *keys.decoder_layers)
 )
 """Every name that a number of layers has in some family."""
+
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "llama": {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32},
+    "mistral": _MISTRAL | {"sliding_window": 4096},
+    "mixtral": _MISTRAL,
+    "qwen2": _QWEN | {"use_sliding_window": False},
+    "qwen3": _QWEN | {"head_dim": 128, "use_sliding_window": False},
+    "gemma": {"num_key_value_heads": 16, "head_dim": 256},
+    "gemma2": {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256}
+    | {"sliding_window": 4096, "attn_logit_softcapping": 50.0, "query_pre_attn_scalar": 256},
+    "gemma3_text": {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256}
+    | {"sliding_window": 4096, "query_pre_attn_scalar": 256},
+    "gpt_oss": {"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128},
+    "llama4_text": {"num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128}
+    | {"attention_chunk_size": 8192, "no_rope_layer_interval": 4},
+    "qwen3_moe": {"num_key_value_heads": 4, "use_sliding_window": False},
+    "qwen3_next": {"num_key_value_heads": 2, "head_dim": 256, "full_attention_interval": 4},
+    "jamba": {"num_key_value_heads": 8, "attn_layer_period": 8, "attn_layer_offset": 4},
+    "lfm2": {"num_key_value_heads": 8},
+    "bamba": {"num_key_value_heads": 8},
+    "modernbert": {"local_attention": 128, "global_attn_every_n_layers": 3},
+}
+"""What transformers takes for a field that a config.json leaves out, where that decides a size:
+a config inside another one is saved without the fields that have their usual value."""
 
 _MEANING = {
     "d_model": "model width",

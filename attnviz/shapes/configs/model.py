@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from attnviz.errors import ModelError, SizeError
-from attnviz.shapes.configs.families import FAMILIES, LayerGroup, basic
-from attnviz.shapes.configs.keys import GUESS, find, keys_of
+from attnviz.shapes.configs.families import FAMILIES, STATE_SPACE, LayerGroup, basic
+from attnviz.shapes.configs.keys import DEFAULTS, GUESS, Config, Keys, find, keys_of
+from attnviz.shapes.configs.reach import reaches
 from attnviz.shapes.costs.formulas import parameters
+from attnviz.shapes.spec import DTYPE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class ModelSpec:
         partial: what is not known, as a sentence; empty for a complete answer.
         notes: further sentences for the report.
         source: where the numbers come from.
+        dtype: of its weights, as its config says; None where it does not.
+        idle: layers without attention, as in a hybrid with a state-space model.
     """
 
     name: str
@@ -33,6 +37,8 @@ class ModelSpec:
     partial: str = ""
     notes: tuple[str, ...] = ()
     source: str = ""
+    dtype: str | None = None
+    idle: int = 0
 
     @property
     def attention_parameters(self) -> int:
@@ -52,15 +58,23 @@ class ModelSpec:
 
     @property
     def cached_groups(self) -> tuple[LayerGroup, ...]:
-        """The groups that keep a cache entry for every decoded token."""
-        own = tuple(group for group in self.groups if group.spec.causal)
-        return own or tuple(group for group in self.groups if group.spec.kind != "cross")
+        """The groups that keep a cache entry for every decoded token; none in an encoder."""
+        return tuple(group for group in self.groups if group.spec.causal)
+
+    @property
+    def cross_groups(self) -> tuple[LayerGroup, ...]:
+        """The groups that keep keys and values of every source token."""
+        return tuple(group for group in self.groups if group.spec.kind == "cross")
 
 
 def group_parameters(group: LayerGroup) -> int:
     """Parameters of a group: of one layer times its layers, or once where they are shared."""
     one = parameters(group.spec).total
     return one if group.shared else one * len(group.layers)
+
+
+_PARTS = ("text_config", "thinker_config", "llm_config", "language_config", "vision_config")
+"""Where a model of several towers keeps the config of each; the one that reads text first."""
 
 
 def read_config(config: Mapping[str, Any], name: str) -> ModelSpec:
@@ -71,25 +85,91 @@ def read_config(config: Mapping[str, Any], name: str) -> ModelSpec:
         name: what to call the model.
 
     Raises:
-        ModelError: no attention fields, with those that were looked for; junk in them.
+        ModelError: no attention fields, with those that were looked for; junk in them; a family
+            that has no attention.
     """
     family = str(config.get("model_type") or "")
+    if family in STATE_SPACE:
+        raise ModelError(
+            f"{name} has no attention: {STATE_SPACE[family]} keeps a state of fixed size and "
+            "neither keys nor values"
+        )
     if family not in FAMILIES:
-        for part in ("text_config", "vision_config"):
-            inner = config.get(part)
-            if isinstance(inner, Mapping) and inner.get("model_type") in FAMILIES:
-                found = read_config(inner, name)
-                note = f"only {part} of a {family or 'composed'} model was read"
-                return ModelSpec(name, found.family, found.groups, partial=note)
+        for part, inner in _parts(config, family):
+            found = read_config(inner, name)
+            note = f"only {part} of a {family or 'composed'} model was read"
+            dtype = found.dtype or _dtype(config)
+            return replace(found, partial=found.partial or note, dtype=dtype)
     try:
-        if family in FAMILIES:
-            return ModelSpec(name, family, FAMILIES[family](config, keys_of(family)))
-        return _guess(config, name, family)
+        read = _known if family in FAMILIES else _guess
+        return read(config, name, family)
     except SizeError as error:
         raise ModelError(f"config.json of {name}: {error}") from error
 
 
-def _guess(config: Mapping[str, Any], name: str, family: str) -> ModelSpec:
+def _parts(config: Config, family: str) -> Iterator[tuple[str, Config]]:
+    """The configs inside a config that can be read, their families filled in."""
+    for part in _PARTS:
+        inner = config.get(part)
+        if not isinstance(inner, Mapping):
+            continue
+        kind = str(inner.get("model_type") or "")
+        kind = kind if kind or f"{family}_text" not in FAMILIES else f"{family}_text"
+        if kind in FAMILIES or any(_parts(inner, kind)):
+            yield part, {**inner, "model_type": kind}
+
+
+def _known(config: Config, name: str, family: str) -> ModelSpec:
+    """A family that is described: its reader, with what transformers fills in."""
+    usual = DEFAULTS.get(family, {})
+    filled = {field: value for field, value in usual.items() if field not in config}
+    keys, whole = keys_of(family), {**config, **filled}
+    groups = FAMILIES[family](whole, keys)
+    notes = []
+    missing = [field for field in filled if _decides_size(field)]
+    if missing:
+        listed = ", ".join(f"{field} = {filled[field]}" for field in missing)
+        notes.append(f"The config leaves out what transformers takes for granted: {listed}.")
+    notes += _notes(family, groups)
+    idle = _idle(whole, keys, groups)
+    if idle:
+        notes.append(
+            f"{idle} of {idle + sum(len(g.layers) for g in groups)} layers do not attend: they "
+            "keep a state of fixed size, which is not counted."
+        )
+    return ModelSpec(name, family, groups, notes=tuple(notes), dtype=_dtype(config), idle=idle)
+
+
+def _decides_size(field: str) -> bool:
+    return field.startswith(("num_", "hidden", "head", "attn_layer", "full_attention"))
+
+
+def _idle(config: Config, keys: Keys, groups: tuple[LayerGroup, ...]) -> int:
+    """How many layers of a single stack have no attention."""
+    if any(group.spec.kind == "cross" for group in groups):
+        return 0
+    return (find(config, keys, "layers") or 0) - sum(len(group.layers) for group in groups)
+
+
+def _notes(family: str, groups: tuple[LayerGroup, ...]) -> list[str]:
+    """What the closed forms leave out, or what is particular."""
+    notes = []
+    if family == "deberta-v2" and groups[0].spec.scale_dim:
+        notes.append(
+            "Scores with relative positions (c2p, p2c) come on top; their FLOPs are not counted."
+        )
+    if any(group.spec.sink for group in groups):
+        notes.append("Every row of weights sums to less than 1: the rest goes to a learned sink.")
+    return notes
+
+
+def _dtype(config: Config) -> str | None:
+    """The dtype that a config names for its weights, None where it names none that is known."""
+    value = str(config.get("dtype") or config.get("torch_dtype") or "").removeprefix("torch.")
+    return value if value in DTYPE_BYTES else None
+
+
+def _guess(config: Config, name: str, family: str) -> ModelSpec:
     """Sizes under usual names; biases, masks and norms stay unknown, and that is said."""
     shown = f"family {family!r}" if family else "a config without model_type"
     missing = [
@@ -110,5 +190,12 @@ def _guess(config: Mapping[str, Any], name: str, family: str) -> ModelSpec:
     )
     if layers is None:
         partial += ", nor is the number of layers (1 assumed)"
-    group = LayerGroup("self-attention", tuple(range(layers or 1)), spec)
-    return ModelSpec(name, family, (group,), partial=partial)
+    found = [reach != "none" for reach in reaches(config, layers or 1)]
+    attending = tuple(i for i, on in enumerate(found) if on)
+    if not attending:
+        raise ModelError(f"{name} has no attention: its config lists {len(found)} layers without")
+    group = LayerGroup("self-attention", attending, spec)
+    idle = len(found) - len(attending)
+    if idle:
+        partial += f"; {idle} of {len(found)} layers do not attend"
+    return ModelSpec(name, family, (group,), partial=partial, dtype=_dtype(config), idle=idle)

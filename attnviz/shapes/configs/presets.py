@@ -37,7 +37,7 @@ class Preset:
     def model(self) -> ModelSpec:
         """Its attention, layer by layer."""
         found = read_config(self.config, self.title)
-        notes = (self.note,) if self.note else ()
+        notes = (*found.notes, self.note) if self.note else found.notes
         return replace(found, whole=self.parameters, notes=notes, source=self.source)
 
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from attnviz.attention.sizes import Kind, divisors
+from attnviz.attention.sizes import Kind, check_sizes, divisors
 from attnviz.errors import UsageError
 from attnviz.shapes.configs.model import ModelSpec
 from attnviz.shapes.configs.presets import presets
-from attnviz.shapes.costs.formulas import cache_elements, cached_tokens, flops, parameters
+from attnviz.shapes.costs.decode import Stack, cache_bytes, decoding
+from attnviz.shapes.costs.formulas import cache_elements, flops, parameters
 from attnviz.shapes.spec import PROJECTIONS, AttentionSpec, LayerAxes, RunSizes, cut
 from attnviz.shapes.symbolic import Amount
 
 DEFAULT_TOKENS = 4096
-Stack = Sequence[tuple[AttentionSpec, int]]
-"""The layers that keep a cache: each kind of layer, and how many there are of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +27,14 @@ class Variant:
         elements: cache numbers per token and layer. token_bytes: cache per token, all layers.
         sequence_bytes: cache of one sequence. batch_bytes: cache of the batch.
         ratio: token_bytes against MHA with the same heads.
-        fits_tokens: the longest sequence whose cache fits in the memory asked about; None when
-            nobody asked, -1 when a window keeps the cache below it at any length.
+        read_bytes: read to decode one token of a sequence: its cache, and the weights of these
+            layers, which a batch shares. intensity: FLOPs per byte read.
+        weights_bytes: all weights that are known, with these layers of this kind.
+        fits_tokens: the longest sequence whose cache fits beside the weights in the memory asked
+            about; None when nobody asked, -1 when a window keeps the cache below it at any length.
         fits_sequences: how many sequences fit; None when nobody asked.
-        used_by: published models of this kind. own: True for what was asked about.
+        used_by: published models of this kind with as many key heads, by their own numbers.
+        own: True for what was asked about.
     """
 
     name: str
@@ -44,6 +46,9 @@ class Variant:
     sequence_bytes: int
     batch_bytes: int
     ratio: float
+    read_bytes: float
+    intensity: float
+    weights_bytes: int
     fits_tokens: int | None
     fits_sequences: int | None
     used_by: tuple[str, ...]
@@ -52,7 +57,10 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Every kind at the same D, H and d; the cache at ``tokens`` tokens in ``layers`` layers."""
+    """Every kind at the same D, H and d; the cache at ``tokens`` tokens in ``layers`` layers.
+
+    ``whole`` says whether the weights are those of a whole model, or of attention alone.
+    """
 
     spec: AttentionSpec
     run: RunSizes
@@ -61,19 +69,12 @@ class Comparison:
     memory: int | None
     variants: tuple[Variant, ...]
     subject: str
+    whole: bool = False
 
 
 def stack_of(model: ModelSpec) -> Stack:
     """The layers of a model that keep keys and values of decoded tokens."""
     return [(group.spec, len(group.layers)) for group in model.cached_groups]
-
-
-def cache_bytes(stack: Stack, tokens: int, width: int) -> int:
-    """The KV cache of one sequence: every layer's tokens (a window's at most) times its numbers."""
-    return sum(
-        layers * cached_tokens(spec, tokens) * cache_elements(spec) * width
-        for spec, layers in stack
-    )
 
 
 def longest(stack: Stack, width: int, memory: int) -> int:
@@ -111,23 +112,36 @@ def compare(
         memory: bytes that the cache may take.
 
     Raises:
-        UsageError: cross-attention, whose cache does not grow with what is decoded.
+        UsageError: cross-attention or an encoder, which decode nothing.
     """
     if spec.kind == "cross":
         raise UsageError(
             "{compare} is about caches of decoded tokens; cross-attention has none", compare=...
         )
     stack: Stack = stack_of(model) if model else [(spec, layers)]
+    if not stack:
+        raise UsageError(
+            "{compare} is about caches of decoded tokens; {} is an encoder and keeps none",
+            model.name if model else "",
+            compare=...,
+        )
     tokens = run.cache or run.seq or DEFAULT_TOKENS
-    batch = run.batch or 1
     axes = LayerAxes(spec, run)
+    own = _weights(stack)
+    rest = (model.whole - own) if model and model.whole else 0
+    if model and not model.whole:
+        rest = model.attention_parameters - own
     many = sum(count for _, count in stack)
-    mha = _as(spec, "mha", spec.heads)
-    full = many * cache_elements(mha) * run.width
+    full = many * cache_elements(_as(spec, "mha", spec.heads)) * run.cache_width
     rows = []
     for name, variant in _variants(spec):
-        swapped = [(_keep_window(variant, one), count) for one, count in stack]
-        one = cache_bytes(swapped, tokens, run.width)
+        same = _same(variant, spec)
+        swapped = stack if same else [(_keep_reach(variant, one), n) for one, n in stack]
+        one = cache_bytes(swapped, tokens, run.cache_width)
+        token = many * cache_elements(variant) * run.cache_width
+        weights = (rest + _weights(swapped)) * run.width
+        room = None if memory is None else max(0, memory - weights)
+        step = decoding(swapped, tokens, run)
         rows.append(
             Variant(
                 name=name,
@@ -135,18 +149,26 @@ def compare(
                 parameters=parameters(variant).total,
                 flops=flops(variant, axes).total,
                 elements=cache_elements(variant),
-                token_bytes=many * cache_elements(variant) * run.width,
+                token_bytes=token,
                 sequence_bytes=one,
-                batch_bytes=batch * one,
-                ratio=many * cache_elements(variant) * run.width / full,
-                fits_tokens=longest(swapped, run.width, memory) if memory else None,
-                fits_sequences=memory // one if memory else None,
+                batch_bytes=(run.batch or 1) * one,
+                ratio=token / full,
+                read_bytes=step.bytes_per_token,
+                intensity=step.intensity,
+                weights_bytes=weights,
+                fits_tokens=None if room is None else longest(swapped, run.cache_width, room),
+                fits_sequences=None if room is None else room // one,
                 used_by=_used_by(variant),
-                own=_same(variant, spec),
+                own=same,
             )
         )
     title = model.name if model else spec.title
-    return Comparison(spec, run, tokens, many, memory, tuple(rows), title)
+    whole = bool(model and model.whole)
+    return Comparison(spec, run, tokens, many, memory, tuple(rows), title, whole)
+
+
+def _weights(stack: Stack) -> int:
+    return sum(layers * parameters(spec).total for spec, layers in stack)
 
 
 def _variants(spec: AttentionSpec) -> list[tuple[str, AttentionSpec]]:
@@ -187,8 +209,19 @@ def _as(spec: AttentionSpec, kind: Kind, kv_heads: int) -> AttentionSpec:
     )
 
 
-def _keep_window(variant: AttentionSpec, layer: AttentionSpec) -> AttentionSpec:
-    return replace(variant, window=layer.window)
+def with_kv_heads(spec: AttentionSpec, kv_heads: int) -> AttentionSpec:
+    """The same layer with another number of key heads.
+
+    Raises:
+        SizeError: a number that does not divide its query heads.
+    """
+    sizes = check_sizes(spec.d_model, spec.heads, kv_heads=kv_heads, head_dim=spec.head_dim)
+    kind: Kind = "mha" if sizes.kv_heads == spec.heads else "mqa" if sizes.kv_heads == 1 else "gqa"
+    return replace(spec, kind=kind, kv_heads=sizes.kv_heads)
+
+
+def _keep_reach(variant: AttentionSpec, layer: AttentionSpec) -> AttentionSpec:
+    return replace(variant, window=layer.window, chunked=layer.chunked)
 
 
 def _same(variant: AttentionSpec, spec: AttentionSpec) -> bool:
@@ -197,34 +230,55 @@ def _same(variant: AttentionSpec, spec: AttentionSpec) -> bool:
 
 
 def _used_by(spec: AttentionSpec, most: int = 3) -> tuple[str, ...]:
-    """Presets whose main layer is of the same kind, and for GQA shares keys among as many heads."""
-    mains = ((p.title, p.model.main.spec) for p in presets().values())
-    names = [
-        title
-        for title, other in mains
-        if other.kind == spec.kind and (spec.kind != "gqa" or other.group == spec.group)
-    ]
-    if len(names) <= most:
-        return tuple(names)
-    picked = [names[i * (len(names) - 1) // (most - 1)] for i in range(most)]
-    return tuple(dict.fromkeys(picked))
+    """Presets whose main layer has as many key heads, those with as many query heads first.
+
+    Each is named with its own H (and G, where it is another): ``Llama 3 70B (64/8)``. The latent
+    of MLA stands for all heads, so there the kind decides.
+    """
+    found = []
+    for one in presets().values():
+        other = one.model.main.spec
+        if other.kind == spec.kind and (spec.kind != "gqa" or other.kv_heads == spec.kv_heads):
+            shared = "" if other.kv_heads == other.heads else f"/{other.kv_heads}"
+            found.append((other.heads != spec.heads, f"{one.title} ({other.heads}{shared})"))
+    if spec.kind == "mha":  # G is H here: another H would be another G
+        found = [one for one in found if not one[0]]
+    same = [title for apart, title in found if not apart]
+    near = [title for apart, title in found if apart]
+    return (*_spread(same, most), *_spread(near, most - min(most, len(same))))
 
 
-_MEMORY = re.compile(r"(?i)^\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([kmgtp]?)(i?)b?\s*$")
+def _spread(titles: list[str], most: int) -> list[str]:
+    """At most so many of some titles, early and late ones."""
+    if len(titles) <= most:
+        return titles
+    if most < 2:
+        return titles[len(titles) - most :]
+    return [titles[i * (len(titles) - 1) // (most - 1)] for i in range(most)]
+
+
+_MEMORY = re.compile(r"(?i)^\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*(([kmgtp]?)(i?)b?)\s*$")
 _POWERS = " kmgtp"
 
 
 def parse_memory(text: str) -> int:
-    """``80GB`` (10⁹), ``80GiB`` (2³⁰), ``512M``, ``1e9`` is junk.
+    """``80GB`` (10⁹), ``80GiB`` (2³⁰), ``512M``, ``900B``; ``1e9`` is junk.
 
     Raises:
-        UsageError: not a size, or zero.
+        UsageError: not a size, one without a unit, or zero.
     """
     found = _MEMORY.match(text)
-    number, letter, binary = found.groups() if found else ("", "", "i")
+    number, unit, letter, binary = found.groups() if found else ("", "i", "", "i")
     if binary and not letter:
         raise UsageError("{memory} is no size; write 80GB, 80GiB or 512MB", memory=cut(text))
     power = _POWERS.index(letter.lower() or " ")
+    if not unit:
+        raise UsageError(
+            "{memory} has no unit; write {}GB (10⁹ bytes) or {}GiB (2³⁰)",
+            number,
+            number,
+            memory=cut(text),
+        )
     size = int(float(number) * (1024 if binary else 1000) ** power)
     if size < 1 or size > 1 << 60:
         raise UsageError("{memory} must be at least a byte and below an exbibyte", memory=cut(text))

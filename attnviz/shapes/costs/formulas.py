@@ -1,7 +1,8 @@
 """What an attention layer costs, in closed forms: parameters, FLOPs, memory, KV cache.
 
 FLOPs count 2 per multiply-add and matrix products only, as ``torch.utils.flop_counter`` does:
-biases, scaling, masks and softmax are left out, and a causal mask skips nothing.
+biases, scaling, masks and softmax are left out. A causal mask skips nothing; with a window a query
+is compared with the keys of its window alone, w of them (2·w - 1 where it looks both ways).
 
 Notation: B batch, T queries, S keys, D model width, H heads, G key/value heads, d head width,
 r latent and d_r rotary width of MLA. Sources: Vaswani et al. 2017 (arXiv:1706.03762), Shazeer 2019
@@ -71,6 +72,8 @@ def projections(spec: AttentionSpec) -> tuple[Projection, ...]:
     else:
         rows.append(("w_k", width, spec.kv_heads * spec.head_dim, "new keys"))
         rows.append(("w_v", width, spec.kv_heads * spec.value_dim, "new keys"))
+    if spec.gated:
+        rows.append(("w_gate", width, inner, "queries"))
     rows.append(("w_o", inner, width, "queries"))
     return tuple(
         Projection(name, inputs, outputs, name in spec.biases, over)
@@ -114,13 +117,13 @@ class Flops(NamedTuple):
 
 
 def score_flops(spec: AttentionSpec, axes: LayerAxes) -> Amount:
-    """Q Kᵀ: 2·B·H·T·S·d."""
-    return 2 * elements(axes.b, axes.h, axes.t, axes.s, spec.score_dim)
+    """Q Kᵀ: 2·B·H·T·S·d, a window's keys instead of S where there is one."""
+    return 2 * elements(axes.b, axes.h, axes.t, axes.seen, spec.score_dim)
 
 
 def mixing_flops(spec: AttentionSpec, axes: LayerAxes) -> Amount:
-    """Weights times V: 2·B·H·T·S·d."""
-    return 2 * elements(axes.b, axes.h, axes.t, axes.s, spec.value_dim)
+    """Weights times V: 2·B·H·T·S·d, with a window as for the scores."""
+    return 2 * elements(axes.b, axes.h, axes.t, axes.seen, spec.value_dim)
 
 
 def flops(spec: AttentionSpec, axes: LayerAxes) -> Flops:
@@ -160,13 +163,33 @@ def cached_tokens(spec: AttentionSpec, tokens: int) -> int:
     return tokens if spec.window is None else min(tokens, spec.window)
 
 
-def crossing(spec: AttentionSpec) -> float:
+def crossing(spec: AttentionSpec) -> float | None:
     """The length T at which attention itself costs as much as the projections (S = T).
 
     Projections cost 2·T·P for P matrix parameters, attention 2·T²·H·(d + d_v); equal at
-    T = P / (H·(d + d_v)), which is 2·D for MHA. Independent of the batch.
+    T = P / (H·(d + d_v)), which is 2·D for MHA. Independent of the batch. None where a window ends
+    attention's growth before that: it stays the cheaper part at any length.
     """
-    return parameters(spec).weights / (spec.heads * (spec.score_dim + spec.value_dim))
+    length = parameters(spec).weights / (spec.heads * (spec.score_dim + spec.value_dim))
+    if spec.window is None:
+        return length
+    return length if length <= (spec.window if spec.causal else 2 * spec.window - 1) else None
+
+
+def blocked(spec: AttentionSpec, tokens: int) -> float:
+    """The share of the T·T scores of a text that causality and a window block.
+
+    Causal: (T - 1) / 2T. A window w leaves w keys to each query but the first w - 1.
+    """
+    if spec.window is None or spec.window >= tokens:
+        seen = tokens * (tokens + 1) // 2 if spec.causal else tokens * tokens
+    elif spec.chunked:
+        whole, rest = divmod(tokens, spec.window)
+        seen = whole * spec.window * (spec.window + 1) // 2 + rest * (rest + 1) // 2
+    else:
+        back = spec.window * tokens - spec.window * (spec.window - 1) // 2
+        seen = back if spec.causal else 2 * back - tokens
+    return 1 - seen / (tokens * tokens)
 
 
 def product(dims: tuple[Dim, ...], width: int) -> Amount:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from attnviz.attention.sizes import divisors
 from attnviz.errors import UsageError
+from attnviz.shapes.costs.decode import Decoding, decoding
 from attnviz.shapes.costs.formulas import (
     FLOAT32_BYTES,
     crossing,
@@ -18,8 +20,8 @@ from attnviz.shapes.costs.formulas import (
 )
 from attnviz.shapes.spec import AttentionSpec, LayerAxes, RunSizes, cut
 
-Variable = Literal["seq", "d-model", "heads", "context-length"]
-VARIABLES: tuple[Variable, ...] = ("seq", "d-model", "heads", "context-length")
+Variable = Literal["seq", "d-model", "heads", "kv-heads", "context-length"]
+VARIABLES: tuple[Variable, ...] = ("seq", "d-model", "heads", "kv-heads", "context-length")
 MAX_STEPS = 200
 DEFAULT_SEQ = 2048
 
@@ -29,6 +31,7 @@ _ONE = re.compile(_NUMBER)
 _RANGE = re.compile(
     rf"(?P<low>{_NUMBER})\s*\.\.\s*(?P<high>{_NUMBER})(?:\s*:\s*(?P<op>[x+])(?P<by>{_NUMBER}))?"
 )
+_UP_TO_H = re.compile(r"(?i)(\.\.\s*)h\s*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Point:
         projection_flops: O(T·D²). attention_flops: O(T·S·D).
         materialized: bytes of the B·H·T·S weights at the run's dtype.
         streamed: bytes of weights held at once when nobody keeps them (float32 blocks of rows).
+        decoding: what a step reads on a cache of that length, where key heads are swept.
     """
 
     value: int
@@ -50,6 +54,7 @@ class Point:
     attention_flops: int
     materialized: int
     streamed: int
+    decoding: Decoding | None = None
 
     @property
     def attention_share(self) -> float:
@@ -62,7 +67,7 @@ class Sweep:
     """Costs along one size.
 
     ``crossing`` is the length T at which attention costs what the projections cost; None when
-    another size is swept.
+    another size is swept, or where a window keeps attention the cheaper part.
     """
 
     variable: Variable
@@ -70,8 +75,10 @@ class Sweep:
     crossing: float | None
 
 
-def parse_sweep(text: str) -> tuple[Variable, tuple[int, ...]]:
+def parse_sweep(text: str, heads: int = 0) -> tuple[Variable, tuple[int, ...]]:
     """Read ``seq=128..131072`` (doubling), ``seq=0..9:+3``, ``heads=1..64:x4`` or ``seq=1,5,9``.
+
+    Key heads must divide the ``heads`` query heads: ``kv-heads=1..H`` is every number that does.
 
     Raises:
         UsageError: junk, an unknown name, an empty or endless range.
@@ -92,6 +99,8 @@ def parse_sweep(text: str) -> tuple[Variable, tuple[int, ...]]:
             sweep=...,
         )
     values = found["values"]
+    if variable == "kv-heads" and heads:
+        values = _UP_TO_H.sub(rf"\g<1>{heads}", values)
     ranged = _RANGE.fullmatch(values)
     if not ranged:
         parts = [part.strip() for part in values.split(",")]
@@ -100,6 +109,11 @@ def parse_sweep(text: str) -> tuple[Variable, tuple[int, ...]]:
         numbers = sorted({_whole(part) for part in parts})
         if len(numbers) > MAX_STEPS:
             raise UsageError("{sweep} has more than {} steps; give fewer", MAX_STEPS, sweep=asked)
+    elif variable == "kv-heads" and heads and not ranged["op"]:
+        low, high = _ends(asked, ranged)
+        numbers = [one for one in divisors(heads) if low <= one <= high]
+        if not numbers:
+            raise UsageError("{sweep} holds no number that divides {} heads", heads, sweep=asked)
     else:
         numbers = _steps(asked, ranged)
     if numbers[0] < 1:
@@ -111,14 +125,20 @@ def _whole(digits: str) -> int:
     return int(digits.replace("_", ""))
 
 
-def _steps(asked: str, ranged: re.Match[str]) -> list[int]:
-    low, high, by = _whole(ranged["low"]), _whole(ranged["high"]), _whole(ranged["by"] or "2")
+def _ends(asked: str, ranged: re.Match[str]) -> tuple[int, int]:
+    low, high = _whole(ranged["low"]), _whole(ranged["high"])
     if low > high:
         raise UsageError(
             "{sweep} runs from {:,} down to {:,}; swap the two", low, high, sweep=asked
         )
     if low < 1:
         raise UsageError("{sweep} must start at 1 or above, not {}", low, sweep=asked)
+    return low, high
+
+
+def _steps(asked: str, ranged: re.Match[str]) -> list[int]:
+    low, high = _ends(asked, ranged)
+    by = _whole(ranged["by"] or "2")
     doubling = ranged["op"] != "+"
     if by < (2 if doubling else 1):
         raise UsageError("{sweep} never ends: step {}{}", ranged["op"], by, sweep=asked)
@@ -143,14 +163,14 @@ def sweep(
     Args:
         text: see :func:`parse_sweep`.
         run: the other sizes; an unset length is 2,048.
-        spec_at: the layer with ``d-model`` or ``heads`` set to a value (for other names it ignores
-            the value); raises SizeError where that does not fit.
+        spec_at: the layer with ``d-model``, ``heads`` or ``kv-heads`` set to a value (for other
+            names it ignores the value); raises SizeError where that does not fit.
 
     Raises:
         UsageError: junk, or ``context-length`` without cross-attention.
         SizeError: a size on the way that does not fit the others.
     """
-    variable, values = parse_sweep(text)
+    variable, values = parse_sweep(text, spec_at("seq", None).heads)
     points = []
     for value in values:
         spec = spec_at(variable, value)
@@ -168,6 +188,9 @@ def sweep(
                 attention_flops=cost.attention.value or 0,
                 materialized=(count or 0) * run.width,
                 streamed=(streamed_elements(axes) or 0) * FLOAT32_BYTES,
+                decoding=decoding([(spec, 1)], here.seq or DEFAULT_SEQ, here)
+                if variable == "kv-heads"
+                else None,
             )
         )
     spec = points[0].spec

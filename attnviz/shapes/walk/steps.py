@@ -163,7 +163,7 @@ class _Tracer:
             self.add("transpose_kv", "K, V", (a.b, a.g, a.new, d), ".transpose(1, 2)", view=True)
         if self.run.cache is not None:
             kept = "cache + new" if self.spec.window is None else "cache + new, last window"
-            both = 2 * product((a.b, a.g, a.s, d), self.run.width)
+            both = 2 * product((a.b, a.g, a.s, d), self.run.cache_width)
             self.add("cache", "K, V", (a.b, a.g, a.s, d), f"append: {kept}", memory=both)
         if spec.group > 1:
             shape = (a.b, a.g, Dim("H/G", spec.group), a.t, d)
@@ -186,7 +186,8 @@ class _Tracer:
             self.project("w_k_rope", "k_rope", "X", (a.b, a.new, Dim("dᵣ", spec.rope_dim)))
         if self.run.cache is not None:
             width = Dim("r+dᵣ" if spec.rope_dim else "r", spec.latent + spec.rope_dim)
-            self.add("cache", "c; k_rope", (a.b, a.s, width), "append: cache + new")
+            kept = product((a.b, a.s, width), self.run.cache_width)
+            self.add("cache", "c; k_rope", (a.b, a.s, width), "append: cache + new", memory=kept)
         for name, result, width, dim in (
             ("w_k", "K", d, spec.head_dim),
             ("w_v", "V", d_v, spec.value_dim),
@@ -206,7 +207,9 @@ class _Tracer:
         """Scores, scale, mask, softmax, mixing."""
         a, spec = self.axes, self.spec
         square = (a.b, a.h, a.t, a.s)
-        self.add("scores", "scores", square, "Q Kᵀ", cost=score_flops(spec, a))
+        band = spec.window is not None and self.run.cache is None
+        note = f"Q Kᵀ, {a.seen.size:,} keys a query" if band else "Q Kᵀ"
+        self.add("scores", "scores", square, note, cost=score_flops(spec, a))
         if spec.scaled:
             self.add("scale", "scaled", square, f"· 1/√{spec.scale_dim or spec.score_dim}")
         else:
@@ -214,7 +217,8 @@ class _Tracer:
         if spec.softcap is not None:
             self.add("softcap", "capped", square, f"{spec.softcap:g}·tanh(x / {spec.softcap:g})")
         self.add("mask", "masked", square, _mask(spec, self.run))
-        self.add("softmax", "weights A", square, "softmax over keys")
+        softmax = "softmax over keys and a sink" if spec.sink else "softmax over keys"
+        self.add("softmax", "weights A", square, softmax)
         _, d_v = _head_axes(spec)
         self.add("heads", "head outputs", (a.b, a.h, a.t, d_v), "A V", cost=mixing_flops(spec, a))
 
@@ -222,9 +226,13 @@ class _Tracer:
         """Heads side by side again, then mixed."""
         a, spec = self.axes, self.spec
         _, d_v = _head_axes(spec)
+        if spec.gated:
+            self.project("w_gate", "G", "X", (a.b, a.t, _joined(spec, spec.value_dim)))
         self.add("untranspose", "Z", (a.b, a.t, a.h, d_v), ".transpose(1, 2)", view=True)
         joined = _joined(spec, spec.value_dim)
         self.add("concat", "Z concat", (a.b, a.t, joined), ".contiguous() .view")
+        if spec.gated:
+            self.add("gate", "Z gated", (a.b, a.t, joined), "Z · sigmoid(G)")
         self.project("w_o", "Y", "Z", (a.b, a.t, a.d_model))
 
 
@@ -233,6 +241,7 @@ _MATRIX_LETTERS = {
     "w_k": "W_K",
     "w_v": "W_V",
     "w_o": "W_O",
+    "w_gate": "W_G",
     "w_q_latent": "W_DQ",
     "w_latent": "W_DKV",
     "w_k_rope": "W_KR",
@@ -255,6 +264,8 @@ def _joined(spec: AttentionSpec, width: int) -> Dim:
 def _mask(spec: AttentionSpec, run: RunSizes) -> str:
     if run.cache is not None:
         return "nothing to mask: all keys are past"
+    if spec.chunked:
+        return f"-∞ outside of the query's chunk of {spec.window:,} or in the future"
     if spec.window is not None:
         side = "back" if spec.causal else "each way"
         return f"-∞ beyond {spec.window:,} {side}" + (" or in the future" if spec.causal else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnviz.attention.layers import AttentionLayer
+    from attnviz.shapes.spec import AttentionSpec
 
 MAX_BYTES = 2 << 30
 DEFAULT_T, DEFAULT_S = 7, 11
@@ -78,7 +80,7 @@ def verify(walk: Walk) -> Verification:
         )
     runner = _Runner(walk)
     runner.run()
-    return Verification(tuple(runner.checks), f"fresh {walk.spec.title}, run in {walk.run.dtype}")
+    return Verification(tuple(runner.checks), f"fresh {walk.spec.title}, run in {walk.run.number}")
 
 
 class _Runner:
@@ -102,10 +104,10 @@ class _Runner:
             rope_dim=spec.rope_dim if spec.kind == "mla" else None,
             bias=bool(spec.biases),
             causal=spec.causal,
-        ).to(getattr(torch, run.dtype))
+        ).to(getattr(torch, run.number))
         generator = torch.Generator().manual_seed(0)
         tokens = run.cache + 1 if run.cache is not None else run.seq or DEFAULT_T
-        self.dtype = getattr(torch, run.dtype)
+        self.dtype = getattr(torch, run.number)
         self.x = torch.randn(run.batch or 1, tokens, spec.d_model, generator=generator).to(
             self.dtype
         )
@@ -229,6 +231,7 @@ class _Runner:
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Attention itself through the real :func:`attend`, then the output projection."""
+        import torch
         from torch.utils.flop_counter import FlopCounterMode
 
         from attnviz.attention.attend import attend
@@ -250,11 +253,18 @@ class _Runner:
                 observers=[Watcher()],
                 block_rows=query.shape[2],
             ).output
+        counted = counter.get_total_flops()
+        if spec.window is not None and self.walk.run.cache is None:
+            with FlopCounterMode(display=False) as counter:
+                banded = _banded(query, key, value, spec)
+            counted = counter.get_total_flops()
+            same = torch.allclose(mixed, banded, rtol=1e-2, atol=_tolerance(self.dtype))
+            self.check("heads", "equals the window's keys alone", True, same)
         (weights,) = seen
         for name in ("scores", "scale", "mask", "softmax"):
             self.check(name, "shape", self.said(name).sizes, tuple(weights.shape))
         both = (self.said("scores").flops + self.said("heads").flops).value
-        self.check("scores", "FLOPs, with those of A V", both, counter.get_total_flops())
+        self.check("scores", "FLOPs, with those of A V", both, counted)
         self._bytes("softmax", weights.to(self.dtype))
         self.check("heads", "shape", self.said("heads").sizes, tuple(mixed.shape))
         joined = self.step("untranspose", lambda: mixed.transpose(1, 2))
@@ -271,6 +281,35 @@ class _Runner:
         said = self.said(key).bytes
         found = sum(t.numel() * t.element_size() for t in tensors)
         self.check(key, "bytes", None if said is None else said.value, found)
+
+
+def _banded(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) -> Tensor:
+    """Attention [B, H, T, d_v] that compares each query with the keys of its window alone.
+
+    Keys and values are laid out window by window, [B, H, T, d, w]; places before the first and
+    after the last token are blocked.
+    """
+    import torch
+
+    window, length = spec.window or 0, query.shape[2]
+    before, after = window - 1, 0 if spec.causal else window - 1
+    if before + 1 + after >= length:  # as long as the text: every query meets every key
+        places = torch.arange(length)[None].expand(length, -1)
+        near = [tensor.transpose(2, 3)[:, :, None] for tensor in (key, value)]
+    else:
+        places = torch.arange(length)[:, None] + torch.arange(-before, after + 1)
+        pad = torch.nn.functional.pad
+        near = [
+            pad(tensor, (0, 0, before, after)).unfold(2, before + 1 + after, 1)
+            for tensor in (key, value)
+        ]
+    keys, values = (tensor.repeat_interleave(spec.group, 1) for tensor in near)
+    back = torch.arange(length)[:, None] - places
+    seen = (places >= 0) & (places < length) & (back.abs() < window)
+    seen &= (back >= 0) | (not spec.causal)
+    scores = (query[:, :, :, None] @ keys)[:, :, :, 0] / math.sqrt(query.shape[-1])
+    weights = scores.masked_fill(~seen, -math.inf).softmax(-1)
+    return (weights[:, :, :, None] @ values.transpose(3, 4))[:, :, :, 0]
 
 
 def _text(value: object) -> str:

@@ -48,6 +48,10 @@ WHY = {
     "queries at the same shape. Dropout, in training, comes after it.",
     "heads": "Each row is an average of V's rows by the weights: a head can only hand on what V "
     "holds.",
+    "w_gate": "A gate for every number that a head hands on, from the same token vector: how much "
+    "of it is let through.",
+    "gate": "Each head's output is scaled number by number, after attention and before W_O, so a "
+    "head can fall silent without a sink.",
     "untranspose": "Brings the heads of one token next to each other again; without it the concat "
     "glues different tokens together, at the right shape.",
     "concat": "The transpose left a strided view that .view refuses: .contiguous() copies it "

@@ -1,0 +1,109 @@
+"""Key heads swept: what fewer of them save in parameters, cache and reading, as table and plot."""
+
+from __future__ import annotations
+
+from attnviz.errors import Message
+from attnviz.render.shapes.answer import Answer
+from attnviz.render.shapes.plot import Curve, plot
+from attnviz.render.shapes.table import Column, Paint, Row, Table, cell
+from attnviz.render.shapes.units import count, plural, size
+from attnviz.render.shapes.walk import run_data, spec_data, unset_dtype
+from attnviz.shapes.costs.formulas import cache_elements
+from attnviz.shapes.costs.sweep import Sweep
+
+WEIGHTS, CACHE = "weights", "keys and values"
+
+
+def key_heads_answer(found: Sweep) -> Answer:
+    """One row a number of key heads: what decoding a token reads, and the FLOPs a byte."""
+    first = found.points[0]
+    run, spec = first.run, first.spec
+    columns = (
+        Column("value", "G", "right"),
+        Column("kind", "kind"),
+        Column("parameters", "params", "right"),
+        Column("cache_bytes_token", "cache/token", "right"),
+        Column("weights_bytes", "read: weights", "right", optional=1),
+        Column("cache_bytes", "read: cache", "right", optional=1),
+        Column("read_bytes_token", "read/token", "right"),
+        Column("step_flops", "FLOPs", "right", optional=1),
+        Column("intensity", "FLOP/byte", "right"),
+    )
+    rows, data = [], []
+    for point in found.points:
+        step, one = point.decoding, point.spec
+        if step is None:
+            continue
+        token = cache_elements(one) * run.cache_width
+        rows.append(
+            Row(
+                (
+                    cell(point.value, "strong", point.value),
+                    cell(one.kind.upper(), "", one.kind),
+                    cell(f"{point.parameters:,}", "", point.parameters),
+                    cell(size(token), "", token),
+                    cell(size(step.weights), "", step.weights),
+                    cell(size(step.cache), "", step.cache),
+                    cell(size(step.bytes_per_token), "", step.bytes_per_token),
+                    cell(count(step.flops), "", step.flops),
+                    cell(f"{step.intensity:.3g}", "", step.intensity),
+                )
+            )
+        )
+        data.append(
+            {
+                "value": point.value,
+                "parameters": point.parameters,
+                "cache_bytes_per_token": token,
+                "weights_bytes": step.weights,
+                "cache_bytes": step.cache,
+                "read_bytes_per_decoded_token": step.bytes_per_token,
+                "decoding_flops": step.flops,
+                "flops_per_byte": step.intensity,
+            }
+        )
+    steps = [(p.value, p.decoding) for p in found.points if p.decoding is not None]
+
+    def draw(width: int, paint: Paint) -> list[str]:
+        if len(steps) < 2:
+            return []
+        curves = [
+            Curve(WEIGHTS, "T", [(value, step.weights) for value, step in steps]),
+            Curve(CACHE, "H", [(value, step.cache) for value, step in steps]),
+        ]
+        return plot(curves, width, paint, x_name="key heads G", y_name="bytes read")
+
+    tokens, batch = plural(run.seq or 0, "token"), plural(run.batch or 1, "sequence")
+    kept = f" (cache in {run.cached})" if run.cache_dtype else ""
+    notes = [
+        Message(
+            "One layer decodes a token of {} on a cache of {}, in {}{}; {seq}, {batch}, {dtype} "
+            "and {cache_dtype} set them.",
+            batch,
+            tokens,
+            run.number,
+            kept,
+            seq=...,
+            batch=...,
+            dtype=...,
+            cache_dtype=...,
+        ),
+        "Read per token: the weights, shared by the batch, and the sequence's own keys and values. "
+        "A machine that computes more FLOPs in the time it reads a byte waits for memory.",
+    ]
+    notes += [unset_dtype()] if run.dtype is None else []
+    title = f"D = {spec.d_model:,}, {spec.heads} heads of {spec.head_dim}: costs along kv-heads"
+    return Answer(
+        "sweep",
+        title,
+        (Table("", columns, tuple(rows)),),
+        tuple(notes),
+        data={
+            "layer": spec_data(spec),
+            "run": run_data(run),
+            "variable": found.variable,
+            "crossing_length": None,
+            "points": data,
+        },
+        draw=draw,
+    )

@@ -1,0 +1,106 @@
+"""Which layers of a model attend, and how far each of them sees. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from attnviz.errors import ModelError
+from attnviz.shapes.configs.keys import Config, shown
+
+Reach = Literal["full", "window", "chunk", "none"]
+"""All keys, those of a sliding window, those of the query's own chunk; none: no attention."""
+
+_LISTS = ("layer_types", "layers_block_type", "layer_block_types")
+_WORDS: Sequence[tuple[str, Reach]] = (
+    ("linear", "none"),  # before "attention": linear_attention keeps a state, no keys
+    ("sliding", "window"),
+    ("local", "window"),
+    ("chunk", "chunk"),
+    ("attention", "full"),
+    ("full", "full"),
+    ("global", "full"),
+    ("hybrid", "full"),  # attention beside a state-space part
+)
+
+_PATTERNS: Sequence[tuple[str, Reach]] = (
+    ("full_attention_interval", "none"),
+    ("no_rope_layer_interval", "chunk"),
+    ("sliding_window_pattern", "window"),
+)
+"""Every n-th layer sees everything; the others what stands here."""
+
+
+def reaches(config: Config, layers: int, *, every: int = 0, windowed: bool = False) -> list[Reach]:
+    """How far every layer sees, from whatever way its family has of saying so.
+
+    A list of names (``layer_types``, ``layers_block_type``), numbers of the layers that attend
+    (``attn_layer_indices``, ``full_attn_idxs``), a period (Jamba's ``attn_layer_period`` and
+    ``attn_layer_offset``, Qwen3-Next's ``full_attention_interval``, ModernBERT's
+    ``global_attn_every_n_layers``), or a pattern of windows.
+
+    Args:
+        config: the fields of config.json.
+        layers: how many there are.
+        every: all but each n-th layer see a window only, where the config says nothing else.
+        windowed: all layers see a window where the config has one.
+
+    Raises:
+        ModelError: a list of another length, or numbers that are no layers.
+    """
+    for name in _LISTS:
+        if config.get(name) is not None:
+            return [_reach(word) for word in _names(config, name, layers)]
+    for name in ("attn_layer_indices", "full_attn_idxs"):
+        if config.get(name) is not None:
+            attending = _numbers(config, name, layers)
+            return ["full" if i in attending else "none" for i in range(layers)]
+    period = _count(config, "attn_layer_period")
+    if period:
+        offset = _count(config, "attn_layer_offset", least=0)
+        return ["full" if i % period == offset else "none" for i in range(layers)]
+    step = _count(config, "global_attn_every_n_layers")
+    if step:
+        return ["full" if i % step == 0 else "window" for i in range(layers)]
+    for name, other in _PATTERNS:
+        step = _count(config, name) or (every if other == "window" else 0)
+        if step:
+            return ["full" if (i + 1) % step == 0 else other for i in range(layers)]
+    if config.get("use_sliding_window") and config.get("max_window_layers") is not None:
+        first = _count(config, "max_window_layers", least=0)
+        return ["window" if i >= first else "full" for i in range(layers)]
+    return ["window" if windowed else "full"] * layers
+
+
+def _reach(word: str) -> Reach:
+    return next((reach for part, reach in _WORDS if part in word.lower()), "none")
+
+
+def _names(config: Config, name: str, layers: int) -> list[str]:
+    words = config[name]
+    if not isinstance(words, list) or len(words) != layers:
+        raise ModelError(f"config.json: {name} must be a list of {layers} names, one a layer")
+    return [str(word) for word in words]
+
+
+def _numbers(config: Config, name: str, layers: int) -> frozenset[int]:
+    numbers = config[name]
+    if not isinstance(numbers, list) or not all(
+        isinstance(n, int) and 0 <= n < layers for n in numbers
+    ):
+        raise ModelError(
+            f"config.json: {name} must list layers from 0 to {layers - 1}, got {shown(numbers)}"
+        )
+    return frozenset(numbers)
+
+
+def _count(config: Config, name: str, least: int = 1) -> int:
+    """A whole number, 0 where it is missing or null."""
+    value = config.get(name)
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ModelError(
+            f"config.json: {name} must be a whole number from {least}, got {shown(value)}"
+        )
+    return value
