@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnviz import answers
 from attnviz.attention.sizes import check_sizes
 from attnviz.errors import SizeError, UsageError
+from attnviz.reach import Reach
 from attnviz.shapes.configs.presets import preset
 from attnviz.shapes.costs import formulas as costs
-from attnviz.shapes.costs.compare import (
-    cache_bytes,
-    compare,
-    longest,
-    parse_memory,
-    stack_of,
-)
+from attnviz.shapes.costs.compare import compare, longest, parse_memory, stack_of
+from attnviz.shapes.costs.decode import cache_bytes, decoding, step_flops
 from attnviz.shapes.costs.sweep import parse_sweep, sweep
 from attnviz.shapes.spec import AttentionSpec, LayerAxes, RunSizes, spec_of
 from attnviz.shapes.symbolic import Amount, Dim
@@ -176,7 +176,183 @@ def test_junk_memory_sizes(text: str) -> None:
         parse_memory(text)
 
 
+def test_memory_without_a_unit_is_asked_for_one() -> None:
+    with pytest.raises(UsageError, match=r"has no unit; write 80GB .* or 80GiB"):
+        parse_memory("80")
+
+
+def test_memory_is_what_the_weights_leave() -> None:
+    model = preset("llama3-8b").model
+    run = RunSizes(dtype="bfloat16")
+    found = compare(model.main.spec, run, model=model, memory=80 * 10**9)
+    own = next(v for v in found.variants if v.own)
+    room = 80 * 10**9 - 2 * 8_030_261_248
+    assert own.weights_bytes == 2 * 8_030_261_248
+    assert own.fits_tokens == room // (128 << 10)
+    assert own.fits_sequences == room // (4096 * (128 << 10))
+    mha = found.variants[0]  # 32 layers more of W_K and W_V, 24 key heads of 128 each
+    assert mha.weights_bytes - own.weights_bytes == 2 * 32 * 2 * 4096 * 24 * 128
+    small = compare(model.main.spec, run, model=model, memory=10**9)
+    assert {v.fits_tokens for v in small.variants} == {0}
+    bare = compare(layer(512, 8, bias=False), run, layers=3, memory=10**9)
+    assert bare.variants[0].weights_bytes == 3 * 2 * 4 * 512**2
+    assert not bare.whole
+
+
+def test_llama_3_8b_keeps_128_kib_a_token_and_half_of_it_in_fp8() -> None:
+    model = preset("llama3-8b").model
+    assert model.dtype == "bfloat16"
+    for kept, size in ((None, 128 << 10), ("fp8", 64 << 10), ("int8", 64 << 10)):
+        run = RunSizes(dtype=model.dtype, cache_dtype=kept)
+        found = compare(model.main.spec, run, model=model)
+        assert next(v for v in found.variants if v.own).token_bytes == size
+    with pytest.raises(UsageError, match=r"unknown dtype .int4.; known: float64, .*, int8"):
+        RunSizes(cache_dtype="int4")
+    with pytest.raises(UsageError, match="unknown dtype 'fp8'"):
+        RunSizes(dtype="fp8")
+
+
+def test_models_are_named_by_their_own_heads() -> None:
+    rows = {v.name: v.used_by for v in compare(layer(4096, 32), RunSizes()).variants}
+    assert "Llama 3 8B (32/8)" in rows["GQA, G = 8"]
+    assert all("/4)" in one for one in rows["GQA, G = 4"])
+    assert all(one.endswith("(32)") for one in rows["MHA"])
+    assert "Llama 3 70B (64/8)" not in rows["GQA, G = 4"]  # the same ratio, other numbers
+    small = {v.name: v.used_by for v in compare(layer(1024, 16), RunSizes()).variants}
+    assert small["GQA, G = 8"][0] == "Gemma 2 9B (16/8)"
+    assert all("/8)" in one for one in small["GQA, G = 8"])
+
+
+def test_an_encoder_has_no_cache_to_compare() -> None:
+    model = preset("bert-base").model
+    with pytest.raises(UsageError, match="BERT base, uncased is an encoder and keeps none"):
+        compare(model.main.spec, RunSizes(), model=model)
+    assert model.cached_groups == ()
+
+
+# decoding
+
+
+def test_decoding_by_hand() -> None:
+    # 3 layers, D = 64, H = 4, G = 2, d = 16, no biases; 2 sequences of 10 tokens, cache in fp8
+    one = layer(64, 4, kind="gqa", kv_heads=2, bias=False)
+    step = decoding([(one, 3)], 10, RunSizes(2, dtype="bf16", cache_dtype="fp8"))
+    assert step.weights == 3 * 2 * (2 * 64 * 64 + 2 * 64 * 32)
+    assert step.cache == 3 * 2 * 10 * (2 * 2 * 16)
+    assert step.flops == 3 * 2 * (2 * (2 * 64 * 64 + 2 * 64 * 32) + 2 * 2 * 4 * 10 * 16)
+    assert step.bytes_per_token == (step.weights + step.cache) / 2
+    assert step.intensity == step.flops / (step.weights + step.cache)
+    near = layer(64, 4, kind="gqa", kv_heads=2, bias=False, causal=True, window=4)
+    assert decoding([(near, 3)], 10, RunSizes()) == decoding([(near, 3)], 4, RunSizes())
+
+
+def test_decoding_computes_what_the_walk_computes() -> None:
+    for one in (layer(96, 6), layer(96, 6, kind="gqa", kv_heads=2), layer(96, 6, kind="mqa")):
+        walked = walk(one, RunSizes(cache=20))
+        assert step_flops(one, 21) == walked.flops.total.value
+
+
+def test_absorbed_latent_attention_is_the_same_and_costs_what_is_said() -> None:
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    one = layer(48, 6, kind="mla", latent=10, rope_dim=4, bias=False)
+    h, d, r, rope, tokens = 6, 8, 10, 4, 13
+    make = torch.Generator().manual_seed(0)
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=make, dtype=torch.float64)
+
+    x, latents, keys = random(1, 48), random(tokens, r), random(tokens, rope)
+    w_q, w_k, w_v = random(48, h * (d + rope)), random(r, h, d), random(r, h, d)
+    w_latent, w_rope, w_o = random(48, r), random(48, rope), random(h * d, 48)
+    with FlopCounterMode(display=False) as counter:
+        latents = torch.cat([latents[1:], x @ w_latent])
+        keys = torch.cat([keys[1:], x @ w_rope])
+        query = (x @ w_q).view(h, d + rope)
+        absorbed = (query[:, None, :d] @ w_k.permute(1, 2, 0))[:, 0]
+        scores = absorbed @ latents.T + query[:, d:] @ keys.T
+        weights = scores.softmax(-1)
+        mixed = (weights @ latents)[:, None] @ w_v.transpose(0, 1)
+        found = mixed.reshape(1, h * d) @ w_o
+    assert step_flops(one, tokens) == counter.get_total_flops()
+    rebuilt_k = torch.einsum("sr,rhd->hsd", latents, w_k)
+    rebuilt_v = torch.einsum("sr,rhd->hsd", latents, w_v)
+    plain = (rebuilt_k @ query[:, :d, None])[:, :, 0] + query[:, d:] @ keys.T
+    other = (plain.softmax(-1)[:, None] @ rebuilt_v).reshape(1, h * d) @ w_o
+    assert torch.allclose(found, other)
+
+
+# windows
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("window", [None, 1, 3, 7, 20])
+@pytest.mark.parametrize("length", [1, 5, 7, 16])
+def test_what_masks_block(causal: bool, window: int | None, length: int) -> None:
+    allowed = Reach(causal, window).allowed(length, length)
+    one = layer(64, 4, causal=causal, window=window)
+    assert costs.blocked(one, length) == pytest.approx(1 - allowed.mean())
+    if causal and window:
+        place = np.arange(length)
+        chunks = allowed & (place[:, None] // window == place // window)
+        chunked = np.tril(np.ones((length, length), bool)) & (
+            place[:, None] // window == place // window
+        )
+        assert costs.blocked(replace(one, chunked=True), length) == pytest.approx(
+            1 - chunked.mean()
+        )
+        assert (chunks <= chunked).all()
+
+
+def test_a_window_s_scores_grow_with_the_text_not_with_its_square() -> None:
+    near, far = layer(64, 4, causal=True, window=16), layer(64, 4, causal=True)
+    for length in (8, 16, 64, 1024):
+        found = costs.flops(near, LayerAxes(near, RunSizes(1, length))).attention.value
+        assert found == 2 * 2 * 4 * length * min(length, 16) * 16
+    assert str(costs.flops(near, LayerAxes(near, RunSizes())).attention) == "4,096·T"
+    both = layer(64, 4, window=16)
+    assert costs.flops(both, LayerAxes(both, RunSizes(1, 64))).attention.value == (
+        2 * 2 * 4 * 64 * 31 * 16
+    )
+    assert costs.crossing(far) == 128
+    assert costs.crossing(near) is None
+    assert costs.crossing(layer(64, 4, causal=True, window=128)) == 128
+
+
 # sweeps
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [("1..H", (1, 2, 3, 4, 6, 12)), ("2..h", (2, 3, 4, 6, 12)), ("2..4", (2, 3, 4)),
+     ("3,12", (3, 12)), ("1..12:x2", (1, 2, 4, 8, 12))],
+)  # fmt: skip
+def test_key_heads_are_swept_over_what_divides(text: str, values: tuple[int, ...]) -> None:
+    assert parse_sweep("kv-heads=" + text, 12) == ("kv-heads", values)
+
+
+def test_sweeping_key_heads_trades_reading_for_heads() -> None:
+    found = answers.sweep(answers.Layer(512, 8), "kv-heads=1..H", RunSizes(4, 1000, dtype="bf16"))
+    points = found.data["points"]
+    assert [p["value"] for p in points] == [1, 2, 4, 8]
+    for point in points:
+        one = layer(512, 8, kv_heads=point["value"])
+        step = decoding([(one, 1)], 1000, RunSizes(4, dtype="bf16"))
+        assert point["read_bytes_per_decoded_token"] == step.bytes_per_token
+        assert point["flops_per_byte"] == step.intensity
+    llama = answers.sweep(answers.Model("llama3-8b"), "kv-heads=1..H")
+    assert [p["cache_bytes_per_token"] for p in llama.data["points"]] == [
+        2 * 2 * 128 * g for g in (1, 2, 4, 8, 16, 32)
+    ]
+    for bad, said in (
+        (answers.Layer(512, 8, kind="mla"), "shares keys among query heads, which mla"),
+        (answers.Layer(512, 8, kv_heads=2), "contradict each other"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            answers.sweep(bad, "kv-heads=1..H")
+    with pytest.raises(UsageError, match="holds no number that divides 8 heads"):
+        answers.sweep(answers.Layer(512, 8), "kv-heads=5..7")
 
 
 @pytest.mark.parametrize(

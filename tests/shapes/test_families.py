@@ -1,0 +1,316 @@
+"""Every family's closed forms beside a tiny model of it that transformers builds and runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from attnviz.errors import ModelError
+from attnviz.models.counted import count_names
+from attnviz.shapes.configs.families import FAMILIES, STATE_SPACE
+from attnviz.shapes.configs.keys import DEFAULTS
+from attnviz.shapes.configs.model import ModelSpec, read_config
+from attnviz.shapes.configs.presets import preset
+from attnviz.shapes.costs.compare import stack_of
+from attnviz.shapes.costs.decode import cache_bytes
+from attnviz.shapes.costs.formulas import Projection, cache_elements, projections
+from attnviz.shapes.walk.verify import verify_model
+
+TEXT = 21
+SIZES = {"hidden_size": 48, "num_attention_heads": 6, "num_hidden_layers": 4, "vocab_size": 32}
+SIZES |= {"intermediate_size": 40}
+GROUPED = SIZES | {"num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0}
+EXPERTS = {"moe_intermediate_size": 16, "num_experts": 3, "num_local_experts": 3}
+EXPERTS |= {"num_experts_per_tok": 2, "decoder_sparse_step": 1}
+MAMBA = {"mamba_d_state": 8, "mamba_dt_rank": 4, "mamba_n_heads": 12, "mamba_d_head": 8}
+
+DECODERS: dict[str, dict[str, Any]] = {
+    "llama": GROUPED,
+    "mistral": GROUPED | {"sliding_window": 5},
+    "mixtral": GROUPED | EXPERTS | {"sliding_window": 7},
+    "gemma": GROUPED,
+    "gemma2": GROUPED | {"sliding_window": 5},
+    "gemma3_text": GROUPED | {"sliding_window": 6, "sliding_window_pattern": 3},
+    "gpt_oss": GROUPED | EXPERTS | {"sliding_window": 5},
+    "llama4_text": GROUPED
+    | EXPERTS
+    | {"attention_chunk_size": 8, "intermediate_size_mlp": 40, "interleave_moe_layer_step": 1},
+    "olmo": GROUPED,
+    "olmo2": GROUPED,
+    "phi": SIZES,
+    "phi3": GROUPED | {"sliding_window": 5},
+    "qwen2": GROUPED | {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 2},
+    "qwen3": GROUPED,
+    "qwen3_moe": GROUPED | EXPERTS,
+    "qwen3_next": GROUPED
+    | EXPERTS
+    | {"full_attention_interval": 2, "linear_num_key_heads": 2, "linear_num_value_heads": 4}
+    | {"linear_key_head_dim": 8, "linear_value_head_dim": 8, "shared_expert_intermediate_size": 8},
+    "jamba": GROUPED
+    | EXPERTS
+    | MAMBA
+    | {"attn_layer_period": 3, "attn_layer_offset": 1, "use_mamba_kernels": False},
+    "bamba": GROUPED | MAMBA | {"attn_layer_indices": [2]},
+    "granitemoehybrid": GROUPED
+    | EXPERTS
+    | MAMBA
+    | {"layer_types": ["mamba", "attention", "mamba", "attention"]},
+    "lfm2": GROUPED | {"full_attn_idxs": [1, 3]},
+    "falcon": SIZES | {"multi_query": True},
+    "gpt2": {"n_embd": 48, "n_head": 6, "n_layer": 3, "vocab_size": 32},
+    "deepseek_v2": SIZES
+    | {"q_lora_rank": 10, "kv_lora_rank": 12, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4}
+    | {"v_head_dim": 6, "n_routed_experts": 3, "num_experts_per_tok": 2, "n_group": 1}
+    | {"moe_intermediate_size": 16, "num_key_value_heads": 6},
+}
+ENCODERS: dict[str, dict[str, Any]] = {
+    "bert": SIZES,
+    "modernbert": SIZES | {"local_attention": 6, "pad_token_id": 0},
+    "deberta-v2": SIZES | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+}
+SHARED = SIZES | {"relative_attention": True, "pos_att_type": ["c2p"], "share_att_key": True}
+CASES = [(family, fields) for family, fields in {**DECODERS, **ENCODERS}.items()]
+CASES += [
+    ("deberta-v2", SHARED),
+    ("phi", SIZES | {"qk_layernorm": True}),
+    ("gpt_oss", DECODERS["gpt_oss"] | {"attention_bias": False}),
+    ("modernbert", ENCODERS["modernbert"] | {"attention_bias": True}),
+    ("llama4_text", DECODERS["llama4_text"] | {"attention_bias": True}),
+    ("olmo", GROUPED | {"attention_bias": True}),
+    ("jamba", DECODERS["jamba"] | {"attn_layer_period": 2, "attn_layer_offset": 0}),
+]
+
+_FALCON = "query_key_value"
+_NAMES = {
+    "w_q": ("q_proj", "query_proj", "query", "q_b_proj", "Wqkv", "qkv_proj", "c_attn", _FALCON),
+    "w_o": ("o_proj", "out_proj", "dense", "Wo", "c_proj"),
+}
+
+
+def built(family: str, fields: dict[str, Any]) -> tuple[Any, ModelSpec]:
+    """A tiny random model, and what is said of its config as it would be saved."""
+    config = transformers.AutoConfig.for_model(family, **fields)
+    torch.manual_seed(0)
+    encoder = family in ENCODERS
+    make = transformers.AutoModel if encoder else transformers.AutoModelForCausalLM
+    model = make.from_config(config, attn_implementation="eager").eval()
+    return model, read_config({"model_type": family, **fields}, family)
+
+
+@pytest.mark.parametrize(("family", "fields"), CASES)
+def test_attention_is_counted_as_transformers_builds_it(
+    family: str, fields: dict[str, Any]
+) -> None:
+    model, spec = built(family, fields)
+    counted = count_names(
+        ((name, parameter.numel()) for name, parameter in model.named_parameters()), family
+    )
+    assert not verify_model(spec, dict(counted.layers), family).failures
+    attending = {number for _, _, number in counted.layers}
+    assert attending == {number for group in spec.groups for number in group.layers}
+    assert spec.idle == model.config.num_hidden_layers - len(attending)
+
+
+@pytest.mark.parametrize(("family", "fields"), CASES)
+def test_projections_are_as_wide_as_those_of_transformers(
+    family: str, fields: dict[str, Any]
+) -> None:
+    model, spec = built(family, fields)
+    for group in spec.groups:
+        ours = {p.name: p for p in projections(group.spec)}
+        for number in group.layers:
+            theirs = matrices(model, number)
+            assert width(theirs, _NAMES["w_o"], out=False) == ours["w_o"].inputs
+            assert width(theirs, _NAMES["w_q"], out=True) == queries(theirs, ours)
+            for name, named in (("w_k", ("k_proj", "key_proj")), ("w_v", ("v_proj", "value_proj"))):
+                if any(one in theirs for one in named):
+                    assert width(theirs, named, out=True) == ours[name].outputs
+
+
+def matrices(model: Any, number: int) -> dict[str, tuple[int, int]]:
+    """[outputs, inputs] of every matrix of one layer's attention, by the last part of its name."""
+    found = {}
+    for name, parameter in model.named_parameters():
+        parts = name.split(".")
+        if str(number) not in parts or parameter.ndim != 2:
+            continue
+        inside = ".".join(parts[parts.index(str(number)) + 1 :])
+        first = inside.split(".")[0]
+        if ("attn" in first or "attention" in first) and first != "linear_attn":
+            shape = tuple(parameter.shape)
+            found[parts[-2]] = shape[::-1] if parts[-2].startswith("c_") else shape
+    return found
+
+
+def width(theirs: dict[str, tuple[int, int]], names: tuple[str, ...], *, out: bool) -> int:
+    (name,) = (one for one in names if one in theirs)
+    return theirs[name][0 if out else 1]
+
+
+def queries(theirs: dict[str, tuple[int, int]], ours: dict[str, Projection]) -> int:
+    """The width of W_Q, with whatever the family keeps in the same matrix."""
+    wide = ours["w_q"].outputs + (ours["w_gate"].outputs if "w_gate" in ours else 0)
+    if {"Wqkv", "qkv_proj", "c_attn", _FALCON} & theirs.keys():
+        wide += ours["w_k"].outputs + ours["w_v"].outputs
+    return wide
+
+
+@pytest.mark.parametrize(("family", "fields"), [c for c in CASES if c[0] in DECODERS])
+def test_a_decoding_step_reads_the_cache_that_is_said(family: str, fields: dict[str, Any]) -> None:
+    model, spec = built(family, fields)
+    ids = torch.arange(TEXT)[None] % 31 + 1
+    with torch.no_grad():
+        past = model(ids[:, :-1], use_cache=True).past_key_values
+        read, update = [], past.update
+
+        def watched(*arguments: Any, **more: Any) -> tuple[torch.Tensor, torch.Tensor]:
+            key, value = update(*arguments, **more)
+            read.append((key.nbytes, value.nbytes))
+            return key, value
+
+        past.update = watched
+        model(ids[:, -1:], past_key_values=past, use_cache=True)
+    assert len(read) == sum(len(group.layers) for group in spec.cached_groups)
+    assert sum(map(sum, read)) == cache_bytes(stack_of(spec), TEXT, 4)
+
+
+def test_cross_attention_keeps_every_source_token_once() -> None:
+    config = transformers.T5Config(
+        d_model=48, d_kv=8, num_heads=6, num_layers=2, num_decoder_layers=3, vocab_size=32, d_ff=64
+    )
+    model = transformers.T5ForConditionalGeneration(config).eval()
+    spec = read_config(config.to_dict(), "t5")
+    source, target = torch.ones(1, 9, dtype=torch.long), torch.ones(1, 4, dtype=torch.long)
+    with torch.no_grad():
+        past = model(source, decoder_input_ids=target, use_cache=True).past_key_values
+    kept = sum(
+        layer.keys.nbytes + layer.values.nbytes for layer in past.cross_attention_cache.layers
+    )
+    assert kept == 9 * 4 * sum(len(g.layers) * cache_elements(g.spec) for g in spec.cross_groups)
+    own = sum(layer.keys.nbytes + layer.values.nbytes for layer in past.self_attention_cache.layers)
+    assert own == cache_bytes(stack_of(spec), 4, 4)
+
+
+@pytest.mark.parametrize(
+    "family",
+    [f for f, fields in CASES if "sliding_window" in fields or f in ("modernbert", "llama4_text")],
+)
+def test_masks_are_those_that_transformers_makes(family: str) -> None:
+    model, spec = built(family, {**DECODERS, **ENCODERS}[family])
+    seen = {}
+    for number, module in attentions(model):
+        module.register_forward_hook(
+            lambda _, __, out, number=number: seen.update({number: out[1] > 0})
+        )
+    with torch.no_grad():
+        model(torch.arange(TEXT)[None] % 31 + 1)
+    for group in spec.groups:
+        one, window = group.spec, group.spec.window or TEXT
+        place = torch.arange(TEXT)
+        back = place[:, None] - place
+        allowed = (back >= 0 if one.causal else back > -TEXT) & (back.abs() < window)
+        if one.chunked:
+            allowed = (back >= 0) & (place[:, None] // window == place // window)
+        for number in group.layers:
+            assert (seen[number].any(1)[0] == allowed).all()
+
+
+def attentions(model: Any) -> list[tuple[int, Any]]:
+    """Every module that attends, with the number of its layer."""
+    found = []
+    for name, module in model.named_modules():
+        parts = name.split(".")
+        if parts[-1] in ("self_attn", "attn"):
+            found.append((int(parts[-2]), module))
+    return found
+
+
+def test_hybrids_count_the_layers_that_attend() -> None:
+    jamba, following = preset("jamba-52b").model, preset("qwen3-next-80b-a3b").model
+    assert (jamba.main.layers, jamba.idle) == ((4, 12, 20, 28), 28)
+    assert (len(following.main.layers), following.idle) == (12, 36)
+    assert following.main.layers[:3] == (3, 7, 11)
+
+
+@pytest.mark.parametrize("family", STATE_SPACE)
+def test_state_space_models_are_refused_by_name(family: str) -> None:
+    with pytest.raises(ModelError, match=f"m has no attention: {STATE_SPACE[family]} keeps"):
+        read_config({"model_type": family, "hidden_size": 8, "num_hidden_layers": 2}, "m")
+
+
+def test_a_model_none_of_whose_layers_attend_is_refused() -> None:
+    layers = {"layer_types": ["linear_attention"] * 4}
+    with pytest.raises(ModelError, match="none of the 4 layers attends"):
+        read_config({"model_type": "qwen3_next", **GROUPED, **layers}, "m")
+    with pytest.raises(ModelError, match="its config lists 4 layers without"):
+        read_config({"model_type": "zork", **SIZES, "layers_block_type": ["mamba"] * 4}, "m")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"layer_types": ["full_attention"]}, "layer_types must be a list of 4 names"),
+        ({"attn_layer_indices": [9]}, "attn_layer_indices must list layers from 0 to 3"),
+        ({"attn_layer_period": "x"}, "attn_layer_period must be a whole number from 1"),
+        ({"full_attention_interval": 0}, "full_attention_interval must be a whole number from 1"),
+    ],
+)
+def test_lists_of_layers_that_make_no_sense(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ModelError, match=said):
+        read_config({"model_type": "llama", **GROUPED, **fields}, "m")
+
+
+@pytest.mark.parametrize("family", DEFAULTS)
+def test_left_out_fields_are_filled_as_transformers_does(family: str) -> None:
+    assert family in FAMILIES
+    config = transformers.AutoConfig.for_model(family)
+    for name, value in DEFAULTS[family].items():
+        if hasattr(config, name):
+            assert getattr(config, name) == value, name
+
+
+def test_configs_inside_configs_are_read() -> None:
+    text = {"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34}
+    text |= {"intermediate_size": 10_240, "sliding_window": 1024}
+    whole = {"model_type": "gemma3", "text_config": text, "torch_dtype": "bfloat16"}
+    found = read_config(whole, "Gemma 3 4B")
+    assert (found.main.spec.heads, found.main.spec.kv_heads, found.main.spec.head_dim) == (
+        8,
+        4,
+        256,
+    )
+    assert found.dtype == "bfloat16"
+    assert "only text_config of a gemma3 model" in found.partial
+    assert "num_attention_heads = 8" in found.notes[0]
+    config = transformers.Gemma3Config(text_config=dict(text))
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(config.text_config)
+    counted = count_names(((n, p.numel()) for n, p in model.named_parameters()), "")
+    assert counted.attention == found.attention_parameters
+    for outer in (
+        {"model_type": "llama4", "text_config": {**GROUPED, "torch_dtype": "float16"}},
+        {
+            "model_type": "omni",
+            "thinker_config": {"text_config": {"model_type": "llama", **GROUPED}},
+        },
+        {"model_type": "seeing", "llm_config": {"model_type": "qwen2", **GROUPED}},
+    ):
+        spec = read_config(outer, "m")
+        assert (spec.main.spec.heads, spec.main.spec.kv_heads) == (6, 2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "dtype"),
+    [
+        ({"torch_dtype": "bfloat16"}, "bfloat16"),
+        ({"dtype": "float16"}, "float16"),
+        ({"dtype": "torch.float16"}, "float16"),
+        ({}, None),
+        ({"dtype": "auto"}, None),
+    ],
+)
+def test_the_dtype_is_the_config_s(fields: dict[str, Any], dtype: str | None) -> None:
+    assert read_config({"model_type": "llama", **GROUPED, **fields}, "m").dtype == dtype
