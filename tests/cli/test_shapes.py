@@ -90,6 +90,10 @@ def test_torch_is_not_imported_and_neither_is_rich() -> None:
         (["--compare", "--memory", "80GB", "--layers", "4", "--batch", "8"], "compare"),
         (["--sweep", "seq=128..131072"], "sweep"),
         (["--sweep", "heads=1..8", "--kind", "gqa", "--kv-heads", "1"], "sweep"),
+        (["--sweep", "kv-heads=1..H", "--seq", "64", "--cache-dtype", "fp8"], "sweep"),
+        (["--preset", "qwen3-next-80b-a3b", "--seq", "8"], "model"),
+        (["--preset", "bert-base"], "model"),
+        (["--preset", "llama4-scout", "--compare", "--memory", "640GB"], "compare"),
         (["--presets"], "presets"),
         (["--verify", "--d-model", "24", "--heads", "3"], "verify"),
         (["--numbers", "cat sat on mat", "--causal"], "numbers"),
@@ -187,6 +191,64 @@ def test_what_deepseek_compares_is_said() -> None:
     assert "93.3 % reduction compares whole systems" in text
 
 
+def test_the_dtype_is_the_config_s_and_unset_is_said() -> None:
+    llama = " ".join(run("--preset", "llama3-8b").split())
+    assert "KV cache in bfloat16, its config's dtype: 128 KiB per token" in llama
+    assert answer("--preset", "llama3-8b")["run"]["dtype"] == "bfloat16"
+    assert answer("--preset", "llama3-8b", "--dtype", "fp32")["run"]["dtype"] == "float32"
+    assert "No dtype was chosen" not in llama
+    for arguments in (["--seq", "4"], ["--preset", "gpt2"], ["--compare"], ["--sweep", "seq=1,2"]):
+        assert answer(*arguments)["run"]["dtype"] == "float32"
+        assert "No dtype was chosen, and no config names one" in run(*arguments)
+    assert "No dtype was chosen" not in run("--dtype", "fp32")
+
+
+def test_what_keeps_no_cache_says_so() -> None:
+    bert = " ".join(run("--preset", "bert-base").split())
+    assert "An encoder keeps no cache" in bert
+    assert "KV cache per token" not in bert
+    t5 = " ".join(run("--preset", "t5-base").split())
+    assert "cross-attention 72.0 KiB per source token, once" in t5
+    groups = answer("--preset", "t5-base")["model"]["groups"]
+    assert [g["cache_elements_per_token"] for g in groups] == [None, None, 1536, 1536, 1536]
+
+
+def test_hybrids_say_how_many_layers_attend() -> None:
+    assert run("--preset", "jamba-52b").startswith("Jamba v0.1: 4 attention layers of 32")
+    assert "36 of 48 layers do not attend" in run("--preset", "qwen3-next-80b-a3b")
+    assert answer("--preset", "jamba-52b")["model"]["idle_layers"] == 28
+
+
+def test_what_is_blocked_follows_the_window() -> None:
+    near, far = ["--causal", "--window", "4096"], ["--causal"]
+    assert "blocks nearly half" in run(*far, "--seq", "8192")
+    assert "blocks nearly half" in run(*near, "--seq", "4096")
+    text = " ".join(run(*near, "--seq", "8192").split())
+    assert "Masks block 62.5 % of the T·T scores. Counted are 4,096 keys a query" in text
+    text = " ".join(run(*near).split())
+    assert "Up to T = 4,096 the mask blocks nearly half of the scores; beyond" in text
+    assert "less than the projections at any T" in " ".join(
+        run("--causal", "--window", "9").split()
+    )
+
+
+def test_memory_that_the_weights_exceed_is_said() -> None:
+    text = " ".join(run("--preset", "llama3-70b", "--compare", "--memory", "80GB").split())
+    assert "The weights alone lack 56.9 GiB." in text
+
+
+def test_memory_counts_weights_that_are_there() -> None:
+    from attnviz.models.demo import DEMOS
+
+    folder = DEMOS["demo-gpt2"]
+    found = answer("--model", str(folder), "--compare", "--memory", "1GB")
+    own = next(one for one in found["variants"] if one["own"])
+    counted = answer("--model", str(folder), "--verify")
+    (digits,) = re.findall(r"of the model's ([\d,]+) param", counted["notes"][-1])
+    whole = int(digits.replace(",", ""))
+    assert own["weights_bytes"] == 2 * whole  # its config says float16
+
+
 def test_a_partial_answer_says_so(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(
         json.dumps({"model_type": "zork", "hidden_size": 64, "num_attention_heads": 4})
@@ -226,6 +288,11 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         (["--verify", "--compare"], "two views"),
         (["--memory", "80GB"], "memory belongs to --compare"),
         (["--compare", "--memory", "80XB"], "no size"),
+        (["--compare", "--memory", "80"], "--memory 80 has no unit; write 80GB"),
+        (["--compare", "--preset", "modernbert-base"], "is an encoder and keeps none"),
+        (["--sweep", "kv-heads=1..H", "--kind", "mla"], "shares keys among query heads, which mla"),
+        (["--sweep", "kv-heads=5..7"], "holds no number that divides 8 heads"),
+        (["--cache-dtype", "int4"], "unknown dtype 'int4'"),
         (["--compare", "--kind", "cross"], "cross-attention has none"),
         (["hello"], "belongs to --numbers or --animate"),
         (["--sweep", "heads=1..4", "--heads", "4"], "contradict each other"),

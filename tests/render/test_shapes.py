@@ -13,11 +13,13 @@ import pytest
 from attnviz import answers
 from attnviz.attention.sizes import check_sizes
 from attnviz.errors import UsageError
+from attnviz.render.shapes.answer import as_text
 from attnviz.render.shapes.colours import head_colour
-from attnviz.render.shapes.diagram import _Drawing, diagram_figure
+from attnviz.render.shapes.diagram import ROPE, _Drawing, diagram_figure
 from attnviz.render.shapes.film import film_json, film_page
 from attnviz.render.shapes.stage import CAPTION_TOP, WIDTH, Frame
 from attnviz.render.shapes.storyboard import storyboard
+from attnviz.render.shapes.table import Paint
 from attnviz.shapes.spec import RunSizes, spec_of
 from attnviz.shapes.walk.steps import walk
 from attnviz.shapes.worked.by_hand import NumericWalk, compute
@@ -74,6 +76,25 @@ def test_grouped_heads_say_which_key_head_they_read() -> None:
 def test_cross_attention_shows_both_sequences() -> None:
     texts = [t.get_text() for t in drawing("cross", 64, 4, RunSizes(1, 5, 7)).scene.axes.texts]
     assert {"X, queries", "C, the other sequence", "(1, 4, 5, 7)", "(1, 7, 64)"} <= set(texts)
+
+
+def test_latents_and_the_rotary_key_are_drawn_as_wide_as_they_are() -> None:
+    spec = answers.Model("deepseek-v2").read().main.spec
+    made = _Drawing(walk(spec, RunSizes(1, 5)))
+    made.draw()
+    unit = 100 / (128 * (128 + 64))
+    for colour, wide in (("#3d6f9c", 1536), ("#9c3d3d", 512)):
+        (bar,) = rectangles(made, colour)
+        assert bar.get_width() == pytest.approx(max(wide * unit, 3))
+    assert rectangles(made, ROPE)
+    texts = {text.get_text() for text in made.scene.axes.texts}
+    assert {"c_Q, latent 1,536", "c, latent 512", "(1, 5, 1536)", "(1, 5, 64)"} <= texts
+    plain = drawing("mla", 64, 4, RunSizes(1, 5), rope_dim=0)
+    assert not rectangles(plain, ROPE)
+    assert not rectangles(plain, "#3d6f9c")
+    text = as_text(answers.diagram(answers.Model("deepseek-v2")), 90, Paint(colour=False))
+    for said in ("c_Q = X W_DQ", "Q = c_Q W_Q", "k_rope = X W_KR", "then k_rope, rotated"):
+        assert said in text
 
 
 @pytest.mark.parametrize("kind", ["mha", "gqa", "mqa", "mla", "cross"])

@@ -21,6 +21,7 @@ SHAPES = FULL + 16
 DPI = 160
 MAX_HEADS = 12
 LABELLED = 16
+ROPE = "#d98880"
 
 
 def diagram_figure(walk: Walk, format: str) -> bytes:
@@ -102,12 +103,15 @@ class _Drawing:
         """The learned matrices, and Q, K and V cut into heads."""
         spec, scene = self.spec, self.scene
         low = y + self.deep
-        source = self.c
+        source, asking, above = self.c, self.x, y
+        rope = None
         if spec.kind == "mla":
-            source = self.latent(y)
+            source, rope = self.latent(y)
+        if spec.query_latent:
+            asking, above = self.query_latent(y), low
         groups = spec.kv_heads
         columns = (
-            ("w_q", "W_Q", spec.heads, spec.score_dim, self.x, y),
+            ("w_q", "W_Q", spec.heads, spec.score_dim, asking, above),
             ("w_k", "W_K", groups, spec.score_dim, source, low),
             ("w_v", "W_V", groups, spec.value_dim, source, low),
         )
@@ -121,6 +125,8 @@ class _Drawing:
             segments = self.segments(left, low + 36, heads, dim, "QKV"[number])
             scene.arrow(block.centre, block.bottom, block.centre, low + 36)
             cut.append(segments)
+        if rope is not None:
+            self.join(rope, cut[1][-1])
         first = {step.key for step in self.walk.steps}
         for place, key in enumerate(("w_q", "w_k", "w_v")):
             self.shape(key, low + 4 + 7 * place)
@@ -129,21 +135,41 @@ class _Drawing:
             self.shape(key, low + 35 + 7 * place)
         return cut[0], cut[1], cut[2], low + 46
 
-    def latent(self, y: float) -> Box:
-        """MLA's latent c and its rotary key, from which K and V are rebuilt."""
+    def query_latent(self, y: float) -> Box:
+        """MLA's latent of the queries, as wide as it is, above W_Q."""
+        width = max(self.width(self.spec.query_latent), 3.0)
+        box = self.scene.bar(self._middle(0, width), y + 2, width, 9, "#3d6f9c", "")
+        label = f"c_Q, latent {self.spec.query_latent:,}"
+        self.scene.text(box.x - 3, y + 6.5, label, size=8, align="right")
+        self.scene.arrow(self.x.pull(box.centre), self.x.bottom, box.centre, y + 2)
+        return box
+
+    def join(self, rope: Box, last: Box) -> None:
+        """The rotary key, rotated, at the end of every head's key: the pale parts of K."""
+        part = last.width * self.spec.rope_dim / self.spec.score_dim
+        self.scene.curve(rope.centre, rope.bottom, last.x + last.width - part / 2, last.y, ROPE)
+        right = last.x + last.width + 3
+        self.scene.text(right, last.y - 4.2, "the same k_rope", size=7, align="left", colour=SOFT)
+
+    def latent(self, y: float) -> tuple[Box, Box | None]:
+        """MLA's latent c, from which K and V are rebuilt, and the rotary key beside it."""
         spec = self.spec
         width, rope = max(self.width(spec.latent), 3.0), max(self.width(spec.rope_dim), 1.5)
         left = 2 * COLUMN + 1.5 * GAP - (width + rope) / 2
         box = self.scene.bar(left, y + 2, width, 9, "#9c3d3d", "")
         self.scene.text(left - 3, y + 6.5, f"c, latent {spec.latent}", size=8, align="right")
-        kept = "this is what a cache keeps"
+        kept, rotary = "this is what a cache keeps", None
         if spec.rope_dim:
-            self.scene.bar(left + width + 1, y + 2, rope, 9, "#d98880", "")
+            rotary = self.scene.bar(left + width + 1, y + 2, rope, 9, ROPE, "")
+            self.scene.arrow(self.x.pull(rotary.centre), self.x.bottom, rotary.centre, y + 2)
             kept = f"k_rope {spec.rope_dim}; a cache keeps these two"
         self.scene.text(left + width + rope + 4, y + 6.5, kept, size=8, align="left")
         self.scene.arrow(self.x.pull(box.centre), self.x.bottom, box.centre, y + 2)
-        self.shape("w_latent", y + 6)
-        return Box(left, y + 2, width, 9)
+        rows = ("w_q_latent", "w_latent", "w_k_rope")
+        first = {step.key for step in self.walk.steps}
+        for place, key in enumerate(key for key in rows if key in first):
+            self.shape(key, y + 7 * place)
+        return Box(left, y + 2, width, 9), rotary
 
     def stripes(
         self, x: float, y: float, width: float, height: float, heads: int, name: str

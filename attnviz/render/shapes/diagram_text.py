@@ -52,15 +52,14 @@ class _Drawing:
             self.box([[(tops[0], "strong")]])
         self.arrow()
         if spec.kind == "mla":
-            latent = [("c ", "strong"), (walk.step("w_latent").concrete, "")]
-            if spec.rope_dim:
-                latent += [(" and k_rope ", "strong"), (walk.step("w_k_rope").concrete, "")]
-            self.box([latent, [("what the cache keeps; K and V are rebuilt from it", "dim")]])
+            self.latents()
             self.arrow()
         lines = []
         for letter, key in (("Q", "w_q"), ("K", "w_k"), ("V", "w_v")):
             step = walk.step(key)
             lines.append([(f"{letter} ", "strong"), (f"= {step.operation}  {step.concrete}", "")])
+            if letter == "K" and spec.rope_dim:
+                lines[-1].append((", then k_rope, rotated, in every head", "dim"))
         self.box(lines)
         text = f".view, .transpose(1, 2): Q {walk.step('transpose').concrete}"
         if any(step.key == "transpose_kv" for step in walk.steps):
@@ -75,6 +74,21 @@ class _Drawing:
         mixed = [("Y ", "strong"), (f"= {step.operation}  {step.concrete}", "")]
         self.box([mixed, [("W_O mixes the heads", "dim")]])
         return self.out
+
+    def latents(self) -> None:
+        """What MLA makes first: the queries' latent, the keys' and values', the rotary key."""
+        steps = {step.key: step for step in self.walk.steps}
+        lines = []
+        for key, name, note in (
+            ("w_q_latent", "c_Q", "queries are made from it"),
+            ("w_latent", "c", "cached; K and V are rebuilt from it"),
+            ("w_k_rope", "k_rope", "cached; one for all heads"),
+        ):
+            if key in steps:
+                step = steps[key]
+                made = f"= {step.operation}  {step.concrete}"
+                lines.append([(f"{name} ", "strong"), (made, ""), ("  " + note, "dim")])
+        self.box(lines)
 
     def centred(self, spans: Sequence[Span]) -> None:
         wide = sum(cells_wide(self.plain(text)) for text, _ in spans)

@@ -117,7 +117,9 @@ def _key_heads_figure(found: Sweep, format: str) -> bytes:
             axes.set_xticks(groups, [str(group) for group in groups])
             axes.minorticks_off()
             axes.margins(y=0.18)
-            axes.legend(facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5)
+            axes.legend(
+                facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5, loc="best"
+            )
         return figure
 
     return rendered(build, format, DPI)
