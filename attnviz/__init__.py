@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from attnviz.attention.attend import attend
     from attnviz.evidence import ablate, logits, syntax
     from attnviz.flowed import flow
+    from attnviz.inpage import live
     from attnviz.models.untrained import FreshConfig
     from attnviz.profiled import merge_profiles, profile, read_profile
     from attnviz.records import (
@@ -81,6 +82,7 @@ _LAZY = {
     "flow": "attnviz.flowed",
     "heads": "attnviz.api",
     "heatmap": "attnviz.api",
+    "live": "attnviz.inpage",
     "load": "attnviz.api",
     "logits": "attnviz.evidence",
     "merge_profiles": "attnviz.profiled",
@@ -120,6 +122,7 @@ __all__ = [
     "flow",
     "heads",
     "heatmap",
+    "live",
     "load",
     "logits",
     "merge_profiles",

@@ -117,16 +117,14 @@ class Heatmap:
 
 
 @dataclass(frozen=True, eq=False)
-class Viewer:
-    """One self-contained page with every head of some captures, as :func:`attnviz.view` makes it.
+class Page:
+    """One self-contained HTML file; it asks for nothing: no server, no network.
 
-    ``page`` is the whole HTML file. It asks for nothing: no server, no network. ``captures`` are
-    those that it shows.
+    ``page`` is the whole file.
     """
 
     page: bytes
     title: str
-    captures: tuple[Capture, ...]
 
     def save(self, path: str | Path) -> Path:
         """Write the page; its name must end in .html or .htm."""
@@ -141,7 +139,7 @@ class Viewer:
         return human_bytes(len(self.page))
 
     def __repr__(self) -> str:
-        return f"<Viewer {self.title!r}, {self.size}>"
+        return f"<{type(self).__name__} {self.title!r}, {self.size}>"
 
     def _repr_html_(self) -> str:
         inside = html.escape(self.page.decode("utf-8"), quote=True)
@@ -149,6 +147,26 @@ class Viewer:
             f'<iframe data-attnviz="1" title="{html.escape(self.title)}" srcdoc="{inside}" '
             'style="width:100%;height:760px;border:1px solid #ccc;border-radius:6px"></iframe>'
         )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Viewer(Page):
+    """One page with every head of some captures, as :func:`attnviz.view` makes it.
+
+    ``captures`` are those that it shows.
+    """
+
+    captures: tuple[Capture, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LivePage(Page):
+    """One page with a network in it, as :func:`attnviz.live` makes it.
+
+    ``error`` says how far storing the weights moves attention, see there.
+    """
+
+    error: float
 
 
 def page_path(path: Path) -> None:

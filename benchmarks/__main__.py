@@ -16,6 +16,7 @@ TABLES = {
     "export": "Batches of pictures",
     "grammar": "Gold annotation",
     "viewer": "The page of all heads",
+    "live": "The model in a page",
 }
 
 

@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def photograph(capture: av.Capture) -> None:
-    """The viewer's page as it opens."""
+    """The viewer's page as it opens, and the live one in the middle of its tour."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page = av.view(capture).save(Path(folder) / "page.html")
         browser = playwright.chromium.launch(
@@ -52,6 +52,13 @@ def photograph(capture: av.Capture) -> None:
         tab.goto(page.as_uri())
         tab.wait_for_timeout(1500)
         tab.screenshot(path=IMAGES / "view.png")
+        tab.goto(av.live().save(Path(folder) / "live.html").as_uri())
+        tab.wait_for_selector('html[data-busy="0"]')
+        tab.click("#open-tour")
+        for _ in range(3):
+            tab.click("#tour-next")
+        tab.wait_for_timeout(1500)
+        tab.screenshot(path=IMAGES / "live.png")
         browser.close()
 
 

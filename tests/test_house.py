@@ -32,6 +32,7 @@ FLOORS = {
     "annotated": 2,
     "votes": 2,
     "flows": 2,
+    "portable": 2,
     "attention": 3,
     "scoring": 3,
     "shapes": 4,
@@ -52,6 +53,7 @@ FLOORS = {
     "flowed": 9,
     "antecedents": 9,
     "profiled": 9,
+    "inpage": 9,
     "api": 9,
     "tour": 10,
     "": 9,  # attnviz/__init__.py
@@ -153,7 +155,13 @@ COMMANDS_REACH = {
         "notebook",
         "tour",
     ),
-    *("api", "evidence", "antecedents", "flowed", "profiled", "answers"),  # what commands call
+    "api",
+    "evidence",  # what commands call
+    "antecedents",
+    "flowed",
+    "inpage",
+    "profiled",
+    "answers",
     "render",  # what prints their results
     *("ablation.settings", "export.settings", "export.execution"),  # options
     *("models.untrained", "attention.sizes"),  # options of a fresh layer

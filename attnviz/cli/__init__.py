@@ -28,6 +28,7 @@ COMMANDS = {
     "heads": (LOOK, _TEXT),
     "heatmap": (LOOK, _TEXT),
     "view": (LOOK, _TEXT),
+    "live": (LOOK, ""),
     "profile": (MEASURE, "files of texts"),
     "ablate": (MEASURE, _TEXT),
     "syntax": (MEASURE, "a treebank, such as sample_inputs/treebank.conllu"),

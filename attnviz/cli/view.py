@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import browser, console
 from attnviz.cli.options import (
     SELECT_HELP,
     WEIGH_HELP,
@@ -20,8 +19,6 @@ from attnviz.cli.options import (
     flatten,
 )
 
-_STARTS = 5.0
-"""Seconds after which a browser that is still starting counts as there."""
 LARGE_PAGE = 16e6
 """Pages above so many bytes open slowly, which is said."""
 
@@ -77,45 +74,15 @@ def view(
     settings |= {"select": select, "without": without, "weigh": weigh}
     with console.waiting("making the page", output.quiet):
         page = api.view(looks, exact=exact, title=title, max_mb=max_mb, **settings)
-        saved = page.save(_temporary() if out is None else out)
+        saved = page.save(browser.temporary() if out is None else out)
     screen = console.stdout()
     if not output.quiet or out is None:
         console.wrote(saved, f" ({page.size})")
     if not output.quiet:
         screen.print(terminal.closing_line(page.captures[0]))
-    if out is None and not _opened(saved):
+    if out is None and not browser.opened(saved):
         console.note(["no browser answered; open the file yourself"], output.quiet)
     notes = dict.fromkeys(note for one in page.captures for note in one.inputs.notes)
     if len(page.page) > LARGE_PAGE:
         notes[f"a page of {page.size} opens slowly; --select makes it smaller"] = None
     console.note(notes, output.quiet)
-
-
-def _opened(page: Path) -> bool:
-    """Whether a browser took the page; what its starter says is kept from the terminal."""
-    import subprocess
-
-    if sys.platform == "win32":
-        return bool(typer.launch(page.as_uri()) == 0)
-    starter = "open" if sys.platform == "darwin" else "xdg-open"
-    try:
-        started = subprocess.Popen(
-            [starter, page.as_uri()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        return started.wait(_STARTS) == 0
-    except subprocess.TimeoutExpired:  # it has become the browser
-        return True
-    except OSError:
-        return False
-
-
-def _temporary() -> Path:
-    """A new file that stays after the program ends, for the browser to read."""
-    import tempfile
-
-    with tempfile.NamedTemporaryFile(prefix="attnviz-", suffix=".html", delete=False) as file:
-        return Path(file.name)

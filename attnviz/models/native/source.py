@@ -19,6 +19,7 @@ from attnviz.models.foreign import refusing
 from attnviz.models.gating import Gated, merged
 from attnviz.models.native import reading
 from attnviz.models.native.network import Network
+from attnviz.models.native.portable import changed, portable
 from attnviz.models.native.words import Words
 from attnviz.models.running import begin, running
 from attnviz.passes import (
@@ -33,6 +34,7 @@ from attnviz.passes import (
     Start,
     Sublayer,
 )
+from attnviz.portable import Portable
 from attnviz.records import Inputs, Layout, Prompt, Sides, Site, SiteKind, SourceInfo, Tokens
 
 PAIRS = "BERT, DistilBERT and RoBERTa"
@@ -57,6 +59,7 @@ class Native(Gated):
         words: Callable[[], Words | str],
     ) -> None:
         self._network, self._tokenizer, self._name = network, tokenizer, located.name
+        self._located = located
         self._read_words = words
         self._reader = text.unnamed_reader() if tokenizer is None else text.reader(tokenizer)
         self._device = network.tokens.device
@@ -215,6 +218,18 @@ class Native(Gated):
     def tokens(self, ids: Sequence[int]) -> Tokens:
         """What ids stand for."""
         return self._reader.tokens(ids)
+
+    def portable(self) -> Portable:
+        """The whole model as plain values; ModelError where its tokenizer cannot be."""
+        return portable(
+            self.info, self.layout, self._network, self._words, self._tokenizer, self._reader
+        )
+
+    def rounded(self, change: Callable[[Tensor], Tensor]) -> Native:
+        """The same model with every tensor changed, to see what coarser numbers do."""
+        words = changed(self._words, change)
+        network = changed(self._network, change)
+        return Native(self._located, network, self._tokenizer, lambda: words)
 
     def _arrange(self, batch: Sequence[Inputs]) -> tuple[Tensor, Tensor, Tensor | None]:
         """Ids and segments, int64 [B, T], and which tokens are real, bool [B, T] or None."""

@@ -11,6 +11,7 @@ import html
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 from attnviz.errors import UsageError
 from attnviz.records import Capture, Head, HeadScores, Inputs
@@ -88,6 +89,12 @@ def least(inputs: Inputs, heads: Collection[Head], bits: int = 8) -> int:
     return total
 
 
+def stylesheet(own: Traversable) -> str:
+    """A page's own style behind what all pages share."""
+    base = files(__package__) / "base.css"
+    return base.read_text(encoding="utf-8") + own.read_text(encoding="utf-8")
+
+
 @lru_cache(maxsize=1)
 def _parts() -> tuple[str, str, str]:
     """Template, style and script."""
@@ -99,6 +106,6 @@ def _parts() -> tuple[str, str, str]:
     }
     return (
         (here / "page.html").read_text(encoding="utf-8"),
-        (here / "style.css").read_text(encoding="utf-8"),
+        stylesheet(here / "style.css"),
         assemble(modules, "main"),
     )

@@ -2,8 +2,9 @@
 
 Every module becomes a function that runs once, in order, and returns what it exports, so that each
 keeps its names to itself. The modules are written in a subset of the language: named imports from
-``./name.js`` under their own names, and ``export`` in front of a function or constant. Whatever
-else would change meaning on the way is an error here, in the tests and not in a reader's browser.
+``./name.js`` under their own names, and ``export`` in front of a function, a class or a constant.
+Whatever else would change meaning on the way is an error here, in the tests and not in a reader's
+browser.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import re
 from collections.abc import Mapping
 
 _IMPORT = re.compile(r"^import\s*\{([^}]*)\}\s*from\s*\"\./([\w-]+)\.js\";\n", re.MULTILINE)
-_EXPORT = re.compile(r"^export ((?:async )?function\*?|const) ([A-Za-z_$][\w$]*)", re.MULTILINE)
+_EXPORT = re.compile(
+    r"^export ((?:async )?function\*?|const|class) ([A-Za-z_$][\w$]*)", re.MULTILINE
+)
 _LEFT_OVER = re.compile(r"^\s*(?:import|export)\b.*$", re.MULTILINE)
 
 

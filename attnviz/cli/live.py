@@ -1,0 +1,70 @@
+"""``attnviz live``: the model itself in a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnviz.cli import browser, console
+from attnviz.cli.options import OutputOptions, flatten
+
+
+@flatten
+def live(
+    output: OutputOptions,
+    text: Annotated[
+        str | None,
+        typer.Argument(help="What stands in the page when it opens.", show_default=False),
+    ] = None,
+    model: Annotated[
+        str, typer.Option(help="A bundled model, a folder or a hub id: BERT, GPT-2 and their like.")
+    ] = "demo-gpt2",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="The .html file; without it a temporary one opens in the browser.",
+            metavar="FILE",
+        ),
+    ] = None,
+    bits: Annotated[
+        int, typer.Option(help="Of a weight of the model: 16, or 8 for half the size.")
+    ] = 16,
+    max_mb: Annotated[
+        float, typer.Option(help="The largest page to make, in megabytes.", min=0.1)
+    ] = 100.0,
+    title: Annotated[str | None, typer.Option(help="Of the page; the model by default.")] = None,
+) -> None:
+    """Put the model itself into one offline page: type, switch heads off, let it write.
+
+    Every map and the next words change as you type. Nothing is sent anywhere: the page holds the
+    network and its tokenizer, and runs them.
+
+    [bold]Examples[/]
+
+      attnviz live -o page.html
+
+      attnviz live "The cat sat on the [MASK]." --model demo-bert -o page.html
+    """
+    from attnviz import files, inpage
+    from attnviz.notebook import page_path
+
+    if out is not None:
+        page_path(out)
+        files.check_writable(out)
+    with console.waiting("making the page", output.quiet):
+        page = inpage.live(
+            inpage.TEXT if text is None else text,
+            model=model,
+            bits=bits,
+            max_mb=max_mb,
+            title=title,
+        )
+        saved = page.save(browser.temporary() if out is None else out)
+    if not output.quiet or out is None:
+        console.wrote(saved, f" ({page.size})")
+    if out is None and not browser.opened(saved):
+        console.note(["no browser answered; open the file yourself"], output.quiet)

@@ -1,0 +1,142 @@
+"""A page that runs the model itself: ``attnviz.live``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attnviz.errors import ModelError, UsageError
+from attnviz.looking import DEFAULT_MODEL, Model, load, prompt_of
+from attnviz.models.memory import human_bytes
+from attnviz.models.native.source import Native
+from attnviz.notebook import LivePage
+from attnviz.passes import Source
+from attnviz.records import Inputs, Site
+from attnviz.render.live import Step, live_page
+from attnviz.render.live.pack import rounded
+from attnviz.scoring.observe import Recorder, ScoreObserver
+
+TEXT = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
+"""What stands in the page when it opens."""
+
+MAX_MB = 100.0
+"""Larger pages are not made unless asked for."""
+
+
+def live(
+    text: str = TEXT,
+    *,
+    model: Model = DEFAULT_MODEL,
+    bits: int = 16,
+    title: str | None = None,
+    max_mb: float = MAX_MB,
+) -> LivePage:
+    """Put a whole model into one offline page: type, switch heads off, see everything change.
+
+    The page has the weights, the tokenizer and a forward pass in plain JavaScript, which runs in a
+    thread of its own. How far storing the weights in few bits moves attention is measured on
+    ``text`` and said in the page.
+
+    Args:
+        text: what stands in it when it opens; the roles of the heads are measured on it.
+        model: of the native backend: a bundled model, or a BERT, DistilBERT, RoBERTa or GPT-2.
+        bits: of a weight: 16, or 8 (whole numbers with a scale for every row of a matrix).
+        title: of the page.
+        max_mb: the largest page to make, in megabytes.
+
+    Raises:
+        ModelError: a model that runs elsewhere, or one whose tokenizer cannot be put into a page.
+        UsageError: another number of bits, or a page that would be too large.
+        InputError: a text that the model cannot take.
+    """
+    if bits not in (16, 8):
+        raise UsageError(f"weights can be stored in 16 bits or in 8, not in {bits}")
+    source = load(model, device="cpu", dtype="float32")
+    if not isinstance(source, Native):
+        raise ModelError(
+            f"{source.info.model} cannot run in a page, only models of the native backend: "
+            "demo-gpt2, demo-bert, a BERT, DistilBERT, RoBERTa or GPT-2",
+        )
+    inputs = source.prepare(prompt_of(text))
+    whole = source.portable()
+    bytes_of = sum(array.size for array in whole.tensors.values()) * bits / 8 * 4 / 3
+    if bytes_of > 1.1 * max_mb * 1e6:
+        raise UsageError(
+            "a page with {} would take about {}; allow it with {max_mb}",
+            source.info.model,
+            human_bytes(int(bytes_of)),
+            max_mb=float(np.ceil(bytes_of / 1e6)),
+        )
+    observer = ScoreObserver([inputs], source.layout)
+    source.forward([inputs], [observer], hidden=False)
+    error = _moved(source, inputs, bits)
+    name = source.info.model
+    page = live_page(
+        whole,
+        observer.result(),
+        text=text,
+        title=title or f"attnviz live: {name}",
+        bits=bits,
+        notes=_notes(source, bits, error, len(next(iter(inputs.sides.values())).queries)),
+        tour=TOUR if name == DEFAULT_MODEL and text == TEXT else (),
+    )
+    if len(page) > max_mb * 1e6:
+        raise UsageError(
+            "a page with {} takes {}; allow it with {max_mb}",
+            name,
+            human_bytes(len(page)),
+            max_mb=float(np.ceil(len(page) / 1e6)),
+        )
+    return LivePage(page, title or f"attnviz live: {name}", error)
+
+
+def _moved(source: Native, inputs: Inputs, bits: int) -> float:
+    """The largest change of any weight on a text, once the model's numbers are rounded."""
+
+    def change(tensor: Tensor) -> Tensor:
+        return torch.from_numpy(rounded(tensor.numpy(), bits))
+
+    before, after = (_maps(one, inputs) for one in (source, source.rounded(change)))
+    return max(float(np.abs(before[site] - after[site]).max()) for site in before)
+
+
+def _maps(source: Source, inputs: Inputs) -> dict[Site, NDArray[np.floating[Any]]]:
+    recorder = Recorder([inputs])
+    source.forward([inputs], [recorder], hidden=False)
+    return recorder.maps()
+
+
+def _notes(source: Native, bits: int, error: float, count: int) -> tuple[str, ...]:
+    moved = f"moves attention by at most {error:.1g}" if error else "changes nothing"
+    return (
+        f"{source.info.model}, run by this page itself in plain JavaScript, its numbers stored in "
+        f"{bits} bits; measured on the text the page opened with, that {moved}.",
+        f"Roles were measured on that text, {count} tokens, with all heads on.",
+    )
+
+
+_TWICE = "the cat river moon stone bread the cat river moon stone"
+TOUR = (
+    Step("demo-gpt2 has read six words in no order, and then five of them again. What comes next? "
+         "The predictions say it: bread, as the first time.", _TWICE, "2.4"),
+    Step("Head 2.4 is one reason. Click a token of the second half: its row shows that the head "
+         "looks at what followed the same token the first time. That is an induction head; 2.0 is "
+         "another.", _TWICE, "2.4"),
+    Step("How does it know where to look? Head 1.4, one layer below, looks from every token at the "
+         "one before it and leaves there which one that was. 2.4 then finds the token that has "
+         "stone before it.", _TWICE, "1.4"),
+    Step("Now 1.4 and 0.5 are off, the heads that look one back. The right-hand map is what is "
+         "left of 2.4: it has lost its place, and the model no longer expects bread.",
+         _TWICE, "2.4", None, ("0.5", "1.4")),
+    Step("They are on again; 3.3 is off, which looks at the same place as 2.4 and 2.0. Bread loses "
+         "a little and stays first: other heads look there too.", _TWICE, "3.3", None, ("3.3",)),
+    Step("All four of their kind in layer 3 are off, and bread is gone. One switch at a time can "
+         "hide what several heads do together.", _TWICE, "3.3", None, ("3.0", "3.1", "3.3", "3.5")),
+    Step("Now it is yours: type something else, switch off what you like, let the model write.",
+         _TWICE, "2.4"),
+)  # fmt: skip
+"""The induction circuit of demo-gpt2 (Olsson et al. 2022, arXiv:2209.11895)."""

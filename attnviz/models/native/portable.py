@@ -1,0 +1,239 @@
+"""A native model as plain values, for a page that runs it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from attnviz.errors import ModelError
+from attnviz.models.native.network import ACTIVATIONS, Affine, NativeLayer, Network, Norm
+from attnviz.models.native.words import Words
+from attnviz.models.text import TokenReader
+from attnviz.portable import Portable, Vocabulary
+from attnviz.records import Layout, SourceInfo
+
+Part = TypeVar("Part")
+_ACTIVATIONS = {"gelu": "gelu", "relu": "relu"}
+_PROBE = "a"
+"""A text to see what a tokenizer puts around one."""
+
+_LAST, _TAGS = 0x32400, range(0xE0000, 0xE0200)
+"""Where Unicode has characters."""
+
+_PLAIN_BPE = (
+    "dropout",
+    "unk_token",
+    "continuing_subword_prefix",
+    "end_of_word_suffix",
+    "byte_fallback",
+    "ignore_merges",
+)
+"""Settings of byte-pair encoding that must be empty."""
+
+
+def portable(
+    info: SourceInfo,
+    layout: Layout,
+    network: Network,
+    words: Words | str,
+    tokenizer: Tokenizer | None,
+    reader: TokenReader,
+) -> Portable:
+    """Take a model apart.
+
+    Raises:
+        ModelError: it has no tokenizer, or one that works in a way that the page does not know.
+    """
+    if tokenizer is None:
+        raise ModelError(f"{info.model} has no tokenizer, so no text can be typed into a page")
+    config = network.config
+    named = _ACTIVATIONS.get(config.activation, "gelu_tanh")
+    assert config.activation in ACTIVATIONS
+    has_words = isinstance(words, Words)
+    return Portable(
+        source=info,
+        layout=layout,
+        causal=config.family.kind == "decoder",
+        pre_norm=config.family.pre_norm,
+        activation=named,
+        eps=config.eps,
+        scales=tuple(config.scale(number) for number in range(config.layers)),
+        offset=config.pad + 1 if config.family.from_padding else 0,
+        max_tokens=config.max_tokens,
+        inner=config.inner,
+        tensors={
+            name: np.ascontiguousarray(tensor.detach().to("cpu", torch.float32).numpy())
+            for name, tensor in _tensors(network, words)
+        },
+        words=has_words,
+        tied=isinstance(words, Words) and words.table is network.tokens,
+        vocabulary=_vocabulary(info.model, tokenizer, reader, config.vocab),
+    )
+
+
+def changed(part: Part, change: Callable[[Tensor], Tensor]) -> Part:
+    """A network, or what it is made of, with every tensor changed.
+
+    A head for words that shares the token embeddings gets a copy of its own, of the same values.
+    """
+    if isinstance(part, Tensor):
+        return cast(Part, change(part))
+    if isinstance(part, tuple):
+        return cast(Part, tuple(changed(one, change) for one in part))
+    if isinstance(part, Network | NativeLayer | Affine | Norm | Words):
+        own = {f.name: changed(getattr(part, f.name), change) for f in fields(part)}
+        return cast(Part, replace(part, **own))
+    return part
+
+
+def _tensors(network: Network, words: Words | str) -> Iterator[tuple[str, Tensor]]:
+    yield "tokens", network.tokens
+    yield "positions", network.positions
+    if network.segments is not None:
+        yield "segment", network.segments[0]
+    yield from _pair("norm", network.norm)
+    for number, layer in enumerate(network.layers):
+        yield from _layer(number, layer)
+    if isinstance(words, Words):
+        if words.table is not network.tokens:
+            yield "words.table", words.table
+        if words.bias is not None:
+            yield "words.bias", words.bias
+        if words.transform is not None:
+            dense, _, norm = words.transform
+            yield from _pair("words.dense", dense)
+            yield from _pair("words.norm", norm)
+
+
+def _layer(number: int, layer: NativeLayer) -> Iterator[tuple[str, Tensor]]:
+    yield f"{number}.project.weight", torch.cat([part.weight for part in layer.project])
+    yield f"{number}.project.bias", torch.cat([part.bias for part in layer.project])
+    parts: tuple[tuple[str, Affine | Norm], ...] = (
+        ("out", layer.out),
+        ("norm1", layer.norm_1),
+        ("up", layer.up),
+        ("down", layer.down),
+        ("norm2", layer.norm_2),
+    )
+    for name, part in parts:
+        yield from _pair(f"{number}.{name}", part)
+
+
+def _pair(name: str, part: Affine | Norm) -> Iterator[tuple[str, Tensor]]:
+    yield f"{name}.weight", part.weight
+    yield f"{name}.bias", part.bias
+
+
+def _vocabulary(model: str, tokenizer: Tokenizer, reader: TokenReader, size: int) -> Vocabulary:
+    """The tokenizer as values; it says itself, in JSON, how it works."""
+    raw = json.loads(tokenizer.to_str())
+    kind = raw["model"]["type"]
+    makers = {"BPE": _byte_pairs, "WordPiece": _word_pieces}
+    if kind not in makers:
+        raise _unknown(model, f"its model is {kind}")
+    ids = raw["model"]["vocab"]
+    pieces = [""] * max(size, max(ids.values(), default=0) + 1)
+    for piece, number in ids.items():
+        pieces[number] = piece
+    before, after = _around(model, tokenizer)
+    return Vocabulary(
+        kind="bytepairs" if kind == "BPE" else "wordpieces",
+        tokens=tuple(pieces),
+        texts=tuple(reader.text(number) for number in range(len(pieces))),
+        special=tuple(sorted(reader.special)),
+        mask=next((ids[name] for name in ("[MASK]", "<mask>") if name in ids), None),
+        before=before,
+        after=after,
+        whole=tuple(_whole(model, raw)),
+        settings=makers[kind](model, tokenizer, raw, ids),
+    )
+
+
+def _around(model: str, tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What a tokenizer puts before and behind a text."""
+    bare = tokenizer.encode(_PROBE, add_special_tokens=False).ids
+    full = tokenizer.encode(_PROBE).ids
+    for start in range(len(full) - len(bare) + 1):
+        if full[start : start + len(bare)] == bare:
+            return tuple(full[:start]), tuple(full[start + len(bare) :])
+    raise _unknown(model, "it changes a text by the tokens around it")
+
+
+def _whole(model: str, raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for token in raw["added_tokens"]:
+        if token["single_word"] or (token["normalized"] and raw["normalizer"]):
+            raise _unknown(model, f"it finds {token['content']} by a rule of its own")
+        yield {
+            "text": token["content"],
+            "id": token["id"],
+            "left": token["lstrip"],
+            "right": token["rstrip"],
+        }
+
+
+def _byte_pairs(
+    model: str, tokenizer: Tokenizer, raw: Mapping[str, Any], ids: Mapping[str, int]
+) -> dict[str, Any]:
+    splitter = raw["pre_tokenizer"] or {}
+    odd = [name for name in _PLAIN_BPE if raw["model"].get(name)]
+    if splitter.get("type") != "ByteLevel" or splitter.get("use_regex") is False:
+        raise _unknown(model, f"it splits by {splitter.get('type') or 'nothing'}")
+    if odd or raw["normalizer"]:
+        raise _unknown(model, f"it has {odd[0] if odd else 'a normalizer'}")
+    merges: list[int] = []
+    for merge in raw["model"]["merges"]:
+        left, right = merge.split(" ") if isinstance(merge, str) else merge
+        merges += (ids[left], ids[right], ids[left + right])
+    return {"merges": merges, "prefixSpace": bool(splitter.get("add_prefix_space"))}
+
+
+def _word_pieces(
+    model: str, tokenizer: Tokenizer, raw: Mapping[str, Any], ids: Mapping[str, int]
+) -> dict[str, Any]:
+    cleaner, splitter, pieces = raw["normalizer"] or {}, raw["pre_tokenizer"] or {}, raw["model"]
+    if splitter.get("type") != "BertPreTokenizer":
+        raise _unknown(model, f"it splits by {splitter.get('type') or 'nothing'}")
+    if cleaner.get("type") != "BertNormalizer":
+        raise _unknown(model, f"it cleans by {cleaner.get('type') or 'nothing'}")
+    lower, accents = bool(cleaner["lowercase"]), cleaner["strip_accents"]
+    normalizer, pieces_of = tokenizer.normalizer, tokenizer.pre_tokenizer
+    return {
+        "dropped": _ranges(lambda char: not normalizer.normalize_str(char)),
+        "signs": _ranges(lambda char: len(pieces_of.pre_tokenize_str(f"a{char}")) == 2),
+        "unknown": ids[pieces["unk_token"]],
+        "prefix": pieces["continuing_subword_prefix"],
+        "longest": pieces["max_input_chars_per_word"],
+        "clean": bool(cleaner["clean_text"]),
+        "chinese": bool(cleaner["handle_chinese_chars"]),
+        "accents": lower if accents is None else bool(accents),
+        "lower": lower,
+    }
+
+
+def _ranges(asked: Callable[[str], bool]) -> list[int]:
+    """The code points of which something is true, as first, last, first, last.
+
+    The tokenizer is asked about every one, for libraries and browsers follow different versions of
+    Unicode.
+    """
+    found: list[int] = []
+    for code in (*range(1, 0xD800), *range(0xE000, _LAST), *_TAGS):
+        char = chr(code)
+        if not asked(char):
+            continue
+        if found and found[-1] == code - 1:
+            found[-1] = code
+        else:
+            found += (code, code)
+    return found
+
+
+def _unknown(model: str, why: str) -> ModelError:
+    return ModelError(f"the tokenizer of {model} cannot be put into a page: {why}")

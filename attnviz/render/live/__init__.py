@@ -1,0 +1,173 @@
+"""The live page: a network in one HTML file, which runs it on whatever is typed.
+
+Style, scripts, weights and tokenizer lie in the page. Its policy lets in these and a worker made
+from one of its own scripts, and no connection. The scripts in ``js/`` are put together as those of
+the viewer are, some of which they share.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from attnviz.portable import Portable
+from attnviz.records import HeadScores
+from attnviz.render import viewer
+from attnviz.render.labels import head_phrase, visible
+from attnviz.render.live.pack import pack
+from attnviz.render.page import policy, safe_json
+from attnviz.render.palette import anchors, ink
+from attnviz.render.viewer.assemble import assemble
+from attnviz.scoring.arrange import leading
+from attnviz.scoring.roles import ROLES
+
+_SHARED = ("dom",)
+"""Modules of the viewer that this page uses too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the guided tour.
+
+    Attributes:
+        say: what is to be seen.
+        text: what the model reads.
+        head: the head that is shown, such as ``"2.4"``.
+        at: the token whose row is shown, or None for the last.
+        off: heads that are off.
+    """
+
+    say: str
+    text: str
+    head: str
+    at: int | None = None
+    off: tuple[str, ...] = ()
+
+
+def live_page(
+    model: Portable,
+    heads: Sequence[HeadScores],
+    *,
+    text: str,
+    title: str,
+    bits: int = 16,
+    notes: Sequence[str] = (),
+    tour: Sequence[Step] = (),
+) -> bytes:
+    """The whole page, as UTF-8.
+
+    Args:
+        model: the network.
+        heads: what every head does with some text, in the order of the layout.
+        text: what stands in the page when it opens.
+        title: of the page.
+        bits: of a weight, 16 or 8.
+        notes: what stands below: how exact it is, what the roles were measured on.
+        tour: steps of a guided tour.
+    """
+    entries, packed = pack(model.tensors, bits)
+    template, style, script, worker = _parts()
+    data = {
+        "title": visible(title),
+        "model": visible(model.source.model),
+        "text": text,
+        "labels": [visible(piece) for piece in model.vocabulary.texts],
+        "heads": [_head(scores) for scores in heads],
+        "opening": min(heads, key=leading).head.name,
+        "tour": [
+            {"say": s.say, "text": s.text, "off": s.off, "head": s.head, "at": s.at} for s in tour
+        ],
+        "palettes": {"light": list(anchors("blues")), "dark": list(anchors("magma"))},
+        "notes": [visible(note) for note in notes],
+    }
+    filled = {
+        "policy": policy("worker-src blob:", script=script, style=style),
+        "title": html.escape(visible(title)),
+        "style": style,
+        "script": script,
+        "worker": worker,
+        "data": safe_json(data),
+        "network": safe_json({"entries": entries, **_network(model)}),
+        "weights": packed,
+    }
+    first, *rest = template.split("{{")
+    out = [first]
+    for part in rest:
+        name, _, after = part.partition("}}")
+        out += [filled[name], after]
+    return "".join(out).encode("utf-8")
+
+
+def _network(model: Portable) -> dict[str, Any]:
+    words = model.vocabulary
+    (kind,) = model.layout.kinds
+    return {
+        "layers": model.layout.layers(kind),
+        "heads": model.layout.heads[kind][0],
+        "width": int(model.tensors["tokens"].shape[1]),
+        "inner": model.inner,
+        "causal": model.causal,
+        "preNorm": model.pre_norm,
+        "activation": model.activation,
+        "eps": model.eps,
+        "scales": model.scales,
+        "offset": model.offset,
+        "maxTokens": model.max_tokens,
+        "words": model.words,
+        "tied": model.tied,
+        "vocabulary": {
+            "kind": words.kind,
+            "tokens": words.tokens,
+            "special": words.special,
+            "mask": words.mask,
+            "before": words.before,
+            "after": words.after,
+            "whole": [dict(token) for token in words.whole],
+            **words.settings,
+        },
+    }
+
+
+def _head(scores: HeadScores) -> dict[str, Any]:
+    """A head with its leading role: what it does, else where it rests."""
+    role = scores.roles[0] if scores.roles else None
+    known = ROLES[role.name] if role else None
+    return {
+        "id": scores.head.name,
+        "said": head_phrase(scores.roles) or "no role",
+        "role": known
+        and {
+            "name": known.name,
+            "color": known.color,
+            "ink": ink(known.color),
+            "code": known.code,
+        },
+    }
+
+
+@lru_cache(maxsize=1)
+def _parts() -> tuple[str, str, str, str]:
+    """Template, style, the page's script and that of its worker."""
+    here, shared = files(__package__), files(viewer)
+    modules = _modules(here / "js") | {
+        name: source for name, source in _modules(shared / "js").items() if name in _SHARED
+    }
+    return (
+        (here / "page.html").read_text(encoding="utf-8"),
+        viewer.stylesheet(here / "style.css"),
+        assemble(modules, "main"),
+        assemble(modules, "worker"),
+    )
+
+
+def _modules(folder: Traversable) -> dict[str, str]:
+    return {
+        entry.name.removesuffix(".js"): entry.read_text(encoding="utf-8")
+        for entry in folder.iterdir()
+        if entry.name.endswith(".js")
+    }

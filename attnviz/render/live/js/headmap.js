@@ -1,0 +1,105 @@
+import { byId, fill, shown } from "./dom.js";
+import { draw, picture } from "./shade.js";
+import { get, page, set } from "./store.js";
+
+/** @typedef {import("./types.js").Answer} Answer */
+
+/** Tokens that a row's sentence names. */
+const NAMED = 4;
+const SIDE = 420;
+
+/** @type {Answer | null} */
+let current = null;
+
+/** The layer and number of the head that is shown. */
+function place() {
+  return get().head.split(".").map(Number);
+}
+
+/** @param {number} id */
+export function label(id) {
+  return page.labels[id];
+}
+
+/** A token by name and, where it stands more than once, by place. @param {Answer} answer @param {number} t */
+function named(answer, t) {
+  const several = answer.ids.filter((id) => id === answer.ids[t]).length > 1;
+  return `${label(answer.ids[t])}${several ? ` (${t})` : ""}`;
+}
+
+export function startMaps() {
+  for (const name of ["before", "after"]) {
+    const canvas = /** @type {HTMLCanvasElement} */ (byId(`map-${name}`));
+    canvas.addEventListener("pointermove", (event) => hover(event, canvas));
+    canvas.addEventListener("pointerleave", () => { byId("tip").hidden = true; });
+    canvas.addEventListener("click", (event) => {
+      const cell = cellAt(event, canvas);
+      if (cell) set({ at: cell.t });
+    });
+    canvas.addEventListener("keydown", (event) => {
+      const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+      if (!step || !current) return;
+      set({ at: Math.min(Math.max(current.at + step, 0), current.ids.length - 1) });
+      event.preventDefault();
+    });
+  }
+}
+
+/** @param {PointerEvent | MouseEvent} event @param {HTMLCanvasElement} canvas */
+function cellAt(event, canvas) {
+  if (!current) return null;
+  const box = canvas.getBoundingClientRect();
+  const [t, s] = [event.clientY - box.top, event.clientX - box.left].map((v) => Math.floor((v / box.width) * (current?.ids.length || 1)));
+  return t >= 0 && s >= 0 && t < current.ids.length && s < current.ids.length ? { t, s } : null;
+}
+
+/** @param {PointerEvent} event @param {HTMLCanvasElement} canvas */
+function hover(event, canvas) {
+  const [tip, cell] = [byId("tip"), cellAt(event, canvas)];
+  tip.hidden = !cell || !current;
+  if (!cell || !current) return;
+  const [layer, head] = place();
+  const count = current.ids.length;
+  const at = (head * count + cell.t) * count + cell.s;
+  const second = current.after ? ` → ${shown(current.after[layer][at])}` : "";
+  fill(tip, `${named(current, cell.t)} → ${named(current, cell.s)}: ${shown(current.before[layer][at])}${second}`);
+  tip.style.left = `${Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8)}px`;
+  tip.style.top = `${event.clientY + 16}px`;
+}
+
+/** The maps of the head that is shown, and what its row says. @param {Answer} answer */
+export function drawMaps(answer) {
+  current = answer;
+  const { head, off } = get();
+  const [layer, number] = place();
+  const facts = page.heads.find(({ id }) => id === head);
+  fill(byId("head-title"), `Head ${head}`);
+  fill(byId("head-said"), facts ? facts.said : "");
+  const { ids, before, after, at } = answer;
+  byId("after").hidden = !after;
+  byId("before-said").hidden = !after;
+  const room = byId("maps").clientWidth;
+  const size = Math.max(120, Math.min(SIDE, after ? (room - 16) / 2 : room));
+  for (const [name, maps] of /** @type {const} */ ([["before", before], ["after", after]])) {
+    if (!maps) continue;
+    const canvas = /** @type {HTMLCanvasElement} */ (byId(`map-${name}`));
+    const context = draw(canvas, picture(maps[layer], number, ids.length), size);
+    const step = size / ids.length;
+    context.strokeStyle = getComputedStyle(canvas).getPropertyValue("--mark");
+    context.lineWidth = 1.5;
+    context.strokeRect(0.75, at * step, size - 1.5, Math.max(step, 2));
+    canvas.setAttribute("aria-label", `${name === "after" ? "with heads off: " : ""}head ${head}, ${rowSaid(answer, maps[layer], number)}`);
+  }
+  const lines = [rowSaid(answer, before[layer], number)];
+  if (after) lines.push(`With the heads off: ${rowSaid(answer, after[layer], number)}`);
+  if (off.has(head)) lines.push("This head is off: it still looks, but nothing of what it reads is passed on.");
+  fill(byId("row-said"), lines.join(". "));
+}
+
+/** @param {Answer} answer @param {Float32Array} maps @param {number} head */
+function rowSaid(answer, maps, head) {
+  const count = answer.ids.length;
+  const row = maps.subarray((head * count + answer.at) * count, (head * count + answer.at + 1) * count);
+  const best = [...row.keys()].sort((a, b) => row[b] - row[a]).slice(0, NAMED).filter((s) => row[s] >= 0.01);
+  return `${named(answer, answer.at)} looks at ${best.map((s) => `${named(answer, s)} ${shown(row[s])}`).join(", ")}`;
+}

@@ -1,0 +1,145 @@
+import { byId, fill, make } from "./dom.js";
+import { ask, startEngine } from "./engine.js";
+import { drawGrid, drawSwitches, startGrid } from "./grid.js";
+import { drawMaps, label, startMaps } from "./headmap.js";
+import { drawWords } from "./nextwords.js";
+import { fromHash, get, page, set, subscribe } from "./store.js";
+import { tokenizer } from "./tokenizer.js";
+import { drawTour, startTour } from "./tour.js";
+
+/** @typedef {import("./types.js").Answer} Answer */
+/** @typedef {import("./types.js").State} State */
+
+/** @type {import("./types.js").Network} */
+const network = JSON.parse(byId("network").textContent || "");
+const box = /** @type {HTMLTextAreaElement} */ (byId("text"));
+/** @type {Answer | null} */
+let current = null;
+
+/** @param {unknown} why */
+function failed(why) {
+  byId("failure").hidden = false;
+  fill(byId("failure"), `this page failed: ${why}`);
+}
+
+/** Heads by number, from those by name. @param {Set<string>} off */
+function numbers(off) {
+  return page.heads.flatMap(({ id }, number) => (off.has(id) ? [number] : []));
+}
+
+/**
+ * Run the model on what the state says and show it.
+ * @param {number} [write] tokens that it shall add
+ */
+async function run(write = 0) {
+  const { text, off, at, temperature } = get();
+  document.documentElement.dataset.busy = "1";
+  const answer = await ask({ text, off: numbers(off), at, write, temperature });
+  if (write && answer.ids.length) {
+    if (answer.added) box.value += answer.added;
+    set({ text: box.value, at: null });
+  }
+  show(answer);
+  document.documentElement.dataset.busy = "0";
+}
+
+/** @param {Answer} answer */
+function show(answer) {
+  current = answer.ids.length ? answer : null;
+  document.documentElement.classList.toggle("empty", !current);
+  if (!current) {
+    fill(byId("said"), "type a text");
+    fill(byId("tokens"));
+    return;
+  }
+  const { ids, at, cut, milliseconds } = current;
+  fill(byId("said"), `${ids.length} tokens, ${milliseconds < 10 ? milliseconds.toFixed(1) : milliseconds.toFixed(0)} ms${cut ? `; ${cut} beyond the model's ${network.maxTokens} left out` : ""}`);
+  const special = new Set(network.vocabulary.special);
+  fill(byId("tokens"), ...ids.map((id, t) => {
+    const chip = make("span", { role: "option", id: `token-${t}`, class: special.has(id) ? "token special" : "token", "aria-selected": String(t === at) }, label(id));
+    chip.addEventListener("click", () => set({ at: t }));
+    return chip;
+  }));
+  byId("tokens").setAttribute("aria-activedescendant", `token-${at}`);
+  draw();
+}
+
+function draw() {
+  if (!current) return;
+  drawGrid(current);
+  drawMaps(current);
+  drawWords(current, network.causal);
+}
+
+/** @param {State} state @param {Set<keyof State>} changed */
+function react(state, changed) {
+  if (changed.has("text") && box.value !== state.text) box.value = state.text;
+  if (changed.has("temperature")) drawTemperature();
+  if (changed.has("step")) drawTour();
+  drawSwitches();
+  if (changed.has("text") || changed.has("off") || changed.has("at")) run();
+  else draw();
+}
+
+function drawTemperature() {
+  const { temperature } = get();
+  /** @type {HTMLInputElement} */ (byId("temperature")).value = String(temperature);
+  fill(byId("temperature-said"), temperature ? temperature.toFixed(1) : "0: the likeliest");
+}
+
+function start() {
+  if (typeof DecompressionStream === "undefined" || typeof Worker === "undefined") {
+    failed("this browser cannot unpack the model (no DecompressionStream); use Chrome 103, Firefox 113, Safari 16.4 or newer");
+    return;
+  }
+  startGrid();
+  startMaps();
+  startTour();
+  box.addEventListener("input", () => set({ text: box.value, at: null }));
+  byId("write-one").addEventListener("click", () => run(1));
+  byId("write-ten").addEventListener("click", () => run(10));
+  byId("writing").hidden = !network.causal || !network.words;
+  byId("temperature").addEventListener("input", (event) => set({ temperature: Number(/** @type {HTMLInputElement} */ (event.target).value) }));
+  byId("tokens").addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step || !current) return;
+    set({ at: Math.min(Math.max(current.at + step, 0), current.ids.length - 1) });
+    event.preventDefault();
+  });
+  byId("copy-link").addEventListener("click", () => navigator.clipboard?.writeText(location.href));
+  const theme = /** @type {HTMLSelectElement} */ (byId("theme"));
+  theme.addEventListener("change", () => {
+    if (theme.value === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme.value;
+    draw();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  let resizing = 0;
+  addEventListener("resize", () => {
+    cancelAnimationFrame(resizing);
+    resizing = requestAnimationFrame(draw);
+  });
+  fill(byId("notes"), ...page.notes.map((note) => make("p", {}, note)));
+  startEngine((milliseconds) => { document.documentElement.dataset.ready = milliseconds.toFixed(0); }, failed);
+  subscribe(react);
+  box.value = get().text;
+  addEventListener("hashchange", fromHash);
+  fromHash();
+  drawTemperature();
+  drawSwitches();
+  run();
+}
+
+/** For the browser's console: what every head does with a text, `off` such as ["2.4"]; and ids. */
+Object.assign(globalThis, {
+  attnviz: {
+    /** @param {string[]} lines */
+    encode: (lines) => lines.map(tokenizer(network.vocabulary)),
+    /** @param {string} text @param {string[]} [off] @param {number} [write] */
+    run: (text, off = [], write = 0) => ask({ text, off: numbers(new Set(off)), at: null, write, temperature: 0 }),
+  },
+});
+
+addEventListener("error", (event) => failed(event.error || event.message));
+addEventListener("unhandledrejection", (event) => failed(event.reason));
+start();

@@ -1,0 +1,250 @@
+import { product } from "./product.js";
+
+/** @typedef {import("./types.js").Model} Model */
+/** @typedef {import("./types.js").Layer} Layer */
+/** @typedef {import("./types.js").Norm} Norm */
+
+/** Rows are kept in steps of so many, so that typing does not move them at every letter. */
+const STEP = 64;
+
+/**
+ * A forward pass that remembers: states, keys, values and weights of every layer.
+ *
+ * What a change leaves as it was is not computed again: in a causal model the tokens before the
+ * first one that changed, in any model the layers below the first one whose heads were switched.
+ */
+export class Pass {
+  /** @param {Model} model */
+  constructor(model) {
+    this.model = model;
+    /** @type {number[]} */
+    this.ids = [];
+    /** Share of every head's output that passes, [layers * heads]. */
+    this.gates = new Float32Array(model.layers.length * model.heads).fill(1);
+    /** Tokens that there is room for. */
+    this.room = 0;
+    const none = new Float32Array(0);
+    /** What enters each layer, and what leaves the last, [room, width]. @type {Float32Array[]} */
+    this.states = [];
+    /** Queries, keys and values of each layer side by side, [room, 3 width]. @type {Float32Array[]} */
+    this.projected = [];
+    /** Weights of each layer, [heads, room, room]. @type {Float32Array[]} */
+    this.weights = [];
+    this.read = none;
+    this.mixed = none;
+    this.added = none;
+    this.wide = none;
+    this.grow(STEP);
+  }
+
+  /**
+   * Make room for texts of so many tokens.
+   * @param {number} tokens
+   */
+  grow(tokens) {
+    const { heads, width, inner, layers } = this.model;
+    if (tokens <= this.room) return;
+    this.room = Math.ceil(tokens / STEP) * STEP;
+    this.ids = [];
+    const rows = (/** @type {number} */ size) => new Float32Array(this.room * size);
+    this.states = Array.from({ length: layers.length + 1 }, () => rows(width));
+    this.projected = layers.map(() => rows(3 * width));
+    this.weights = layers.map(() => new Float32Array(heads * this.room * this.room));
+    this.read = rows(width);
+    this.mixed = rows(width);
+    this.added = rows(width);
+    this.wide = rows(inner);
+  }
+
+  /**
+   * Run a text.
+   * @param {number[]} ids
+   * @param {Float32Array} gates
+   */
+  run(ids, gates) {
+    this.grow(ids.length);
+    const { layers, heads, causal } = this.model;
+    let same = 0;
+    while (same < ids.length && same < this.ids.length && ids[same] === this.ids[same]) same++;
+    if (!causal && (same < ids.length || this.ids.length !== ids.length)) same = 0;
+    let gated = 0;
+    while (gated < gates.length && gates[gated] === this.gates[gated]) gated++;
+    const switched = Math.floor(gated / heads);
+    this.ids = ids.slice();
+    this.gates = gates.slice();
+    this.embed(same);
+    for (let layer = 0; layer < layers.length; layer++) {
+      // keys and values of the first layer that was switched are as they were, its outputs are not
+      this.attend(layer, layer <= switched ? same : 0);
+      this.pass(layer, layer < switched ? same : 0);
+    }
+  }
+
+  /** What enters the first layer, from one row on. @param {number} from */
+  embed(from) {
+    const { width, tokens, positions, offset, segment, norm, preNorm } = this.model;
+    const out = this.states[0];
+    for (let t = from; t < this.ids.length; t++) {
+      const [token, place] = [this.ids[t] * width, (t + offset) * width];
+      for (let i = 0; i < width; i++) {
+        out[t * width + i] = tokens[token + i] + positions[place + i] + (segment ? segment[i] : 0);
+      }
+    }
+    if (!preNorm) normalize(out, from, this.ids.length, norm, out);
+  }
+
+  /**
+   * Queries, keys, values and weights of a layer.
+   * @param {number} number
+   * @param {number} from the first row
+   */
+  attend(number, from) {
+    const { width, heads, causal, preNorm, layers } = this.model;
+    const { project, norm1, scale } = layers[number];
+    const count = this.ids.length;
+    let x = this.states[number];
+    if (preNorm) {
+      normalize(x, from, count, norm1, this.read);
+      x = this.read;
+    }
+    const made = this.projected[number];
+    product(x, from, count, width, project.weight, project.bias, made);
+    const [size, stride, room] = [width / heads, 3 * width, this.room];
+    const scores = new Float64Array(count);
+    for (let head = 0; head < heads; head++) {
+      for (let t = from; t < count; t++) {
+        const [q, last] = [t * stride + head * size, causal ? t + 1 : count];
+        let most = -Infinity;
+        for (let s = 0; s < last; s++) {
+          const k = s * stride + width + head * size;
+          let sum = 0;
+          for (let i = 0; i < size; i++) sum += made[q + i] * made[k + i];
+          scores[s] = sum * scale;
+          if (scores[s] > most) most = scores[s];
+        }
+        let total = 0;
+        for (let s = 0; s < last; s++) total += scores[s] = Math.exp(scores[s] - most);
+        const row = (head * room + t) * room;
+        for (let s = 0; s < last; s++) this.weights[number][row + s] = scores[s] / total;
+      }
+    }
+  }
+
+  /**
+   * From a layer's weights to what leaves it.
+   * @param {number} number
+   * @param {number} from the first row
+   */
+  pass(number, from) {
+    const { width, inner, heads, causal, preNorm, layers, activation } = this.model;
+    const { out, up, down, norm1, norm2 } = layers[number];
+    const [count, made, maps] = [this.ids.length, this.projected[number], this.weights[number]];
+    const [size, stride, room] = [width / heads, 3 * width, this.room];
+    this.mixed.fill(0, from * width, count * width);
+    for (let head = 0; head < heads; head++) {
+      const gate = this.gates[number * heads + head];
+      if (!gate) continue;
+      for (let t = from; t < count; t++) {
+        const [z, row, last] = [t * width + head * size, (head * room + t) * room, causal ? t + 1 : count];
+        for (let s = 0; s < last; s++) {
+          const [weight, v] = [gate * maps[row + s], s * stride + 2 * width + head * size];
+          for (let i = 0; i < size; i++) this.mixed[z + i] += weight * made[v + i];
+        }
+      }
+    }
+    const [x, y] = [this.states[number], this.states[number + 1]];
+    product(this.mixed, from, count, width, out.weight, out.bias, this.added);
+    for (let i = from * width; i < count * width; i++) y[i] = x[i] + this.added[i];
+    if (!preNorm) normalize(y, from, count, norm1, y);
+    let read = y;
+    if (preNorm) {
+      normalize(y, from, count, norm2, this.read);
+      read = this.read;
+    }
+    product(read, from, count, width, up.weight, up.bias, this.wide);
+    const act = ACTIVATIONS[activation];
+    for (let i = from * inner; i < count * inner; i++) this.wide[i] = act(this.wide[i]);
+    product(this.wide, from, count, inner, down.weight, down.bias, this.added);
+    for (let i = from * width; i < count * width; i++) y[i] += this.added[i];
+    if (!preNorm) normalize(y, from, count, norm2, y);
+  }
+
+  /**
+   * The logits of every token of the vocabulary at one position; null for models without a head for words.
+   * @param {number} position
+   */
+  logits(position) {
+    const { width, words, norm, preNorm, layers, activation } = this.model;
+    if (!words) return null;
+    let state = this.states[layers.length].slice(position * width, (position + 1) * width);
+    if (preNorm) normalize(state, 0, 1, norm, state);
+    if (words.dense && words.norm) {
+      const dense = new Float32Array(width);
+      product(state, 0, 1, width, words.dense.weight, words.dense.bias, dense);
+      state = dense.map(ACTIVATIONS[activation]);
+      normalize(state, 0, 1, words.norm, state);
+    }
+    const found = new Float32Array(words.table.length / width);
+    product(state, 0, 1, width, words.table, words.bias, found);
+    return found;
+  }
+
+  /**
+   * The weights of a layer, [heads, tokens, tokens].
+   * @param {number} number
+   */
+  maps(number) {
+    const [count, { heads, causal }, room] = [this.ids.length, this.model, this.room];
+    const found = new Float32Array(heads * count * count);
+    for (let head = 0; head < heads; head++) {
+      for (let t = 0; t < count; t++) {
+        const row = (head * room + t) * room;
+        found.set(this.weights[number].subarray(row, row + (causal ? t + 1 : count)), (head * count + t) * count);
+      }
+    }
+    return found;
+  }
+}
+
+/**
+ * Layer normalization of rows (Ba et al. 2016, arXiv:1607.06450).
+ * @param {Float32Array} x
+ * @param {number} from
+ * @param {number} to
+ * @param {Norm} norm
+ * @param {Float32Array} out may be x
+ */
+function normalize(x, from, to, { weight, bias, eps }, out) {
+  const width = weight.length;
+  for (let t = from; t < to; t++) {
+    const at = t * width;
+    let mean = 0;
+    for (let i = 0; i < width; i++) mean += x[at + i];
+    mean /= width;
+    let spread = 0;
+    for (let i = 0; i < width; i++) spread += (x[at + i] - mean) ** 2;
+    const factor = 1 / Math.sqrt(spread / width + eps);
+    for (let i = 0; i < width; i++) out[at + i] = (x[at + i] - mean) * factor * weight[i] + bias[i];
+  }
+}
+
+/** GELU's tanh form. @param {number} x */
+function tanhGelu(x) {
+  return 0.5 * x * (1 + Math.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+}
+
+/** GELU; erf by Abramowitz & Stegun 7.1.26, off by at most 1.5e-7. @param {number} x */
+function gelu(x) {
+  const z = Math.abs(x) * Math.SQRT1_2;
+  const t = 1 / (1 + 0.3275911 * z);
+  const tail = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))) * Math.exp(-z * z);
+  return x > 0 ? x * (1 - 0.5 * tail) : 0.5 * x * tail;
+}
+
+/** @param {number} x */
+function relu(x) {
+  return Math.max(0, x);
+}
+
+/** @type {Record<string, (x: number) => number>} */
+const ACTIVATIONS = { gelu, gelu_tanh: tanhGelu, relu };

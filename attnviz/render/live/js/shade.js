@@ -1,0 +1,71 @@
+import { page } from "./store.js";
+
+/** @param {string} color */
+function rgb(color) {
+  return [1, 3, 5].map((at) => Number.parseInt(color.slice(at, at + 2), 16));
+}
+
+export function isDark() {
+  return getComputedStyle(document.documentElement).colorScheme === "dark";
+}
+
+/** @type {Map<boolean, Uint8ClampedArray>} */
+const ramps = new Map();
+
+/** The palette's 256 colours as bytes r, g, b. */
+function ramp() {
+  const dark = isDark();
+  let found = ramps.get(dark);
+  if (!found) {
+    const points = page.palettes[dark ? "dark" : "light"].map(rgb);
+    found = new Uint8ClampedArray(768);
+    for (let step = 0; step < 256; step++) {
+      const place = (step / 255) * (points.length - 1);
+      const left = Math.min(Math.trunc(place), points.length - 2);
+      for (let i = 0; i < 3; i++) found[3 * step + i] = points[left][i] + (points[left + 1][i] - points[left][i]) * (place - left);
+    }
+    ramps.set(dark, found);
+  }
+  return found;
+}
+
+/**
+ * One head's map as a picture, a pixel a weight. Colours go by the square root of the weight, so
+ * that small ones show, up to the largest of all heads' possible weights, 1.
+ * @param {Float32Array} layer [heads, tokens, tokens]
+ * @param {number} head
+ * @param {number} count tokens
+ */
+export function picture(layer, head, count) {
+  const colors = ramp();
+  const pixels = new Uint8ClampedArray(4 * count * count);
+  const from = head * count * count;
+  for (let i = 0; i < count * count; i++) {
+    const step = 3 * Math.round(255 * Math.sqrt(Math.min(1, layer[from + i])));
+    pixels[4 * i] = colors[step];
+    pixels[4 * i + 1] = colors[step + 1];
+    pixels[4 * i + 2] = colors[step + 2];
+    pixels[4 * i + 3] = 255;
+  }
+  return new ImageData(pixels, count, count);
+}
+
+/**
+ * Draw a map so that it fills a canvas; large maps are shrunk smoothly, small ones keep square cells.
+ * @param {HTMLCanvasElement} canvas
+ * @param {ImageData} image
+ * @param {number} size in CSS pixels
+ * @returns {CanvasRenderingContext2D} in CSS pixels
+ */
+export function draw(canvas, image, size) {
+  const small = new OffscreenCanvas(image.width, image.height);
+  /** @type {OffscreenCanvasRenderingContext2D} */ (small.getContext("2d")).putImageData(image, 0, 0);
+  const ratio = devicePixelRatio || 1;
+  canvas.width = canvas.height = Math.round(size * ratio);
+  canvas.style.width = canvas.style.height = `${size}px`;
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.imageSmoothingEnabled = image.width > size * ratio;
+  context.drawImage(small, 0, 0, size, size);
+  return context;
+}

@@ -1,0 +1,41 @@
+export interface Entry { name: string; shape: number[]; bits: number }
+export interface Affine { weight: Float32Array; bias: Float32Array }
+export interface Norm { weight: Float32Array; bias: Float32Array; eps: number }
+export interface Layer { project: Affine; out: Affine; norm1: Norm; up: Affine; down: Affine; norm2: Norm; scale: number }
+export interface Words { table: Float32Array; bias: Float32Array | null; dense: Affine | null; norm: Norm | null }
+export interface Model {
+  tokens: Float32Array; positions: Float32Array; segment: Float32Array | null; norm: Norm;
+  layers: Layer[]; words: Words | null;
+  width: number; inner: number; heads: number; offset: number;
+  causal: boolean; preNorm: boolean; activation: string;
+}
+interface Common {
+  tokens: string[]; special: number[]; mask: number | null; before: number[]; after: number[];
+  whole: { text: string; id: number; left: boolean; right: boolean }[];
+}
+export interface BytePairs extends Common { kind: "bytepairs"; merges: number[]; prefixSpace: boolean }
+export interface WordPieces extends Common {
+  kind: "wordpieces"; unknown: number; prefix: string; longest: number;
+  clean: boolean; chinese: boolean; accents: boolean; lower: boolean; dropped: number[]; signs: number[];
+}
+export type Vocabulary = BytePairs | WordPieces;
+export interface Network {
+  entries: Entry[]; layers: number; heads: number; width: number; inner: number;
+  causal: boolean; preNorm: boolean; activation: string; eps: number; scales: number[];
+  offset: number; maxTokens: number; words: boolean; tied: boolean; vocabulary: Vocabulary;
+}
+export interface Role { name: string; color: string; ink: string; code: string }
+export interface HeadFacts { id: string; said: string; role: Role | null }
+export interface Step { say: string; text: string; off: string[]; head: string; at: number | null }
+export interface Page {
+  title: string; model: string; text: string; opening: string; labels: string[]; heads: HeadFacts[]; tour: Step[];
+  palettes: { light: string[]; dark: string[] }; notes: string[];
+}
+export interface Ask { turn: number; text: string; off: number[]; at: number | null; write: number; temperature: number }
+export interface Word { id: number; before: number; after: number }
+export interface Answer {
+  turn: number; ids: number[]; cut: number; at: number; milliseconds: number; added: string;
+  before: Float32Array[]; after: Float32Array[] | null; changes: Float32Array | null; words: Word[] | null;
+}
+export interface Said { ready?: number; failed?: string; answer?: Answer }
+export interface State { text: string; off: Set<string>; head: string; at: number | null; temperature: number; step: number }

@@ -1,0 +1,163 @@
+import { load } from "./model.js";
+import { Pass } from "./network.js";
+import { tokenizer } from "./tokenizer.js";
+import { spelled } from "./bytepairs.js";
+
+/** @typedef {import("./types.js").Ask} Ask */
+/** @typedef {import("./types.js").Answer} Answer */
+/** @typedef {import("./types.js").Network} Network */
+
+/** Predictions that are named. */
+const TOP = 6;
+
+/**
+ * What answers questions about texts with a network.
+ * @param {Network} network
+ * @param {string} packed
+ */
+async function answering(network, packed) {
+  const model = await load(network, packed);
+  const encode = tokenizer(network.vocabulary);
+  const [before, after] = [new Pass(model), new Pass(model)];
+  const all = new Float32Array(model.layers.length * model.heads).fill(1);
+  const { mask, after: ending } = network.vocabulary;
+
+  /**
+   * @param {Ask} ask
+   * @returns {Answer | null} null for no tokens at all
+   */
+  return (ask) => {
+    const start = performance.now();
+    const gates = all.slice();
+    for (const head of ask.off) gates[head] = 0;
+    const gated = ask.off.length > 0;
+    const whole = encode(ask.text);
+    const ids = whole.slice(0, network.maxTokens);
+    if (whole.length > ids.length && ending.length) ids.splice(-ending.length, ending.length, ...ending);
+    if (!ids.length) return null;
+    const run = () => {
+      before.run(ids, all);
+      if (gated) after.run(ids, gates);
+    };
+    run();
+    const [first, writer] = [ids.length, gated ? after : before];
+    for (let n = 0; n < ask.write && ids.length < network.maxTokens; n++) {
+      const logits = writer.logits(ids.length - 1);
+      if (!logits) break;
+      ids.push(drawn(logits, ask.temperature));
+      run();
+    }
+    const masked = mask === null ? -1 : ids.indexOf(mask);
+    const usual = network.causal || masked < 0 ? ids.length - 1 : masked;
+    const at = ask.write || ask.at === null || ask.at >= ids.length ? usual : ask.at;
+    const layers = model.layers.map((_, number) => number);
+    return {
+      turn: ask.turn,
+      ids: [...ids],
+      cut: whole.length - first,
+      at,
+      added: network.vocabulary.kind === "bytepairs" ? spelled(ids.slice(first).map((id) => network.vocabulary.tokens[id])) : "",
+      before: layers.map((number) => before.maps(number)),
+      after: gated ? layers.map((number) => after.maps(number)) : null,
+      changes: gated ? changes(before, after) : null,
+      words: predictions(before.logits(at), gated ? after.logits(at) : null),
+      milliseconds: performance.now() - start,
+    };
+  };
+}
+
+/**
+ * How far the rows of every head have moved: mean Jensen-Shannon distance, base 2, from 0 to 1.
+ * @param {Pass} before
+ * @param {Pass} after
+ */
+function changes(before, after) {
+  const { heads, layers } = before.model;
+  const count = before.ids.length;
+  const found = new Float32Array(layers.length * heads);
+  for (let number = 0; number < layers.length; number++) {
+    for (let head = 0; head < heads; head++) {
+      let total = 0;
+      for (let t = 0; t < count; t++) {
+        const row = (head * before.room + t) * before.room;
+        let divergence = 0;
+        for (let s = row; s < row + count; s++) {
+          const [p, q] = [before.weights[number][s], after.weights[number][s]];
+          if (p === q) continue;
+          const middle = (p + q) / 2;
+          if (p) divergence += p * Math.log2(p / middle);
+          if (q) divergence += q * Math.log2(q / middle);
+        }
+        total += Math.sqrt(Math.max(0, divergence) / 2);
+      }
+      found[number * heads + head] = total / count;
+    }
+  }
+  return found;
+}
+
+/**
+ * The likeliest words with and without the heads that are off.
+ * @param {Float32Array | null} before
+ * @param {Float32Array | null} after
+ */
+function predictions(before, after) {
+  if (!before) return null;
+  const [first, second] = [shares(before), after && shares(after)];
+  const ids = new Set([...best(first), ...(second ? best(second) : [])]);
+  return [...ids].map((id) => ({ id, before: first[id], after: (second || first)[id] }));
+}
+
+/** @param {Float32Array} logits */
+function shares(logits) {
+  const most = logits.reduce((a, b) => Math.max(a, b), -Infinity);
+  const powers = logits.map((logit) => Math.exp(logit - most));
+  const total = powers.reduce((a, b) => a + b, 0);
+  return powers.map((power) => power / total);
+}
+
+/** The ids of the largest. @param {Float32Array} values */
+function best(values) {
+  /** @type {number[]} */
+  const found = [];
+  for (let id = 0; id < values.length; id++) {
+    if (found.length === TOP && values[id] <= values[found[TOP - 1]]) continue;
+    let place = found.length;
+    while (place && values[found[place - 1]] < values[id]) place--;
+    found.splice(place, 0, id);
+    if (found.length > TOP) found.pop();
+  }
+  return found;
+}
+
+/**
+ * A word by its probability; temperature 0 takes the likeliest.
+ * @param {Float32Array} logits
+ * @param {number} temperature
+ */
+function drawn(logits, temperature) {
+  if (!temperature) return best(logits)[0];
+  const found = shares(logits.map((logit) => logit / temperature));
+  let left = Math.random();
+  for (let id = 0; id < found.length; id++) if ((left -= found[id]) <= 0) return id;
+  return best(found)[0];
+}
+
+/** @type {((ask: Ask) => Answer | null) | null} */
+let answer = null;
+
+addEventListener("message", async ({ data }) => {
+  try {
+    if (data.network) {
+      const start = performance.now();
+      answer = await answering(data.network, data.packed);
+      postMessage({ ready: performance.now() - start });
+    } else if (answer) {
+      const found = answer(data);
+      const buffers = found ? [...found.before, ...(found.after || [])].map(({ buffer }) => buffer) : [];
+      postMessage({ answer: found || { turn: data.turn, ids: [] } }, { transfer: buffers });
+    }
+  } catch (error) {
+    postMessage({ failed: String(error) });
+  }
+});

@@ -1,0 +1,293 @@
+"""The page that runs the model itself, in a real browser: its numbers against ours, its switches.
+
+Needs Chromium (the system's, or the one that $ATTNVIZ_CHROMIUM names).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+import attnviz as av
+from attnviz.inpage import TOUR
+from attnviz.models import demo
+from attnviz.records import Prompt, Site
+from attnviz.render.live.pack import rounded
+from tests.render.test_view_page import axe
+from tests.viewing import ROOT, Opened, opened
+
+ASK = """async ([text, off, write]) => {
+    const found = await attnviz.run(text, off, write);
+    return {
+        ids: found.ids, words: found.words, milliseconds: found.milliseconds,
+        maps: (found.after || found.before).map(map => Array.from(map)),
+        before: found.before.map(map => Array.from(map)),
+    };
+}"""
+
+MODELS = ("demo-gpt2", "demo-bert")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("live")
+    return {name: av.live(model=name).save(folder / f"{name}.html") for name in MODELS}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def running(request: Any, browser: Any, pages: dict[str, Path]) -> Iterator[tuple[str, Opened]]:
+    with opened(browser) as found:
+        yield request.param, started(found, pages[request.param])
+
+
+@pytest.fixture
+def gpt2(browser: Any, pages: dict[str, Path]) -> Iterator[Opened]:
+    with opened(browser) as found:
+        yield started(found, pages["demo-gpt2"])
+
+
+def started(page: Opened, path: Path, state: str = "") -> Opened:
+    page.documents.add(path.as_uri())
+    page.page.goto(f"{path.as_uri()}#{state}")
+    return settled(page)
+
+
+def settled(page: Opened) -> Opened:
+    page.page.wait_for_selector('html[data-busy="0"]')
+    page.page.wait_for_timeout(30)
+    page.page.wait_for_selector('html[data-busy="0"]')
+    return page
+
+
+def maps_of(found: dict[str, Any], heads: int = 6) -> np.ndarray:
+    count = len(found["ids"])
+    return np.array(found["maps"]).reshape(-1, heads, count, count)
+
+
+def texts(count: int) -> list[str]:
+    """Texts of all lengths, some with words that come again."""
+    draw = random.Random(5)
+    words = (ROOT / "sample_inputs" / "story.txt").read_text("utf-8").split()
+    out = []
+    for number in range(count):
+        size = draw.choice((1, 2, 5, 9, 17, 30, 60))
+        start = draw.randrange(len(words) - size)
+        some = words[start : start + size]
+        out.append(" ".join(some + some[: draw.randrange(size + 1)] * (number % 2)))
+    return out
+
+
+def test_weights_and_words_are_those_of_capture(running: tuple[str, Opened]) -> None:
+    name, page = running
+    model = av.load(name)
+    for text in texts(50):
+        found = page.page.evaluate(ASK, [text, [], 0])
+        inputs = model.prepare(Prompt(text))
+        capture = av.capture(text, model=model)
+        (kind,) = capture.layout.kinds
+        assert tuple(found["ids"]) == inputs.sides[kind].queries.ids
+        ours = np.stack([capture.maps[Site(kind, layer)] for layer in range(4)])
+        assert np.abs(maps_of(found) - ours).max() < 2e-3
+        logits = model.forward([inputs], logits=True).logits[0, -1]
+        best = logits.topk(5)
+        assert [word["id"] for word in found["words"]][:5] == best.indices.tolist()
+        shares = logits.softmax(-1)[best.indices]
+        assert np.allclose([w["before"] for w in found["words"]][:5], shares, atol=1e-4)
+
+
+@pytest.mark.parametrize("off", [["0.5"], ["2.4", "1.4"], [f"3.{n}" for n in range(6)]])
+def test_heads_that_are_off_are_gone(running: tuple[str, Opened], off: list[str]) -> None:
+    name, page = running
+    model = av.load(name)
+    text = texts(3)[2]
+    found = page.page.evaluate(ASK, [text, off, 0])
+    with model.gated(dict.fromkeys(off, 0.0)):
+        capture = av.capture(text, model=model)
+        logits = model.forward([model.prepare(Prompt(text))], logits=True).logits[0, -1]
+    ours = np.stack([maps for _, maps in sorted(capture.maps.items())])
+    assert np.abs(maps_of(found) - ours).max() < 2e-3
+    best = max(found["words"], key=lambda word: word["after"])
+    assert best["id"] == int(logits.argmax())
+    assert best["after"] == pytest.approx(float(logits.softmax(-1).max()), abs=1e-4)
+
+
+def test_what_was_kept_does_not_matter(running: tuple[str, Opened]) -> None:
+    """Typing letter by letter, going back and switching heads end where a fresh start would."""
+    _, page = running
+    draw = random.Random(1)
+    whole = texts(6)[5]
+    for _ in range(25):
+        text = whole[: draw.randrange(1, len(whole))]
+        off = draw.sample(["0.5", "1.4", "2.0", "2.4", "3.3"], draw.randrange(4))
+        kept = page.page.evaluate(ASK, [text, off, 0])
+        page.page.evaluate(ASK, ["something else entirely", ["0.0"], 0])
+        fresh = page.page.evaluate(ASK, [text, off, 0])
+        assert kept["ids"] == fresh["ids"]
+        assert kept["maps"] == fresh["maps"]
+        assert kept["words"] == fresh["words"]
+
+
+def scripts(lines: int) -> list[str]:
+    """Lines of every script: characters of all blocks that have letters, signs, marks, numbers."""
+    draw = random.Random(9)
+    blocks: dict[str, list[str]] = {}
+    for code in range(0x20, 0x2FA20):
+        char = chr(code)
+        if unicodedata.category(char) not in ("Cn", "Cs", "Co"):
+            blocks.setdefault(unicodedata.name(char, "").split(" ")[0], []).append(char)
+    names = sorted(name for name, chars in blocks.items() if len(chars) > 20)
+    out = []
+    for number in range(lines):
+        own = blocks[names[number % len(names)]]
+        other = blocks[draw.choice(names)]
+        words = []
+        for _ in range(draw.randrange(1, 8)):
+            source = own if draw.random() < 0.8 else other
+            words.append("".join(draw.choices(source, k=draw.randrange(1, 9))))
+            if draw.random() < 0.3:
+                words[-1] += draw.choice(
+                    ["'s", "'ll", "...", "!?", "1234", "\t", "\n\n", "  ", "\u3000"]
+                )
+        out.append(draw.choice([" ", "", "-"]).join(words))
+    return [
+        *out,
+        "",
+        " ",
+        "\n",
+        "[MASK] a[SEP]b <|endoftext|>c",
+        "ΟΔΥΣΣΕΥΣ Σ",
+        "İstanbul",
+        "a" * 200,
+    ]
+
+
+def test_the_tokenizer_is_that_of_tokenizers(running: tuple[str, Opened]) -> None:
+    name, page = running
+    lines = scripts(5000)
+    tokenizer = Tokenizer.from_file(str(Path(demo.__file__).parent / name / "tokenizer.json"))
+    wanted = [encoding.ids for encoding in tokenizer.encode_batch(lines)]
+    found = page.page.evaluate("lines => attnviz.encode(lines)", lines)
+    wrong = [line for line, a, b in zip(lines, wanted, found, strict=True) if a != b]
+    assert not wrong, (len(wrong), wrong[:5])
+
+
+def test_it_writes_what_the_model_would(gpt2: Opened) -> None:
+    model = av.load("demo-gpt2")
+    text = "The old man went to the"
+    found = gpt2.page.evaluate(ASK, [text, [], 8])
+    ids = list(model.prepare(Prompt(text)).sides["decoder"].queries.ids)
+    for _ in range(8):
+        logits = model.forward([model.prepare(Prompt(ids=tuple(ids)))], logits=True).logits
+        ids.append(int(logits[0, -1].argmax()))
+    assert found["ids"] == ids
+
+
+def test_switches_links_and_the_tour(gpt2: Opened, pages: dict[str, Path]) -> None:
+    page = gpt2.page
+    page.click("#open-tour")
+    said, expected = [], []
+    for step, _ in enumerate(TOUR):
+        settled(gpt2)
+        said.append(page.inner_text("#tour-said"))
+        rows = page.eval_on_selector_all(
+            "#words tbody tr",
+            "rows => rows.map(({ cells }) => [0, cells.length - 1].map(n => cells[n].textContent))",
+        )
+        expected.append(max(rows, key=lambda row: float(re.sub("[^0-9.]", "", row[1])))[0])
+        assert page.inner_text("#tour-count") == f"{step + 1} of {len(TOUR)}"
+        page.click("#tour-next")
+    assert said == [step.say for step in TOUR]
+    # what the tour says: bread, until the heads that find it are off
+    assert [word == "·bread" for word in expected] == [True, True, True, False, True, False, True]
+    page.click('[data-head="2.4"]', modifiers=["Shift"])
+    settled(gpt2)
+    assert page.inner_text("#off-count") == "1 of 24 off"
+    page.fill("#text", "a b a b")
+    settled(gpt2)
+    page.wait_for_timeout(250)
+    state = page.evaluate("location.hash")
+    assert "off=2.4" in state
+    started(gpt2, pages["demo-gpt2"], state[1:])
+    assert page.input_value("#text") == "a b a b"
+    assert page.inner_text("#off-count") == "1 of 24 off"
+    page.keyboard.press("Tab")
+    page.focus('[data-head="2.4"]')
+    page.keyboard.press("x")
+    settled(gpt2)
+    assert page.inner_text("#off-count") == "24"
+
+
+def test_hostile_text_stays_text(gpt2: Opened) -> None:
+    gpt2.page.fill("#text", "</script><img src=x onerror=alert(1)> <b>bold</b> \u202eabc")
+    settled(gpt2)
+    assert gpt2.page.eval_on_selector_all("#tokens b, #tokens img", "all => all.length") == 0
+    assert "<U+202E>" in gpt2.page.inner_text("#tokens") or "<E2" in gpt2.page.inner_text("#tokens")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_axe_finds_nothing(browser: Any, pages: dict[str, Path], scheme: str, width: int) -> None:
+    source = axe()
+    size = {"width": width, "height": 900}
+    with opened(browser, color_scheme=scheme, viewport=size, reduced_motion="reduce") as page:
+        started(page, pages["demo-gpt2"], "off=2.4,1.4")
+        page.page.click("#open-tour")
+        settled(page)
+        wide = page.page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width
+        page.page.evaluate(source)
+        found = page.page.evaluate("axe.run()")["violations"]
+        assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in found] == []
+
+
+def test_an_empty_text_and_one_too_long(gpt2: Opened) -> None:
+    gpt2.page.fill("#text", "word " * 400)
+    settled(gpt2)
+    assert "beyond the model's 256 left out" in gpt2.page.inner_text("#said")
+    gpt2.page.fill("#text", "")
+    settled(gpt2)
+    assert gpt2.page.locator("#tokens .token").count() == 1  # <|endoftext|> stands before any text
+
+
+def test_the_page_is_small_and_says_how_exact_it_is(pages: dict[str, Path]) -> None:
+    assert pages["demo-gpt2"].stat().st_size < 8e6
+    coarse = av.live(bits=8)
+    assert len(coarse.page) < 5e6
+    assert 0 < coarse.error < 0.1
+    assert f"{coarse.error:.1g}" in coarse.page.decode("utf-8")
+    assert av.live().error == 0  # its numbers are halves already
+
+
+def test_eight_bits_run(browser: Any, tmp_path: Path) -> None:
+    coarse = av.live(bits=8)
+    with opened(browser) as page:
+        started(page, coarse.save(tmp_path / "coarse.html"))
+        text = texts(1)[0]
+        found = page.page.evaluate(ASK, [text, [], 0])
+    import torch
+
+    model = av.load("demo-gpt2").rounded(lambda t: torch.from_numpy(rounded(t.numpy(), 8)))
+    ours = np.stack([maps for _, maps in sorted(av.capture(text, model=model).maps.items())])
+    assert np.abs(maps_of(found) - ours).max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"bits": 4}, "not in 4"),
+        ({"max_mb": 1.0}, "max_mb"),
+        ({"model": "fresh"}, "native backend"),
+        ({"text": " "}, "empty"),
+    ],
+)
+def test_what_cannot_be_made(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(av.AttnvizError, match=words):
+        av.live(**options)
