@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnviz.ablation.closed import closed
 from attnviz.errors import InputError, UsageError
@@ -20,6 +20,9 @@ from attnviz.quantities import quantity
 from attnviz.records import Capture, Head, Inputs, Layout, Prompt, Site
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import Recorder
+
+if TYPE_CHECKING:
+    from attnviz.models.pretrained import Reads
 
 Model = str | Path | FreshConfig | Source
 """A name, a folder or a hub id; the options of a fresh layer; or a loaded model."""
@@ -37,6 +40,7 @@ def load(
     device: str = "auto",
     dtype: str = "auto",
     untrained: int | None = None,
+    reads: Reads = "text",
 ) -> Source:
     """Load a model once, to use it for many texts.
 
@@ -47,6 +51,8 @@ def load(
         dtype: ``auto``, ``float32``, ``bfloat16``, ``float16``.
         untrained: a seed; random weights in place of the trained ones, for the same configuration
             and with the same tokenizer: what the architecture does before it has learned.
+        reads: ``text`` or ``image``: which of its towers, for models such as CLIP that have one for
+            each. Others read what they read.
 
     Raises:
         ModelError: the model cannot be used; DeviceError: the device is not there.
@@ -66,7 +72,9 @@ def load(
     if isinstance(model, str | Path):
         from attnviz.models import pretrained
 
-        return pretrained.load(str(model), device=device, dtype=dtype, untrained=untrained)
+        return pretrained.load(
+            str(model), device=device, dtype=dtype, untrained=untrained, reads=reads
+        )
     if not (hasattr(model, "prepare") and hasattr(model, "forward")):
         raise UsageError(
             "{model} takes a name, a folder, a FreshConfig or what load() returned, not {}",
@@ -85,7 +93,8 @@ def source_for(prompt: Prompt, model: Model, device: str, dtype: str) -> Source:
     """The loaded model; two sentences without a model of their own get a fresh cross-attention."""
     if prompt.context is not None and model in ("fresh", DEFAULT_MODEL):
         model = FreshConfig(kind="cross")
-    return load(model, device=device, dtype=dtype)
+    reads: Reads = "text" if prompt.image is None else "image"
+    return load(model, device=device, dtype=dtype, reads=reads)
 
 
 def prompt_of(what: str | Prompt) -> Prompt:
@@ -101,7 +110,11 @@ def prompt_of(what: str | Prompt) -> Prompt:
             _kind(what),
         )
     prompt = Prompt(what) if isinstance(what, str) else what
-    if (prompt.text is None) == (prompt.ids is None):
+    if prompt.image is not None and prompt.audio is not None:
+        raise UsageError("give either {image} or {audio}", image=..., audio=...)
+    if prompt.text is not None and prompt.ids is not None:
+        raise UsageError("give either a text or token ids")
+    if all(one is None for one in (prompt.text, prompt.ids, prompt.image, prompt.audio)):
         raise UsageError("give either a text or token ids")
     for name in ("text", "pair", "context", "target"):
         value = getattr(prompt, name)

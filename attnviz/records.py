@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from attnviz.media import Picture, Place, Sound, Space, space
 from attnviz.reach import Reach
 
 if TYPE_CHECKING:
@@ -114,6 +116,8 @@ class Tokens:
         separators: True for tokens that end a segment (``[SEP]``, ``</s>``).
         words: the number of the word each token belongs to, from 0; -1 for special tokens.
         segments: BERT's segment number of each token (0 or 1).
+        places: where patches of a picture and frames of a sound stand, see
+            :data:`~attnviz.media.Place`; empty where there are none.
     """
 
     texts: tuple[str, ...]
@@ -122,6 +126,7 @@ class Tokens:
     separators: tuple[bool, ...] = ()
     words: tuple[int, ...] = ()
     segments: tuple[int, ...] = ()
+    places: tuple[Place, ...] = ()
 
     def __post_init__(self) -> None:
         n = len(self.texts)
@@ -137,16 +142,26 @@ class Tokens:
         for name in ("special", "separators", "words", "segments"):
             if len(getattr(self, name)) != n:
                 raise ValueError(f"Tokens.{name} has {len(getattr(self, name))} entries, not {n}")
-        if self.ids and len(self.ids) != n:
-            raise ValueError(f"Tokens.ids has {len(self.ids)} entries, not {n}")
+        for name in ("ids", "places"):
+            if getattr(self, name) and len(getattr(self, name)) != n:
+                raise ValueError(f"Tokens.{name} has {len(getattr(self, name))} entries, not {n}")
 
     def __len__(self) -> int:
         return len(self.texts)
 
     @property
-    def identity(self) -> tuple[int, ...] | tuple[str, ...]:
-        """What makes two tokens the same token: their id, or their text where there are no ids."""
-        return self.ids or self.texts
+    def identity(self) -> tuple[object, ...]:
+        """What makes two tokens the same: their id, or their text where there are no ids.
+
+        What has a place is like nothing else.
+        """
+        same = self.ids or self.texts
+        return tuple(zip(same, self.places, strict=True)) if self.places else same
+
+    @property
+    def space(self) -> Space:
+        """What they are laid out in; text as soon as one of them is text."""
+        return space(self.places, self.special) if self.places else "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +176,12 @@ class Sides:
 class Prompt:
     """What a user asks to be run, before any tokenizer has seen it.
 
-    Exactly one of ``text`` and ``ids`` is set. ``pair`` is a second sentence (BERT segments),
-    ``context`` the other sequence of a fresh cross-attention layer, ``target`` the decoder's text.
-    ``spans`` are words of the text that somebody else has found, as first character and end, in
-    order and apart: ``Tokens.words`` then numbers these, and is -1 for tokens outside of them.
+    Exactly one of ``text`` and ``ids`` is set, or there is an ``image`` or ``audio`` (paths of
+    files), with a text only where the model reads both. ``pair`` is a second sentence (BERT
+    segments), ``context`` the other sequence of a fresh cross-attention layer, ``target`` the
+    decoder's text. ``spans`` are words of the text that somebody else has found, as first
+    character and end, in order and apart: ``Tokens.words`` then numbers these, and is -1 for tokens
+    outside of them.
     """
 
     text: str | None = None
@@ -175,11 +192,15 @@ class Prompt:
     special_tokens: bool = True
     truncate: bool = False
     spans: tuple[tuple[int, int], ...] | None = None
+    image: str | Path | None = None
+    audio: str | Path | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What was typed, in the order in which it is read."""
-        return tuple(t for t in (self.text, self.pair, self.context, self.target) if t is not None)
+        """What was typed, in the order in which it is read, and the names of files."""
+        typed = (self.text, self.pair, self.context, self.target)
+        named = (None if file is None else Path(file).name for file in (self.image, self.audio))
+        return tuple(text for text in (*named, *typed) if text is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +209,16 @@ class Inputs:
 
     ``notes`` are full sentences for the report, such as what was cut; ``texts`` what was typed,
     where anything was, since tokens need not spell it (bytes of a character, lower case, unknown).
+    ``picture`` and ``sound`` are what the tokens' places are in; ``features`` what the processor
+    made of them, for the model alone.
     """
 
     sides: Mapping[SiteKind, Sides]
     notes: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
+    picture: Picture | None = None
+    sound: Sound | None = None
+    features: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def length(self) -> int:

@@ -52,6 +52,7 @@ class InputOptions:
     """What to look at: one text, one list of ids or recorded attention."""
 
     SOURCES: ClassVar[tuple[str, ...]] = ("text", "file", "ids", "recorded")
+    SENSES: ClassVar[tuple[str, ...]] = ("image", "audio")
 
     text: Annotated[str | None, typer.Argument(help="The text to run.", show_default=False)] = None
     file: Annotated[
@@ -76,6 +77,17 @@ class InputOptions:
     ids: Annotated[str | None, _option("Token ids instead of a text: 15496,995.", panel=INPUT)] = (
         None
     )
+    image: Annotated[
+        Path | None,
+        _option(
+            "A picture, for models that see; with a text where they read both.",
+            panel=INPUT,
+            metavar="FILE",
+        ),
+    ] = None
+    audio: Annotated[
+        Path | None, _option("A sound, for models that hear.", panel=INPUT, metavar="FILE")
+    ] = None
     special_tokens: Annotated[bool, SPECIAL_TOKENS] = True
     truncate: Annotated[
         bool, _option("Cut a text that is too long for the model.", "--truncate", panel=INPUT)
@@ -108,7 +120,7 @@ class InputOptions:
 
     def given(self) -> bool:
         """Whether there is anything to look at."""
-        return any(getattr(self, name) is not None for name in self.SOURCES)
+        return any(getattr(self, name) is not None for name in (*self.SOURCES, *self.SENSES))
 
     def _prompt(self, text: str | None, ids: tuple[int, ...] | None = None) -> Prompt:
         from attnviz.records import Prompt
@@ -121,6 +133,8 @@ class InputOptions:
             target=self.target,
             special_tokens=self.special_tokens,
             truncate=self.truncate,
+            image=self.image,
+            audio=self.audio,
         )
 
     def _check_given(self, model: TrainedOptions) -> None:
@@ -133,7 +147,7 @@ class InputOptions:
                 raise UsageError(f"--recorded brings its own tokens; leave out {', '.join(extra)}")
         elif len(given) > 1:
             raise UsageError(f"{' and '.join(given)} exclude each other; give one of them")
-        elif not given:
+        elif not self.given():
             raise UsageError('nothing to look at; give a text such as "The cat sat"')
         elif self.item is not None:
             raise UsageError(f"--item {self.item} chooses from a --recorded batch; add that file")

@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import InputError, Setting, UsageError
 from attnviz.records import Prompt
 
+SENSES: Mapping[str, str] = {"image": "pictures", "audio": "sound"}
+"""The parameters that name a file to look at or to listen to, and what is in it."""
 
-def check_prompt(prompt: Prompt, *, decoder: bool) -> None:
-    """Refuse what a pretrained model cannot take; that there is a text at all is checked before.
+
+def check_prompt(prompt: Prompt, *, decoder: bool, reads: Collection[str] = ("text",)) -> None:
+    """Refuse what a pretrained model cannot take; that there is anything is checked before.
 
     Args:
-        prompt: the text or ids, and what goes with them.
+        prompt: the text or ids, a picture or a sound, and what goes with them.
         decoder: whether the model has a decoder beside its encoder.
+        reads: what it takes: ``text``, ``image``, ``audio``.
 
     Raises:
         UsageError: options that do not fit the model or each other.
     """
+    named = ["a text" if one == "text" else SENSES[one] for one in reads]
+    for name in SENSES:
+        if getattr(prompt, name) is not None and name not in reads:
+            raise UsageError(
+                "this model reads {}; {} is for models of {}",
+                " and ".join(named),
+                Setting(name),
+                SENSES[name],
+            )
+    if "text" not in reads:
+        for name in ("text", "ids", "pair"):
+            if getattr(prompt, name) is not None:
+                raise UsageError(
+                    "this model reads {}, not text; give it a file with {}",
+                    " and ".join(named),
+                    Setting(next(iter(reads))),
+                )
     if prompt.context is not None:
         raise UsageError(
             "{context} is for a fresh cross-attention layer; leave it or {model} out",

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Choice = Literal["auto", "native", "hooked"]
 
+Reads = Literal["text", "image"]
+
 _MANY_LAYERS = 1000
 """No published model has as many."""
 
@@ -32,6 +34,7 @@ def load(
     dtype: str = "auto",
     backend: Choice = "auto",
     untrained: int | None = None,
+    reads: Reads = "text",
 ) -> Source:
     """Load a model: by the native backend if that knows it, else by the hooks.
 
@@ -42,6 +45,8 @@ def load(
         backend: ``auto``, or the one to take. The hooks themselves fall back on eager attention.
         untrained: a seed; random weights in place of the trained ones, for the same configuration
             and with the same tokenizer.
+        reads: which of its towers, for a model such as CLIP that has one for text and one for
+            pictures.
 
     Returns:
         A source whose ``info`` names the backend and, where it is not the usual one, the reason.
@@ -55,9 +60,9 @@ def load(
     where, precision = resolve(device, dtype)
     located = locate(model)
     if untrained is None:
-        return _load(located, where, precision, backend, None)
+        return _load(located, where, precision, backend, None, reads)
     name = f"{model}, untrained (seed {untrained})"
-    source = _load(replace(located, name=name), where, precision, backend, untrained)
+    source = _load(replace(located, name=name), where, precision, backend, untrained, reads)
     exactness = f"random weights, nothing learned; {source.info.exactness}"
     source.info = replace(source.info, exactness=exactness)
     return source
@@ -69,6 +74,7 @@ def _load(
     precision: torch.dtype,
     backend: Choice,
     untrained: int | None,
+    reads: Reads,
 ) -> Native | Hooked:
     reason = ""
     if backend != "hooked":
@@ -84,7 +90,9 @@ def _load(
 
     from attnviz.models import hooked
 
-    return hooked.load(located.folder, located.name, where, precision, reason, untrained)
+    return hooked.load(
+        located.folder, located.name, where, precision, reason, untrained, reads
+    )
 
 
 def _refuse_foreign_code(located: Located) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.errors import InputError, UsageError
-from attnviz.models import reaches
+from attnviz.models import placed, reaches
 from attnviz.models.containers import list_arrays, one_line, read_arrays
 from attnviz.quantities import QUANTITIES
 from attnviz.reach import Reach
@@ -126,6 +126,10 @@ def dump(capture: Capture, suffix: str) -> bytes:
         arrays[reaches.BITS] = bits
     meta["versions"] = dict(capture.source.versions)
     meta |= {"quantity": capture.quantity, "whole": capture.layout.whole}
+    named = {"": sides.queries} | ({"source_": sides.keys} if kinds[-1] == "cross" else {})
+    beside, said = placed.pack(capture.inputs, named)
+    arrays |= beside
+    meta |= said
     if suffix == ".npz":
         out = io.BytesIO()
         texts = {name: np.array(values) for name, values in lists.items()}
@@ -148,7 +152,7 @@ def _token_lists(prefix: str, tokens: Tokens) -> dict[str, list[Any]]:
 
 def _names() -> set[str]:
     flags = {prefix + flag for prefix in ("", "source_") for flag in ("tokens", *_FLAGS)}
-    return {*_PLAIN, *_BY_KIND, *flags, reaches.BITS, "meta"}
+    return {*_PLAIN, *_BY_KIND, *flags, *placed.FIELDS, reaches.BITS, "meta"}
 
 
 def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
@@ -202,7 +206,36 @@ def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
             _check_sums(path, site, weights, sink=site in reach and reach[site].sink)
     empty = sum(int((~m.any(-1)).any(0).sum()) for m in maps.values())
     layout = Layout(heads, whole=meta.get("whole") is True)
-    return Capture(_info(path, meta), layout, Inputs(sides), maps, empty, reach, what)
+    inputs = _placed(path, Inputs(sides), fields, meta, (queries, keys))
+    return Capture(_info(path, meta), layout, inputs, maps, empty, reach, what)
+
+
+def _placed(
+    path: Path, inputs: Inputs, fields: Mapping[str, Any], meta: Any, found: tuple[Tokens, Tokens]
+) -> Inputs:
+    """The same with the places of its tokens, and the picture or sound in which they are."""
+    try:
+        queries, keys = (
+            replace(one, places=placed.places(fields.get(f"{prefix}places"), len(one)))
+            for prefix, one in zip(("", "source_"), found, strict=True)
+        )
+        if found[0] is found[1]:
+            keys = queries
+        named = {id(found[1]): keys, id(found[0]): queries}
+        listed = (*queries.places, *keys.places)
+        return replace(
+            inputs,
+            sides={
+                kind: Sides(named[id(sides.queries)], named[id(sides.keys)])
+                for kind, sides in inputs.sides.items()
+            },
+            picture=placed.picture(fields.get("picture"), meta.get("picture"), listed),
+            sound=placed.sound(fields.get("sound"), meta.get("sound")),
+        )
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise InputError(
+            f"{path}: where its tokens stand cannot be read ({one_line(error)}); record it again"
+        ) from None
 
 
 def _meta(fields: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from attnviz.attention.layers import (
 from attnviz.attention.sizes import KINDS, Kind, Sizes, check_sizes
 from attnviz.errors import InputError, ModelError, Setting, SizeError, UsageError
 from attnviz.models.gating import Gated, merged
-from attnviz.models.limits import check_length
+from attnviz.models.limits import SENSES, check_length
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.models.running import begin, running
 from attnviz.passes import (
@@ -158,6 +158,11 @@ class Fresh(Gated):
             UsageError: options that need a trained model.
             InputError: no word in the text, or too many and they are not to be cut.
         """
+        for name in SENSES:
+            if getattr(prompt, name) is not None:
+                raise UsageError(
+                    "a fresh layer reads words; name a {model} of {}", SENSES[name], model=...
+                )
         if prompt.text is None:
             raise UsageError("a fresh layer has no vocabulary; give text instead of ids")
         if prompt.spans is not None:

@@ -462,19 +462,6 @@ def test_a_model_without_weights_from_token_to_token_is_refused(tmp_path: Path) 
         load(tmp_path)
 
 
-def test_models_of_images_and_of_sound_are_refused(tmp_path: Path) -> None:
-    sizes = {key: SIZES[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads")}
-    image = transformers.ViTConfig(**sizes, intermediate_size=24, image_size=8, patch_size=4)
-    transformers.ViTModel(image).save_pretrained(tmp_path / "image")
-    with pytest.raises(ModelError, match="image: this vit model reads images, not text; use a"):
-        load(tmp_path / "image")
-    sizes = {**TWO_STACKS, "max_source_positions": 20, "max_target_positions": 20}
-    sound = transformers.WhisperConfig(**sizes, num_mel_bins=8)
-    transformers.WhisperModel(sound).save_pretrained(tmp_path / "sound")
-    with pytest.raises(ModelError, match="sound: this whisper model reads sound, not text"):
-        load(tmp_path / "sound")
-
-
 def test_an_unknown_architecture_is_refused(folders: Folders, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "never_heard_of"}')
     with pytest.raises(ModelError, match="transformers does not know this model") as caught:

@@ -5,11 +5,13 @@ The one door into transformers. ``checkpoint.py`` loads a model and ``network.py
 first use whether that shows what the model's own eager attention returns, and ``eager.py`` hands
 out the latter where it does not. ``projection.py`` finds W_O, ``sublayers.py`` what stands around
 attention, ``stack.py`` the layers at which a pass can begin. ``tokenizer.py`` reads text and
-``source.py`` puts it together.
+``source.py`` puts it together; ``senses.py`` and ``sensing.py`` do so for pictures and sound,
+``both.py`` for a picture with a text, and ``loading.py`` chooses among them.
 
 Written for transformers 4.56 and later, which is imported inside functions: that takes seconds.
 """
 
-from attnviz.models.hooked.source import Hooked, load
+from attnviz.models.hooked.loading import load
+from attnviz.models.hooked.source import Hooked
 
 __all__ = ["Hooked", "load"]

@@ -17,7 +17,12 @@ _BESIDES = ("pooler", "logits_bias")
 
 
 def load_network(
-    folder: Path, name: str, device: torch.device, dtype: torch.dtype, untrained: int | None = None
+    folder: Path,
+    name: str,
+    device: torch.device,
+    dtype: torch.dtype,
+    untrained: int | None = None,
+    reads: str = "text",
 ) -> HookedModel:
     """Load a model, with its head for words if it has one, and with eager attention switched on.
 
@@ -27,6 +32,7 @@ def load_network(
         device: where it runs.
         dtype: in which precision.
         untrained: a seed; weights as transformers draws them before training, and no head.
+        reads: ``text`` or ``image``, which of the two towers of a model such as CLIP.
 
     Raises:
         ModelError: no such architecture, a damaged file, or weights that do not fit it.
@@ -34,7 +40,7 @@ def load_network(
     with quiet():
         import transformers
 
-        config = _config(folder, name)
+        config = _tower(_config(folder, name), reads)
         builder, no_logits = _architecture(config)
         try:
             if untrained is not None:
@@ -92,6 +98,19 @@ def _config(folder: Path, name: str) -> Any:
         ) from error
 
 
+def _tower(config: Any, reads: str) -> Any:
+    """The configuration of one tower, where a model has one for text and one for pictures."""
+    from transformers import MODEL_MAPPING
+    from transformers.models.auto import modeling_auto as auto
+
+    pairs: Any = auto.MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING
+    towers: Any = MODEL_MAPPING
+    if type(config) not in pairs:
+        return config
+    part = getattr(config, "vision_config" if reads == "image" else "text_config", None)
+    return config if part is None or type(part) not in towers else part
+
+
 def _architecture(config: Any) -> tuple[Any, str]:
     """The class to load it with, and why that has no head for words (empty where it has).
 
@@ -105,7 +124,10 @@ def _architecture(config: Any) -> tuple[Any, str]:
     known = getattr(transformers, named, None) if named else None
     mappings = [auto.MODEL_FOR_MASKED_LM_MAPPING, auto.MODEL_FOR_CAUSAL_LM_MAPPING]
     if getattr(config, "is_encoder_decoder", False):
-        mappings = [auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING]
+        mappings = [
+            auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
+            auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING,
+        ]
     heads = [mapping[type(config)] for mapping in mappings if type(config) in mapping]
     if named.endswith("EncoderModel") and known is not None:  # T5's encoder alone
         return known, f"{named} has no head for words"

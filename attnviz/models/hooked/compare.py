@@ -77,7 +77,7 @@ def compare(
 
 def lengths(items: Sequence[Item]) -> dict[SiteKind, tuple[int, int]]:
     """(queries, keys) of each kind of site in a batch; a single stack has an encoder's."""
-    source = max(len(item.ids) for item in items)
+    source = max(item.length for item in items)
     target = max(len(item.target) for item in items)
     if not target:
         return {"encoder": (source, source)}
@@ -96,7 +96,7 @@ def change(a: Tensor | None, b: Tensor | None, items: Sequence[Item]) -> float:
         return math.inf
     worst = 0.0
     for one, two, item in zip(a, b, items, strict=True):
-        length = len(item.target or item.ids)
+        length = len(item.target) or item.length
         scale = one[:length].float().abs().max().clamp_min(1e-30)
         worst = max(worst, _largest((one - two)[:length].float() / scale))
     return worst

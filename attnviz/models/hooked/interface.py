@@ -61,6 +61,8 @@ class WatchedPass:
         residual: what goes past the next call, B · T · D numbers; whoever knows it sets it.
         received: gets queries, keys and values of every call, as the attention function does, and
             the factor on the scores.
+        aside: whether layers that are not planned attend unwatched, as those of a tower do that
+            reads pictures for the others.
     """
 
     observers: Sequence[Observer]
@@ -71,7 +73,12 @@ class WatchedPass:
     attended: Callable[[Tensor], None] | None = None
     residual: Tensor | None = None
     received: Callable[[Tensor, Tensor, Tensor, float], None] | None = None
+    aside: bool = False
     _mask: tuple[Tensor, Tensor] | None = None
+
+    def watches(self, module: nn.Module) -> bool:
+        """Whether a layer is among those planned, where others may run aside."""
+        return not self.aside or any(id(module) == planned for planned, _ in self.plan or ())
 
     def next_site(self, call: Call) -> Site:
         """The site of the next call.
@@ -190,6 +197,8 @@ def attention(
         The output [B, T, H, d], and no weights: those went to the observers.
     """
     run = _RUN.get()
+    if run is not None and not run.watches(module):
+        run = None
     length, keys = query.shape[2], key.shape[2]
     causal = False
     if attention_mask is None:

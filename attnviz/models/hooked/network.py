@@ -8,7 +8,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,23 +16,39 @@ from torch import Tensor, nn
 
 from attnviz.errors import ModelError
 from attnviz.models.containers import one_line
+from attnviz.models.foreign import refusing
 from attnviz.shapes.configs.keys import GUESS
 
 WRITES_AT_MOST = 32
 """Tokens that an encoder-decoder model generates where no target text is given."""
 
 
-_SENSES = {"pixel_values": "images", "input_values": "sound", "input_features": "sound"}
+_SENSES = {"pixel_values": "image", "input_values": "audio", "input_features": "audio"}
 """Arguments of models that see or hear."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """The token ids of one input: ``target`` is the decoder's side, empty for a single stack."""
+    """One input.
 
-    ids: tuple[int, ...]
+    Attributes:
+        ids: of its tokens; empty where features stand in their place.
+        segments: of the ids.
+        target: the ids on the decoder's side, empty for a single stack.
+        features: of a picture or sound, by the names of the model's arguments, [1, ...] each.
+        sensed: how many tokens the model makes of the features, where there are no ids.
+    """
+
+    ids: tuple[int, ...] = ()
     segments: tuple[int, ...] = ()
     target: tuple[int, ...] = ()
+    features: Mapping[str, Tensor] = field(default_factory=dict)
+    sensed: int = 0
+
+    @property
+    def length(self) -> int:
+        """Tokens of the encoder or of the only stack."""
+        return self.sensed or len(self.ids)
 
 
 @contextlib.contextmanager
@@ -69,7 +85,10 @@ class HookedModel:
         device: where it runs.
         seq2seq: whether it has an encoder and a decoder.
         no_logits: why there is no head for words, as the end of a sentence; empty where there is.
+        sample: something to try it on, where it reads no text; None where it does.
     """
+
+    sample: Item | None = None
 
     def __init__(
         self, model: Any, body: Any, device: torch.device, *, seq2seq: bool, no_logits: str
@@ -97,10 +116,16 @@ class HookedModel:
         return str(self.model.config.model_type)
 
     @property
-    def reads(self) -> str:
-        """What it takes beside or in place of token ids: images or sound; empty for text alone."""
-        accepted = inspect.signature(self.body.forward).parameters
-        return next((what for name, what in _SENSES.items() if name in accepted), "")
+    def accepted(self) -> frozenset[str]:
+        """The names of the arguments that it takes."""
+        return frozenset(inspect.signature(self.body.forward).parameters)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What it takes: ``text``, ``image``, ``audio``."""
+        accepted = self.accepted
+        senses = [what for name, what in _SENSES.items() if name in accepted]
+        return ("text",) * ("input_ids" in accepted) + tuple(dict.fromkeys(senses))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -166,8 +191,10 @@ class HookedModel:
         whole = logits and not self.no_logits
         module = self.model if whole else self.body
         accepted = inspect.signature(module.forward).parameters
-        inputs, mask = self._pad([item.ids for item in items])
-        arguments: dict[str, Any] = {"input_ids": inputs, "attention_mask": mask}
+        arguments: dict[str, Any] = self._features(items)
+        if items[0].ids:
+            inputs, mask = self._pad([item.ids for item in items])
+            arguments |= {"input_ids": inputs, "attention_mask": mask}
         if self.seq2seq:
             targets, target_mask = self._pad([item.target for item in items])
             arguments |= {"decoder_input_ids": targets, "decoder_attention_mask": target_mask}
@@ -186,6 +213,45 @@ class HookedModel:
             with self._last_states() as kept:
                 output = module(**arguments, return_dict=True)
             return {**output, "last_hidden_state": kept[-1]}
+
+    def _features(self, items: Sequence[Item]) -> dict[str, Tensor]:
+        """The features of a batch, one after the other.
+
+        Raises:
+            ModelError: pictures or sounds of several sizes, or some items without any.
+        """
+        shapes = {
+            tuple((name, value.shape) for name, value in item.features.items()) for item in items
+        }
+        if len(shapes) > 1 or (items[0].features and len({item.length for item in items}) > 1):
+            raise ModelError(
+                "pictures or sounds that differ in size do not share a batch; run them one by one"
+            )
+        made = {}
+        for name in items[0].features:
+            value = torch.cat([item.features[name] for item in items]).to(self.device)
+            made[name] = value.to(self.dtype) if value.is_floating_point() else value
+        return made
+
+    def measure(self, features: Mapping[str, Tensor]) -> int:
+        """How many tokens the model, or its encoder, makes of a picture or a sound.
+
+        Raises:
+            ModelError: it cannot run, or does not return its states.
+        """
+        target = (self._generation("decoder_start_token_id") or 0,) if self.seq2seq else ()
+        with refusing(f"this {self.family} model cannot run"), torch.no_grad():
+            output = self.run([Item(target=target, features=features)])
+        states = output.get("encoder_last_hidden_state" if self.seq2seq else "last_hidden_state")
+        if not isinstance(states, Tensor) or states.ndim != 3:
+            raise ModelError(f"this {self.family} model makes no sequence of tokens")
+        return states.shape[1]
+
+    def example(self, features: Mapping[str, Tensor]) -> Item:
+        """An item to try the model on, of the features of a picture or a sound."""
+        ids = range(min(self.vocab_size, 100))
+        target = tuple(ids[3 + n * 7 % max(1, len(ids) - 3)] for n in range(6))
+        return Item((), (), target if self.seq2seq else (), features, self.measure(features))
 
     @contextlib.contextmanager
     def _last_states(self) -> Iterator[list[Tensor]]:
@@ -209,11 +275,11 @@ class HookedModel:
         positions = torch.arange(max(lengths), device=self.device)
         return positions < torch.tensor(lengths, device=self.device)[:, None]
 
-    def write(self, ids: Sequence[int], limit: int | None) -> tuple[int, ...]:
+    def write(self, item: Item, limit: int | None) -> tuple[int, ...]:
         """Generate the decoder's tokens greedily, at most :data:`WRITES_AT_MOST`.
 
         Args:
-            ids: what the encoder reads.
+            item: what the encoder reads.
             limit: the longest sequence that the decoder takes, or None.
 
         Returns:
@@ -223,12 +289,14 @@ class HookedModel:
             ModelError: generation fails.
         """
         room = WRITES_AT_MOST if limit is None else max(limit - 1, 1)
-        inputs, mask = self._pad([ids])
+        arguments: dict[str, Any] = self._features([item])
+        if item.ids:
+            inputs, mask = self._pad([item.ids])
+            arguments |= {"inputs": inputs, "attention_mask": mask}
         try:
-            with quiet(), torch.no_grad():
+            with quiet(), torch.no_grad(), self._reading() as read:
                 written = self.model.generate(
-                    inputs,
-                    attention_mask=mask,
+                    **arguments,
                     max_new_tokens=min(WRITES_AT_MOST, room),
                     num_beams=1,
                     do_sample=False,
@@ -242,7 +310,26 @@ class HookedModel:
                 remedy="give it with {target}",
                 target=...,
             ) from error
+        if read and written[: len(read)] != read:  # Whisper returns it without what stood before it
+            written = read
         return _without_end(written, self._ends())
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[list[int]]:
+        """Keep the ids that the decoder reads last inside the ``with`` block."""
+        read: list[int] = []
+
+        def entering(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            ids = kwargs.get("input_ids")
+            if isinstance(ids, Tensor):
+                read[:] = ids[0].tolist()
+
+        decoder = self.model.get_decoder()
+        hook = decoder.register_forward_pre_hook(entering, with_kwargs=True)
+        try:
+            yield read
+        finally:
+            hook.remove()
 
     def teach(self, labels: Sequence[int]) -> tuple[int, ...]:
         """What the decoder reads when it is given the target ``labels``.
@@ -251,6 +338,9 @@ class HookedModel:
             ModelError: the model does not say how its decoder starts.
         """
         labels = _without_end(labels, self._ends())
+        first = self._generation("decoder_start_token_id")
+        if labels and labels[0] == first:  # Whisper's tokenizer puts it in front
+            labels = labels[1:]
         prepare = getattr(self.model, "prepare_decoder_input_ids_from_labels", None)
         ends = self._ends()
         if prepare is not None and ends:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +14,6 @@ from attnviz.attention.attend import check_numbers
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import limits
 from attnviz.models.gating import Gated, merged
-from attnviz.models.hooked.checkpoint import load_network
 from attnviz.models.hooked.compare import lengths, real
 from attnviz.models.hooked.eager import hand_out, returned
 from attnviz.models.hooked.interface import WatchedPass, hooking
@@ -24,8 +22,8 @@ from attnviz.models.hooked.reading import Anatomy, find_anatomy
 from attnviz.models.hooked.residual import Residual, find_residual
 from attnviz.models.hooked.stack import Stack, find_stack
 from attnviz.models.hooked.sublayers import Sublayers, find_sublayers
-from attnviz.models.hooked.survey import Survey, sample, survey
-from attnviz.models.hooked.tokenizer import Texts, load_texts
+from attnviz.models.hooked.survey import Survey, sample
+from attnviz.models.hooked.tokenizer import Texts
 from attnviz.models.running import begin, running
 from attnviz.passes import (
     Embedding,
@@ -42,31 +40,6 @@ from attnviz.records import Inputs, Layout, Prompt, Sides, Site, SiteKind, Sourc
 
 _WINDOWS = ("sliding_window", "window_size", "local_attention")
 """Where configurations keep the size of a sliding window."""
-
-
-def load(
-    folder: Path | str,
-    name: str,
-    device: torch.device,
-    dtype: torch.dtype,
-    reason: str = "",
-    untrained: int | None = None,
-) -> Hooked:
-    """Load a transformers model and find the best way to its attention.
-
-    Args:
-        folder: a local folder with config.json, safetensors weights and, for text, a tokenizer.
-        name: what the user calls the model.
-        device: where it runs.
-        dtype: in which precision.
-        reason: why the native backend was not taken, if it was tried.
-        untrained: a seed; random weights in place of the stored ones.
-
-    Raises:
-        ModelError: the model cannot be loaded, or gives no attention weights.
-    """
-    network = load_network(Path(folder), name, device, dtype, untrained)
-    return Hooked(network, survey(network, name), load_texts(Path(folder), name), name, reason)
 
 
 class Hooked(Gated):
@@ -100,7 +73,7 @@ class Hooked(Gated):
         return min(known, default=None)
 
     @property
-    def vocab_size(self) -> int:
+    def vocab_size(self) -> int | None:
         """The number of token ids."""
         return self._network.vocab_size
 
@@ -117,10 +90,14 @@ class Hooked(Gated):
         limits.check_prompt(prompt, decoder=self._network.seq2seq)
         notes: list[str] = []
         tokens = self._read(prompt, notes)
+        return self._inputs(prompt, tokens, Item(tokens.ids), notes)
+
+    def _inputs(self, prompt: Prompt, tokens: Tokens, item: Item, notes: list[str]) -> Inputs:
+        """The tokens on both axes; a decoder's are the target or what it writes of the item."""
         if not self._network.seq2seq:
             kind = self._survey.kind or "encoder"
             return Inputs({kind: Sides(tokens, tokens)}, tuple(notes))
-        target = self._target(prompt, tokens, notes)
+        target = self._target(prompt, item, notes)
         sides: dict[SiteKind, Sides] = {
             "encoder": Sides(tokens, tokens),
             "decoder": Sides(target, target),
@@ -188,7 +165,9 @@ class Hooked(Gated):
                 first = 0 if start is None else start.layer
                 plan = [call for call in self._survey.plan if call[1].layer >= first]
                 with contextlib.ExitStack() as around:
-                    run = around.enter_context(hooking(WatchedPass(observers, plan, standing)))
+                    towers = bool(items[0].ids and items[0].features)
+                    watched = WatchedPass(observers, plan, standing, aside=towers)
+                    run = around.enter_context(hooking(watched))
                     if residuals:
                         around.enter_context(self._sublayers.handing(run))
                     if stack is not None and start is not None:
@@ -273,7 +252,7 @@ class Hooked(Gated):
         output = network.run(
             items, weights=bool(observers), segments=self._texts.segments, logits=logits
         )
-        sources = network.padding([len(item.ids) for item in items])
+        sources = network.padding([item.length for item in items])
         targets = network.padding([len(item.target) for item in items])
         found = returned(output, self._survey.kind)
         rest = {name: output.get(name) for name in ("last_hidden_state", "logits")}
@@ -311,7 +290,7 @@ class Hooked(Gated):
         else:
             text, special = prompt.text or "", prompt.special_tokens
             tokens = self._texts.encode(text, prompt.pair, special=special, spans=prompt.spans)
-        limits.check_ids(tokens.ids, self.vocab_size)
+        limits.check_ids(tokens.ids, self._network.vocab_size)
         note = limits.check_length(len(tokens), limit, truncate=prompt.truncate)
         if not note or limit is None:
             return tokens
@@ -322,7 +301,7 @@ class Hooked(Gated):
             text, prompt.pair, special=special, limit=limit, spans=prompt.spans
         )
 
-    def _target(self, prompt: Prompt, source: Tokens, notes: list[str]) -> Tokens:
+    def _target(self, prompt: Prompt, source: Item, notes: list[str]) -> Tokens:
         """The tokens of the decoder: the target, or what the model writes."""
         if prompt.target is None:
             if not self._network.can_write:
@@ -332,7 +311,7 @@ class Hooked(Gated):
                     remedy="give the decoder's text with {target}",
                     target=...,
                 )
-            ids = self._network.write(source.ids, self.max_tokens)
+            ids = self._network.write(source, self.max_tokens)
             notes.append(f"Decoder text generated greedily: {self._texts.plain(ids)}")
             return self._texts.tokens(ids)
         labels = self._texts.target(prompt.target, special=prompt.special_tokens)

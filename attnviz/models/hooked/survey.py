@@ -75,14 +75,6 @@ def survey(network: HookedModel, name: str) -> Survey:
         exactness = difference or exactness
     chosen = eager if reason else hooked
     low = is_low(network.dtype)
-    if not chosen.maps and network.reads:
-        raise ModelError(
-            "{}: this {} model reads {}, not text",
-            name,
-            network.family,
-            network.reads,
-            remedy="use a model of text",
-        )
     if not chosen.maps:
         raise ModelError(
             "{}: this {} model gives no attention weights: eager: {}; hooked: {}",
@@ -121,7 +113,12 @@ def survey(network: HookedModel, name: str) -> Survey:
 
 
 def sample(network: HookedModel) -> list[Item]:
-    """A batch of two, the second shorter, so that padding is compared as well."""
+    """A batch of two, the second shorter, so that padding is compared as well.
+
+    Of models that read no text it is the only sample that there is.
+    """
+    if network.sample is not None:
+        return [network.sample]
     vocabulary = network.vocab_size
     named = {
         getattr(network.config, f"{name}_token_id", None)
@@ -150,7 +147,7 @@ def _eager_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
     sizes = lengths(items)
     for site, weights in maps.items():
         queries, keys = sizes[site.kind]
-        if weights.shape[2:] != (queries, keys):
+        if weights.shape[2:] != (queries, keys) or len(weights) != len(items):
             fault = f"{_shape(weights)} weights for {queries}×{keys} tokens"
             return Trace(states=states, fault=fault)
     return Trace(maps, states)
@@ -173,6 +170,8 @@ def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
     if run.strangers:
         names = ", ".join(sorted(run.strangers))
         return Trace(fault=f"{network.family} layers pass {names}, which the hooks do not know")
+    if any(len(weights) != len(items) for weights in whole.values()):
+        return Trace(fault=f"{network.family} layers cut their input into pieces")
     sizes = lengths(items)
     kinds: list[SiteKind] = []
     for call in run.calls:
@@ -218,7 +217,7 @@ def _kind(maps: Maps, items: Sequence[Item]) -> SiteKind:
     """A single stack in which no query sees a later key is a decoder."""
     ones = [one for weights in maps.values() for one in real(weights, "encoder", items)]
     seen = any(bool(one.triu(1).any()) for one in ones)
-    return "encoder" if seen or len(items[0].ids) == 1 else "decoder"
+    return "encoder" if seen or items[0].length == 1 else "decoder"
 
 
 def _numbers(layers: Sequence[int | None], depth: int) -> list[int]:

@@ -1,0 +1,62 @@
+"""From a folder to a source of attention: what a model reads decides which one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from attnviz.errors import ModelError
+from attnviz.models.hooked.both import Both
+from attnviz.models.hooked.checkpoint import load_network
+from attnviz.models.hooked.senses import load_senses
+from attnviz.models.hooked.sensing import Sensing
+from attnviz.models.hooked.source import Hooked
+from attnviz.models.hooked.survey import survey
+from attnviz.models.hooked.tokenizer import load_texts
+
+
+def load(
+    folder: Path | str,
+    name: str,
+    device: torch.device,
+    dtype: torch.dtype,
+    reason: str = "",
+    untrained: int | None = None,
+    reads: str = "text",
+) -> Hooked:
+    """Load a transformers model and find the best way to its attention.
+
+    Args:
+        folder: a local folder with config.json, safetensors weights and a tokenizer, or a
+            processor of pictures or sound.
+        name: what the user calls the model.
+        device: where it runs.
+        dtype: in which precision.
+        reason: why the native backend was not taken, if it was tried.
+        untrained: a seed; random weights in place of the stored ones.
+        reads: ``text`` or ``image``, which of the two towers of a model such as CLIP.
+
+    Raises:
+        ModelError: the model cannot be loaded, or gives no attention weights.
+        UsageError: a library that reads pictures is missing.
+    """
+    path = Path(folder)
+    network = load_network(path, name, device, dtype, untrained, reads)
+    if network.reads and "text" not in network.reads:
+        part = network.model.config
+        if getattr(part, "window_size", None) and network.reads[0] == "image":
+            raise ModelError(
+                f"{name}: {network.family} models attend inside windows that differ from layer to "
+                "layer, not from every patch to every other; take a ViT"
+            )
+        senses = load_senses(path, name, part, network.accepted, network.reads[0])
+        sample = senses.sample()
+        network.sample = network.example(sample.features)
+        texts = load_texts(path, name)
+        found = survey(network, name)
+        return Sensing(network, found, texts, name, reason, senses=senses, sample=sample)
+    found, texts = survey(network, name), load_texts(path, name)
+    if "image" in network.reads and not network.seq2seq:
+        return Both(network, found, texts, name, reason, folder=path)
+    return Hooked(network, found, texts, name, reason)
