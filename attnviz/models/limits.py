@@ -22,14 +22,15 @@ def check_prompt(prompt: Prompt, *, decoder: bool, reads: Collection[str] = ("te
     Raises:
         UsageError: options that do not fit the model or each other.
     """
-    named = ["a text" if one == "text" else SENSES[one] for one in reads]
+    named = [SENSES.get(one, one) for one in reads]
     for name in SENSES:
         if getattr(prompt, name) is not None and name not in reads:
             raise UsageError(
-                "this model reads {}; {} is for models of {}",
+                "this model reads {}; {} is for models of {}: name one with {model}",
                 " and ".join(named),
                 Setting(name),
                 SENSES[name],
+                model=...,
             )
     if "text" not in reads:
         for name in ("text", "ids", "pair"):

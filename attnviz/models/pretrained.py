@@ -90,9 +90,7 @@ def _load(
 
     from attnviz.models import hooked
 
-    return hooked.load(
-        located.folder, located.name, where, precision, reason, untrained, reads
-    )
+    return hooked.load(located.folder, located.name, where, precision, reason, untrained, reads)
 
 
 def _refuse_foreign_code(located: Located) -> None:

@@ -222,7 +222,7 @@ def test_either_tower_of_clip(models: Any) -> None:
         ours = text.maps[Site("decoder", layer)]
         np.testing.assert_allclose(ours, weights[0], rtol=0, atol=1e-5)
     loaded = av.load(str(folder))
-    with pytest.raises(UsageError, match="this model reads a text; image is for models of pict"):
+    with pytest.raises(UsageError, match="this model reads text; image is for models of pict"):
         av.capture(Prompt(image=HOUSE), model=loaded)
 
 
@@ -257,7 +257,7 @@ def test_what_is_no_picture_is_refused_in_one_line(models: Any, tmp_path: Path) 
         av.capture("The cat sat", model=folder)
     with pytest.raises(UsageError, match="this model reads pictures; audio is for models of so"):
         av.capture(Prompt(audio=TONES), model=folder)
-    with pytest.raises(UsageError, match="this model reads a text; image is for models of pict"):
+    with pytest.raises(UsageError, match="this model reads text; image is for models of pict"):
         av.capture(Prompt(image=HOUSE), model="demo-bert")
     with pytest.raises(UsageError, match="give either image or audio"):
         av.capture(Prompt(image=HOUSE, audio=TONES), model=folder)
