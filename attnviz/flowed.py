@@ -12,8 +12,18 @@ from attnviz.flows import Direction, FlowReport
 from attnviz.looking import DEFAULT_MODEL, Look, Model, prompt_of, source_for
 from attnviz.notebook import picture_format
 from attnviz.records import Capture
+from attnviz.render.figure import FORMATS
 from attnviz.render.labels import percent, visible
 from attnviz.render.style import Style
+
+_PAGES = (".html", ".htm")
+
+
+def check_path(path: Path) -> None:
+    """UsageError for a file that a flow cannot be drawn into."""
+    if path.suffix.lower() not in _PAGES and path.suffix.removeprefix(".").lower() not in FORMATS:
+        known = ", ".join(f".{name}" for name in FORMATS)
+        raise UsageError(f"cannot draw {path.name!r}; name the file {known} or .html")
 
 
 class Flow(FlowReport):
@@ -25,14 +35,22 @@ class Flow(FlowReport):
 
         return flow_figure(self, format, style)
 
+    def page(self) -> bytes:
+        """The lines across layers as one offline page, to follow any token."""
+        from attnviz.render.flow.page import page
+
+        return page(self)
+
     def save(self, path: str | Path, style: Style | None = None) -> Path:
-        """Write it as .json or .csv, or draw it as .png, .svg or .pdf."""
+        """Write it as .json, .csv or .html, or draw it as .png, .svg or .pdf."""
         from attnviz.render.flow.tables import flow_csv, flow_json
 
         path = Path(path)
         suffix = path.suffix.lower()
         written: dict[str, Callable[[FlowReport], str]] = {".json": flow_json, ".csv": flow_csv}
-        if suffix in written:
+        if suffix in _PAGES:
+            found = self.page()
+        elif suffix in written:
             found = written[suffix](self).encode()
         else:
             found = self.figure(picture_format(path), style)

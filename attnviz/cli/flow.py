@@ -52,7 +52,7 @@ def flow(
         typer.Option(
             "--out",
             "-o",
-            help="Also draw it: a .png, .svg or .pdf file.",
+            help="Also draw it: a .png, .svg or .pdf file, or an .html page to explore.",
             metavar="FILE",
         ),
     ] = None,
@@ -70,12 +70,11 @@ def flow(
 
       attnviz flow "The keys to the cabinet are on the table" --to table -o table.png
 
-      attnviz flow "The cat sat on the mat." --model demo-bert --from cat -o cat.svg
+      attnviz flow "The cat sat on the mat." --model demo-bert --from cat -o page.html
 
       attnviz flow --recorded capture.npz --method max-flow
     """
     from attnviz import files, flowed
-    from attnviz.notebook import picture_format
     from attnviz.render.flow import tables
     from attnviz.render.style import Style
 
@@ -85,7 +84,7 @@ def flow(
         raise typer.BadParameter("--to and --from exclude each other")
     style = Style(palette=palette, scale=scale, dpi=dpi)
     if out is not None:
-        picture_format(out)
+        flowed.check_path(out)
         files.check_writable(out)
     look, settings = prompt.look(model), model.settings(context=prompt.context)
     with Stages(output.quiet) as stages:

@@ -33,8 +33,8 @@ _MARGIN, _GAP = 0.15, 0.15
 _TITLE, _NOTE = 0.18, 0.13
 _ABOVE = 0.24
 """Room for the names of layers and maps."""
-_ROW, _HIGH = 0.17, 10.0
-"""From one token to the next in inches, where there are few, and all of them at most."""
+_ROW, _LOW, _HIGH = 0.17, 1.3, 10.0
+"""From one token to the next in inches, and all of them at least and at most."""
 _STEP, _LINES = 0.95, 6.0
 """The width of a layer where there are few, and of all of them at most."""
 _LEAST_STEP = 0.3
@@ -46,8 +46,8 @@ _THICK = 11.0
 """Points of a line that carries everything."""
 _LEAST = 0.005
 """The smallest share that has a line."""
-_MOST = 96
-"""Tokens that have lines."""
+_MOST = 8000
+"""Lines of a picture; more make files that programs open slowly."""
 
 
 def flow_figure(report: FlowReport, format: str = "png", style: Style | None = None) -> bytes:
@@ -72,17 +72,22 @@ class _Page:
         families, missing = choose([title, below, *texts])
         self.labels = tuple(spelled(shorten(text, LONGEST_LABEL), missing) for text in texts)
         self.ruler = Ruler(families, style.dpi, bold=len(choose([title])[0]) == 1)
-        self.rows = axis(self.labels, min(_ROW, _HIGH / len(texts)))
+        self.rows = axis(self.labels, min(max(_ROW, _LOW / len(texts)), _HIGH / len(texts)))
         self.high = self.rows.length
         self.label = self.ruler.widest(self.rows.shown, self.rows.size) + 0.1
         self.lines_wide = min(_STEP * len(report.steps), _LINES)
         self.map_wide = min(self.high, _MAP)
+        self.found = drawing(
+            report, columns=int(self.lines_wide / _LEAST_STEP), least=_LEAST, most=_MOST
+        )
         self.title, self.notes = spelled(title, missing), [spelled(below, missing)]
         if not report.followed:
             self.notes.append("grey lines: what stays where it is")
         if not (report.reach.all() or report.followed):
             sand = "grey" if dark(style.palette) else "sand"
             self.notes.append(f"{sand} cells: tokens that cannot reach the position")
+        if len(self.found.lines) == _MOST:
+            self.notes.append(f"the {_MOST:,} strongest lines")
         if self.rows.every > 1:
             self.notes.append(f"one token in {self.rows.every} is labelled")
         self.breaks = sentence_breaks(report.tokens)
@@ -137,9 +142,7 @@ class _Page:
 
     def _lines(self, axes: Axes) -> None:
         """Lines across the layers, as thick as their shares; labels on both sides."""
-        found = drawing(
-            self.report, columns=int(self.lines_wide / _LEAST_STEP), tokens=_MOST, least=_LEAST
-        )
+        found = self.found
         thick = min(_THICK, self.high / len(self.labels) * 72)
         whole = self.report.followed is None
         drawn = sorted(found.lines, key=lambda line: whole and line.before != line.after)

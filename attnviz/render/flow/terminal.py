@@ -25,10 +25,12 @@ from attnviz.render.signed import BLUE, coloured
 from attnviz.render.style import Style
 
 _GROUND = "#808080"
+_WEIGHTS = f"{WEIGHTS}, over all heads and layers"
 _WEAKEST = 0.02
 """A share of a followed position that is still drawn, dotted."""
 _LABEL = 16
 """Cells of a token."""
+_LEAST_LABEL = 3
 _LEAST_STEP, _LARGEST_STEP = 3, 14
 """Cells of a layer."""
 _MOST = 48
@@ -36,13 +38,15 @@ _MOST = 48
 _LISTED = 12
 """Tokens whose shares are listed."""
 _BAR = 20
+_FIGURES = 36
+"""Cells of what stands beside token and bars."""
 
 
 def maps(report: FlowReport, style: Style) -> Iterator[RenderableType]:
     """The flow as a map, and the mean of the weights on the same scale."""
     drawn = words.maps(report)
     top = max(float(table.max()) for table in drawn)
-    for table, title in zip(drawn, (heading(report), WEIGHTS), strict=True):
+    for table, title in zip(drawn, (heading(report), _WEIGHTS), strict=True):
         yield terminal.heatmap(table, words.sides(report), title=title, style=style, top=top)
         yield ""
 
@@ -57,9 +61,10 @@ class Lines:
         """Draw for this console; layers and tokens that do not fit are merged or left out."""
         report, plain, followed = self.report, options.ascii_only, self.report.followed
         texts = [visible(text, ascii_only=plain) for text in report.tokens.texts]
-        label = min(max(map(cell_len, texts)), _LABEL)
         figures = 5 * (followed is not None)
-        room = options.max_width - 2 * (label + 1) - figures
+        spare = options.max_width - figures - 2
+        label = min(max(map(cell_len, texts)), _LABEL, max(spare // 3, _LEAST_LABEL))
+        room = max(spare - 2 * label, _LEAST_STEP)
         to = followed is not None and followed.direction == "to"
         least = _WEAKEST if to else _LEVELS[-1]
         found = drawing(report, columns=room // _LEAST_STEP, tokens=_MOST, least=least)
@@ -121,6 +126,9 @@ class Shares:
         yield Text(signs(asked(report, followed, ascii_only=plain), plain), "bold")
         found = ranked(report, followed)
         top = max((max(one.flow, one.weight) for one in found), default=0.0) or 1.0
+        texts = [visible(text, ascii_only=plain) for text in report.tokens.texts]
+        label = min(max(map(cell_len, texts)), max(options.max_width // 4, _LEAST_LABEL))
+        bar = min(max((options.max_width - label - _FIGURES) // 2, 0), _BAR)
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
         to = followed.direction == "to"
         for title, side in (("token" if to else "position", "<"), ("", ">"), (report.method, ">"),
@@ -130,10 +138,10 @@ class Shares:
             if not one.flow and not one.weight:
                 continue
             table.add_row(
-                visible(report.tokens.texts[one.node], ascii_only=plain),
+                fit(texts[one.node], label, ascii_only=plain).rstrip(),
                 str(number(report, one.node)),
-                percent(one.flow), _bar(console, one.flow / top, plain),
-                percent(one.weight), _bar(console, one.weight / top, plain, _GROUND),
+                percent(one.flow), _bar(console, round(one.flow / top * bar), plain),
+                percent(one.weight), _bar(console, round(one.weight / top * bar), plain, _GROUND),
             )  # fmt: skip
         yield table
         left = len([one for one in found[_LISTED:] if one.flow or one.weight])
@@ -150,6 +158,6 @@ def _paint(console: Console, share: float) -> Paint:
     return Paint(color=mix(_GROUND, "#4aa3ff", min(share**0.5, 1.0)))
 
 
-def _bar(console: Console, share: float, plain: bool, color: str = BLUE) -> Text:
-    bar = ("#" if plain else "█") * round(share * _BAR)
+def _bar(console: Console, cells: int, plain: bool, color: str = BLUE) -> Text:
+    bar = ("#" if plain else "█") * cells
     return Text(bar, Paint(color=color) if coloured(console) else Paint())

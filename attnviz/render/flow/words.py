@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +14,7 @@ from attnviz.flows import FlowReport, Followed, Step
 from attnviz.records import SITE_PREFIX, Sides
 from attnviz.render.labels import model_name, percent, visible
 
-WEIGHTS = "mean of the weights, over all heads and layers"
+WEIGHTS = "mean of the weights"
 
 
 def through(report: FlowReport) -> str:
@@ -37,7 +38,7 @@ def asked(report: FlowReport, followed: Followed, *, ascii_only: bool = False) -
         name = f"{visible(followed.name, ascii_only=ascii_only)} ({places})"
     if followed.direction == "to":
         return f"what reaches {name} from each token ({through(report)})"
-    return f"what {name} gives to each position ({through(report)})"
+    return f"how much of each position comes from {name} ({through(report)})"
 
 
 def place(report: FlowReport, node: int, *, ascii_only: bool = False) -> str:
@@ -150,7 +151,10 @@ class Drawing:
     ends: NDArray[np.float64]
 
 
-def drawing(report: FlowReport, *, columns: int, tokens: int, least: float) -> Drawing:
+def drawing(
+    report: FlowReport, *, columns: int, least: float, tokens: int = sys.maxsize,
+    most: int = sys.maxsize,
+) -> Drawing:  # fmt: skip
     """The lines across layers.
 
     Args:
@@ -159,6 +163,7 @@ def drawing(report: FlowReport, *, columns: int, tokens: int, least: float) -> D
             more.
         tokens: how many have lines at most: those through which most goes.
         least: the smallest share that is drawn.
+        most: how many lines there are at most: the strongest.
     """
     steps, names = _merged(report, columns)
     edges = list(replace(report, steps=steps).edges(report.followed))
@@ -171,7 +176,9 @@ def drawing(report: FlowReport, *, columns: int, tokens: int, least: float) -> D
         for after, before in np.argwhere(drawn).tolist():
             found.append(Line(column, before, after, float(table[after, before])))
     found.sort(key=lambda line: line.share)
-    return Drawing(found, names, nodes, edges[0].sum(axis=0) if to else edges[-1].sum(axis=1))
+    return Drawing(
+        found[-most:], names, nodes, edges[0].sum(axis=0) if to else edges[-1].sum(axis=1)
+    )
 
 
 def _merged(report: FlowReport, most: int) -> tuple[tuple[Step, ...], list[str]]:
@@ -204,9 +211,10 @@ def _carriers(report: FlowReport, edges: list[NDArray[np.float64]], most: int) -
     if n <= most:
         return list(range(n))
     strength = np.zeros(n)
+    counted = np.ones((n, n)) if report.followed else 1 - np.eye(n)  # what stays is everywhere
     for table in edges:
-        np.maximum(strength, table.max(axis=0), out=strength)
-        np.maximum(strength, table.max(axis=1), out=strength)
+        for side in (0, 1):
+            np.maximum(strength, (table * counted).max(axis=side), out=strength)
     if report.followed:
         strength[list(report.followed.positions)] = np.inf
     return sorted(np.argsort(-strength, kind="stable")[:most].tolist())
@@ -216,6 +224,5 @@ def closing(report: FlowReport) -> str:
     """The model and how it ran, in one line."""
     info, n = report.source, len(report.tokens)
     count = f"{report.targets} + {n - report.targets}" if report.targets else str(n)
-    return (
-        f"{model_name(info)} · {info.backend} backend · {count} tokens · {info.device} {info.dtype}"
-    )
+    tokens = f"{count} token{'s' * (n != 1)}"
+    return f"{model_name(info)} · {info.backend} backend · {tokens} · {info.device} {info.dtype}"

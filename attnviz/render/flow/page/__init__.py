@@ -1,0 +1,83 @@
+"""A flow as one offline page: lines across the layers, from and to whatever is pointed at.
+
+The page holds its style, its script and its data; a content security policy lets nothing else in.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.errors import InputError
+from attnviz.flows import FlowReport
+from attnviz.records import SITE_PREFIX
+from attnviz.render.flow.words import closing, through
+from attnviz.render.labels import model_name, token_labels
+from attnviz.render.page import policy, safe_json
+
+LARGEST = 100e6
+"""Bytes of a page at most; browsers take minutes to open more."""
+
+_STEPS = (1 << 16) - 1
+"""A share is one of so many parts of 1."""
+
+
+def page(report: FlowReport) -> bytes:
+    """The whole page, as UTF-8.
+
+    Raises:
+        InputError: it would be too large for a browser.
+    """
+    size = 8 / 3 * len(report.tokens) ** 2 * (len(report.steps) + 2)
+    if size > LARGEST:
+        raise InputError(
+            f"the page would take about {size / 1e6:.0f} MB, and {LARGEST / 1e6:.0f} MB is the "
+            "limit; shorten the text, or draw a picture"
+        )
+    title = f"{model_name(report.source)}: {through(report)}"
+    followed = report.followed
+    data = {
+        "title": title,
+        "method": report.method,
+        "formula": report.formula,
+        "closing": closing(report),
+        "tokens": token_labels(report.tokens),
+        "targets": report.targets,
+        "columns": columns(report),
+        "steps": [packed(step.shares) for step in report.steps],
+        "total": packed(report.total),
+        "weights": packed(report.weights),
+        "followed": followed and {"direction": followed.direction, "positions": followed.positions},
+    }
+    here = files(__package__)
+    template, style, script = (
+        (here / name).read_text("utf-8") for name in ("page.html", "style.css", "script.js")
+    )
+    filled = {
+        "CSP": policy(style=style, script=script),
+        "TITLE": html.escape(title),
+        "STYLE": style,
+        "SCRIPT": script,
+        "DATA": safe_json(data),
+    }
+    parts = template.split("@")
+    return "".join(filled.get(part, part) for part in parts).encode("utf-8")
+
+
+def columns(report: FlowReport) -> list[str]:
+    """The name of every layer."""
+    both = len({step.kind for step in report.steps}) > 1
+    return [
+        f"{SITE_PREFIX[step.kind]} {step.layer}" if both else f"layer {step.layer}"
+        for step in report.steps
+    ]
+
+
+def packed(shares: NDArray[np.floating]) -> str:
+    """Shares [n, n] as 16-bit numbers, little-endian, in base64."""
+    parts = np.rint(np.clip(shares, 0, 1) * _STEPS).astype("<u2")
+    return base64.b64encode(parts.tobytes()).decode("ascii")

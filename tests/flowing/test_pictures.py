@@ -1,0 +1,248 @@
+"""What is shown of a flow: terminal, figures, the page."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import attnviz as av
+from attnviz.cli import main
+from attnviz.errors import InputError
+from attnviz.flowing.run import follow, run_recorded
+from attnviz.flows import FlowReport
+from attnviz.records import Tokens
+from attnviz.render.flow import terminal, words
+from attnviz.render.flow.canvas import Dots
+from attnviz.render.flow.figure import flow_figure
+from attnviz.render.flow.page import page
+from tests.viewing import Opened, encoder_decoder, made, opened
+
+ODD = Tokens(("<b>@</script>", "\x1b[31m", "שלום", "\n", " x ", "{{}}", "a" * 40))
+
+
+def shown(part: object, width: int = 100, encoding: str = "utf-8") -> str:
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    console = Console(file=out, width=width, color_system=None, emoji=False, markup=False)
+    console.print(part)
+    out.flush()
+    return out.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def report() -> FlowReport:
+    return av.flow("one two three one two", method="rollout")
+
+
+def test_a_line_is_as_thick_as_its_share() -> None:
+    counts = []
+    for share in (0.6, 0.3, 0.1, 0.03):
+        dots = Dots(3, 6, braille=True)
+        dots.line((1, 0), (1, 5), share)
+        counts.append(sum(bin(bits).count("1") for bits in dots.bits.ravel().tolist()))
+        assert dots.shares.max() == share
+    assert counts == [36, 24, 12, 4]
+    plain = Dots(1, 2, braille=False)
+    plain.line((0, 0), (0, 1), 0.1)
+    plain.line((0, 0), (0, 1), 0.6)  # the thicker line stays
+    plain.line((0, 0), (0, 1), 0.1)
+    assert plain.character(0, 0) + plain.character(0, 1) == "##"
+
+
+def test_a_line_ends_where_it_should() -> None:
+    dots = Dots(5, 8, braille=True)
+    dots.line((0, 0), (4, 7), 0.1)
+    assert dots.character(0, 0) != " "
+    assert dots.character(4, 7) != " "
+    assert dots.character(4, 0) == dots.character(0, 7) == " "
+
+
+def test_terminal_fits_any_width(report: FlowReport) -> None:
+    followed = follow(report, "to", "-1")
+    for width in (20, 33, 60, 100, 200):
+        for one in (report, followed, follow(report, "from", "three")):
+            lines = shown(terminal.Lines(one), width).splitlines()
+            assert max(map(len, lines)) <= width
+        for line in shown(terminal.Shares(followed), width).splitlines():
+            assert len(line) <= width
+
+
+def test_plain_terminals_get_plain_signs(report: FlowReport) -> None:
+    for one in (report, follow(report, "from", "three")):
+        assert shown(terminal.Lines(one), encoding="ascii").isascii()
+    assert shown(terminal.Shares(follow(report, "to", "0")), encoding="ascii").isascii()
+
+
+def test_odd_tokens_reach_no_terminal_raw() -> None:
+    flow = follow(run_recorded(made(2, 2, ODD)), "to", "1")
+    for part in (terminal.Lines(flow), terminal.Shares(flow)):
+        assert "\x1b" not in shown(part)
+
+
+def test_lines_carry_what_the_report_says(report: FlowReport) -> None:
+    followed = follow(report, "to", "-1")
+    found = words.drawing(followed, columns=99, least=0.0)
+    for column in range(len(report.steps)):
+        carried = sum(line.share for line in found.lines if line.column == column)
+        assert carried == pytest.approx(1, abs=1e-6)
+    np.testing.assert_allclose(found.ends, report.total[-1], atol=1e-6)
+    assert found.columns == ["0", "1", "2", "3"]
+
+
+def test_layers_that_do_not_fit_are_multiplied() -> None:
+    flow = follow(run_recorded(made(2, 7)), "to", "3")
+    found = words.drawing(flow, columns=3, least=0.0)
+    assert found.columns == ["0–2", "3–5", "6"]
+    np.testing.assert_allclose(found.ends, flow.total[3], atol=1e-6)
+    both = words.drawing(run_recorded(encoder_decoder()), columns=2, least=0.0)
+    assert both.columns == ["enc 0–1", "dec 0–1"]
+
+
+def test_of_many_tokens_those_are_drawn_through_which_most_goes() -> None:
+    flow = follow(run_recorded(made(1, 2, Tokens(tuple(map(str, range(30)))))), "to", "7")
+    found = words.drawing(flow, columns=9, tokens=10, least=0.0)
+    assert len(found.nodes) == 10
+    assert 7 in found.nodes
+    given = set(np.argsort(-flow.total[7])[:3].tolist())
+    assert given <= set(found.nodes)
+
+
+def test_the_sentences_beside_the_maps_are_measured() -> None:
+    capture = made(2, 3, causal=True)
+    flow = run_recorded(capture)
+    said = " ".join(words.beside(flow))
+    several = slice(1, None)  # the first position has nothing but itself
+    assert f"keeps {100 * flow.kept[several].mean():.0f} % on average" in said
+    gap = abs(flow.total - flow.weights)
+    np.fill_diagonal(gap, 0)
+    i, j = np.unravel_index(gap.argmax(), gap.shape)
+    assert f"farthest apart at w{i} ({i}): w{j} ({j}) gives" in said
+    assert not list(words.beside(run_recorded(made(1, 1, Tokens(("alone",))))))
+
+
+@pytest.mark.parametrize("format", ["png", "svg", "pdf"])
+@pytest.mark.parametrize("asked", [None, ("to", "2"), ("from", "0")])
+def test_figures_are_the_same_bytes_again(format: str, asked: Any) -> None:
+    flow = run_recorded(made(2, 2, ODD))
+    flow = follow(flow, *asked) if asked else flow
+    first = flow_figure(flow, format)
+    assert first == flow_figure(flow, format)
+    assert first[:4] in (b"\x89PNG", b"<?xm", b"%PDF")
+
+
+@pytest.mark.parametrize("count", [1, 2, 150])
+def test_figures_of_few_and_many_tokens(count: int) -> None:
+    flow = run_recorded(made(1, 3, Tokens(tuple(map(str, range(count)))), causal=True))
+    assert flow_figure(flow)
+    assert flow_figure(follow(flow, "from", "0"))
+
+
+def test_the_command_writes_what_it_is_asked_for(tmp_path: Path, capsys: Any) -> None:
+    for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.html", b"<!doctype")):
+        assert main(["flow", "one two three", "-q", "-o", str(tmp_path / name)]) == 0
+        assert (tmp_path / name).read_bytes().startswith(start)
+    capsys.readouterr()
+    assert main(["flow", "one two three one two", "--to", "-1", "-q"]) == 0
+    out = capsys.readouterr().out
+    assert "what reaches ·two (5) from each token (alti through 4 layers)" in out
+    assert "pre-norm" in out
+
+
+def test_a_flow_saves_and_names_itself(tmp_path: Path) -> None:
+    flow = av.flow("one two three", to="two")
+    for name in ("a.json", "a.csv", "a.html", "a.pdf"):
+        assert flow.save(tmp_path / name).stat().st_size > 100
+    assert repr(flow).startswith("<Flow demo-gpt2, alti, 4 tokens, 4 layers, to two: own token")
+    assert flow._repr_png_()[:4] == b"\x89PNG"
+
+
+def test_a_page_that_no_browser_would_open_is_refused() -> None:
+    flow = run_recorded(made(1, 3, Tokens(("a",) * 3000)))
+    with pytest.raises(
+        InputError, match="the page would take about 120 MB, and 100 MB is the limit"
+    ):
+        page(flow)
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Any) -> Iterator[Opened]:
+    with opened(browser) as found:
+        yield found
+
+
+def written(folder: Path, flow: FlowReport) -> Path:
+    path = folder / "flow.html"
+    path.write_bytes(page(flow))
+    return path
+
+
+def bars(tab: Opened, side: str) -> list[str]:
+    return tab.page.eval_on_selector_all(
+        f"#{side} .row", "rows => rows.map(row => row.querySelector('.share').textContent)"
+    )
+
+
+def test_page_follows_what_is_pointed_at_and_moves_by_keys(tab: Opened, tmp_path: Path) -> None:
+    flow = run_recorded(made(2, 3, causal=True))
+    tab.open(written(tmp_path, flow))
+    assert tab.text("#said") == "all tokens, layer by layer"
+    tab.page.focus("#stage")
+    tab.press("End")  # what stands at the last position in the end
+    assert tab.page.get_attribute("#stage", "data-node") == "3:6"
+    shares = [f"{100 * share:.0f} %" for share in flow.total[6]]
+    assert bars(tab, "before") == shares
+    strongest = int(flow.total[6].argmax())
+    assert tab.text("#said").startswith(f"w6 (6) is {shares[strongest]} from w{strongest}")
+    tab.press("ArrowLeft", "ArrowUp")
+    assert tab.page.get_attribute("#stage", "data-node") == "2:5"
+    two = flow.steps[1].shares @ flow.steps[0].shares
+    assert bars(tab, "before")[:6] == [f"{100 * share:.0f} %" for share in two[5][:6]]
+    assert bars(tab, "after")[5] == f"{100 * flow.steps[2].shares[5, 5]:.0f} %"
+    tab.press("ArrowLeft", "ArrowLeft")  # a token, where does it go?
+    given = [f"{100 * share:.0f} %" for share in flow.total[5:, 5]]
+    assert bars(tab, "after")[5:] == given
+    assert bars(tab, "after")[:5] == [""] * 5
+    tab.press("Escape")
+    assert tab.text("#said") == "all tokens, layer by layer"
+    box = tab.page.query_selector("#lines").bounding_box()
+    tab.page.mouse.move(box["x"] + 3, box["y"] + box["height"] - 3)
+    tab.settle()
+    tab.page.wait_for_function("document.getElementById('stage').dataset.node === '0:6'")
+    tab.page.mouse.click(box["x"] + box["width"] - 3, box["y"] + 3)  # held from now on
+    tab.page.mouse.move(box["x"] + 3, box["y"] + box["height"] - 3)
+    tab.settle()
+    tab.page.wait_for_function("document.getElementById('stage').dataset.node === '3:0'")
+
+
+def test_page_opens_on_the_followed_token(tab: Opened, tmp_path: Path) -> None:
+    flow = follow(run_recorded(encoder_decoder()), "to", "tgt2")
+    tab.open(written(tmp_path, flow), again=True)
+    assert tab.page.get_attribute("#stage", "data-node") == "4:7"
+    assert tab.text("#said").startswith("tgt2 (2) is ")
+    assert "of the weight]" in tab.text("#said")
+
+
+def test_page_draws_lines_in_the_colour_of_flow(tab: Opened, tmp_path: Path) -> None:
+    flow = follow(run_recorded(made(2, 2)), "to", "0")
+    tab.open(written(tmp_path, flow), again=True)
+    box = tab.page.query_selector("#lines").bounding_box()
+    red, _, blue = tab.pixel("#lines", box["width"] - 40, 11)  # what token 0 kept in layer 1
+    assert blue > red + 40
+
+
+def test_odd_tokens_are_text_in_the_page(tab: Opened, tmp_path: Path) -> None:
+    flow = run_recorded(made(2, 2, ODD))
+    made_page = page(flow)
+    assert made_page.count(b"</script>") == 2
+    path = tmp_path / "odd.html"
+    path.write_bytes(made_page)
+    tab.open(path, again=True)
+    texts = tab.page.eval_on_selector_all("#before bdi", "all => all.map(one => one.textContent)")
+    assert texts[0] == "<b>@</script>"
+    assert texts[1] == "␛[31m"
+    assert len(texts) == len(ODD)
