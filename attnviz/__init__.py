@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         Site,
         Tokens,
     )
+    from attnviz.wired import circuits
 
 __version__ = "0.1.0"
 
@@ -75,6 +76,7 @@ _LAZY = {
     "FreshConfig": "attnviz.models.untrained",
     "attend": "attnviz.attention.attend",
     "ablate": "attnviz.evidence",
+    "circuits": "attnviz.wired",
     "coref": "attnviz.antecedents",
     "syntax": "attnviz.evidence",
     "capture": "attnviz.api",
@@ -117,6 +119,7 @@ __all__ = [
     "ablate",
     "attend",
     "capture",
+    "circuits",
     "coref",
     "export_maps",
     "flow",

@@ -86,17 +86,19 @@ Gates = Mapping[Site, Gate]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
-    """Where a pass begins, if not at the embeddings.
+    """Where a pass begins, if not at the embeddings, and where it ends.
 
     Attributes:
         layer: the first layer that runs, from 0.
         hidden: [B, T, D], what enters it: ``Output.states[layer]`` of an earlier pass; of a batch
             that is the same items n times over, those of the first B / n are enough. A model may
             then attend once in that layer, up to the gate.
+        end: the layer before which the pass ends; None for after the last.
     """
 
     layer: int
     hidden: Tensor
+    end: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -37,6 +37,7 @@ def main() -> None:
     av.logits(REPEATED).save(IMAGES / "logits.png")
     av.flow(REPEATED, to=-1).save(IMAGES / "flow.png")
     av.flow(SENTENCE, model="demo-bert").save(IMAGES / "flow-bert.png", Style(dpi=90))
+    av.circuits().save(IMAGES / "circuits.png")
     photograph(capture)
 
 

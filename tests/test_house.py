@@ -34,6 +34,7 @@ FLOORS = {
     "votes": 2,
     "flows": 2,
     "portable": 2,
+    "edges": 2,
     "attention": 3,
     "scoring": 3,
     "shapes": 4,
@@ -49,12 +50,14 @@ FLOORS = {
     "export": 7,
     "notebook": 7,
     "looking": 8,
+    "wiring": 7,
     "writing": 8,
     "evidence": 9,
     "flowed": 9,
     "antecedents": 9,
     "profiled": 9,
     "inpage": 9,
+    "wired": 9,
     "api": 9,
     "tour": 10,
     "": 9,  # attnviz/__init__.py
@@ -162,6 +165,7 @@ COMMANDS_REACH = {
     "flowed",
     "inpage",
     "profiled",
+    "wired",
     "answers",
     "render",  # what prints their results
     *("ablation.settings", "export.settings", "export.execution"),  # options

@@ -38,6 +38,7 @@ COMMANDS = {
     ),
     "logits": (MEASURE, _TEXT),
     "flow": (MEASURE, _TEXT),
+    "circuits": (MEASURE, ""),
     "capture": (KEEP, "a text and --out FILE"),
     "export": (KEEP, "files of texts and --out FOLDER"),
     "shapes": (LEARN, "sizes, such as --d-model 512 --heads 8"),

@@ -68,6 +68,11 @@ def begin(
         raise ModelError(
             f"{name} has layers 0 to {layers - 1}; a pass cannot begin at {start.layer}"
         )
+    if start.end is not None and not start.layer < start.end <= layers:
+        raise ModelError(
+            f"a pass that begins at layer {start.layer} of {name} ends before one of the layers "
+            f"{start.layer + 1} to {layers}, not {start.end}"
+        )
     hidden = start.hidden
     if hidden.ndim != 3 or not len(hidden) or len(batch) % len(hidden):
         raise ModelError(

@@ -216,11 +216,12 @@ class Fresh(Gated):
             context = None
             if self.kind == "cross":
                 context, padding = self._stack([side.keys for side in sides])
-            first = 0
+            first, end = 0, None
             if start is not None:
+                end = start.end
                 first, x = start.layer, begin(self.info.model, start, batch, self.layout)
             kept = [x] if states else []
-            for number, layer in enumerate(self._layers[first:], start=first):
+            for number, layer in enumerate(self._layers[first:end], start=first):
                 site = Site(self.kind, number)
                 attended = layer(
                     x,

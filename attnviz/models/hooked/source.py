@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -155,15 +156,19 @@ class Hooked(Gated):
                 "cannot begin at one of them, nor show the states between them"
             )
         if start is not None:
-            start = Start(start.layer, begin(self._name, start, batch, self.layout))
+            start = replace(start, hidden=begin(self._name, start, batch, self.layout))
         if mlps and self.readout().reason:
             raise ModelError(f"what {self._name} adds up cannot be told: {self.readout().reason}")
         kept: list[Tensor] = []
         added: list[Tensor] = []
         with running(self._name, batch, self._network.device, grad=grad, kept=states or mlps):
             if self.info.backend == "hooked":
-                first = 0 if start is None else start.layer
-                plan = [call for call in self._survey.plan if call[1].layer >= first]
+                first, end = (0, None) if start is None else (start.layer, start.end)
+                plan = [
+                    call
+                    for call in self._survey.plan
+                    if first <= call[1].layer and (end is None or call[1].layer < end)
+                ]
                 with contextlib.ExitStack() as around:
                     towers = bool(items[0].ids and items[0].features)
                     watched = WatchedPass(observers, plan, standing, aside=towers)
@@ -173,7 +178,7 @@ class Hooked(Gated):
                     if stack is not None and start is not None:
                         around.enter_context(stack.beginning(start))
                     if stack is not None and states:
-                        around.enter_context(stack.keeping(kept, first))
+                        around.enter_context(stack.keeping(kept, first, end))
                     if mlps:
                         around.enter_context(self._residual.keeping(added, first))
                     output = self._network.run(items, segments=self._texts.segments, logits=logits)

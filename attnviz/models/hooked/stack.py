@@ -37,7 +37,7 @@ class Stack:
 
     @contextlib.contextmanager
     def beginning(self, start: Start) -> Iterator[None]:
-        """Inside the ``with`` block, passes begin at a layer; those below hand on what they get."""
+        """Inside the ``with`` block, passes begin at a layer; others hand on what they get."""
 
         def entering(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             if args:
@@ -49,7 +49,8 @@ class Stack:
             return (hidden,) if self.wrapped else hidden
 
         with contextlib.ExitStack() as undo:
-            for layer in self.layers[: start.layer]:
+            ended = self.layers[len(self.layers) if start.end is None else start.end :]
+            for layer in [*self.layers[: start.layer], *ended]:
                 layer.forward = skip
                 undo.callback(delattr, layer, "forward")
             first = self.layers[start.layer]
@@ -57,12 +58,15 @@ class Stack:
             yield
 
     @contextlib.contextmanager
-    def keeping(self, states: list[Tensor], first: int = 0) -> Iterator[None]:
+    def keeping(
+        self, states: list[Tensor], first: int = 0, end: int | None = None
+    ) -> Iterator[None]:
         """Inside the ``with`` block, collect what enters each layer, and what leaves the last.
 
         Args:
             states: filled.
             first: the layer at which passes begin.
+            end: the layer before which they end.
         """
 
         def entering(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -72,9 +76,10 @@ class Stack:
             states.append(output[0] if isinstance(output, tuple) else output)
 
         with contextlib.ExitStack() as undo:
-            for layer in self.layers[first:]:
+            ran = self.layers[first:end]
+            for layer in ran:
                 undo.callback(layer.register_forward_pre_hook(entering, with_kwargs=True).remove)
-            undo.callback(self.layers[-1].register_forward_hook(leaving).remove)
+            undo.callback(ran[-1].register_forward_hook(leaving).remove)
             yield
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import islice
 
 import safetensors
 import tokenizers
@@ -172,7 +173,8 @@ class Native(Gated):
             layers = network.run(
                 x, first, padding, observers, standing, whole=whole, mlps=added if mlps else None
             )
-            for x in layers:
+            end = len(self._network.layers) if start is None or start.end is None else start.end
+            for x in islice(layers, end - first):
                 if states:
                     kept.append(x)
             if not whole:

@@ -1,0 +1,78 @@
+"""``attnviz circuits``: who can feed whom, from weights alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnviz.cli import console
+from attnviz.cli.options import SELECT_HELP, OutputOptions, TrainedOptions, flatten
+from attnviz.cli.stages import Stages
+
+
+@flatten
+def circuits(
+    model: TrainedOptions,
+    output: OutputOptions,
+    select: Annotated[
+        str | None,
+        typer.Option(
+            "--select", "-s", help=f"Only edges from or into these. {SELECT_HELP}", metavar="HEADS"
+        ),
+    ] = None,
+    top: Annotated[
+        int, typer.Option(help="Edges of each side, listed and drawn.", metavar="N", min=1)
+    ] = 10,
+    keep: Annotated[
+        int, typer.Option(help="Edges of each side in JSON and CSV.", metavar="N", min=1)
+    ] = 1000,
+    tokens: Annotated[
+        int,
+        typer.Option(help="Of the vocabulary, to measure copying on.", metavar="N", min=1),
+    ] = 4096,
+    seed: Annotated[
+        int, typer.Option(help="Of random matrices and the choice of tokens.", metavar="N")
+    ] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.circuits/1).")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line an edge.")] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Also draw the graph: a .png, .svg or .pdf file.", metavar="FILE"),
+    ] = None,
+) -> None:
+    """Read circuits off a model's weights: what heads copy, and which feed which. No text needed.
+
+    [bold]Examples[/]
+
+      attnviz circuits
+
+      attnviz circuits --select 1.4 --plot circuits.svg
+
+      attnviz circuits --model gpt2 --top 20
+    """
+    from attnviz import files, wired
+    from attnviz.notebook import picture_format
+    from attnviz.render.circuits import tables, terminal, words
+    from attnviz.render.terminal import Line
+
+    if json and csv:
+        raise typer.BadParameter("--json and --csv exclude each other")
+    if plot is not None:
+        picture_format(plot)
+        files.check_writable(plot)
+    with Stages(output.quiet) as stages:
+        report = wired.circuits(
+            **model.settings(), select=select, keep=max(keep, top), tokens=tokens, seed=seed,
+            progress=stages.show,
+        )  # fmt: skip
+    if plot is not None:
+        report.save(plot, top)
+    if json or csv:
+        console.put((tables.circuits_json if json else tables.circuits_csv)(report))
+        return
+    screen = console.stdout()
+    screen.print(terminal.Circuits(report, top))
+    screen.print(Line(words.closing(report), "dim"))
+    console.note(report.notes, output.quiet)

@@ -1,0 +1,1 @@
+"""Circuits read off weights: terminal, tables and the graph by layer."""

@@ -1,0 +1,132 @@
+"""The strongest edges as a graph: layers upwards, heads across, arrows from writers to readers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle, FancyArrowPatch
+
+from attnviz.edges import SIDES, CircuitsReport, Edge, Side
+from attnviz.errors import UsageError
+from attnviz.records import Head
+from attnviz.render.canvas import rendered
+from attnviz.render.circuits import words
+from attnviz.render.fonts import Ruler, choose, spelled
+from attnviz.render.palette import ink
+from attnviz.render.signed import BLUE, NONE, ORANGE, color
+
+COLORS: Mapping[Side, str] = {"Q": BLUE, "K": ORANGE, "V": "#1b7837"}
+"""Of arrows into queries, keys and values; apart in lightness or hue for the colour-blind."""
+
+_BEND: Mapping[Side, float] = {"Q": -0.18, "K": 0.0, "V": 0.18}
+"""Arrows between the same two heads lie side by side."""
+
+_GREY, _FAINT = "#555555", "#c8c8c8"
+_MARGIN, _LEFT = 0.25, 0.45
+_STEP, _RISE = 0.62, 1.15
+"""Between heads and between layers, in inches."""
+_MANY = 16
+"""Heads in a layer from which on they stand closer."""
+_RADIUS = 0.17
+_THICKEST, _THINNEST = 4.0, 0.6
+"""Of an arrow, in points."""
+_LEAST = 5.2
+"""A picture is at least so wide, in inches, for its title."""
+
+
+def circuits_figure(
+    report: CircuitsReport, format: str = "png", top: int = 10, dpi: float = 150
+) -> bytes:
+    """The picture, in ``png``, ``svg`` or ``pdf``.
+
+    Args:
+        report: with edges.
+        format: of the file.
+        top: arrows of each side.
+        dpi: pixels an inch.
+
+    Raises:
+        UsageError: there are no edges to draw.
+    """
+    if not report.edges:
+        raise UsageError(f"no edges to draw: {report.reasons.get('edges', 'none were found')}")
+    return rendered(lambda: build(report, top, dpi), format, dpi)
+
+
+def build(report: CircuitsReport, top: int, dpi: float) -> Figure:
+    """The figure: a title, what colours mean, and the graph."""
+    drawn = {side: words.shown(report, side, top) for side in SIDES if report.of(side)}
+    sides = [side for side, edges in drawn.items() if edges]
+    edges = [edge for of_side in drawn.values() for edge in of_side]
+    (kind,) = report.layout.kinds
+    counts = report.layout.heads[kind]
+    step = _STEP if max(counts) <= _MANY else _STEP / 2
+    wide = max(_LEAST, 2 * _MARGIN + _LEFT + max(counts) * step)
+    title, notes = f"{words.title(report)}", [words.edges_title(report)]
+    if report.plain:
+        notes.append("Heads: blue where they copy what they read, orange where they lower it.")
+    families, missing = choose([title, *notes])
+    ruler = Ruler(families, dpi, bold=len(families) == 1)
+    titles = ruler.wrapped(spelled(title, missing), 11, wide - 2 * _MARGIN, title=True)
+    below: list[str] = []
+    for note in notes:
+        below += ruler.wrapped(spelled(note, missing), 7.5, wide - 2 * _MARGIN)
+    head_high = 0.2 * len(titles) + 0.14 * len(below) + 0.15 * len(sides)
+    body = len(counts) * _RISE
+    high = 2 * _MARGIN + head_high + body
+    figure = Figure(figsize=(wide, high))
+    y = _MARGIN
+    for text in titles:
+        figure.text(_MARGIN / wide, 1 - y / high, text, fontsize=11, va="top", family=families,
+                    fontweight=ruler.title_weight)  # fmt: skip
+        y += 0.2
+    for text in below:
+        figure.text(_MARGIN / wide, 1 - (y + 0.06) / high, text, fontsize=7.5, va="top",
+                    color=_GREY, family=families)  # fmt: skip
+        y += 0.14
+    for side in sides:
+        text = f"into {words.FED[side]}, up to {report.of(side)[0].excess:+.3f}"
+        figure.text(_MARGIN / wide, 1 - (y + 0.1) / high, text, fontsize=8, va="top",
+                    color=COLORS[side], fontweight="bold", family=families)  # fmt: skip
+        y += 0.15
+    axes = figure.add_axes((0, 0, 1, body / high + _MARGIN / high))
+    axes.set_xlim(0, wide)
+    axes.set_ylim(0, body + _MARGIN)
+    axes.set_axis_off()
+    _draw(axes, report, edges, step, wide)
+    return figure
+
+
+def _draw(axes: Axes, report: CircuitsReport, edges: list[Edge], step: float, wide: float) -> None:
+    """Nodes and arrows, in inches."""
+    places: dict[Head, tuple[float, float]] = {}
+    (kind,) = report.layout.kinds
+    widest = max(report.layout.heads[kind])
+    left = (wide - _LEFT - widest * step) / 2 + _LEFT
+    for head in report.layout:
+        places[head] = left + (head.index + 0.5) * step, _MARGIN + (head.layer + 0.5) * _RISE
+    for layer in range(report.layout.layers(kind)):
+        axes.text(left - 0.12, _MARGIN + (layer + 0.5) * _RISE, f"layer {layer}", fontsize=7.5,
+                  color=_GREY, ha="right", va="center")  # fmt: skip
+    radius = min(_RADIUS, 0.42 * step)
+    most = max((edge.excess for edge in edges), default=0.0)
+    for edge in reversed(edges):
+        share = edge.excess / most
+        axes.add_patch(
+            FancyArrowPatch(
+                places[edge.writer], places[edge.reader], arrowstyle="-|>",
+                connectionstyle=f"arc3,rad={_BEND[edge.side]}", shrinkA=radius * 72,
+                shrinkB=radius * 72, mutation_scale=9, color=COLORS[edge.side], alpha=0.8,
+                linewidth=_THINNEST + (_THICKEST - _THINNEST) * share, zorder=1,
+            )
+        )  # fmt: skip
+    joined = {head for edge in edges for head in (edge.writer, edge.reader)}
+    scores = report.copying()
+    for head, place in places.items():
+        paint = color(scores[head].score, 1.0, words.UP) if head in scores else NONE
+        rim = _GREY if head in joined else _FAINT
+        axes.add_patch(Circle(place, radius, facecolor=paint, edgecolor=rim, zorder=2))
+        axes.text(*place, str(head.index), fontsize=7 if step == _STEP else 5, ha="center",
+                  va="center", color=ink(paint), zorder=3)  # fmt: skip

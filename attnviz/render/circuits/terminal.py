@@ -1,0 +1,96 @@
+"""Circuits on the terminal: who copies, whom positions send where, the strongest edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from attnviz.edges import SIDES, CircuitsReport, Edge
+from attnviz.render.circuits import words
+from attnviz.render.labels import number, signs
+from attnviz.render.signed import SignedGrid
+from attnviz.render.terminal import Line
+
+_SENT = 10
+"""Heads that are listed by where positions send them."""
+
+
+class Circuits:
+    """A renderable: all that there is.
+
+    Args:
+        report: what was found.
+        top: edges of each side.
+    """
+
+    def __init__(self, report: CircuitsReport, top: int) -> None:
+        self.report, self.top = report, top
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw for this console."""
+        report = self.report
+        yield Text(words.title(report), "bold")
+        yield Text("")
+        if report.plain:
+            yield Line(words.copying_title(report), "bold")
+            scores = {head: one.score for head, one in report.copying().items()}
+            yield SignedGrid(report.layout, scores, 1.0, words.UP)
+            yield Line(words.copying_below(report), "dim")
+            yield Text("")
+        if report.by_position:
+            yield from self._sent()
+        if report.edges:
+            yield Line(words.edges_title(report), "bold")
+            yield self._edges(options.ascii_only)
+            yield Line(words.edges_below(report), "dim")
+            yield Text("")
+
+    def _sent(self) -> Iterator[RenderableType]:
+        """The heads that positions alone send somewhere."""
+        report = self.report
+        yield Line(
+            f"Positions: where heads would look if position embeddings were all they read "
+            f"({report.positions} positions)",
+            "bold",
+        )
+        found = words.sent(report)
+        if not found:
+            yield Line("none of them anywhere in particular", "dim")
+            yield Text("")
+            return
+        table = _table(("head", "<"), ("looks at", "<"), ("weight", ">"), ("uniform", ">"))
+        for head, place, weight, even in found[:_SENT]:
+            table.add_row(
+                report.layout.name(head), words.PLACES[place], number(weight), number(even)
+            )
+        yield table
+        if len(found) > _SENT:
+            yield Line(f"and {len(found) - _SENT} more heads", "dim")
+        yield Text("")
+
+    def _edges(self, plain: bool) -> Table:
+        """The strongest edges of each side, side by side."""
+        sides = [side for side in SIDES if self.report.of(side)]
+        table = _table(("", ">"), *((f"into {words.FED[side]}", "<") for side in sides))
+        columns = [words.shown(self.report, side, self.top) for side in sides]
+        for rank, edges in enumerate(zip_longest(*columns), start=1):
+            table.add_row(str(rank), *(self._edge(edge, plain) for edge in edges))
+        return table
+
+    def _edge(self, edge: Edge | None, plain: bool) -> str:
+        if edge is None:
+            return ""
+        name = self.report.layout.name
+        return signs(f"{name(edge.writer)} → {name(edge.reader)}  {edge.excess:+.3f}", plain)
+
+
+def _table(*columns: tuple[str, str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2))
+    for title, side in columns:
+        table.add_column(title, justify="right" if side == ">" else "left", no_wrap=True)
+    return table

@@ -1,0 +1,113 @@
+"""The words that every picture of circuits shares."""
+
+from __future__ import annotations
+
+import math
+
+from attnviz.edges import ByPosition, Chance, CircuitsReport, Edge, Side
+from attnviz.records import Head
+from attnviz.render.labels import model_name
+
+UP = -1
+"""What raises the token that is read is blue: the sign that is orange."""
+
+FED: dict[Side, str] = {"Q": "queries", "K": "keys", "V": "values"}
+PLACES = {
+    "previous": "the position before",
+    "first": "the first position",
+    "same": "its own position",
+    "next": "the position after",
+}
+_CLEAR = 0.2
+"""Least weight on a place that positions are said to send a head to."""
+_TIMES = 5
+"""And that in uniform attention."""
+
+
+_ENOUGH = 50
+"""Edges from which on their upper tenth means something."""
+
+
+def title(report: CircuitsReport) -> str:
+    """What is shown."""
+    return f"What the weights of {model_name(report.source)} say, without any text"
+
+
+def expected(chance: Chance, digits: int) -> str:
+    """``0.072, sd 0.002``."""
+    digits += chance.sd < 0.5 * 10**-digits
+    mean = round(chance.mean, digits) + 0.0  # no negative zero
+    return f"{mean:.{digits}f}, sd {chance.sd:.{digits}f}"
+
+
+def copying_title(report: CircuitsReport) -> str:
+    """What the grid of copying shows."""
+    chance = report.copying_chance.get("first") or report.copying_chance["plain"]
+    return (
+        "Copying: 1 where a head raises the very tokens that it reads, -1 where it lowers them "
+        f"(random heads: {expected(chance, 2)})"
+    )
+
+
+def copying_below(report: CircuitsReport) -> str:
+    """What the grid's heads read, and how plain embeddings mislead."""
+    tokens = f"{report.tokens:,} tokens"
+    if not report.first:
+        return f"heads read the token embeddings as they are; {tokens}"
+    lower = sum(report.plain[head].score < 0 for head in report.first)
+    return (
+        "layer 0 reads the token embeddings, later layers the embeddings as they leave layer 0 "
+        f"(read as they are, {lower} of {len(report.first)} of these heads would score below 0); "
+        f"{tokens}"
+    )
+
+
+def sent(report: CircuitsReport) -> list[tuple[Head, str, float, float]]:
+    """Heads that positions alone send somewhere: head, place, weight, uniform; largest first."""
+    if report.uniform is None:
+        return []
+    uniform: ByPosition = report.uniform
+    found = []
+    for head, means in report.by_position.items():
+        place, weight = means.strongest()
+        if weight >= max(_CLEAR, _TIMES * (even := getattr(uniform, place))):
+            found.append((head, place, weight, even))
+    return sorted(found, key=lambda one: -one[2])
+
+
+def edges_title(report: CircuitsReport) -> str:
+    """What the excess is over."""
+    means = {expected(chance, 3) for chance in report.chance.values()}
+    return (
+        "Composition: how much of what a head writes a later head reads, above random matrices "
+        f"of the same shapes ({'; '.join(sorted(means))})"
+    )
+
+
+def shown(report: CircuitsReport, side: Side, top: int) -> tuple[Edge, ...]:
+    """The strongest edges of a side that random matrices would hardly have."""
+    least = reached(report, side)
+    return tuple(edge for edge in report.of(side)[:top] if edge.excess > least)
+
+
+def reached(report: CircuitsReport, side: Side) -> float:
+    """The excess that the largest of so many random edges has: sd √(2 ln n)."""
+    edges = report.spread[side].edges
+    return report.chance[side].sd * math.sqrt(2 * math.log(max(edges, 2)))
+
+
+def edges_below(report: CircuitsReport) -> str:
+    """How many edges there are, and where their upper end begins."""
+    sides = list(report.spread.items())
+    counts = "; ".join(
+        f"{FED[side]} {spread.edges:,}"
+        + (f", 1 in 10 above {spread.top10:+.3f}" if spread.edges >= _ENOUGH else "")
+        for side, spread in sides
+    )
+    return f"edges in all: {counts}; those as weak as the strongest of so many random ones left out"
+
+
+def closing(report: CircuitsReport) -> str:
+    """The model and where it is."""
+    info = report.source
+    return f"{model_name(info)} · {info.backend} backend · {info.device} {info.dtype}"

@@ -1,0 +1,145 @@
+"""Composition: how much of what a head writes a later head reads.
+
+Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits". With states as rows,
+M_OV = W_V W_O and M_QK = W_Q W_K^T, [D, D] of rank d. An earlier head feeds
+
+    queries    ‖M_OV M_QK‖ / (‖M_OV‖ ‖M_QK‖)
+    keys       ‖M_OV M_QK^T‖ / (‖M_OV‖ ‖M_QK‖)
+    values     ‖M_OV M_OV'‖ / (‖M_OV‖ ‖M_OV'‖)
+
+of a later one, in Frobenius norms. No [D, D] matrix is made: ‖W_V W_O X‖ = ‖R W_O X‖ with
+W_V = Q R, so that writers are d rows, [d, D], readers d columns, [D, d], and a pair of heads a
+[d, d] matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attnviz.edges import Chance, Side
+from attnviz.passes import Normalization, OutputProjection, Reading
+from attnviz.wiring.fold import centred, exact, folded, passed
+
+DRAWS = 100
+"""Pairs of random heads that the chance of a ratio rests on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """The heads of a layer as writers and as readers.
+
+    Attributes:
+        write: [H, d, D], which has the norms that W_V W_O has; None where it is not known.
+        read: [H, D, d] by side, likewise.
+        after: what is done to all that is written before the next layer.
+    """
+
+    write: Tensor | None
+    read: Mapping[Side, Tensor]
+    after: tuple[Normalization, ...] = ()
+
+
+def ends(reading: Reading, output: OutputProjection) -> Ends:
+    """The ends of a layer's heads, with the normalizations around it folded in."""
+    read: dict[Side, Tensor] = {}
+    write = None
+    if reading.value is not None and output.weight is not None:
+        out = exact(output.weight)  # [H, d_v, D]
+        out = centred(out) if reading.norm is not None and reading.norm.centred else out
+        value = _each(folded(reading.norm, reading.value), len(out))
+        write = _triangle(value) @ out
+        read["V"] = value @ _triangle(out.mT).mT
+    if reading.query is not None and reading.key is not None:
+        query = folded(reading.norm, reading.query)
+        key = _each(folded(reading.norm, reading.key), len(query))
+        read["Q"] = query @ _triangle(key).mT
+        read["K"] = key @ _triangle(query).mT
+    return Ends(write, read, reading.after)
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two layers.
+
+    Attributes:
+        first: number of the writers' layer; ``second`` of the readers'.
+        side: what of the readers is fed.
+        ratio: [writers, readers].
+        ranks: d of the writers and of the readers.
+        width: D.
+    """
+
+    first: int
+    second: int
+    side: Side
+    ratio: Tensor
+    ranks: tuple[int, int]
+    width: int
+
+
+def pairs(layers: Sequence[Ends]) -> Iterator[Pair]:
+    """Every two layers whose matrices are known, by side."""
+    for first, writer in enumerate(layers):
+        write = writer.write
+        if write is None:
+            continue
+        for second in range(first, len(layers)):
+            if second > first:
+                for side, read in layers[second].read.items():
+                    ranks = write.shape[1], read.shape[2]
+                    ratio = between(write, read)
+                    yield Pair(first, second, side, ratio, ranks, write.shape[2])
+            for norm in layers[second].after:
+                write = passed(norm, write)
+
+
+def between(write: Tensor, read: Tensor) -> Tensor:
+    """The ratio of every writer [n, d, D] to every reader [m, D, d'], [n, m]."""
+    writers, rank, width = write.shape
+    readers, _, reads = read.shape
+    rows = write.reshape(writers * rank, width)
+    columns = read.permute(1, 0, 2).reshape(width, readers * reads)
+    product = (rows @ columns).view(writers, rank, readers, reads)
+    norms = product.square().sum((1, 3)).sqrt()
+    sizes = write.square().sum((1, 2)).sqrt()[:, None] * read.square().sum((1, 2)).sqrt()
+    return norms / sizes.clamp_min(torch.finfo(sizes.dtype).tiny)
+
+
+def chance(width: int, write: int, read: int, *, mean_goes: bool, seed: int) -> Chance:
+    """The ratio of random heads with normally distributed matrices.
+
+    Args:
+        width: D.
+        write: d of the writer.
+        read: d of the reader.
+        mean_goes: whether what is written and read is centred.
+        seed: of the matrices.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(rank: int) -> Tensor:
+        matrix = torch.randn(width, rank, generator=generator)
+        return matrix - matrix.mean(0) if mean_goes else matrix
+
+    found = []
+    for _ in range(DRAWS):
+        value, out, one, other = draw(write), draw(write), draw(read), draw(read)
+        pair = between((_triangle(value) @ out.mT)[None], (one @ _triangle(other).mT)[None])
+        found.append(float(pair))
+    drawn = torch.tensor(found, dtype=torch.float64)
+    return Chance(float(drawn.mean()), float(drawn.std()), DRAWS)
+
+
+def _each(shared: Tensor, heads: int) -> Tensor:
+    """[G, ...] -> [H, ...]: heads of a group have the same keys and values."""
+    return shared.repeat_interleave(heads // len(shared), 0)
+
+
+def _triangle(matrix: Tensor) -> Tensor:
+    """R of [..., D, d] = Q R."""
+    found: Tensor = torch.linalg.qr(matrix, mode="r").R
+    return found

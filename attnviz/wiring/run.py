@@ -1,0 +1,231 @@
+"""What the weights of one model say about its heads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from attnviz.edges import ByPosition, Chance, CircuitsReport, Copying, Side
+from attnviz.errors import ModelError, UsageError
+from attnviz.passes import Embedding, OutputProjection, Reading, Source
+from attnviz.records import Head, Site
+from attnviz.wiring import compose, copying, positions
+from attnviz.wiring.strongest import Strongest
+
+Progress = Callable[[str, int, int], None]
+"""Called again and again with a stage, how much is done and how much there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitsSettings:
+    """How circuits are looked for.
+
+    Attributes:
+        select: edges from or into these heads only, ``"1.4, 2.*"``; None for all.
+        keep: how many edges of each side the report keeps; the strongest.
+        tokens: of the vocabulary that copying is measured on, drawn at random if there are more.
+        seed: of random matrices and that choice.
+    """
+
+    select: str | None = None
+    keep: int = 1000
+    tokens: int = 4096
+    seed: int = 0
+
+    def check(self) -> None:
+        """UsageError for what makes no sense."""
+        for name in ("keep", "tokens"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.seed < 1 << 63:
+            raise UsageError(f"seed must be from 0 to 2^63 - 1, got {self.seed}")
+
+
+@dataclass
+class _Model:
+    """The matrices of a model's layers, and what was found to be missing."""
+
+    source: Source
+    sites: Sequence[Site]
+    readings: list[Reading]
+    outputs: list[OutputProjection]
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def heads(self, number: int) -> list[Head]:
+        """Of a layer."""
+        site = self.sites[number]
+        count = self.source.layout.heads[site.kind][site.layer]
+        return [Head(site, index) for index in range(count)]
+
+
+def run(
+    source: Source,
+    settings: CircuitsSettings,
+    chosen: Sequence[Head] | None = None,
+    progress: Progress = lambda stage, done, total: None,
+) -> CircuitsReport:
+    """Measure everything that can be.
+
+    Args:
+        source: the model.
+        settings: how.
+        chosen: the heads that ``settings.select`` names.
+        progress: called again and again.
+
+    Raises:
+        ModelError: nothing can be known of this model's matrices.
+    """
+    settings.check()
+    sites = source.layout.sites
+    model = _Model(
+        source, sites, [source.reading(s) for s in sites], [source.output(s) for s in sites]
+    )
+    if all(reading.value is None and reading.query is None for reading in model.readings):
+        why = source.no_sum or model.readings[0].reason
+        raise ModelError(f"nothing can be read off the weights of {source.info.model}: {why}")
+    report = CircuitsReport(source.info, source.layout, seed=settings.seed)
+    with torch.no_grad():
+        report = _edges(report, model, settings, chosen, progress)
+        report = _copying(report, model, settings, progress)
+        report = _positions(report, model)
+    return replace(report, reasons=model.reasons, notes=tuple(_notes(report, model)))
+
+
+def _edges(
+    report: CircuitsReport,
+    model: _Model,
+    settings: CircuitsSettings,
+    chosen: Sequence[Head] | None,
+    progress: Progress,
+) -> CircuitsReport:
+    """The report with the strongest edges."""
+    if model.source.no_sum:
+        model.reasons["edges"] = model.source.no_sum
+        return report
+    if len(model.sites) < 2:
+        model.reasons["edges"] = "it has one layer, and heads feed heads of later layers"
+        return report
+    missing = next((r.reason for r in model.readings if r.query is None), "")
+    if missing:
+        model.reasons["Q and K"] = missing
+    layers = [compose.ends(*parts) for parts in zip(model.readings, model.outputs, strict=True)]
+    strongest = Strongest(settings.keep, None if chosen is None else frozenset(chosen))
+    chances: dict[tuple[int, int], Chance] = {}
+    chance: dict[Side, Chance] = {}
+    total = len(layers) * (len(layers) - 1) // 2
+    seen: set[tuple[int, int]] = set()
+    for pair in compose.pairs(layers):
+        seen.add((pair.first, pair.second))
+        progress("pairs of layers", len(seen), total)
+        if pair.ranks not in chances:
+            chances[pair.ranks] = _chance(model, pair, settings.seed)
+        chance.setdefault(pair.side, chances[pair.ranks])
+        writers, readers = model.heads(pair.first), model.heads(pair.second)
+        strongest.add(pair.side, writers, readers, pair.ratio, chances[pair.ranks].mean)
+    return replace(
+        report,
+        edges=strongest.edges(),
+        chance=chance,
+        spread=strongest.spread(),
+        turned=any(reading.turned for reading in model.readings),
+    )
+
+
+def _chance(model: _Model, pair: compose.Pair, seed: int) -> Chance:
+    """Of two layers' ratio."""
+    norms = [n for r in model.readings for n in (r.norm, *r.after) if n is not None]
+    goes = bool(norms) and all(norm.centred for norm in norms)
+    return compose.chance(pair.width, *pair.ranks, mean_goes=goes, seed=seed)
+
+
+def _copying(
+    report: CircuitsReport, model: _Model, settings: CircuitsSettings, progress: Progress
+) -> CircuitsReport:
+    """The report with what heads copy."""
+    source, embedding = model.source, model.source.embedding()
+    readout = source.readout()
+    reason = readout.reason or embedding.reason
+    if embedding.tokens is None or readout.table is None:
+        model.reasons["copying"] = reason
+        return report
+    chosen = _tokens(embedding, settings, len(readout.table))
+    raising = copying.words(readout, chosen)
+    embedded = embedding.tokens[chosen]
+    missing = copying.unknown(model.readings, model.outputs)
+    if missing:
+        model.reasons["copying"] = next(iter(missing.values()))
+    layers = [number for number in range(len(model.sites)) if number not in missing]
+    work = [("plain", embedded, layers)]
+    if source.start_kind is not None and len(model.sites) > 1:
+        progress("tokens through the first layer", 0, 1)
+        work.append(("first", copying.after_first(source, embedded), [n for n in layers if n]))
+    found: dict[str, dict[Head, Copying]] = {"plain": {}, "first": {}}
+    chance = {}
+    total, done = sum(len(numbers) for _, _, numbers in work), 0
+    for kind, vectors, numbers in work:
+        texts = copying.Texts(vectors, raising)
+        for number in numbers:
+            done += 1
+            progress("copying", done, total)
+            parts = model.readings[number], model.outputs[number]
+            found[kind] |= dict(zip(model.heads(number), texts.copying(*parts), strict=True))
+            if kind not in chance:
+                chance[kind] = texts.chance(*parts, settings.seed)
+    return replace(
+        report,
+        plain=found["plain"],
+        first=found["first"],
+        copying_chance=chance,
+        tokens=len(chosen),
+    )
+
+
+def _tokens(embedding: Embedding, settings: CircuitsSettings, words: int) -> Tensor:
+    """The ids that copying is measured on, in order."""
+    assert embedding.tokens is not None
+    count = min(len(embedding.tokens), words)
+    if count <= settings.tokens:
+        return torch.arange(count, device=embedding.tokens.device)
+    generator = torch.Generator().manual_seed(settings.seed)
+    drawn = torch.randperm(count, generator=generator)[: settings.tokens]
+    return drawn.sort().values.to(embedding.tokens.device)
+
+
+def _positions(report: CircuitsReport, model: _Model) -> CircuitsReport:
+    """The report with where positions send attention."""
+    embedding = model.source.embedding()
+    if embedding.positions is None or len(embedding.positions) < positions.LEAST:
+        turned = any(reading.turned for reading in model.readings)
+        model.reasons["positions"] = embedding.reason or (
+            "positions turn its queries and keys and are not in the stream"
+            if turned
+            else "no positions are added to its stream"
+        )
+        return report
+    found: dict[Head, ByPosition] = {}
+    means = positions.by_position(embedding, model.readings)
+    for site, of_heads in zip(model.sites, means, strict=True):
+        found |= {Head(site, n): mean for n, mean in enumerate(of_heads or ())}
+    length = min(len(embedding.positions), positions.MOST)
+    uniform = positions.uniform(length, causal=model.readings[0].causal)
+    return replace(report, by_position=found, positions=length, uniform=uniform)
+
+
+def _notes(report: CircuitsReport, model: _Model) -> Iterator[str]:
+    if report.turned:
+        yield (
+            "Queries and keys are turned by their positions: Q and K edges hold for a query and a "
+            "key at the same place, and change with the distance; V edges and copying hold."
+        )
+    if any(reading.after for reading in model.readings):
+        yield (
+            "Each layer normalizes the sum: edges follow the direct path through every "
+            "normalization between two heads, whose scale depends on the text."
+        )
+    named = {"edges": "No edges", "Q and K": "No Q and K edges", "copying": "No copying scores",
+             "positions": "No scores by position"}  # fmt: skip
+    for what, reason in model.reasons.items():
+        yield f"{named[what]} for {report.source.model}: {reason}."

@@ -1,0 +1,81 @@
+"""The strongest of very many edges, kept while all of them go by."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from attnviz.edges import SIDES, Edge, Side, Spread
+from attnviz.records import Head
+
+_SHARES = (0.5, 0.9, 0.99)
+
+
+@dataclass
+class Strongest:
+    """What is kept of the edges.
+
+    Attributes:
+        keep: how many of each side.
+        wanted: heads of which an edge must have one; None for any.
+    """
+
+    keep: int
+    wanted: Container[Head] | None = None
+    _edges: dict[Side, list[Edge]] = field(default_factory=dict)
+    _excess: dict[Side, list[Tensor]] = field(default_factory=dict)
+
+    def add(
+        self,
+        side: Side,
+        writers: Sequence[Head],
+        readers: Sequence[Head],
+        ratio: Tensor,
+        mean: float,
+    ) -> None:
+        """Take in the edges between two layers.
+
+        Args:
+            side: what of the readers is fed.
+            writers: of the earlier layer.
+            readers: of the later one.
+            ratio: [writers, readers].
+            mean: of the ratio of random matrices.
+        """
+        ratio = ratio.double().cpu()
+        over = ratio - mean
+        counted = self._among(writers)[:, None] | self._among(readers)
+        if not bool(counted.any()):
+            return
+        self._excess.setdefault(side, []).append(over[counted])
+        most = min(self.keep, int(counted.sum()))
+        places = over.masked_fill(~counted, -torch.inf).flatten().topk(most).indices.tolist()
+        found = []
+        for i, j in (divmod(place, len(readers)) for place in places):
+            found.append(Edge(side, writers[i], readers[j], float(ratio[i, j]), float(over[i, j])))
+        best = [*self._edges.get(side, ()), *found]
+        self._edges[side] = heapq.nlargest(self.keep, best, key=lambda edge: edge.excess)
+
+    def edges(self) -> tuple[Edge, ...]:
+        """Of each side the strongest first."""
+        return tuple(edge for side in SIDES for edge in self._edges.get(side, ()))
+
+    def spread(self) -> dict[Side, Spread]:
+        """How the excess of all edges is distributed."""
+        found = self._excess
+        return {side: _spread(torch.cat(found[side])) for side in SIDES if side in found}
+
+    def _among(self, heads: Sequence[Head]) -> Tensor:
+        """Which of the heads are wanted, bool [n]."""
+        return torch.tensor([self.wanted is None or head in self.wanted for head in heads])
+
+
+def _spread(values: Tensor) -> Spread:
+    """Quantiles, each one of the values."""
+    ordered = values.sort().values
+    places = [round(share * (len(ordered) - 1)) for share in _SHARES]
+    return Spread(len(ordered), *(float(ordered[place]) for place in places))

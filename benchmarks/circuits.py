@@ -1,0 +1,35 @@
+"""Circuits read off the weights of every head, against one forward pass of 128 tokens.
+
+GPT-2 small's sizes (12 layers × 12 heads × 768, 50,257 words) with random weights, one thread,
+processor time, in one process.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from attnviz.wiring.run import CircuitsSettings, run
+from benchmarks.ablation import ids, paired
+from benchmarks.logits import model
+from benchmarks.table import Row
+
+TARGET = 30
+LENGTH = 128
+
+
+def measure() -> list[Row]:
+    """One row."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with model() as source:
+            from attnviz.records import Prompt
+
+            inputs = source.prepare(Prompt(ids=ids(LENGTH)))
+            ratio, detail = paired(
+                lambda: run(source, CircuitsSettings()),
+                lambda: source.forward([inputs], logits=True),
+            )
+    finally:
+        torch.set_num_threads(threads)
+    return [Row("circuits of 144 heads", f"one forward, T = {LENGTH}", ratio, TARGET, detail)]

@@ -1,0 +1,318 @@
+"""Circuits from weights: against dense float64 matrices of transformers' own modules."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+import torch
+
+import attnviz as av
+from attnviz.cli import main
+from attnviz.edges import SIDES, CircuitsReport
+from attnviz.errors import ModelError, SelectionError, UsageError
+from attnviz.models import pretrained
+from attnviz.models.untrained import FreshConfig
+from attnviz.passes import Source, Start
+from attnviz.records import Head, Prompt, Site
+from attnviz.render.circuits import words
+from attnviz.wiring import copying
+from attnviz.wiring.run import CircuitsSettings, run
+from tests.models.tiny import LONG, VOCABULARY, build, hooked_only
+
+transformers = pytest.importorskip("transformers")
+
+ROOT = Path(__file__).parent.parent.parent
+SCHEMA = json.loads((ROOT / "docs" / "circuits.schema.json").read_text("utf-8"))
+BACKENDS = {"gpt2": "native", "llama": "hooked", "bert": "native"}
+PREVIOUS, INDUCTION = "1.4", ("2.0", "2.4", "3.0", "3.3", "3.5")
+"""Of demo-gpt2: the previous-token head, and those that look at what followed a token before."""
+
+
+@pytest.fixture(scope="module")
+def report() -> CircuitsReport:
+    return av.circuits()
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A function from a family to our source and transformers' model of the same weights."""
+
+    def load(name: str, backend: str = "") -> tuple[Source, Any]:
+        folder = tmp_path_factory.mktemp(name)
+        build(name, folder, 3.0, words=True)
+        source = pretrained.load(str(folder), backend=backend or BACKENDS[name])
+        auto = "AutoModelForMaskedLM" if name == "bert" else "AutoModelForCausalLM"
+        model = getattr(transformers, auto).from_pretrained(folder, attn_implementation="eager")
+        return source, model.eval()
+
+    return load
+
+
+def array(tensor: Any) -> np.ndarray:
+    return tensor.detach().double().numpy()  # type: ignore[no-any-return]
+
+
+def slices(matrix: np.ndarray, heads: int) -> list[np.ndarray]:
+    """[D, H · d] -> H times [D, d]."""
+    return np.split(matrix, heads, axis=1)
+
+
+def dense(name: str, model: Any) -> list[list[dict[str, np.ndarray]]]:
+    """Of every layer and head W_Q, W_K, W_V [D, d] and W_O [d, D], normalizations folded in."""
+    if name == "gpt2":
+        width = model.config.n_embd
+        centre = np.eye(width) - 1 / width
+        found = []
+        for layer in model.transformer.h:
+            read = centre @ np.diag(array(layer.ln_1.weight)) @ array(layer.attn.c_attn.weight)
+            parts = [slices(part, 4) for part in np.split(read, 3, axis=1)]
+            out = slices((array(layer.attn.c_proj.weight) @ centre).T, 4)
+            found.append([dict(zip("QKVO", head, strict=True)) for head in zip(*parts, out)])  # noqa: B905
+    elif name == "llama":
+        found = []
+        for layer in model.model.layers:
+            gamma, attention = array(layer.input_layernorm.weight)[:, None], layer.self_attn
+            q = slices(gamma * array(attention.q_proj.weight).T, 4)
+            k = [k for k in slices(gamma * array(attention.k_proj.weight).T, 2) for _ in range(2)]
+            v = [v for v in slices(gamma * array(attention.v_proj.weight).T, 2) for _ in range(2)]
+            out = slices(array(attention.o_proj.weight), 4)
+            found.append([dict(zip("QKVO", head, strict=True)) for head in zip(q, k, v, out)])  # noqa: B905
+    else:
+        found = []
+        for layer in model.bert.encoder.layer:
+            own = layer.attention.self
+            parts = [slices(array(part.weight).T, 4) for part in (own.query, own.key, own.value)]
+            out = slices(array(layer.attention.output.dense.weight), 4)
+            found.append([dict(zip("QKVO", head, strict=True)) for head in zip(*parts, out)])  # noqa: B905
+    for head in itertools.chain(*found):
+        head["O"] = head["O"].T
+    return found
+
+
+def between(name: str, model: Any, layer: int) -> np.ndarray:
+    """[D, D], what goes over the stream from a layer's attention to the next layer."""
+    width = model.config.hidden_size
+    if name != "bert":
+        return np.eye(width)
+    centre, own = np.eye(width) - 1 / width, model.bert.encoder.layer[layer]
+    norms = own.attention.output.LayerNorm, own.output.LayerNorm
+    return np.linalg.multi_dot([m for n in norms for m in (centre, np.diag(array(n.weight)))])  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert"])
+def test_composition_against_dense_matrices(name: str, models: Any) -> None:
+    source, model = models(name)
+    heads = dense(name, model)
+    report = run(source, CircuitsSettings())
+    (kind,) = source.layout.kinds
+    checked = 0
+    for first, second in itertools.combinations(range(len(heads)), 2):
+        path = np.eye(model.config.hidden_size)
+        for layer in range(first, second):
+            path = path @ between(name, model, layer)
+        for i, a in enumerate(heads[first]):
+            for j, b in enumerate(heads[second]):
+                ov = a["V"] @ a["O"] @ path
+                qk, ov_2 = b["Q"] @ b["K"].T, b["V"] @ b["O"]
+                if name == "bert":  # the model reads as it is: what it writes is not centred
+                    ov_2 = b["V"] @ b["O"]
+                for side, made, read in (
+                    ("Q", ov @ qk, qk), ("K", ov @ qk.T, qk), ("V", ov @ ov_2, ov_2)
+                ):  # fmt: skip
+                    norm = np.linalg.norm
+                    expected = norm(made) / norm(ov) / norm(read)
+                    ends = Head(Site(kind, first), i), Head(Site(kind, second), j)
+                    (edge,) = (e for e in report.of(side) if (e.writer, e.reader) == ends)
+                    assert edge.ratio == pytest.approx(expected, rel=1e-4)
+                    assert edge.excess == pytest.approx(
+                        edge.ratio - report.chance[side].mean, abs=1e-9
+                    )
+                    checked += 1
+    assert checked == len(report.edges) == 48
+
+
+def test_both_backends_find_the_same(models: Any) -> None:
+    (native, _), (hooked, _) = models("gpt2"), models("gpt2", "hooked")
+    hooked_only(hooked)
+    one, other = (run(source, CircuitsSettings()) for source in (native, hooked))
+    for a, b in zip(one.edges, other.edges, strict=True):
+        assert (a.side, a.writer, a.reader) == (b.side, b.writer, b.reader)
+        assert a.ratio == pytest.approx(b.ratio, rel=1e-4)
+    for head in native.layout:
+        assert one.copying()[head].score == pytest.approx(other.copying()[head].score, abs=1e-3)
+        assert one.by_position[head].first == pytest.approx(other.by_position[head].first, abs=1e-5)
+
+
+def test_random_matrices_meet_as_theory_says(report: CircuitsReport) -> None:
+    """Under a random rotation the mean square of the ratio is 1 / (D - 1), the mean gone."""
+    for side in SIDES:
+        chance = report.chance[side]
+        assert chance.mean == pytest.approx(191**-0.5, abs=4 * chance.sd / 10)
+    fresh = av.circuits(model=FreshConfig(d_model=64, heads=4, layers=3, causal=True))
+    assert not any(words.shown(fresh, side, 10) for side in SIDES)
+    assert fresh.reasons.keys() == {"copying", "positions"}
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_copying_against_dense_matrices(name: str, models: Any) -> None:
+    source, model = models(name)
+    report, heads = run(source, CircuitsSettings()), dense(name, model)
+    assert report.tokens == VOCABULARY
+    embedded = array(model.get_input_embeddings().weight)
+    last = model.transformer.ln_f if name == "gpt2" else model.model.norm
+    ids = torch.arange(VOCABULARY)
+    with torch.no_grad():
+        x = model.get_input_embeddings()(ids)[:, None]
+        if name == "gpt2":  # which adds its first position
+            x = x - model.transformer.wpe.weight[0]
+        first = array(model(inputs_embeds=x, output_hidden_states=True).hidden_states[1][:, 0])
+    centre = np.eye(16) - (1 / 16 if name == "gpt2" else 0)
+    unembed = array(model.get_output_embeddings().weight) * array(last.weight) @ centre
+    unembed = unembed - unembed.mean(0)
+    for kind, states in (("plain", embedded), ("first", first)):
+        eps = 1e-5 if name == "gpt2" else model.config.rms_norm_eps
+        x = states @ centre
+        x = x / np.sqrt((x**2).mean(1, keepdims=True) + eps)
+        for layer, index in itertools.product(range(2), range(4)):
+            head = Head(Site("decoder", layer), index)
+            if kind == "first" and layer == 0:
+                assert head not in report.first
+                continue
+            found = getattr(report, kind)[head]
+            own = heads[layer][index]
+            logits = x @ own["V"] @ own["O"] @ unembed.T  # [V, V]
+            values = np.linalg.eigvals(logits)
+            score = values.sum().real / np.abs(values).sum()
+            assert found.score == pytest.approx(score, abs=1e-3)
+            spread = np.maximum(logits.std(1), 1e-30)  # padding has no embedding
+            assert found.own == pytest.approx((np.diag(logits) / spread).mean(), abs=1e-3)
+
+
+def test_positions_against_a_pass_without_tokens(models: Any) -> None:
+    """Embeddings of zero leave positions alone in the stream of the first layer."""
+    source, model = models("gpt2")
+    report = run(source, CircuitsSettings())
+    length = source.max_tokens
+    with torch.no_grad():
+        output = model(inputs_embeds=torch.zeros(1, length, 16), output_attentions=True)
+    weights = array(output.attentions[0][0])
+    rows = np.arange(2, length - 1)
+    for index, one in enumerate(weights):
+        found = report.by_position[Head(Site("decoder", 0), index)]
+        assert found.previous == pytest.approx(one[rows, rows - 1].mean(), abs=1e-5)
+        assert found.first == pytest.approx(one[rows, 0].mean(), abs=1e-5)
+        assert found.same == pytest.approx(one[rows, rows].mean(), abs=1e-5)
+        assert found.next is None
+    assert report.positions == length
+    assert report.uniform is not None
+    assert report.uniform.first == pytest.approx((1 / (rows + 1)).mean())
+
+
+def test_the_induction_circuit_of_demo_gpt2(report: CircuitsReport) -> None:
+    """The previous-token head feeds the keys of the heads that look at what followed."""
+    strongest = report.of("K")[:10]
+    ratios = {e.reader.name: e.ratio for e in strongest if e.writer.name == PREVIOUS}
+    assert set(ratios) == set(INDUCTION)
+    assert min(ratios.values()) > 0.105
+    assert max(ratios.values()) < 0.165
+    later = {head.name: one.score for head, one in report.first.items()}
+    assert all(later[name] > 0.95 for name in INDUCTION)
+    assert sum(report.plain[head].score < 0 for head in report.first) == len(report.first) - 1
+    sent = {head.name: (place, weight) for head, place, weight, _ in words.sent(report)}
+    assert sent["0.5"][0] == "previous"
+    assert sent["0.5"][1] > 0.9
+
+
+def test_first_layer_alone(models: Any) -> None:
+    """A pass that ends after the first layer leaves what a whole one does."""
+    for name in ("gpt2", "llama"):
+        source, _ = models(name)
+        inputs = source.prepare(Prompt(ids=LONG))
+        whole = source.forward([inputs], states=True).states
+        ended = source.forward([inputs], states=True, hidden=False,
+                               start=Start(0, whole[0], end=1)).states  # fmt: skip
+        assert len(ended) == 2
+        assert torch.equal(ended[1], whole[1])
+        with pytest.raises(ModelError, match="ends before one of the layers 1 to 2, not 3"):
+            source.forward([inputs], start=Start(0, whole[0], end=3))
+    table = source.embedding().tokens
+    assert table is not None
+    assert copying.after_first(source, table[:3]).shape == (3, 16)
+
+
+def test_rotary_models_say_what_holds(models: Any) -> None:
+    source, _ = models("llama")
+    report = run(source, CircuitsSettings())
+    assert report.turned
+    assert any("same place" in note for note in report.notes)
+    assert "turn" in report.reasons["positions"]
+    assert report.by_position == {}
+
+
+def test_what_is_not_known_is_not_shown(tmp_path: Path) -> None:
+    build("qwen3", tmp_path / "q", 3.0, words=True)
+    source = pretrained.load(str(tmp_path / "q"), backend="hooked")
+    hooked_only(source)
+    found = run(source, CircuitsSettings())
+    assert set(found.spread) == {"V"}
+    assert "queries and keys" in found.reasons["Q and K"]
+    assert found.plain
+    build("t5", tmp_path / "t", 1.0)
+    with pytest.raises(ModelError, match=r"nothing can be read off the weights .* no plain list"):
+        av.circuits(model=str(tmp_path / "t"))
+    with pytest.raises(ModelError, match="nothing can be read"):
+        av.circuits(model=FreshConfig(kind="mla", layers=2))
+    one = av.circuits(model=FreshConfig())
+    assert "one layer" in one.reasons["edges"]
+    with pytest.raises(UsageError, match="no edges to draw"):
+        one.figure()
+
+
+def test_selection_and_seed(report: CircuitsReport) -> None:
+    chosen = av.circuits(select=PREVIOUS, keep=5)
+    assert len(chosen.edges) == 15
+    assert all(PREVIOUS in (e.writer.name, e.reader.name) for e in chosen.edges)
+    assert chosen.spread["K"].edges == 18
+    assert [e.ratio for e in chosen.of("K")] == [
+        e.ratio for e in report.of("K") if PREVIOUS in (e.writer.name, e.reader.name)
+    ][:5]
+    some = av.circuits(tokens=100, seed=1)
+    assert some.tokens == 100
+    assert some.edges[0].excess != report.edges[0].excess
+    with pytest.raises(SelectionError):
+        av.circuits(select="9.9")
+    with pytest.raises(UsageError, match="keep must be at least 1, got 0"):
+        av.circuits(keep=0)
+    with pytest.raises(UsageError, match="unknown option 'heads'"):
+        av.circuits(heads="1.4")
+
+
+def test_files(report: CircuitsReport, tmp_path: Path) -> None:
+    found = json.loads(report.save(tmp_path / "a.json").read_text("utf-8"))
+    jsonschema.validate(found, SCHEMA)
+    jsonschema.validate(av.circuits(model="demo-bert").to_json(), SCHEMA)
+    lines = report.save(tmp_path / "a.csv").read_text("utf-8").splitlines()
+    assert lines[0] == "side,writer,reader,ratio,excess"
+    assert len(lines) == 1 + 3 * 216
+    for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF")):
+        assert report.save(tmp_path / name).read_bytes().startswith(start)
+    assert report.save(tmp_path / "b.png", top=1).read_bytes() != report.figure()
+
+
+def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    plot = tmp_path / "graph.svg"
+    assert main(["circuits", "--plot", str(plot)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "1.4 → 2.0 +0.08" in out
+    assert "0.5 the position before" in out
+    assert "into keys" in plot.read_text("utf-8")
+    assert main(["circuits", "--json", "--select", "2.*", "-m", "demo-bert"]) == 0
+    jsonschema.validate(json.loads(capsys.readouterr().out), SCHEMA)
+    assert main(["circuits", "--csv", "--keep", "20"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 61
