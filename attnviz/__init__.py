@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from attnviz.attention.attend import attend
     from attnviz.evidence import ablate, logits, syntax
     from attnviz.flowed import flow
+    from attnviz.in_memory import from_arrays, watch
     from attnviz.inpage import live
     from attnviz.models.untrained import FreshConfig
     from attnviz.profiled import merge_profiles, profile, read_profile
@@ -82,6 +83,7 @@ _LAZY = {
     "capture": "attnviz.api",
     "export_maps": "attnviz.api",
     "flow": "attnviz.flowed",
+    "from_arrays": "attnviz.in_memory",
     "heads": "attnviz.api",
     "heatmap": "attnviz.api",
     "live": "attnviz.inpage",
@@ -93,6 +95,7 @@ _LAZY = {
     "read_profile": "attnviz.profiled",
     "select": "attnviz.api",
     "view": "attnviz.api",
+    "watch": "attnviz.in_memory",
     "write_capture": "attnviz.api",
 }
 
@@ -123,6 +126,7 @@ __all__ = [
     "coref",
     "export_maps",
     "flow",
+    "from_arrays",
     "heads",
     "heatmap",
     "live",
@@ -135,6 +139,7 @@ __all__ = [
     "select",
     "syntax",
     "view",
+    "watch",
     "write_capture",
 ]
 

@@ -31,7 +31,7 @@ from attnviz.models.demo import DEMOS
 from attnviz.models.mixing import MixingObserver
 from attnviz.models.untrained import FreshConfig
 from attnviz.models.weighed import weighed
-from attnviz.notebook import Captured, Heatmap, Report, Viewer
+from attnviz.notebook import Captured, Heatmap, Report, Viewer, captured
 from attnviz.passes import Source
 from attnviz.quantities import quantity
 from attnviz.records import Capture, Head, HeadScores, HeadsReport, ModelEntry, Prompt
@@ -316,11 +316,7 @@ def notes(result: Capture | HeadsReport) -> tuple[str, ...]:
 
 def read_capture(path: str | Path, *, item: int | None = None) -> Captured:
     """Read recorded attention from .npz or .safetensors; see :mod:`attnviz.models.recorded`."""
-    found = recorded.load(Path(path), item)
-    return Captured(
-        found.source, found.layout, found.inputs, found.maps, found.empty_rows, found.reach,
-        found.quantity,
-    )  # fmt: skip
+    return captured(recorded.load(Path(path), item))
 
 
 def write_capture(capture: Capture, path: str | Path) -> Path:

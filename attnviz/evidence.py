@@ -19,7 +19,7 @@ from attnviz.grammar.compare import compare
 from attnviz.grammar.treebank import sentences as read_sentences
 from attnviz.looking import DEFAULT_MODEL, Look, Model, load, loader, prompt_of
 from attnviz.models.identity import identity
-from attnviz.notebook import picture_format
+from attnviz.notebook import Tabular, picture_format, printed
 from attnviz.passes import Source
 from attnviz.records import Capture, Inputs
 from attnviz.votes import LogitsReport, Position
@@ -27,8 +27,21 @@ from attnviz.writing.run import Question
 from attnviz.writing.run import run as answer
 
 
-class Ablation(AblationReport):
+class Ablation(Tabular, AblationReport):
     """A report as :func:`ablate` returns it: it prints, draws and saves itself."""
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """A row for each group of heads: its effect, interval, gradients and roles."""
+        from attnviz.render.ablation.tables import ablation_rows
+
+        return ablation_rows(self)
+
+    def __str__(self) -> str:
+        """The grid and the effects, as the command line prints them, without colours."""
+        from attnviz.render.ablation import terminal
+
+        table = terminal.effects_table(self, self.ranked())
+        return printed(terminal.EffectsGrid(self), table, terminal.closing(self))
 
     def figure(self, format: str = "png") -> bytes:
         """The grid by effect, the largest effects and the curve, in ``png``, ``svg``, ``pdf``."""
@@ -50,8 +63,22 @@ class Ablation(AblationReport):
         return self.figure()
 
 
-class Logits(LogitsReport):
-    """A report as :func:`logits` returns it: it draws and saves itself."""
+class Logits(Tabular, LogitsReport):
+    """A report as :func:`logits` returns it: it prints, draws and saves itself."""
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """A row for each part of the model: what it adds to the logit; none for no sum."""
+        from attnviz.render.logits.tables import part_rows
+
+        return part_rows(self)
+
+    def __str__(self) -> str:
+        """Predictions and votes, as the command line prints them, without colours."""
+        from attnviz.render.logits import terminal, words
+
+        votes = (terminal.Waterfall(self), terminal.Heads(self), terminal.Votes(self))
+        parts = votes if self.parts else ()
+        return printed(terminal.Predictions(self), *parts, words.closing(self))
 
     def figure(self, format: str = "png") -> bytes:
         """The grid of heads, the waterfall and the tokens, in ``png``, ``svg`` or ``pdf``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from attnviz.models.pretrained import Reads
 
 Model = str | Path | FreshConfig | Source
-"""A name, a folder or a hub id; the options of a fresh layer; or a loaded model."""
+"""A name, a folder or a hub id; the options of a fresh layer; or a loaded model. Beside a source
+also a transformers model in memory."""
 
 Look = str | Prompt | Capture
 """What can be looked at: a text or a prompt to run, or attention that is there already."""
@@ -35,8 +37,9 @@ DEFAULT_MODEL = "demo-gpt2"
 
 
 def load(
-    model: Model = DEFAULT_MODEL,
+    model: Any = DEFAULT_MODEL,
     *,
+    tokenizer: Any = None,
     device: str = "auto",
     dtype: str = "auto",
     untrained: int | None = None,
@@ -46,7 +49,9 @@ def load(
 
     Args:
         model: a bundled model's name, ``"fresh"``, a :class:`FreshConfig`, a model folder, a hub
-            id, or a loaded model.
+            id, or a loaded model: what this returned, or a transformers ``PreTrainedModel``. That
+            is run in evaluation mode with our attention, and is as it was between two passes.
+        tokenizer: for a transformers model, its tokenizer; without it only ids can be used.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
         dtype: ``auto``, ``float32``, ``bfloat16``, ``float16``.
         untrained: a seed; random weights in place of the trained ones, for the same configuration
@@ -58,6 +63,13 @@ def load(
         ModelError: the model cannot be used; DeviceError: the device is not there.
         SizeError, UsageError: options that make no sense.
     """
+    if _is_module(model) and untrained is None:
+        return _borrowed(model, tokenizer, device, dtype)
+    if tokenizer is not None:
+        raise UsageError(
+            "{tokenizer} goes with a transformers model in memory; other models have their own",
+            tokenizer=...,
+        )
     if model == "fresh":
         model = FreshConfig()
     if untrained is not None and not isinstance(model, str | Path):
@@ -77,11 +89,36 @@ def load(
         )
     if not (hasattr(model, "prepare") and hasattr(model, "forward")):
         raise UsageError(
-            "{model} takes a name, a folder, a FreshConfig or what load() returned, not {}",
+            "{model} takes a name, a folder, a FreshConfig, a transformers model or what load() "
+            "returned, not {}",
             _kind(model),
             model=...,
         )
-    return model
+    source: Source = model
+    return source
+
+
+def _is_module(model: object) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def _borrowed(model: Any, tokenizer: Any, device: str, dtype: str) -> Source:
+    """A model in memory, which is neither moved nor converted."""
+    from attnviz.models import hooked
+
+    source = hooked.borrow(model, tokenizer)
+    here, precision = source.info.device, source.info.dtype
+    if device not in ("auto", here) or dtype not in ("auto", precision):
+        raise UsageError(
+            "a model in memory stays on {} in {}; move it yourself, and leave out {device} and "
+            "{dtype}",
+            here,
+            precision,
+            device=...,
+            dtype=...,
+        )
+    return source
 
 
 def loader(model: Model, source: Source, *, device: str, dtype: str) -> Callable[[], Source] | None:
@@ -136,7 +173,8 @@ def prompt_of(what: str | Prompt) -> Prompt:
 def capture(
     what: Look,
     *,
-    model: Model = DEFAULT_MODEL,
+    model: Any = DEFAULT_MODEL,
+    tokenizer: Any = None,
     pair: str | None = None,
     context: str | None = None,
     target: str | None = None,
@@ -151,7 +189,8 @@ def capture(
 
     Args:
         what: the text, or a whole :class:`Prompt`; a capture is given back as it is.
-        model: see :func:`load`, as for ``device`` and ``dtype``.
+        model: see :func:`load`, as for ``tokenizer``, ``device`` and ``dtype``.
+        tokenizer: of a transformers model in memory.
         device: where to run.
         dtype: in which precision.
         pair: a second sentence, for models with segments.
@@ -168,6 +207,9 @@ def capture(
     """
     if isinstance(what, str):
         what = Prompt(what, pair=pair, context=context, target=target, truncate=truncate)
+    if tokenizer is not None:
+        model = load(model, tokenizer=tokenizer, device=device, dtype=dtype)
+        device = dtype = "auto"
     options: dict[str, Any] = {"select": select, "without": without, "weigh": weigh}
     (found,) = captures([what], model=model, device=device, dtype=dtype, **options)
     return found

@@ -7,18 +7,20 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz import files
-from attnviz.errors import UsageError
+from attnviz.errors import SelectionError, UsageError
 from attnviz.models.memory import human_bytes
 from attnviz.models.recorded import SUFFIXES
 from attnviz.records import Capture, Head, HeadsReport, Role, Sides, SourceInfo
 from attnviz.render.figure import FORMATS, heads_figure, heatmap_figure
 from attnviz.render.labels import caption, head_title
 from attnviz.render.style import Style
+from attnviz.scoring.select import select
 
 _WIDTH = 100
 """Columns of a printed report."""
@@ -36,12 +38,76 @@ def picture_format(path: Path) -> str:
 class Captured(Capture):
     """A capture as :func:`attnviz.capture` returns it."""
 
+    def __getitem__(self, head: Head | str) -> NDArray[np.floating]:
+        """The [T, S] map of one head, by its name such as ``"4.11"``; SelectionError for none."""
+        if isinstance(head, str):
+            found = select(head, self.layout)
+            if len(found) != 1:
+                raise SelectionError(f"{head!r} are {len(found)} heads; name one, such as '4.11'")
+            head = found[0]
+        if not isinstance(head, Head):
+            raise UsageError("a head's name such as '4.11' is wanted, not {!r}", head)
+        if head.site not in self.maps:
+            raise SelectionError(
+                f"the capture does not hold {self.layout.name(head)}; capture it again with a "
+                "selection that does"
+            )
+        return super().__getitem__(head)
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The text of each position; of the decoder where there are two sequences."""
+        return self.inputs.sides[self.layout.kinds[-1]].queries.texts
+
+    @property
+    def source_tokens(self) -> tuple[str, ...]:
+        """The text of each position that is attended to; the encoder's where there are two."""
+        return self.inputs.sides[self.layout.kinds[-1]].keys.texts
+
     def _repr_html_(self) -> str:
         return _facts(self.source, {"heads": f"{len(self.layout)}", "capture": repr(self)})
 
 
-class Report(HeadsReport):
+def captured(found: Capture) -> Captured:
+    """A capture with all that :class:`Captured` adds."""
+    return Captured(**{name: getattr(found, name) for name in found.__dataclass_fields__})
+
+
+class Tabular:
+    """What reports share: their figures as rows, for other programs."""
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """The figures as a list of rows, None for what is not known; the columns are CSV's."""
+        raise TypeError(f"{type(self).__name__} has no rows")
+
+    def to_pandas(self) -> Any:
+        """The same as a ``pandas.DataFrame``; UsageError where pandas is not installed."""
+        try:
+            import pandas
+        except ImportError:
+            raise UsageError("pandas is not installed; install it, or use to_records()") from None
+        return pandas.DataFrame(self.to_records())
+
+
+def printed(*parts: Any) -> str:
+    """What the command line prints, as text of a fixed width without colours."""
+    from rich.console import Console
+
+    out = io.StringIO()
+    console = Console(file=out, width=_WIDTH, color_system=None, emoji=False, markup=False)
+    for part in parts:
+        console.print(part)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+class Report(Tabular, HeadsReport):
     """A report as :func:`attnviz.heads` returns it."""
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """A row a head: its roles, and mean, chance, lift and rows of every score."""
+        from attnviz.render.tables import head_rows
+
+        return head_rows(self.heads)
 
     def figure(self, format: str = "png") -> bytes:
         """The layer × head grid as a figure, in ``png``, ``svg`` or ``pdf``."""
@@ -55,16 +121,11 @@ class Report(HeadsReport):
 
     def __str__(self) -> str:
         """The grid and the evidence, as the command line prints them, without colours."""
-        from rich.console import Console
-
         from attnviz.render import terminal
 
-        out = io.StringIO()
-        console = Console(file=out, width=_WIDTH, color_system=None, emoji=False, markup=False)
-        for part in (terminal.heads_grid(self), terminal.heads_table(self)):
-            console.print(part)
-        console.print(terminal.closing_line(self))
-        return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+        return printed(
+            terminal.heads_grid(self), terminal.heads_table(self), terminal.closing_line(self)
+        )
 
     def _repr_png_(self) -> bytes:
         return self.figure()

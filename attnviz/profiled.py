@@ -8,6 +8,7 @@ from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from attnviz import files
 from attnviz.corpus import lines, texts
@@ -19,7 +20,7 @@ from attnviz.estimates import Profile
 from attnviz.looking import DEFAULT_MODEL, Model, load
 from attnviz.models.identity import identity
 from attnviz.models.untrained import FreshConfig
-from attnviz.notebook import picture_format
+from attnviz.notebook import Tabular, picture_format, printed
 from attnviz.profiling import run, saved
 from attnviz.profiling.state import About, State
 from attnviz.profiling.summary import summarize
@@ -31,8 +32,25 @@ _SEVERAL = 1 << 18
 """Bytes of texts from which on several processes are faster than one: they take time to start."""
 
 
-class Profiled(Profile):
+class Profiled(Tabular, Profile):
     """A profile as :func:`attnviz.profile` returns it."""
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """A row for each head and score: mean, interval, chance, lift, rows, texts, quartiles."""
+        from attnviz.render.profile_tables import profile_rows
+
+        return profile_rows(self)
+
+    def __str__(self) -> str:
+        """The grid and the evidence, as the command line prints them, without colours."""
+        from attnviz.render import profile_terminal as terminal
+
+        named = [found.scores for found in self.heads if found.scores.roles]
+        return printed(
+            terminal.profile_grid(self),
+            terminal.profile_table(self, named),
+            terminal.profile_line(self),
+        )
 
     def json(self) -> str:
         """All of it as JSON text; its schema is docs/profile.schema.json."""

@@ -51,6 +51,7 @@ FLOORS = {
     "notebook": 7,
     "looking": 8,
     "wiring": 7,
+    "in_memory": 8,
     "writing": 8,
     "evidence": 9,
     "flowed": 9,

@@ -1,7 +1,9 @@
 """Tasks done by actors on Ray, on this machine or a cluster, with the answers in order.
 
 Ray Data moves the tasks: every actor loads the model once, one that dies is started again and its
-task repeated. Tasks go in rounds, so that the list of them never needs much memory.
+task repeated. Ray would repeat it without end, so one more actor counts how often each task was
+begun, and one that was deadly twice is not begun again. Tasks go in rounds, so that the list of
+them never needs much memory.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -101,16 +104,15 @@ class OnRay(Generic[Task, Answer]):
         resources = self._ray.cluster_resources()
         gpus = resources.get("GPU", 0)
         actors = self._actors or int(gpus or resources.get("CPU", 1))
+        begun = self._ray.remote(num_cpus=0)(_Begun).remote()
         rows = [{"number": n, "task": pickle.dumps(t, protocol=5)} for n, t in enumerate(tasks)]
         answers = data.from_items(rows, override_num_blocks=len(rows)).map_batches(
             _Actor,
-            fn_constructor_args=(self._set_up,),
+            fn_constructor_args=(self._set_up, begun),
             compute=data.ActorPoolStrategy(size=min(actors, len(tasks))),
             batch_size=1,
             num_cpus=1,
             num_gpus=1 if gpus else None,
-            max_restarts=-1,
-            max_task_retries=ATTEMPTS - 1,
         )
         expected = 0
         for row in answers.iter_rows():
@@ -128,19 +130,40 @@ class OnRay(Generic[Task, Answer]):
 _LOST = Lost(f"{ATTEMPTS} actors died over it; was there enough memory?")
 
 
-class _Actor:
-    """Loads what it needs once, and then does tasks."""
+class _Begun:
+    """Counts how often each task was begun; lives longer than the actors that begin them."""
 
-    def __init__(self, set_up: bytes) -> None:
+    def __init__(self) -> None:
+        self._times: Counter[int] = Counter()
+
+    def again(self, number: int) -> int:
+        """Count one more; how often it is now."""
+        self._times[number] += 1
+        return self._times[number]
+
+
+class _Actor:
+    """Loads what it needs once, and then does tasks.
+
+    Args:
+        set_up: pickled, what gives the function of a task.
+        begun: a handle of :class:`_Begun`.
+    """
+
+    def __init__(self, set_up: bytes, begun: Any) -> None:
+        import ray
         import torch
 
         torch.set_num_threads(1)
-        self._do = pickle.loads(set_up)()
+        self._do, self._begun, self._get = pickle.loads(set_up)(), begun, ray.get
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Rows with tasks to rows with answers, or with the errors of our own that came instead."""
-        answers = []
-        for task in batch["task"]:
+        answers: list[tuple[bool, Any]] = []
+        for number, task in zip(batch["number"], batch["task"], strict=True):
+            if self._get(self._begun.again.remote(int(number))) > ATTEMPTS:
+                answers.append((True, _LOST))
+                continue
             try:
                 answers.append((True, self._do(pickle.loads(task))))
             except AttnvizError as error:

@@ -327,10 +327,15 @@ def _tokens(path: Path, fields: dict[str, Any], prefix: str, item: int | None) -
                 f: tuple(as_type.get(f, int)(x) for x in v) for f, v in flags.items()
             }
             return Tokens(listed, **values)
-        marks = tuple(text in _MARKS for text in listed)
-        return Tokens(listed, special=marks, separators=tuple(text in _ENDS for text in listed))
+        return marked(listed)
     except (TypeError, ValueError) as error:
         raise InputError(f"{path}: {one_line(error)}; record it again") from None
+
+
+def marked(texts: tuple[str, ...]) -> Tokens:
+    """Tokens of which only the texts are known: those that are a model's own marks are special."""
+    special = tuple(text in _MARKS for text in texts)
+    return Tokens(texts, special=special, separators=tuple(text in _ENDS for text in texts))
 
 
 def _span(texts: Array, item: int | None) -> slice:

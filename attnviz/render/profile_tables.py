@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from attnviz.estimates import HeadProfile, Profile, Share
-from attnviz.render.tables import role_json
+from attnviz.render.tables import Row, as_csv, head_cells, role_json
 
 PROFILE_SCHEMA = "attnviz.profile/1"
 _PARTS = ("mean", "low", "high", "chance", "lift", "rows", "texts")
+_QUARTILES = ("q1", "median", "q3")
 _FARTHEST = 32
 
 
@@ -61,18 +60,21 @@ def profile_json(profile: Profile) -> str:
 
 def profile_csv(profile: Profile) -> str:
     """The estimates as CSV text, a line for each head and score."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    quartiles = ("q1", "median", "q3")
-    writer.writerow(["site", "layer", "head", "does", "rests", "score", *_PARTS, *quartiles])
-    for found in profile.heads:
-        head = found.head
-        named = [role.name if role else None for role in (found.scores.does, found.scores.rests)]
-        for name, estimate in found.estimates.items():
-            cells = [getattr(estimate, part) for part in _PARTS]
-            spread = estimate.quartiles or (None, None, None)
-            writer.writerow([head.site.kind, head.layer, head.index, *named, name, *cells, *spread])
-    return out.getvalue()
+    return as_csv(profile_rows(profile))
+
+
+def profile_rows(profile: Profile) -> list[Row]:
+    """A row for each head and score; None for what is not known."""
+    return [
+        {
+            **head_cells(found.scores),
+            "score": name,
+            **{part: getattr(estimate, part) for part in _PARTS},
+            **dict(zip(_QUARTILES, estimate.quartiles or (None,) * 3, strict=True)),
+        }
+        for found in profile.heads
+        for name, estimate in found.estimates.items()
+    ]
 
 
 def _head(profile: Profile, found: HeadProfile) -> dict[str, Any]:

@@ -14,6 +14,11 @@ from attnviz.records import HeadScores, HeadsReport, Mixing, ModelEntry, Role, S
 HEADS_SCHEMA = "attnviz.heads/1"
 MODELS_SCHEMA = "attnviz.models/1"
 
+_NAMES = ("site", "layer", "head", "does", "rests", "roles")
+
+Row = dict[str, Any]
+"""A line of a table: values by the names of their columns."""
+
 
 def heads_json(report: HeadsReport, heads: Sequence[HeadScores]) -> str:
     """A report as JSON text; ``heads`` are the ones to list, in that order."""
@@ -53,18 +58,48 @@ def heads_json(report: HeadsReport, heads: Sequence[HeadScores]) -> str:
 
 def heads_csv(report: HeadsReport, heads: Sequence[HeadScores]) -> str:
     """A report as CSV text, a line a head: four columns for each score, empty where undefined."""
-    names = list(heads[0].scores) if heads else []
-    parts = ("mean", "chance", "lift", "rows")
+    return as_csv(head_rows(heads), _NAMES)
+
+
+def head_rows(heads: Sequence[HeadScores]) -> list[Row]:
+    """A row a head: four columns for each score, None where undefined."""
+    return [
+        {
+            **head_cells(scores),
+            "roles": " ".join(role.name for role in scores.roles),
+            **{
+                f"{name}.{part}": getattr(score, part)
+                for name, score in scores.scores.items()
+                for part in ("mean", "chance", "lift", "rows")
+            },
+        }
+        for scores in heads
+    ]
+
+
+def head_cells(scores: HeadScores) -> Row:
+    """Which head it is, what it does and where it rests."""
+    head = scores.head
+    return {
+        "site": head.site.kind,
+        "layer": head.layer,
+        "head": head.index,
+        "does": scores.does.name if scores.does else None,
+        "rests": scores.rests.name if scores.rests else None,
+    }
+
+
+def as_csv(rows: Sequence[Row], columns: Sequence[str] = ()) -> str:
+    """Rows as CSV text under a line of their names; empty cells for what is not known.
+
+    Args:
+        rows: with the same names all.
+        columns: the names, where there may be no row.
+    """
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    columns = [f"{name}.{part}" for name in names for part in parts]
-    writer.writerow(["site", "layer", "head", "does", "rests", "roles", *columns])
-    for scores in heads:
-        cells = [getattr(scores.scores[name], part) for name in names for part in parts]
-        roles = " ".join(role.name for role in scores.roles)
-        head = scores.head
-        named = [role.name if role else None for role in (scores.does, scores.rests)]
-        writer.writerow([head.site.kind, head.layer, head.index, *named, roles, *cells])
+    writer = csv.DictWriter(out, list(rows[0]) if rows else columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     return out.getvalue()
 
 

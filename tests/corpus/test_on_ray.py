@@ -40,6 +40,7 @@ def killed_once(
     return work
 
 
+@pytest.mark.filterwarnings("error:.*is deprecated and will be removed in Ray")
 def test_order_deaths_and_errors(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(on_ray, "ROUND", 6)
     with OnRay(partial(tasks.hostile, str(tmp_path)), actors=2) as actors:

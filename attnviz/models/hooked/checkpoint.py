@@ -61,7 +61,7 @@ def load_network(
                 f"{name}: transformers {transformers.__version__} cannot load this "
                 f"{config.model_type} model: {one_line(error)}"
             ) from error
-        body = model if no_logits else _body(model)
+        body = model if no_logits else body_of(model)
         if absent := _made_up(report, model, body, name):
             no_logits = f"its checkpoint has no head for words ({absent} is not in it)"
         seq2seq = getattr(config, "is_encoder_decoder", False)
@@ -82,7 +82,7 @@ def _untrained(
         torch.manual_seed(seed)
         model = make(config, attn_implementation="eager").to(dtype)
     seq2seq = bool(getattr(config, "is_encoder_decoder", False))
-    body = _body(model)
+    body = body_of(model)
     why = "its weights are untrained"
     return HookedModel(model if seq2seq else body, body, device, seq2seq=seq2seq, no_logits=why)
 
@@ -118,17 +118,10 @@ def _architecture(config: Any) -> tuple[Any, str]:
     checkpoint has weights for it shows when they are loaded.
     """
     import transformers
-    from transformers.models.auto import modeling_auto as auto
 
     named = (getattr(config, "architectures", None) or [""])[0]
     known = getattr(transformers, named, None) if named else None
-    mappings = [auto.MODEL_FOR_MASKED_LM_MAPPING, auto.MODEL_FOR_CAUSAL_LM_MAPPING]
-    if getattr(config, "is_encoder_decoder", False):
-        mappings = [
-            auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
-            auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING,
-        ]
-    heads = [mapping[type(config)] for mapping in mappings if type(config) in mapping]
+    heads = _with_words(config)
     if named.endswith("EncoderModel") and known is not None:  # T5's encoder alone
         return known, f"{named} has no head for words"
     if not heads:
@@ -137,7 +130,25 @@ def _architecture(config: Any) -> tuple[Any, str]:
     return known if known in heads else heads[0], ""
 
 
-def _body(model: Any) -> Any:
+def _with_words(config: Any) -> list[Any]:
+    """The classes of a family that have a head for words."""
+    from transformers.models.auto import modeling_auto as auto
+
+    mappings = [auto.MODEL_FOR_MASKED_LM_MAPPING, auto.MODEL_FOR_CAUSAL_LM_MAPPING]
+    if getattr(config, "is_encoder_decoder", False):
+        mappings = [
+            auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
+            auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING,
+        ]
+    return [mapping[type(config)] for mapping in mappings if type(config) in mapping]
+
+
+def has_words(model: Any) -> bool:
+    """Whether a loaded model has a head for words."""
+    return isinstance(model, tuple(_with_words(model.config)))
+
+
+def body_of(model: Any) -> Any:
     """A model without its head; where that is no module of its own (T5), one of the same parts."""
     import transformers
 

@@ -51,8 +51,7 @@ class Stack:
         with contextlib.ExitStack() as undo:
             ended = self.layers[len(self.layers) if start.end is None else start.end :]
             for layer in [*self.layers[: start.layer], *ended]:
-                layer.forward = skip
-                undo.callback(delattr, layer, "forward")
+                undo.enter_context(_replaced(layer, skip))
             first = self.layers[start.layer]
             undo.callback(first.register_forward_pre_hook(entering, with_kwargs=True).remove)
             yield
@@ -129,6 +128,19 @@ def _listed(body: nn.Module, plan: Sequence[tuple[int, Site]]) -> nn.ModuleList 
         if all(module in inside[site.layer] for module, site in plan):
             return listed
     return None
+
+
+@contextlib.contextmanager
+def _replaced(layer: nn.Module, forward: Any) -> Iterator[None]:
+    """Let a layer do something else inside the block; a forward of its own comes back."""
+    kept = vars(layer).get("forward")
+    layer.forward = forward
+    try:
+        yield
+    finally:
+        del layer.forward
+        if kept is not None:
+            layer.forward = kept
 
 
 def _hidden(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:

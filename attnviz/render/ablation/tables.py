@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 
 from attnviz.effects import AblationReport
+from attnviz.render.tables import Row, as_csv
 
 _COLUMNS = ("effect", "low", "high", "worse", "gradient", "signed_gradient", "does", "rests",
             "members")  # fmt: skip
@@ -19,12 +18,13 @@ def ablation_json(report: AblationReport) -> str:
 
 def ablation_csv(report: AblationReport) -> str:
     """CSV text, a line for each group; empty cells where a figure is not known."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["name", "heads", *_COLUMNS])
-    for effect in report.to_json()["effects"]:
-        writer.writerow(
-            [effect["name"], " ".join(effect["heads"])]
-            + ["" if effect[column] is None else effect[column] for column in _COLUMNS]
-        )
-    return out.getvalue()
+    return as_csv(ablation_rows(report))
+
+
+def ablation_rows(report: AblationReport) -> list[Row]:
+    """A row for each group; None for what is not known."""
+    return [
+        {"name": effect["name"], "heads": " ".join(effect["heads"])}
+        | {column: effect[column] for column in _COLUMNS}
+        for effect in report.to_json()["effects"]
+    ]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from dataclasses import astuple, fields
+from dataclasses import asdict, fields
 
+from attnviz.render.tables import Row, as_csv
 from attnviz.votes import LogitsReport, Part
 
 
@@ -17,9 +16,9 @@ def logits_json(report: LogitsReport) -> str:
 
 def logits_csv(report: LogitsReport) -> str:
     """CSV text, a line for each part; only the header where a model's logits are no sum."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([field.name for field in fields(Part)])
-    for part in report.parts:
-        writer.writerow(["" if value is None else value for value in astuple(part)])
-    return out.getvalue()
+    return as_csv(part_rows(report), [field.name for field in fields(Part)])
+
+
+def part_rows(report: LogitsReport) -> list[Row]:
+    """A row for each part; none where a model's logits are no sum."""
+    return [asdict(part) for part in report.parts]

@@ -1,0 +1,180 @@
+"""Attention from elsewhere: believed where it fits, refused by name where it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import attnviz as av
+from attnviz.errors import AttnvizError, InputError, UsageError
+from attnviz.records import Site
+from tests.models.test_borrowed import fresh
+from tests.models.tiny import LONG, SHORT
+
+L, B, H, T, S = 2, 3, 4, 5, 6
+WORDS = ["the", "cat", "sat", "on", "mats"]
+SOURCE = ["die", "Katze", "saß", "auf", "den", "Matten"]
+
+
+def layers(queries: int = T, keys: int = T, *, causal: bool = False) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    scores = torch.randn(L, B, H, queries, keys)
+    if causal:
+        scores = scores.masked_fill(torch.ones(queries, keys).triu(1).bool(), -torch.inf)
+    return list(scores.softmax(-1))
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_torch_and_numpy_batched_or_not(causal: bool) -> None:
+    given = layers(causal=causal)
+    kind = "decoder" if causal else "encoder"
+    expected = av.from_arrays(given, WORDS, item=1)
+    assert expected.layout.kinds == (kind,)
+    assert expected.tokens == tuple(WORDS)
+    assert expected.source.backend == "recorded"
+    ways = {
+        "numpy": av.from_arrays([layer.numpy() for layer in given], WORDS, item=1),
+        "no batch": av.from_arrays([layer[1] for layer in given], WORDS),
+        "stacked": av.from_arrays(torch.stack(given), WORDS, item=1),
+        "rows of tokens": av.from_arrays(given, [SOURCE[:5], WORDS, WORDS], item=1),
+        "an output": av.from_arrays({"attentions": tuple(given), "logits": 3}, WORDS, item=1),
+        "gradients": av.from_arrays([x.clone().requires_grad_() for x in given], WORDS, item=1),
+    }
+    for way, found in ways.items():
+        assert found.layout == expected.layout, way
+        for number, layer in enumerate(given):
+            assert (found.maps[Site(kind, number)] == layer[1].numpy()).all(), way
+    assert (expected["1.2"] == given[1][1, 2].numpy()).all()
+    assert av.heads(expected).heads
+    assert av.view(expected).page
+
+
+def test_nothing_of_the_callers_is_kept() -> None:
+    given = [layer.numpy() for layer in layers()]
+    found = av.from_arrays(given, WORDS, item=0)
+    before = found["0.0"].copy()
+    given[0][:] = 7
+    assert (found["0.0"] == before).all()
+
+
+def test_cross_attention_and_other_kinds() -> None:
+    found = av.from_arrays(layers(T, S), WORDS, source_tokens=SOURCE, item=0)
+    assert found.layout.kinds == ("cross",)
+    assert (found.tokens, found.source_tokens) == (tuple(WORDS), tuple(SOURCE))
+    assert av.from_arrays(layers(), WORDS, item=0, kind="decoder").layout.kinds == ("decoder",)
+
+
+def test_half_precision_sinks_and_masked_rows() -> None:
+    for low in (torch.bfloat16, torch.float16):
+        found = av.from_arrays([layer.to(low) for layer in layers()], WORDS, item=0)
+        assert found["0.0"].dtype == np.float32
+        assert found.source.dtype == "half precision"
+    given = [layer.clone() for layer in layers()]
+    given[0][0, :, 3] = 0
+    assert av.from_arrays(given, WORDS, item=0).empty_rows == 1
+    less = [0.6 * layer for layer in layers(causal=True)]
+    with pytest.raises(InputError, match=r"row 0 of head 0.0 of the decoder sums to 0.6.*sinks="):
+        av.from_arrays(less, WORDS, item=0)
+    found = av.from_arrays(less, WORDS, item=0, sinks=True)
+    assert found.reach[Site("decoder", 0)].sink
+    assert av.heads(found).heads
+
+
+@pytest.mark.parametrize("family", ["gpt2", "bert", "bart"])
+def test_what_transformers_returns_is_what_attnviz_captures(family: str) -> None:
+    model = fresh(family, "eager").eval()
+    ids = torch.tensor([SHORT, LONG[: len(SHORT)]])
+    more = {"decoder_input_ids": ids[:, :4]} if family == "bart" else {}
+    with torch.no_grad():
+        output = model(input_ids=ids, output_attentions=True, **more)
+    names = [f"#{n}" for n in LONG[: len(SHORT)]]
+    options: dict[str, Any] = {"tokens": names}
+    if family == "bart":
+        options = {"tokens": names[:4], "source_tokens": names}
+    found = av.from_arrays(output, item=1, **options)
+    if family == "bart":
+        assert found.layout.kinds == ("encoder", "decoder", "cross")
+        assert found["cross:2.1"].shape == (4, len(SHORT))
+        assert (found["enc:1.3"] == output.encoder_attentions[1][1, 3].numpy()).all()
+        return
+    ours = av.capture(av.Prompt(ids=LONG[: len(SHORT)]), model=model)
+    assert found.layout == ours.layout
+    for site, maps in ours.maps.items():
+        np.testing.assert_allclose(found.maps[site], maps, atol=1e-5)
+
+
+def test_ids_with_a_tokenizer() -> None:
+    transformers = pytest.importorskip("transformers")
+    from tests.models.test_borrowed import DEMO
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(DEMO)
+    ids = tokenizer("the cats", return_tensors="pt").input_ids
+    size = ids.shape[1]
+    found = av.from_arrays([torch.eye(size)[None]], ids, tokenizer=tokenizer)
+    assert "".join(found.tokens).strip() == "the cats"
+    with pytest.raises(UsageError, match="with a tokenizer, tokens are a list of ids"):
+        av.from_arrays([torch.eye(size)[None]], ["the"], tokenizer=tokenizer)
+
+
+def worse(change: Any) -> list[torch.Tensor]:
+    given = [layer.clone() for layer in layers()]
+    change(given)
+    return given
+
+
+def put(layer: int, value: float) -> Any:
+    def change(given: list[torch.Tensor]) -> None:
+        given[layer][0, 2, 1, 0] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("attentions", "options", "message"),
+    [
+        (layers(), {}, "layer 0 is a batch|this is a batch of 3; choose one with item from 0 to 2"),
+        (layers(), {"item": 3}, "batch of 3; there is no item=3"),
+        (layers(), {"item": -1}, "batch of 3; there is no item=-1"),
+        ([x[0] for x in layers()], {"item": 1}, "layer 0 is no batch; leave out item=1"),
+        (layers(T, S), {"item": 0}, "has 6 key positions, and there are 5 tokens"),
+        (layers(S, S), {"item": 0}, "has 6 query positions, and there are 5 tokens"),
+        (worse(put(1, torch.nan)), {"item": 0}, "layer 1 has NaN or infinite weights"),
+        (worse(put(0, -0.5)), {"item": 0}, r"layer 0 has negative weights \(lowest -0.5\)"),
+        (worse(put(1, 0.9)), {"item": 0}, "row 1 of head 1.2 of the encoder sums to"),
+        ([x.long() for x in layers()], {"item": 0}, "holds int64, not floating-point weights"),
+        ([x[0, 0] for x in layers()], {}, r"has shape \[5, 5\]; it must be \[heads, queries"),
+        (layers()[0][0, 0], {}, r"an array of all layers is .*, not \[5, 5\]"),
+        ([], {}, "no layers in these attentions"),
+        ([None], {}, "no layers in these attentions"),
+        ("attentions", {}, "an array for each layer, or a model's output, not str"),
+        (3, {}, "an array for each layer, or a model's output, not int"),
+        ([3], {}, "layer 0 must be a torch or NumPy array, not int"),
+        ([layers()], {}, "layer 0 is a list itself, as generate"),
+        ({"logits": 3}, {}, "none of attentions, encoder_attentions.* output_attentions=True"),
+        ({"attentions": layers(), "cross_attentions": layers()}, {"item": 0}, "add source_tokens"),
+        (layers(), {"kind": "sideways"}, "no kind='sideways'; choose 'encoder' or"),
+        ({"attentions": layers()}, {"kind": "decoder"}, "kind is for a single list"),
+        ([torch.zeros(0, T, T)], {}, "layer 0 has no heads"),
+    ],
+)
+def test_what_is_refused(attentions: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(AttnvizError, match=message):
+        av.from_arrays(attentions, WORDS, **options)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        ("words", "not str; ids need tokenizer"),
+        ([1, 2], "not list of int; ids need tokenizer"),
+        ([], "the list of tokens is empty"),
+        (3, "not int"),
+        (None, "tokens are a list of strings, one for each position, not NoneType"),
+    ],
+)
+def test_tokens_of_the_wrong_type(tokens: Any, message: str) -> None:
+    with pytest.raises(AttnvizError, match=message):
+        av.from_arrays([torch.eye(2)[None]], tokens)

@@ -1,0 +1,248 @@
+"""PyTorch's own modules: every weight as they compute it, and nothing else changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import attnviz as av
+from attnviz.errors import InputError, SelectionError, UsageError
+from attnviz.records import Site
+
+B, T, S, D, H = 3, 5, 7, 16, 4
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+def asked(module: nn.MultiheadAttention, *args: Any, **kwargs: Any) -> Tensor:
+    """What the module itself says, head by head."""
+    with torch.no_grad():
+        return module(*args, **kwargs, need_weights=True, average_attn_weights=False)[1]
+
+
+def words(count: int) -> list[str]:
+    return [f"w{n}" for n in range(count)]
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("asks", [{}, {"need_weights": False}, {"average_attn_weights": False}])
+def test_an_attention_module_whatever_it_is_asked_for(batch_first: bool, asks: Any) -> None:
+    module = nn.MultiheadAttention(D, H, batch_first=batch_first).eval()
+    x = torch.randn(B, T, D) if batch_first else torch.randn(T, B, D)
+    plain = module(x, x, x, **asks)
+    with av.watch(module) as watched:
+        output = module(x, x, x, **asks)
+    assert torch.allclose(output[0], plain[0], atol=1e-6)
+    assert (output[1] is None) == (plain[1] is None)
+    assert output[1] is None or torch.allclose(output[1], plain[1], atol=1e-6)
+    expected = asked(module, x, x, x)
+    for item in range(B):
+        capture = watched.capture(words(T), item=item)
+        assert capture.layout.kinds == ("encoder",)
+        np.testing.assert_allclose(capture.maps[Site("encoder", 0)], expected[item], atol=1e-7)
+    np.testing.assert_allclose(capture["0.3"], expected[2, 3], atol=1e-7)
+    assert capture.tokens == tuple(words(T))
+
+
+def test_two_sequences_masks_and_a_single_item() -> None:
+    module = nn.MultiheadAttention(D, H, kdim=6, vdim=9, batch_first=True)
+    query, key, value = torch.randn(T, D), torch.randn(S, 6), torch.randn(S, 9)
+    mask = torch.rand(T, S) > 0.7
+    mask[2] = True  # a query that may look nowhere
+    mask[:, 0] &= torch.arange(T) == 2
+    with av.watch(module) as watched:
+        module(query, key, value, attn_mask=mask)
+    capture = watched.capture(words(T), source_tokens=words(S))
+    assert capture.layout.kinds == ("cross",)
+    expected = asked(module, query, key, value, attn_mask=mask).nan_to_num()
+    np.testing.assert_allclose(capture.maps[Site("cross", 0)], expected, atol=1e-7)
+    assert capture.empty_rows == 1
+    assert (capture.reach[Site("cross", 0)].allowed(T, S) == ~mask.numpy()).all()
+    assert capture.source_tokens == tuple(words(S))
+    assert av.heads(capture).heads
+    with pytest.raises(InputError, match="have 7 key positions, and there are 5 tokens"):
+        watched.capture(words(T), source_tokens=words(T))
+
+
+def test_padding_and_keys_that_are_no_tokens() -> None:
+    module = nn.MultiheadAttention(D, H, batch_first=True, add_bias_kv=True, add_zero_attn=True)
+    x = torch.randn(B, T, D)
+    padding = torch.arange(T) >= torch.tensor([[5], [3], [4]])
+    with av.watch(module) as watched:
+        module(x, x, x, key_padding_mask=padding)
+    capture = watched.capture(words(T), item=1)
+    expected = asked(module, x, x, x, key_padding_mask=padding)[1]
+    maps = capture.maps[Site("encoder", 0)]
+    np.testing.assert_allclose(maps, expected, atol=1e-7)
+    assert capture.source_tokens == (*words(T), "<bias>", "<zero>")
+    allowed = capture.reach[Site("encoder", 0)].allowed(T, T + 2)
+    assert (allowed == np.array([True] * 3 + [False] * 2 + [True] * 2)).all()
+
+
+def encoder() -> nn.TransformerEncoder:
+    layer = nn.TransformerEncoderLayer(D, H, 32, batch_first=True)
+    return nn.TransformerEncoder(layer, 3)
+
+
+def test_an_encoder_on_its_fast_path() -> None:
+    """In evaluation its layers never call their attention, and padded texts are packed."""
+    module = encoder().eval()
+    x = torch.randn(B, T, D)
+    padding = torch.arange(T) >= torch.tensor([[5], [3], [4]])
+    with torch.no_grad():
+        plain = module(x, src_key_padding_mask=padding)
+        with av.watch(module) as watched:
+            output = module(x, src_key_padding_mask=padding)
+        seen = [x]
+        with av.watch(module):
+            for layer in module.layers:
+                seen.append(layer(seen[-1], src_key_padding_mask=padding))
+    assert torch.backends.mha.get_fastpath_enabled()
+    for item, length in enumerate((5, 3, 4)):
+        assert torch.allclose(output[item, :length], plain[item, :length], atol=1e-5)
+    capture = watched.capture(words(T), item=1)
+    for number, layer in enumerate(module.layers):
+        expected = asked(layer.self_attn, seen[number], seen[number], seen[number],
+                         key_padding_mask=padding)  # fmt: skip
+        np.testing.assert_allclose(capture.maps[Site("encoder", number)], expected[1], atol=1e-6)
+
+
+def test_a_causal_encoder_is_a_decoder() -> None:
+    module = encoder()
+    mask = nn.Transformer.generate_square_subsequent_mask(T)
+    with av.watch(module) as watched:
+        module(torch.randn(1, T, D), mask=mask, is_causal=True)
+    capture = watched.capture()
+    assert capture.layout.kinds == ("decoder",)
+    assert capture.tokens == ("0", "1", "2", "3", "4")
+    assert not np.triu(capture["2.0"], 1).any()
+
+
+def test_a_whole_transformer() -> None:
+    module = nn.Transformer(D, H, 2, 3, 32, batch_first=True).eval()
+    source, target = torch.randn(B, S, D), torch.randn(B, T, D)
+    mask = nn.Transformer.generate_square_subsequent_mask(T)
+    with av.watch(module) as watched:
+        module(source, target, tgt_mask=mask)
+    capture = watched.capture(words(T), source_tokens=words(S), item=2)
+    assert dict(capture.layout.heads) == {
+        "encoder": (H,) * 2, "decoder": (H,) * 3, "cross": (H,) * 3,
+    }  # fmt: skip
+    assert capture.tokens == tuple(words(T))
+    with torch.no_grad():
+        memory = module.encoder(source)
+        expected = asked(module.decoder.layers[0].self_attn, target, target, target,
+                         attn_mask=mask)  # fmt: skip
+        np.testing.assert_allclose(capture.maps[Site("decoder", 0)], expected[2], atol=1e-6)
+        layer = module.decoder.layers[0]
+        own = layer.self_attn(target, target, target, attn_mask=mask)[0]
+        crossing = asked(layer.multihead_attn, layer.norm1(target + own), memory, memory)
+    np.testing.assert_allclose(capture.maps[Site("cross", 0)], crossing[2], atol=1e-6)
+    assert capture["cross:0.1"].shape == (T, S)
+    with pytest.raises(SelectionError, match=r"'0\.1' are 3 heads; name one"):
+        capture["0.1"]
+
+
+def test_training_is_not_disturbed() -> None:
+    """Loss, gradients and random numbers of a step with dropout are the same to the bit."""
+    found = []
+    for watches in (False, True):
+        torch.manual_seed(1)
+        module = encoder().train()
+        x = torch.randn(B, T, D)
+        if watches:
+            with av.watch(module) as watched:
+                loss = module(x).square().mean()
+        else:
+            loss = module(x).square().mean()
+        loss.backward()
+        found.append([loss.detach(), torch.rand(3), *(p.grad for p in module.parameters())])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    sums = watched.capture(item=0)["0.0"].sum(-1)
+    np.testing.assert_allclose(sums, 1, atol=1e-6)  # before dropout
+
+
+def hooks(module: nn.Module) -> int:
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in module.modules())
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_everything_is_put_back_even_after_errors(fast: bool) -> None:
+    module = encoder()
+    torch.backends.mha.set_fastpath_enabled(fast)
+    try:
+        with av.watch(module):
+            assert not torch.backends.mha.get_fastpath_enabled()
+        assert torch.backends.mha.get_fastpath_enabled() == fast
+        with pytest.raises(RuntimeError), av.watch(module) as watched:
+            module(torch.randn(1, T, D + 1))
+        assert torch.backends.mha.get_fastpath_enabled() == fast
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
+    assert hooks(module) == 0
+    with pytest.raises(UsageError, match="nothing has run yet"):
+        watched.capture()
+
+
+def test_passes_end_where_the_module_or_a_part_of_it_is_called_again() -> None:
+    module = encoder().eval()
+    texts = [torch.randn(1, length, D) for length in (2, 3, 4)]
+    with av.watch(module, passes=2) as watched:
+        for x in texts:
+            module(x)
+    assert len(watched) == 2
+    assert [watched.capture(index=n).tokens for n in (0, 1)] == [("0", "1", "2"), tuple("0123")]
+    with pytest.raises(UsageError, match="2 passes are kept; there is no index=5"):
+        watched.capture(index=5)
+    with av.watch(module) as watched:
+        for layer in (*module.layers, module.layers[0]):
+            layer(texts[0])
+    assert dict(watched.capture().layout.heads) == {"encoder": (H,)}
+
+
+def test_what_cannot_be_watched() -> None:
+    with pytest.raises(UsageError, match="module takes a torch module, not int"), av.watch(3):
+        pass
+    module: nn.Module = nn.Linear(2, 2)
+    with pytest.raises(UsageError, match=r"Linear has no nn\.Multihead"), av.watch(module):
+        pass
+    module = nn.MultiheadAttention(D, H)
+    with pytest.raises(UsageError, match="passes=0 makes no sense"), av.watch(module, passes=0):
+        pass
+    x = torch.full((T, D), torch.nan)
+    with pytest.raises(InputError, match="not numbers"), av.watch(module):
+        module(x, x, x)
+    with av.watch(module) as watched:
+        module(*[torch.randn(T, 2, D)] * 3)
+    for wrong, message in (
+        ({}, "batch of 2; choose one with item from 0 to 1"),
+        ({"item": 2}, "batch of 2; there is no item=2"),
+        ({"item": 0, "source_tokens": words(T)}, "leave out source_tokens"),
+        ({"item": 0, "tokens": "w"}, "tokens are a list of strings, one for each position, not st"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            watched.capture(**wrong)
+
+
+def test_parts_of_different_lengths() -> None:
+    class Pools(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = (nn.MultiheadAttention(D, H) for _ in range(2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.one(x, x, x)[0][::2]
+            return self.two(x, x, x)[0]
+
+    module = Pools()
+    with av.watch(module) as watched:
+        module(torch.randn(6, D))
+    with pytest.raises(UsageError, match="over 6×6 and over 3×3 positions; watch one of them"):
+        watched.capture()
