@@ -19,7 +19,7 @@ from attnviz.grammar.compare import compare
 from attnviz.grammar.treebank import sentences as read_sentences
 from attnviz.looking import DEFAULT_MODEL, Look, Model, load, loader, prompt_of
 from attnviz.models.identity import identity
-from attnviz.notebook import Tabular, picture_format, printed
+from attnviz.notebook import Pictured, Tabular, picture_format, printed
 from attnviz.passes import Source
 from attnviz.records import Capture, Inputs
 from attnviz.votes import LogitsReport, Position
@@ -27,7 +27,7 @@ from attnviz.writing.run import Question
 from attnviz.writing.run import run as answer
 
 
-class Ablation(Tabular, AblationReport):
+class Ablation(Pictured, Tabular, AblationReport):
     """A report as :func:`ablate` returns it: it prints, draws and saves itself."""
 
     def to_records(self) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ class Ablation(Tabular, AblationReport):
         return self.figure()
 
 
-class Logits(Tabular, LogitsReport):
+class Logits(Pictured, Tabular, LogitsReport):
     """A report as :func:`logits` returns it: it prints, draws and saves itself."""
 
     def to_records(self) -> list[dict[str, Any]]:
@@ -190,7 +190,7 @@ def ablate(
     return Ablation(**{name: getattr(report, name) for name in report.__dataclass_fields__})
 
 
-class Syntax(SyntaxReport):
+class Syntax(Pictured, SyntaxReport):
     """A report as :func:`syntax` returns it: it prints, draws and saves itself."""
 
     def figure(self, format: str = "png") -> bytes:

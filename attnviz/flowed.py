@@ -10,7 +10,7 @@ from attnviz.errors import UsageError
 from attnviz.flowing.run import Progress, follow, run, run_recorded
 from attnviz.flows import Direction, FlowReport
 from attnviz.looking import DEFAULT_MODEL, Look, Model, prompt_of, source_for
-from attnviz.notebook import picture_format
+from attnviz.notebook import Pictured, picture_format
 from attnviz.records import Capture
 from attnviz.render.figure import FORMATS
 from attnviz.render.labels import percent, visible
@@ -26,7 +26,7 @@ def check_path(path: Path) -> None:
         raise UsageError(f"cannot draw {path.name!r}; name the file {known} or .html")
 
 
-class Flow(FlowReport):
+class Flow(Pictured, FlowReport):
     """A report as :func:`flow` returns it: it draws and saves itself."""
 
     def figure(self, format: str = "png", style: Style | None = None) -> bytes:

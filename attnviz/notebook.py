@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ from attnviz import files
 from attnviz.errors import SelectionError, UsageError
 from attnviz.models.memory import human_bytes
 from attnviz.models.recorded import SUFFIXES
-from attnviz.records import Capture, Head, HeadsReport, Role, Sides, SourceInfo
+from attnviz.records import Capture, Head, HeadsReport, Role, Sides
+from attnviz.render import html
 from attnviz.render.figure import FORMATS, heads_figure, heatmap_figure
-from attnviz.render.labels import caption, head_title
+from attnviz.render.labels import caption, head_title, visible
 from attnviz.render.style import Style
 from attnviz.scoring.select import select
 
@@ -65,12 +66,29 @@ class Captured(Capture):
         return self.inputs.sides[self.layout.kinds[-1]].keys.texts
 
     def _repr_html_(self) -> str:
-        return _facts(self.source, {"heads": f"{len(self.layout)}", "capture": repr(self)})
+        known = {"model": self.source.model, "backend": self.source.backend}
+        known |= {"exactness": self.source.exactness, "heads": str(len(self.layout))}
+        return html.facts(known | {"tokens": " ".join(self.tokens), "capture": repr(self)})
 
 
 def captured(found: Capture) -> Captured:
     """A capture with all that :class:`Captured` adds."""
     return Captured(**{name: getattr(found, name) for name in found.__dataclass_fields__})
+
+
+class Pictured:
+    """What has a picture: notebooks show it, with words for those who cannot see it."""
+
+    def _repr_png_(self) -> bytes | None:
+        raise TypeError(f"{type(self).__name__} has no picture")
+
+    def _repr_html_(self) -> str | None:
+        png = self._repr_png_()
+        return None if png is None else html.picture(png, self.described())
+
+    def described(self) -> str:
+        """What the picture shows, in words."""
+        return repr(self)
 
 
 class Tabular:
@@ -100,7 +118,7 @@ def printed(*parts: Any) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
-class Report(Tabular, HeadsReport):
+class Report(Pictured, Tabular, HeadsReport):
     """A report as :func:`attnviz.heads` returns it."""
 
     def to_records(self) -> list[dict[str, Any]]:
@@ -127,12 +145,19 @@ class Report(Tabular, HeadsReport):
             terminal.heads_grid(self), terminal.heads_table(self), terminal.closing_line(self)
         )
 
+    def described(self) -> str:
+        """Which heads have which role."""
+        return html.described(self)
+
     def _repr_png_(self) -> bytes:
         return self.figure()
 
+    def _repr_html_(self) -> str:
+        return html.heads(self, self.figure())
+
 
 @dataclass(frozen=True, eq=False)
-class Heatmap:
+class Heatmap(Pictured):
     """Maps of some heads, ready to be drawn.
 
     ``maps`` holds each head with its [T, S] weights and the tokens on both axes, ``roles`` what
@@ -173,6 +198,18 @@ class Heatmap:
         names = ", ".join(self.capture.layout.name(head) for head, _, _ in self.maps)
         return f"<Heatmap of {names}; {self.capture.source.model}>"
 
+    def described(self) -> str:
+        """Each map: its size, and where its largest weight is."""
+        parts = []
+        for head, weights, sides in self.maps:
+            row, column = np.unravel_index(int(np.ma.filled(weights, 0).argmax()), weights.shape)
+            query, key = sides.queries.texts[row], sides.keys.texts[column]
+            parts.append(
+                f"{self.title(head)}, {len(sides.queries)} queries by {len(sides.keys)} keys, most "
+                f"from {visible(query)} to {visible(key)} ({weights[row, column]:.2f})"
+            )
+        return f"Attention of {self.capture.source.model}: {'; '.join(parts)}"
+
     def _repr_png_(self) -> bytes:
         return self.figure()
 
@@ -203,9 +240,9 @@ class Page:
         return f"<{type(self).__name__} {self.title!r}, {self.size}>"
 
     def _repr_html_(self) -> str:
-        inside = html.escape(self.page.decode("utf-8"), quote=True)
+        inside = escape(self.page.decode("utf-8"), quote=True)
         return (
-            f'<iframe data-attnviz="1" title="{html.escape(self.title)}" srcdoc="{inside}" '
+            f'<iframe data-attnviz="1" title="{escape(self.title)}" srcdoc="{inside}" '
             'style="width:100%;height:760px;border:1px solid #ccc;border-radius:6px"></iframe>'
         )
 
@@ -240,18 +277,3 @@ def capture_path(path: Path) -> None:
     """UsageError for a file that attention cannot be written to."""
     if path.suffix not in SUFFIXES:
         raise UsageError(f"cannot write attention to {path.name!r}; name it .npz or .safetensors")
-
-
-def _facts(source: SourceInfo, more: dict[str, str]) -> str:
-    facts = {
-        "model": source.model,
-        "backend": source.backend,
-        "exactness": source.exactness,
-        **more,
-    }
-    rows = "".join(
-        f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-        f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
-        for name, value in facts.items()
-    )
-    return f"<table>{rows}</table>"

@@ -20,7 +20,7 @@ from attnviz.estimates import Profile
 from attnviz.looking import DEFAULT_MODEL, Model, load
 from attnviz.models.identity import identity
 from attnviz.models.untrained import FreshConfig
-from attnviz.notebook import Tabular, picture_format, printed
+from attnviz.notebook import Pictured, Tabular, picture_format, printed
 from attnviz.profiling import run, saved
 from attnviz.profiling.state import About, State
 from attnviz.profiling.summary import summarize
@@ -32,7 +32,7 @@ _SEVERAL = 1 << 18
 """Bytes of texts from which on several processes are faster than one: they take time to start."""
 
 
-class Profiled(Tabular, Profile):
+class Profiled(Pictured, Tabular, Profile):
     """A profile as :func:`attnviz.profile` returns it."""
 
     def to_records(self) -> list[dict[str, Any]]:

@@ -61,8 +61,6 @@ def from_arrays(
             _check(layer, site, sides[site_kind], _LOW_TOLERANCE if low else SUM_TOLERANCE, sinks)
             maps[site] = layer
             dtypes.append("half precision" if low else str(layer.dtype))
-    if not maps:
-        raise InputError("there are no layers in these attentions; give at least one")
     info = SourceInfo(model, "recorded", "as given", dtype=dtypes[0])
     empty = sum(int((~layer.any(-1)).any(0).sum()) for layer in maps.values())
     reach = {}
@@ -126,8 +124,12 @@ def _by_kind(given: Any, cross: bool, kind: str | None) -> dict[SiteKind | None,
         )
     if not isinstance(given, Mapping):
         said: Any = kind or ("cross" if cross else None)
-        return {said: _layers(given)}
+        layers = _layers(given)
+        if not layers:
+            raise InputError("there are no layers in these attentions; give at least one")
+        return {said: layers}
     present = {NAMES[n]: _layers(v) for n, v in given.items() if n in NAMES and v is not None}
+    present = {name: layers for name, layers in present.items() if layers}
     if None in present and len(present) > 1:  # what BERT as a decoder returns
         present["decoder"] = present.pop(None)
     if not present:

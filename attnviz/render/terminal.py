@@ -59,7 +59,7 @@ def heads_grid(report: HeadsReport) -> RenderableType:
 
 def heads_table(
     report: HeadsReport, heads: Sequence[HeadScores] | None = None, *, score: str | None = None
-) -> RenderableType:
+) -> HeadsTable:
     """The evidence, one line a head.
 
     Args:
@@ -69,7 +69,17 @@ def heads_table(
         score: one more score to show, such as the one that the heads are sorted by.
     """
     chosen = [h for h in report.heads if h.roles] if heads is None else list(heads)
-    return _HeadsTable(report, chosen, score)
+    return HeadsTable(report, chosen, score)
+
+
+def heads_cells(
+    report: HeadsReport, heads: Sequence[HeadScores] | None = None
+) -> tuple[list[str], list[list[str]]]:
+    """The same evidence as plain texts: the titles of columns that say something, and rows."""
+    table = heads_table(report, heads)
+    rows = [[cell.plain for cell in table.row(scores)] for scores in table.heads]
+    places = [place for place in range(len(_COLUMNS)) if any(row[place] for row in rows)]
+    return [_COLUMNS[p][0] for p in places], [[row[p] for p in places] for row in rows]
 
 
 def closing_line(result: HeadsReport | Capture) -> RenderableType:
@@ -171,8 +181,8 @@ def models_table(models: Sequence[ModelEntry]) -> RenderableType:
     return table
 
 
-class _HeadsTable:
-    """The table of evidence."""
+class HeadsTable:
+    """The table of evidence; see :func:`heads_table`."""
 
     def __init__(
         self, report: HeadsReport, heads: Sequence[HeadScores], score: str | None = None
@@ -201,7 +211,8 @@ class _HeadsTable:
             padding=(0, 1),
             collapse_padding=narrow,
         )
-        rows = [self._row(scores, narrow, colors and not narrow) for scores in self.heads]
+        shaded = colors and not narrow
+        rows = [self.row(scores, narrow=narrow, colors=shaded) for scores in self.heads]
         fits = (True, True, True, not narrow, True, True, wide, not narrow, wide)
         places = [p for p, fit in enumerate(fits) if fit and any(row[p].plain for row in rows)]
         for place in places:
@@ -222,7 +233,8 @@ class _HeadsTable:
         yield table
         yield Text("")
 
-    def _row(self, scores: HeadScores, narrow: bool, colors: bool) -> list[Text]:
+    def row(self, scores: HeadScores, *, narrow: bool = False, colors: bool = False) -> list[Text]:
+        """A line, with a cell for every column."""
         name = Text(self.report.layout.name(scores.head))
         role, evidence = Text(), None
         best = scores.roles[0] if scores.roles else None

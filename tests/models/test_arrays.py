@@ -114,7 +114,8 @@ def test_ids_with_a_tokenizer() -> None:
     ids = tokenizer("the cats", return_tensors="pt").input_ids
     size = ids.shape[1]
     found = av.from_arrays([torch.eye(size)[None]], ids, tokenizer=tokenizer)
-    assert "".join(found.tokens).strip() == "the cats"
+    assert "".join(found.tokens[1:]).strip() == "the cats"
+    assert found.inputs.sides["decoder"].queries.special[0]
     with pytest.raises(UsageError, match="with a tokenizer, tokens are a list of ids"):
         av.from_arrays([torch.eye(size)[None]], ["the"], tokenizer=tokenizer)
 

@@ -1,0 +1,79 @@
+"""Pieces of HTML for notebooks: pictures with words for them, tables. Everything is escaped."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from attnviz.records import HeadsReport
+from attnviz.render.terminal import heads_cells
+from attnviz.scoring.roles import ROLES
+
+_RIGHT = ("score", "chance", "lift", "rows")
+"""Columns of numbers."""
+
+
+def picture(png: bytes, alt: str) -> str:
+    """A picture that is part of the page, no wider than it, with words in its place."""
+    data = base64.b64encode(png).decode("ascii")
+    words = html.escape(alt, quote=True)
+    return (
+        f'<img alt="{words}" src="data:image/png;base64,{data}" style="max-width:100%;height:auto">'
+    )
+
+
+def facts(rows: Mapping[str, str]) -> str:
+    """Names and values, a line each."""
+    lines = "".join(
+        f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+        f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
+        for name, value in rows.items()
+    )
+    return f"<table>{lines}</table>"
+
+
+def heads(report: HeadsReport, png: bytes) -> str:
+    """The grid, and the evidence of every head that has a role."""
+    titles, rows = heads_cells(report)
+    return f"{picture(png, described(report))}{_table(titles, rows)}"
+
+
+def described(report: HeadsReport) -> str:
+    """What the grid shows, in words: how many heads have which role, and which they are."""
+    found = [(scores.roles[0].name, report.layout.name(scores.head))
+             for scores in report.heads if scores.roles]  # fmt: skip
+    counts = Counter(role for role, _ in found)
+    parts = [
+        f"{role} {', '.join(name for other, name in found if other == role)}"
+        for role in ROLES
+        if role in counts
+    ]
+    silent = len(report.heads) - len(found)
+    if silent:
+        parts.append(f"no role: {silent}")
+    return f"Roles of the {len(report.heads)} heads of {report.source.model}: {'; '.join(parts)}"
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows under their titles; it scrolls sideways where it is wider than the page, never down."""
+    if not rows:
+        return "<p>no head shows a role on this input</p>"
+    sides = ["right" if title in _RIGHT else "left" for title in titles]
+    line = "".join
+    top = line(f"<th{_to(s)}>{html.escape(t)}</th>" for t, s in zip(titles, sides, strict=True))
+    body = line(
+        "<tr>"
+        + line(f"<td{_to(s)}>{html.escape(cell)}</td>" for cell, s in zip(row, sides, strict=True))
+        + "</tr>"
+        for row in rows
+    )
+    return (
+        f'<div style="overflow-x:auto;overflow-y:hidden"><table><thead><tr>{top}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _to(side: str) -> str:
+    return f' style="text-align:{side}"'
