@@ -112,7 +112,9 @@ def printed(*parts: Any) -> str:
     from rich.console import Console
 
     out = io.StringIO()
-    console = Console(file=out, width=_WIDTH, color_system=None, emoji=False, markup=False)
+    console = Console(
+        file=out, width=_WIDTH, color_system=None, emoji=False, markup=False, force_jupyter=False
+    )  # rich would show it in a notebook at once, and print nothing
     for part in parts:
         console.print(part)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

@@ -1,0 +1,95 @@
+"""docs/tour.ipynb runs from the top, and shows what it shows in the repository.
+
+After a change that is meant, ``python -m tests.test_tour_notebook`` runs it anew and keeps that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NOTEBOOK = Path(__file__).parent.parent / "docs" / "tour.ipynb"
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
+PICTURE = re.compile(r"data:image/png;base64,[A-Za-z0-9+/=]+")
+CLOSE = 0.021
+"""Other processors round otherwise, and two digits are shown."""
+
+
+def run() -> Any:
+    """The notebook with the outputs of a fresh kernel, and nothing that differs between runs."""
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"  # of tqdm, without ipywidgets
+    client = nbclient.NotebookClient(
+        notebook, timeout=600, kernel_name="python3", record_timing=False
+    )
+    client.execute(cwd=str(NOTEBOOK.parent))
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    return notebook
+
+
+def shown(cell: Any) -> list[tuple[str, str]]:
+    """What a cell shows: kinds of output with their texts, pictures without their bytes."""
+    found = []
+    for output in cell.get("outputs", ()):
+        if output.output_type == "stream":
+            found.append((output.name, output.text))
+        for kind, content in sorted(output.get("data", {}).items()):
+            text = "" if kind.startswith("image/") else "".join(content)
+            found.append((kind, PICTURE.sub("picture", text)))
+    return found
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two texts have the same words, and numbers that are close."""
+    numbers = [[float(n) for n in NUMBER.findall(text)] for text in (one, other)]
+    if NUMBER.sub("#", one) != NUMBER.sub("#", other):
+        return False
+    return all(abs(a - b) <= max(CLOSE, 0.01 * abs(a)) for a, b in zip(*numbers, strict=True))
+
+
+def test_the_tour_shows_what_a_fresh_run_shows() -> None:
+    import nbformat
+
+    kept = nbformat.read(NOTEBOOK, as_version=4)
+    fresh = run()
+    for number, (before, after) in enumerate(zip(kept.cells, fresh.cells, strict=True)):
+        was, now = shown(before), shown(after)
+        assert [kind for kind, _ in was] == [kind for kind, _ in now], f"cell {number}"
+        for (kind, one), (_, other) in zip(was, now, strict=True):
+            assert same(one, other), f"cell {number} shows another {kind}:\n{one}\n\n{other}"
+
+
+def test_nothing_fails_or_warns_and_every_picture_has_words() -> None:
+    import nbformat
+
+    kept = nbformat.read(NOTEBOOK, as_version=4)
+    pictures = 0
+    for cell in (cell for cell in kept.cells if cell.cell_type == "code"):
+        assert cell.execution_count, "run it from the top"
+        for kind, text in shown(cell):
+            assert kind != "stderr", text
+            pictures += text.count("<img ")
+            assert text.count("<img ") == text.count('<img alt="')
+    assert pictures >= 2
+
+
+def test_the_comparison_can_fail() -> None:
+    assert same("head 0.5: 0.73", "head 0.5: 0.74")
+    assert not same("head 0.5: 0.73", "head 0.5: 0.79")
+    assert not same("previous 0.5", "induction 0.5")
+
+
+if __name__ == "__main__":
+    import nbformat
+
+    nbformat.write(run(), NOTEBOOK)
