@@ -44,10 +44,10 @@ class Borrowed(HookedModel):
         with self._ours():
             return super().run(items, **options)
 
-    def write(self, ids: Sequence[int], limit: int | None) -> tuple[int, ...]:
+    def write(self, item: Item, limit: int | None) -> tuple[int, ...]:
         """See :meth:`HookedModel.write`."""
         with self._ours():
-            return super().write(ids, limit)
+            return super().write(item, limit)
 
     @contextlib.contextmanager
     def _ours(self) -> Iterator[None]:
