@@ -252,12 +252,25 @@ def view(
         _check_page(least, max_mb)
         ready.append(one)
     several = [one.capture() for one in ready]
+    looked = [
+        one.weights() if one.weights else held for one, held in zip(ready, several, strict=True)
+    ]
     heads = [_held(capture, select) for capture in several]
-    _check_page(viewer.estimate(several, heads, bits), max_mb)
-    scores = [score_capture(capture).result() for capture in several]
+    second = [number for number, one in enumerate(ready) if one.weights]
+    size = viewer.estimate(
+        looked + [several[number] for number in second],
+        heads + [heads[number] for number in second],
+        bits,
+    )
+    _check_page(size, max_mb)
+    scores = [score_capture(capture).result() for capture in looked]
+    written = [
+        (several[number], score_capture(several[number]).result()) if number in second else None
+        for number in range(len(several))
+    ]
     if title is None:
         title = f"Attention of {short_name(several[0].source.model)}"
-    page = viewer.page(several, scores, heads, title=title, bits=bits)
+    page = viewer.page(looked, scores, heads, written, title=title, bits=bits)
     return Viewer(page, title, tuple(several))
 
 

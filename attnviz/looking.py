@@ -244,12 +244,15 @@ class Ready:
         layout: the heads there are; ``heads`` those to keep, with the others of their layers.
         heads: see ``layout``.
         capture: runs the model, or gives the capture.
+        weights: runs the model for the weights of the same heads, where the capture has what these
+            write; None elsewhere.
     """
 
     inputs: Inputs
     layout: Layout
     heads: frozenset[Head]
     capture: Callable[[], Capture]
+    weights: Callable[[], Capture] | None = None
 
 
 def prepare(
@@ -308,14 +311,15 @@ def _prepared(
     heads = frozenset(layout if select is None else selection.select(select, layout))
     inputs = replace(source.prepare(prompt), texts=prompt.texts)
 
-    def run() -> Capture:
+    def run(shown: Source, weigh: str) -> Capture:
         recorder = Recorder([inputs], heads)
         with closed(source, without, inputs) as noted:
             shown.forward([inputs], [recorder], hidden=False)
         maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
         return Captured(source.info, layout, noted, maps, empty, reach, weigh)
 
-    return Ready(inputs, layout, heads, run)
+    weights = None if weigh == "weights" or layout.whole else partial(run, source, "weights")
+    return Ready(inputs, layout, heads, partial(run, shown, weigh), weights)
 
 
 def _bytes(ready: Ready, site: Site) -> int:

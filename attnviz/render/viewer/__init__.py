@@ -18,7 +18,7 @@ from attnviz.records import Capture, Head, HeadScores, Inputs
 from attnviz.render.labels import visible
 from attnviz.render.page import policy, safe_json
 from attnviz.render.viewer.assemble import assemble
-from attnviz.render.viewer.document import document
+from attnviz.render.viewer.document import Scored, document
 from attnviz.render.viewer.quantize import least_bytes, packed_bytes
 
 _SCORES_BYTES = 900
@@ -29,6 +29,7 @@ def page(
     captures: Sequence[Capture],
     scores: Sequence[Sequence[HeadScores]],
     heads: Sequence[Collection[Head]],
+    written: Sequence[Scored | None] = (),
     *,
     title: str,
     bits: int = 8,
@@ -39,6 +40,8 @@ def page(
         captures: one for each text; the page has a picker where there are several.
         scores: of the heads of each capture.
         heads: the heads of each capture to show.
+        written: what the same heads write, with their scores; the page then switches between the
+            two. None, or nothing at all, where that is not shown.
         title: of the page.
         bits: of a weight: 8 (off by at most 0.004) or 16 (by at most 0.00002).
 
@@ -48,7 +51,8 @@ def page(
     """
     if not captures:
         raise UsageError("nothing to view: give at least one capture")
-    data, chunks = document(captures, scores, heads, title=title, bits=bits)
+    written = written or (None,) * len(captures)
+    data, chunks = document(captures, scores, heads, written, title=title, bits=bits)
     template, style, script = _parts()
     maps = "\n".join(
         f'<script type="application/octet-stream" id="maps-{number}">{text}</script>'

@@ -6,12 +6,13 @@ bidirectional character of a token ever reaches the page.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
+from attnviz.quantities import QUANTITIES
 from attnviz.records import Capture, Head, HeadScores, Role, Score, SiteKind, Tokens
 from attnviz.render.labels import head_phrase, origin, percent, visible
 from attnviz.render.palette import DEFAULT_PALETTE, FEW, NO_ROLE, PALETTES, anchors, ink
@@ -32,10 +33,15 @@ _TITLES: dict[SiteKind, str] = {
 }
 
 
+Scored = tuple[Capture, Sequence[HeadScores]]
+"""A capture and the scores of its heads."""
+
+
 def document(
     captures: Sequence[Capture],
     scores: Sequence[Sequence[HeadScores]],
     heads: Sequence[Collection[Head]],
+    written: Sequence[Scored | None],
     *,
     title: str,
     bits: int,
@@ -46,20 +52,18 @@ def document(
         captures: one for each text.
         scores: of the heads of each capture.
         heads: the heads of each capture to show.
+        written: what the same heads write, for each capture; None where that is not shown.
         title: of the page.
         bits: of a weight, 8 or 16.
     """
     chunks: list[str] = []
-    items = []
-    error = 0.0
-    for capture, scored, chosen in zip(captures, scores, heads, strict=True):
-        item, worst = _item(capture, {s.head: s for s in scored}, chosen, bits, chunks)
-        items.append(item)
-        error = max(error, worst)
+    items = [
+        _item((capture, scored), beside, chosen, bits, chunks)
+        for capture, scored, chosen, beside in zip(captures, scores, heads, written, strict=True)
+    ]
     page = {
         "title": visible(title),
         "bits": bits,
-        "error": error,
         "items": items,
         "roles": [
             {
@@ -92,16 +96,15 @@ def document(
 
 
 def _item(
-    capture: Capture,
-    scored: dict[Head, HeadScores],
+    looked: Scored,
+    written: Scored | None,
     chosen: Collection[Head],
     bits: int,
     chunks: list[str],
-) -> tuple[dict[str, Any], float]:
-    """One text: its axes, and for each kind of site its layers."""
+) -> dict[str, Any]:
+    """One text: its axes, and for each kind of site its layers, by one quantity or two."""
     axes: list[dict[str, Any]] = []
     known: dict[int, int] = {}
-    error = 0.0
 
     def axis(tokens: Tokens) -> int:
         if id(tokens) not in known:
@@ -109,10 +112,41 @@ def _item(
             axes.append(_axis(tokens))
         return known[id(tokens)]
 
+    capture = looked[0]
+    places = {}
+    for kind in capture.layout.kinds:
+        sides = capture.inputs.sides[kind]
+        queries, keys = axis(sides.queries), axis(sides.keys)
+        places[kind] = (queries, queries if sides.queries == sides.keys else keys)
+    kinds = _kinds(*looked, chosen, places, bits, chunks)
+    text = " | ".join(map(visible, capture.inputs.texts)) or _reading(axes[kinds[0]["queries"]])
+    return {
+        "label": _cut(text, _LABEL),
+        "text": _cut(text, _TEXT),
+        "origin": origin(capture),
+        "model": visible(short_name(capture.source.model)),
+        "notes": [visible(note) for note in capture.inputs.notes],
+        "emptyRows": capture.empty_rows,
+        "axes": axes,
+        "kinds": kinds,
+        "written": _kinds(*written, chosen, places, bits, chunks) if written else [],
+    }
+
+
+def _kinds(
+    capture: Capture,
+    scores: Sequence[HeadScores],
+    chosen: Collection[Head],
+    places: Mapping[SiteKind, tuple[int, int]],
+    bits: int,
+    chunks: list[str],
+) -> list[dict[str, Any]]:
+    """The layers of one quantity by kind of site; their packed maps go to ``chunks``."""
+    scored = {s.head: s for s in scores}
     kinds: list[dict[str, Any]] = []
     for kind in capture.layout.kinds:
-        sites = []
-        sides = capture.inputs.sides[kind]
+        sites: list[dict[str, Any]] = []
+        error, full = 0.0, 1.0
         for site, maps in sorted(capture.maps.items()):
             indices = [i for i in range(len(maps)) if Head(site, i) in chosen]
             if site.kind != kind or not indices:
@@ -131,33 +165,27 @@ def _item(
                 }
             )
             chunks.append(packed.text)
-        if sites:
-            ours = [scored[h] for h in chosen if h in scored and h.site.kind == kind]
-            queries, keys = axis(sides.queries), axis(sides.keys)
-            if sides.queries == sides.keys:
-                keys = queries
-            kinds.append(
-                {
-                    "kind": kind,
-                    "title": _TITLES[kind],
-                    "queries": queries,
-                    "keys": keys,
-                    "opening": min(ours, key=leading).head.name if ours else "",
-                    "sites": sites,
-                }
-            )
-    text = " | ".join(map(visible, capture.inputs.texts)) or _reading(axes[kinds[0]["queries"]])
-    item = {
-        "label": _cut(text, _LABEL),
-        "text": _cut(text, _TEXT),
-        "origin": origin(capture),
-        "model": visible(short_name(capture.source.model)),
-        "notes": [visible(note) for note in capture.inputs.notes],
-        "emptyRows": capture.empty_rows,
-        "axes": axes,
-        "kinds": kinds,
-    }
-    return item, error
+        if not sites:
+            continue
+        if capture.quantity != "weights":
+            full = max(head["top"] for site in sites for head in site["heads"]) or 1.0
+        ours = [scored[h] for h in chosen if h in scored and h.site.kind == kind]
+        queries, keys = places[kind]
+        kinds.append(
+            {
+                "kind": kind,
+                "title": _TITLES[kind] + (", one map a layer" if capture.layout.whole else ""),
+                "queries": queries,
+                "keys": keys,
+                "opening": min(ours, key=leading).head.name if ours else "",
+                "sites": sites,
+                "quantity": capture.quantity,
+                "formula": QUANTITIES[capture.quantity].formula,
+                "full": full,
+                "error": error,
+            }
+        )
+    return kinds
 
 
 def _cut(text: str, most: int) -> str:

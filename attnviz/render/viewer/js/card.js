@@ -1,7 +1,7 @@
 import { byId, fill, make, shown } from "./dom.js";
 import { headOf, itemOf, kindOf, page, roleOf } from "./data.js";
 import { ink } from "./colors.js";
-import { mixOf, panelOf, saidOf, weightText } from "./panel.js";
+import { mixOf, nounOf, panelOf, saidOf, weightText } from "./panel.js";
 import { overview } from "./overview.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -141,7 +141,7 @@ export const card = {
           make("p", { class: "small" }, "Bar: the mean over the rows that count. Mark: the same under uniform attention. Scores are of the whole text, whatever is hidden here.")),
         make("section", {}, make("h3", {}, "Strongest pairs"),
           said.length ? make("p", { class: "small" }, said.join(" ")) : "",
-          make("table", { class: "numbers" }, tableHead(["query", "key", "weight"]), make("tbody", {}, ...pairs)),
+          make("table", { class: "numbers" }, tableHead(["query", "key", nounOf(state)]), make("tbody", {}, ...pairs)),
           make("h3", {}, "What this can't prove"), make("ul", { class: "small" }, ...limits(head).map((text) => make("li", {}, text))))));
   },
   picture(painter, state) {

@@ -256,14 +256,14 @@ function drawKey(painter, panel, state, g) {
   const tones = ink();
   const y = g.top + g.plotH + SUMS + 4;
   const x = Math.min(g.left, 12);
-  const share = { map: "its largest weight", row: "the row's largest", one: "weight" }[state.scale] || "";
+  const share = { map: `its largest ${panel.noun}`, row: "the row's largest", one: panel.noun }[state.scale] || "";
   if (panel.layers.length === 1) {
     const colors = ramp(state.palette);
     const rgba = new Uint8ClampedArray(4 * 64);
     for (let i = 0; i < 64; i++) rgba.set([...colors.subarray(12 * i + (i === 63 ? 9 : 0), 12 * i + (i === 63 ? 12 : 3)), 255], 4 * i);
     painter.text("0", x, y + 6, { size: 10.5, color: tones.text });
     painter.image(rgba, 1, 64, x + 12, y, 110, 11);
-    const end = state.scale === "map" ? known(top(panel.layers[0].low()), top(panel.layers[0].high()), 2) : state.scale === "row" ? "the row's largest weight" : "1";
+    const end = state.scale === "map" ? known(top(panel.layers[0].low()), top(panel.layers[0].high()), 2) : state.scale === "row" ? `the row's largest ${panel.noun}` : `${panel.layers[0].full === 1 ? "1" : upward(panel.layers[0].full, 2)}`;
     painter.text(end, x + 128, y + 6, { size: 10.5, color: tones.text });
     painter.text("queries ↓   keys →", x, y + 25, { size: 10.5, color: tones.soft });
     return;

@@ -82,10 +82,10 @@ export function ramp(palette) {
  * How much of its colour each weight gets: 1 over the weight that counts as full.
  * @param {Shade} layer
  * @param {number} row
- * @param {string} scale `map`: the head's largest; `row`: the row's largest; `one`: 1
+ * @param {string} scale `map`: the head's largest; `row`: the row's largest; `one`: 1, or the largest norm
  */
 export function unit(layer, row, scale) {
-  const top = scale === "one" ? 1 : scale === "row" ? layer.rowTops[row] : layer.top;
+  const top = scale === "one" ? layer.full : scale === "row" ? layer.rowTops[row] : layer.top;
   return top > 0 ? 1 / top : 0;
 }
 

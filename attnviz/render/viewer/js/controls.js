@@ -2,7 +2,7 @@ import { byId, fill, make } from "./dom.js";
 import { described, headsOf, itemOf, kindOf, page, roleOf, signOf } from "./data.js";
 import { get, MIXES, QUADRANTS, set } from "./store.js";
 import { ink } from "./colors.js";
-import { axesOf, isPair, matches, mixOf, precision } from "./panel.js";
+import { axesOf, fullSaid, isPair, matches, mixOf, precision } from "./panel.js";
 import { toggle } from "./overview.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -58,15 +58,22 @@ function buildHeads(state) {
 
 /** @param {State} state */
 function build(state) {
-  const key = `${state.text} ${state.kind}`;
+  const key = `${state.text} ${state.kind} ${state.writes}`;
   if (key === built) return;
   built = key;
   const item = itemOf(state);
   buildHeads(state);
   byId("kinds").hidden = item.kinds.length < 2;
   fill(byId("kinds"), ...item.kinds.map(({ kind, title }) => make("button", { type: "button", "data-kind": kind, title }, kind)));
+  byId("weigh-line").hidden = !item.written.length;
+  if (item.written.length) {
+    const both = /** @type {[boolean, string][]} */ ([[false, "weights"], [true, item.written[0].formula]]);
+    fill(byId("weigh"), ...both.map(([writes, name]) => make("button", { type: "button", "data-writes": String(Number(writes)), "aria-pressed": String(writes === state.writes) }, name)));
+  }
+  const one = byId("scale").querySelector("[value=one]");
+  if (one) one.textContent = fullSaid(state);
   byId("quad-line").hidden = !isPair(state);
-  byId("origin").textContent = `${item.origin} · ${precision()}`;
+  byId("origin").textContent = `${item.origin} · ${precision(state)}`;
   const spaced = item.axes.some(({ labels }) => labels.some((label) => /^·.|.·$/.test(label)));
   const notes = spaced ? [...item.notes, "A dot (·) at the edge of a token stands for a space."] : item.notes;
   fill(byId("notes"), ...notes.map((note) => make("p", {}, note)));
@@ -196,6 +203,10 @@ export function startControls() {
   byId("kinds").addEventListener("click", (event) => {
     const kind = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.kind;
     if (kind) set({ kind, quad: "all" });
+  });
+  byId("weigh").addEventListener("click", (event) => {
+    const writes = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.writes;
+    if (writes) set({ writes: writes === "1" });
   });
   byId("mix").addEventListener("click", (event) => {
     const mix = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.mix;

@@ -107,7 +107,20 @@ export function itemOf(state) {
 
 /** @param {State} state */
 export function kindOf(state) {
-  const { kinds } = itemOf(state);
+  const { kinds, written } = itemOf(state);
+  return kindIn(state.writes && written.length ? written : kinds, state);
+}
+
+/**
+ * The same heads by the other quantity, if the page has both.
+ * @param {State} state
+ */
+export function otherOf(state) {
+  return itemOf(state).written.length ? { ...state, writes: !state.writes } : null;
+}
+
+/** @param {import("./types.js").KindData[]} kinds @param {State} state */
+function kindIn(kinds, state) {
   return kinds.find(({ kind }) => kind === state.kind) || kinds[0];
 }
 
@@ -140,13 +153,15 @@ export function headOf(state, id) {
 }
 
 /**
- * The layers that a saved picture or table of the open view needs.
+ * The layers that a saved picture or table of the open view needs, or what it says under the pointer.
  * @param {State} state
  */
 export function sitesShown(state) {
   const { view, head, on } = state;
   const ids = view === "overview" ? headsOf(state).map(({ id }) => id) : view === "card" ? [head] : on;
-  return [...new Set(ids.flatMap((id) => headOf(state, id)?.site || []))];
+  const other = view === "overview" || view === "card" ? null : otherOf(state);
+  const both = other ? [state, other] : [state];
+  return [...new Set(ids.flatMap((id) => both.flatMap((one) => headOf(one, id)?.site || [])))];
 }
 
 /** @param {SiteData[]} sites */

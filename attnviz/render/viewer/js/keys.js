@@ -20,6 +20,7 @@ const HELP = [
   ["w", "words instead of tokens"],
   ["s, f", "hide separators, hide the first token"],
   ["r", "rescale what is left"],
+  ["v", "weights, or what is written with them, where the page has both"],
   ["d", "text: attends to, or is attended to by"],
   ["+ − 0", "map: zoom in, out, all of it"],
   ["/", "search a token; Enter and n: the next match"],
@@ -108,6 +109,7 @@ function single(key, view) {
     case "s": set({ separators: !state.separators }); return true;
     case "f": set({ first: !state.first }); return true;
     case "r": set({ rescale: !state.rescale }); return true;
+    case "v": set({ writes: !state.writes }); return true;
     case "d": set({ toward: !state.toward }); return true;
     case "t": set({ theme: after(["system", "light", "dark"], state.theme) }); return true;
     case "+": case "=": view.zoom?.(1.5); return true;

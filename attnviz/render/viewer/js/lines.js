@@ -1,7 +1,7 @@
 import { byId, clamp, say } from "./dom.js";
 import { get, set } from "./store.js";
 import { ink } from "./colors.js";
-import { matches, pairsTable, panelOf, pinned, weightText } from "./panel.js";
+import { matches, otherPanel, pairsTable, panelOf, pinned, weightText } from "./panel.js";
 import { fitted, magnified, prepared } from "./painter.js";
 import { caption, heading } from "./captions.js";
 import { hideTip, showTip } from "./tip.js";
@@ -9,7 +9,7 @@ import { hideTip, showTip } from "./tip.js";
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Panel} Panel */
 /** @typedef {import("./types.js").Painter} Painter */
-/** @typedef {{ l: number, r: number, c: number, weight: number, color: string }} Line which layer, query and key */
+/** @typedef {{ l: number, r: number, c: number, weight: number, color: string }} Line which layer, query and key; its weight or share of the largest norm */
 
 const FONT = () => 12.5 * magnified();
 const ABOVE = 26;
@@ -35,13 +35,13 @@ function kept(panel, state) {
   const { R, C, layers } = panel;
   /** @type {Line[]} */
   const out = [];
-  for (const [l, { data, color }] of layers.entries()) {
+  for (const [l, { data, color, full }] of layers.entries()) {
     for (let r = 0; r < R; r++) {
       const row = data.subarray(r * C, (r + 1) * C);
       const some = [];
-      for (let c = 0; c < C; c++) if (row[c] >= state.least && row[c] > 0) some.push(c);
+      for (let c = 0; c < C; c++) if (row[c] >= state.least * full && row[c] > 0) some.push(c);
       some.sort((a, b) => row[b] - row[a]);
-      for (const c of some.slice(0, state.top)) out.push({ l, r, c, weight: row[c], color });
+      for (const c of some.slice(0, state.top)) out.push({ l, r, c, weight: row[c] / full, color });
     }
   }
   return out.sort((a, b) => a.weight - b.weight);
@@ -57,13 +57,24 @@ function ofToken(panel, { side, i }) {
   const { R, C, layers } = panel;
   /** @type {Line[]} */
   const out = [];
-  for (const [l, { data, color }] of layers.entries()) {
+  for (const [l, { data, color, full }] of layers.entries()) {
     for (let other = 0; other < (side === "q" ? C : R); other++) {
       const [r, c] = side === "q" ? [i, other] : [other, i];
-      if (data[r * C + c] > 0.001) out.push({ l, r, c, weight: data[r * C + c], color });
+      if (data[r * C + c] > 0.001 * full) out.push({ l, r, c, weight: data[r * C + c] / full, color });
     }
   }
   return out.sort((a, b) => a.weight - b.weight);
+}
+
+/**
+ * A number and, where the page has both, that of the other quantity.
+ * @param {Panel} panel
+ * @param {number} l
+ * @param {number} i
+ */
+function bothTexts(panel, l, i) {
+  const other = otherPanel(panel, get());
+  return weightText(panel, l, i) + (other ? `, ${other.noun} ${weightText(other, l, i)}` : "");
 }
 
 /** The token that alone is shown: the one under the pointer, or the pinned one. */
@@ -105,9 +116,9 @@ function drawLines(painter, panel, state, list, token, { step: gap, labelW: side
       if (token && token.side !== which) {
         const cell = left ? i * panel.C + token.i : token.i * panel.C + i;
         const strongest = panel.layers.reduce((best, { data }, l) => (data[cell] > panel.layers[best].data[cell] ? l : best), 0);
-        const { data, color } = panel.layers[strongest];
-        if (data[cell] >= 0.005) {
-          painter.rect(left ? 2 : x2 + 4, y(i) - gap / 2 + 1, side - 2, gap - 2, color, 0.12 + 0.3 * data[cell]);
+        const { data, color, full } = panel.layers[strongest];
+        if (data[cell] >= 0.005 * full) {
+          painter.rect(left ? 2 : x2 + 4, y(i) - gap / 2 + 1, side - 2, gap - 2, color, 0.12 + 0.3 * (data[cell] / full));
           painter.text(weightText(panel, strongest, cell), left ? 6 : wide - 6, y(i), { size: 10, align: left ? "left" : "right", color: tones.soft });
         }
       }
@@ -186,7 +197,7 @@ export function startLines() {
       const label = next.side === "q" ? queries.named[next.i] : keys.named[next.i];
       const best = ofToken(panel, next).slice(-5).reverse().map(({ l, r, c, color }) => ({
         color: layers.length > 1 ? color : "",
-        text: weightText(panel, l, r * C + c), more: next.side === "q" ? keys.named[c] : queries.named[r],
+        text: bothTexts(panel, l, r * C + c), more: next.side === "q" ? keys.named[c] : queries.named[r],
       }));
       showTip(next.side === "q" ? `${label} attends to` : `${label} is attended to by`, best, event.clientX + 14, event.clientY + 14);
     }

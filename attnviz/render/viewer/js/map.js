@@ -1,7 +1,7 @@
 import { byId, clamp, say } from "./dom.js";
 import { get, MOST_ZOOM, set } from "./store.js";
 import { ink } from "./colors.js";
-import { pairsTable, panelOf, pinned, weightText } from "./panel.js";
+import { otherPanel, pairsTable, panelOf, pinned, weightText } from "./panel.js";
 import { prepared } from "./painter.js";
 import { drawMap, geometry, margins, sums, SUMS } from "./cells.js";
 import { between, known } from "./digits.js";
@@ -40,6 +40,7 @@ function cellAt(x, y) {
  */
 function cellLines(panel, r, c) {
   const i = r * panel.C + c;
+  const other = otherPanel(panel, get());
   return panel.layers.map(({ name, color, low, high, whole }, l) => {
     const several = panel.layers.length > 1;
     const [text, all] = [weightText(panel, l, i, 4), sums(panel)[l]];
@@ -47,7 +48,7 @@ function cellLines(panel, r, c) {
     const range = text.startsWith("≈") ? `${between(low()[i], high()[i])}; ` : "";
     return {
       color: several ? color : "", text: `${several ? `${name}: ` : ""}${text}`,
-      more: `${range}row ${row}, column ${known(all.low.columns[c], all.high.columns[c], 3)}`,
+      more: `${other ? `${other.noun} ${weightText(other, l, i, 3)}; ` : ""}${range}row ${row}, column ${known(all.low.columns[c], all.high.columns[c], 3)}`,
     };
   });
 }
@@ -193,7 +194,7 @@ function describedMap(panel) {
   for (let i = 0; i < data.length; i++) if (data[i] > data[best]) best = i;
   const [r, c] = [Math.trunc(best / panel.C), best % panel.C];
   return `Attention map of ${panel.layers.map(({ name }) => name).join(", ")}: ${panel.R} queries by ${panel.C} keys. ` +
-    `Largest weight ${weightText(panel, 0, best)}, ${panel.queries.spoken[r]} to ${panel.keys.spoken[c]}. Shift and arrows read single weights.`;
+    `Largest ${panel.noun} ${weightText(panel, 0, best)}, ${panel.queries.spoken[r]} to ${panel.keys.spoken[c]}. Shift and arrows read single weights.`;
 }
 
 /** @type {import("./types.js").View} */

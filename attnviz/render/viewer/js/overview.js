@@ -2,7 +2,7 @@ import { byId, clamp, fill, make } from "./dom.js";
 import { described, headsOf, isLoaded, itemOf, kindOf, load, page, roleOf, signOf } from "./data.js";
 import { get, set } from "./store.js";
 import { ink } from "./colors.js";
-import { axesOf, cutSaid, isCut } from "./panel.js";
+import { axesOf, cutSaid, fullSaid, isCut, nounOf } from "./panel.js";
 import { magnified, prepared } from "./painter.js";
 import { tile } from "./tiles.js";
 import { track } from "./busy.js";
@@ -108,7 +108,7 @@ function build(state) {
   const place = byId("overview-tiles");
   measured = sizes(state, place.clientWidth);
   const { size, gap, strip } = measured;
-  const key = JSON.stringify([state.text, kindOf(state).kind, state.sort, measured]);
+  const key = JSON.stringify([state.text, kindOf(state).kind, kindOf(state).quantity, state.sort, measured]);
   if (key === built) return;
   built = key;
   strips.clear();
@@ -277,7 +277,7 @@ export const overview = {
     const { queries, keys } = axesOf(state);
     const nothing = !queries.at.length || !keys.at.length;
     byId("overview-tiles").hidden = nothing;
-    const words = state.scale === "one" ? "full colour is a weight of 1" : state.scale === "row" ? "each row by its largest weight" : "each map by its largest weight, colours by the square root so that small weights show";
+    const words = state.scale === "one" ? `full colour is ${fullSaid(state)}` : state.scale === "row" ? `each row by its largest ${nounOf(state)}` : `each map by its largest ${nounOf(state)}, colours by the square root so that small ones show`;
     const few = headsOf(state).some(({ data }) => data.roles[0]?.few) ? ` (${page.few} on fewer than ${page.fewRows} rows)` : "";
     const coded = `Below a map: its head and the sign of what it does, else of where it rests${few}.`;
     const said = [`Queries downwards, keys across; ${words}.`, coded, ...cutSaid(state, isCut(state))].join(" ");

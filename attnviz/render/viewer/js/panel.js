@@ -1,4 +1,4 @@
-import { headOf, itemOf, kindOf, page, weights } from "./data.js";
+import { headOf, isLoaded, itemOf, kindOf, otherOf, page, weights } from "./data.js";
 import { seriesColor } from "./colors.js";
 import { known, upward, withError } from "./digits.js";
 import { MOST_BLENDED } from "./store.js";
@@ -137,12 +137,17 @@ function gathered(state, head, shift) {
  * @param {number} S
  */
 function emptiness(head, T, S) {
-  return ready(`${head.id} full`, () => {
+  return ready(`${keyOf(head)} full`, () => {
     const base = weights(head.site, head.row, T, S);
     const full = new Float32Array(T);
     for (let i = 0; i < base.length; i++) if (base[i] > 0) full[Math.trunc(i / S)] = 1;
     return full;
   });
+}
+
+/** What tells its maps from all others of the text. @param {Head} head */
+function keyOf({ site, row }) {
+  return `${site.chunk}.${row}`;
 }
 
 /**
@@ -173,7 +178,7 @@ function rescaled(data, opposite, C) {
  */
 export function matrix(state, head, shift = 0) {
   const { keys } = axesOf(state);
-  return ready(`${head.id} ${shift}`, () => {
+  return ready(`${keyOf(head)} ${shift}`, () => {
     const data = gathered(state, head, shift);
     return state.rescale ? rescaled(data, shift ? gathered(state, head, -shift) : data, keys.at.length) : data;
   });
@@ -204,9 +209,10 @@ function together(state, heads, mixed, shift) {
  * @param {number} R
  * @param {number} C
  * @param {boolean} whole whether rows sum to 1, but for the rounding of single weights
+ * @param {number} full what the scale `one` ends at
  * @returns {Layer}
  */
-function layer(name, color, weigh, R, C, whole) {
+function layer(name, color, weigh, R, C, whole, full) {
   const data = weigh(0);
   const rowTops = new Float32Array(R);
   let top = 0;
@@ -216,7 +222,7 @@ function layer(name, color, weigh, R, C, whole) {
     rowTops[r] = most;
     if (most > top) top = most;
   }
-  return { name, color, data, top, rowTops, whole, low: once(() => weigh(-0.5)), high: once(() => weigh(0.5)) };
+  return { name, color, data, top, rowTops, whole, full, low: once(() => weigh(-0.5)), high: once(() => weigh(0.5)) };
 }
 
 /**
@@ -241,19 +247,52 @@ export function panelOf(state, ids) {
   const heads = ids.flatMap((id) => headOf(state, id) || []);
   const mixed = mixOf(state, heads.length);
   const cut = isCut(state);
+  const full = fullOf(state);
   /** @param {Head} head */
   const whole = (head) => head.data.whole && (!cut || state.rescale);
   /** @type {Layer[]} */
   let layers;
   if (mixed === "mean" || mixed === "max") {
-    const key = `${mixed} ${heads.map(({ id }) => id)}`;
+    const key = `${mixed} ${heads.map(keyOf)}`;
     /** @param {number} shift */
     const weigh = (shift) => ready(`${key} ${shift}`, () => together(state, heads, mixed, shift));
-    layers = [layer(`${mixed} of ${heads.length} heads`, seriesColor(0), weigh, R, C, mixed === "mean" && heads.every(whole))];
+    layers = [layer(`${mixed} of ${heads.length} heads`, seriesColor(0), weigh, R, C, mixed === "mean" && heads.every(whole), full)];
   } else {
-    layers = heads.map((head, i) => layer(`head ${head.id}`, seriesColor(i), (shift) => matrix(state, head, shift), R, C, whole(head)));
+    layers = heads.map((head, i) => layer(`head ${head.id}`, seriesColor(i), (shift) => matrix(state, head, shift), R, C, whole(head), full));
   }
-  return { queries, keys, R, C, layers, mixed, cut, rescaled: state.rescale };
+  return { queries, keys, R, C, layers, mixed, cut, rescaled: state.rescale, noun: nounOf(state) };
+}
+
+/** What the scale `one` ends at: a share of 1, or the largest norm of any head. @param {State} state */
+export function fullOf(state) {
+  return state.rescale ? 1 : kindOf(state).full;
+}
+
+/** The same in words. @param {State} state */
+export function fullSaid(state) {
+  const { quantity, formula } = kindOf(state);
+  return quantity === "weights" || state.rescale ? "a weight of 1" : `the largest ${formula} of all`;
+}
+
+/** What the numbers are. @param {State} state */
+export function nounOf(state) {
+  const { quantity, formula } = kindOf(state);
+  return quantity === "weights" ? "weight" : state.rescale ? `share of ${formula}` : formula;
+}
+
+/** @type {{ of: Panel, state: State, panel: Panel } | null} */
+let besides = null;
+
+/**
+ * The same panel by the other quantity; null where the page has one, or its layers are not unpacked.
+ * @param {Panel} panel
+ * @param {State} state
+ */
+export function otherPanel(panel, state) {
+  const other = otherOf(state);
+  if (!other || !state.on.every((id) => { const head = headOf(other, id); return head && isLoaded(head.site); })) return null;
+  if (besides?.of !== panel) besides = { of: panel, state, panel: panelOf(other, state.on) };
+  return besides.panel;
 }
 
 /**
@@ -280,7 +319,7 @@ export function cutSaid(state, cut) {
   ].join(", ");
   const rows = state.rescale
     ? "and each row is rescaled: divided by its sum over the keys shown"
-    : "the weights are as they were, so rows can sum to less than 1";
+    : `the ${nounOf(state) === "weight" ? "weights are as they were, so rows can sum to less than 1" : "norms are as they were"}`;
   return [`${what[0].toUpperCase()}${what.slice(1)}${state.rescale ? ", " : "; "}${rows}.`];
 }
 
@@ -303,12 +342,13 @@ export function isCut(state) {
  */
 export function saidOf(panel, state) {
   const said = [];
+  if (panel.noun !== "weight") said.push(`Not weights but ${panel.noun}, what is written with them.`);
   if (panel.mixed === "mean" && state.mix === "blend") {
     said.push(`More than ${MOST_BLENDED} heads are on: their mean is shown, since so many colours cannot be told apart.`);
   }
   const cells = { map: "cell", text: "word" }[state.view];
   if (panel.mixed === "blend" && cells) said.push(`Each ${cells} has the colour of the head that leads there, by its share.`);
-  if (panel.mixed === "max") said.push("The largest weight of any head that is on; rows can sum to more than 1.");
+  if (panel.mixed === "max") said.push(`The largest ${panel.noun} of any head that is on; rows can sum to more than 1.`);
   if (state.words) said.push("Words: summed over a word's keys, averaged over its queries.");
   said.push(...cutSaid(state, panel.cut));
   const empty = itemOf(state).emptyRows;
@@ -339,9 +379,10 @@ export function matches(axis, find) {
   return axis.labels.flatMap((label, i) => (label.toLowerCase().includes(wanted) ? [i] : []));
 }
 
-/** The weights' precision, in words. */
-export function precision() {
-  return `weights in ${page.bits} bits, off by at most ${upward(page.error, 2)}`;
+/** The numbers' precision, in words. @param {State} state */
+export function precision(state) {
+  const { quantity, error } = kindOf(state);
+  return `${quantity === "weights" ? "weights" : "norms"} in ${page.bits} bits, off by at most ${upward(error, 2)}`;
 }
 
 /**
@@ -368,7 +409,7 @@ export function* pairs(state, ids) {
   const { queries, keys, R, C } = panel;
   const bounds = panel.layers.map(({ low, high }) => ({ low: low(), high: high() }));
   yield ["query_index", "query", "key_index", "key", ...panel.layers.flatMap(({ name }) => [name, `${name} ±`]), "note"];
-  const note = [`${itemOf(state).model}, ${kindOf(state).title}; ${precision()}, each by at most its ±.`, ...saidOf(panel, state)].join(" ");
+  const note = [`${itemOf(state).model}, ${kindOf(state).title}; ${precision(state)}, each by at most its ±.`, ...saidOf(panel, state)].join(" ");
   for (let i = 0; i < R * C; i++) {
     const [r, c] = [Math.trunc(i / C), i % C];
     const numbers = bounds.flatMap(({ low, high }) => withError(low[i], high[i]));

@@ -30,7 +30,8 @@ function named(state) {
  */
 function download(blob, what, suffix) {
   const state = get();
-  const kind = itemOf(state).kinds.length > 1 ? `-${kindOf(state).kind}` : "";
+  const { kind: own, quantity } = kindOf(state);
+  const kind = (itemOf(state).kinds.length > 1 ? `-${own}` : "") + (quantity === "weights" ? "" : `-${quantity}`);
   const link = make("a", { href: URL.createObjectURL(blob), download: `attnviz-${what}${kind}.${suffix}` });
   document.body.append(link);
   link.click();
@@ -108,7 +109,7 @@ function wordNumbers({ labels, special, starts }) {
 async function allNpz() {
   const state = get();
   const item = itemOf(state);
-  const { kind, title, sites, queries, keys } = kindOf(state);
+  const { kind, title, sites, queries, keys, quantity, error } = kindOf(state);
   const [T, S] = [queries, keys].map((axis) => item.axes[axis].labels.length);
   /** @type {Record<string, import("./npz.js").NumpyArray>} */
   const arrays = {};
@@ -133,7 +134,7 @@ async function allNpz() {
     arrays[`${prefix}segments`] = integers(axis.segments);
     arrays[`${prefix}words`] = integers(wordNumbers(axis));
   }
-  const meta = { model: item.model, exactness: `${precision()}, saved from a page`, kinds: [kind], title, bits: page.bits, error: page.error };
+  const meta = { model: item.model, exactness: `${precision(state)}, saved from a page`, kinds: [kind], title, bits: page.bits, error, quantity };
   arrays.meta = texts([JSON.stringify(meta)], []);
   download(await npz(arrays), "all-heads", "npz");
 }

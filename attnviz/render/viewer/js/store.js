@@ -11,7 +11,7 @@ export const MOST_BLENDED = 8;
 
 /** @type {State} */
 const DEFAULTS = {
-  view: "overview", text: 0, kind: "", head: "", on: [], mix: "blend", sort: "model",
+  view: "overview", text: 0, kind: "", writes: page.items.some(({ written }) => written.length), head: "", on: [], mix: "blend", sort: "model",
   words: false, separators: false, first: false, rescale: false, quad: "all",
   scale: "map", palette: page.palette, theme: "system", top: 5, least: 0.05, toward: false, letters: true,
   pin: "", find: "", zoom: "",
@@ -149,7 +149,7 @@ export function fromHash() {
     .filter(({ id, site }) => wanted.includes("*") || wanted.includes(`${site.layer}.*`) || wanted.includes(id))
     .map(({ id }) => id);
   const { pin, zoom } = next;
-  state = { ...state, text: next.text, kind: next.kind, words: next.words, quad: next.quad };
+  state = { ...state, text: next.text, kind: next.kind, writes: next.writes, words: next.words, quad: next.quad };
   state = settled({ ...next, pin, zoom });
   changed = new Set(/** @type {(keyof State)[]} */ (Object.keys(state)));
   visited = place();

@@ -2,7 +2,7 @@ import { byId, clamp, fill, make, say } from "./dom.js";
 import { kindOf } from "./data.js";
 import { get, set } from "./store.js";
 import { ink, inkOn, led, rgb, unit } from "./colors.js";
-import { matches, pairsTable, panelOf, pinned, weightText } from "./panel.js";
+import { fullSaid, matches, pairsTable, panelOf, pinned, weightText } from "./panel.js";
 import { caption, heading } from "./captions.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -137,8 +137,9 @@ function sentence(panel, state, token) {
     const top = cells.slice(0, 4).filter(({ cell }) => layer.data[cell] > 0).map(({ label, cell }) => `${label} ${weightText(panel, l, cell)}`);
     return `${layer.name}: ${top.join(", ") || "nothing"}`;
   });
-  const scale = { map: "full colour: its largest weight", row: "full colour: the row's largest weight", one: "full colour: a weight of 1" }[state.scale];
-  return `${one.named[token.i]} ${token.side === "q" ? "attends to" : "is attended to by"} – ${best.join("; ")} (${scale})`;
+  const scale = { map: "full colour: its largest weight", row: "full colour: the row's largest weight", one: `full colour: ${fullSaid(state)}` }[state.scale];
+  const verbs = state.writes ? ["gets from", "writes to"] : ["attends to", "is attended to by"];
+  return `${one.named[token.i]} ${verbs[token.side === "q" ? 0 : 1]} – ${best.join("; ")} (${scale})`;
 }
 
 export function startText() {

@@ -1,4 +1,4 @@
-import { matrix, axesOf } from "./panel.js";
+import { axesOf, fullOf, matrix } from "./panel.js";
 import { pixels } from "./colors.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -50,6 +50,6 @@ export function tile(state, head, most) {
     small.data = small.data.map((weight) => Math.sqrt(weight * top));
     for (let r = 0; r < small.R; r++) rowTops[r] = Math.sqrt(rowTops[r] * top);
   }
-  const layers = [{ color: "", data: small.data, top, rowTops }];
+  const layers = [{ color: "", data: small.data, top, rowTops, full: fullOf(state) }];
   return { colors: pixels({ R: small.R, C: small.C, layers }, state), R: small.R, C: small.C };
 }

@@ -11,7 +11,14 @@ export interface HeadRole {
 export interface HeadData { index: number; top: number; whole: boolean; roles: HeadRole[]; scores: ScoreValue[] }
 export interface SiteData { layer: number; causal: boolean; chunk: number; heads: HeadData[] }
 /** `opening` is the head to show first. */
-export interface KindData { kind: string; title: string; queries: number; keys: number; opening: string; sites: SiteData[] }
+/**
+ * `quantity` and `formula` say of what the maps are; `full` is a weight of 1, or the largest norm of
+ * any head; `error` is how far a number can be off.
+ */
+export interface KindData {
+  kind: string; title: string; queries: number; keys: number; opening: string; sites: SiteData[];
+  quantity: string; formula: string; full: number; error: number;
+}
 export interface AxisData {
   labels: string[]; inline: string[]; gaps: number[]; special: number[]; separators: number[];
   segments: number[]; starts: number[]; words: string[];
@@ -19,9 +26,11 @@ export interface AxisData {
 export interface Item {
   label: string; text: string; origin: string; model: string; notes: string[]; emptyRows: number;
   axes: AxisData[]; kinds: KindData[];
+  /** the same heads by what they write; empty where the page has one quantity */
+  written: KindData[];
 }
 export interface Page {
-  title: string; bits: number; error: number; items: Item[]; roles: Role[]; scores: ScoreDef[];
+  title: string; bits: number; items: Item[]; roles: Role[]; scores: ScoreDef[];
   palettes: Record<string, string[]>; fewRows: number; minRows: number;
   /** the marks of few rows and of no role, and the palette to begin with */
   few: string; noRole: string; palette: string;
@@ -32,7 +41,7 @@ export interface Head { id: string; place: number; site: SiteData; row: number; 
 
 /** Everything that a link carries. */
 export interface State {
-  view: string; text: number; kind: string; head: string; on: string[]; mix: string; sort: string;
+  view: string; text: number; kind: string; writes: boolean; head: string; on: string[]; mix: string; sort: string;
   words: boolean; separators: boolean; first: boolean; rescale: boolean; quad: string;
   scale: string; palette: string; theme: string; top: number; least: number; toward: boolean; letters: boolean;
   pin: string; find: string; zoom: string;
@@ -48,7 +57,7 @@ export interface Axis {
   at: number[];
 }
 /** A map to be coloured. */
-export interface Shade { color: string; data: Float32Array; top: number; rowTops: Float32Array }
+export interface Shade { color: string; data: Float32Array; top: number; rowTops: Float32Array; full: number }
 export interface Layer extends Shade {
   name: string; whole: boolean;
   /** the bounds between which each weight was before it was packed */
@@ -57,6 +66,8 @@ export interface Layer extends Shade {
 /** What the drawings show: one or several maps [R, C] over the same axes. */
 export interface Panel {
   queries: Axis; keys: Axis; R: number; C: number; layers: Layer[]; mixed: string; cut: boolean; rescaled: boolean;
+  /** what the numbers are: a weight, or a norm's formula */
+  noun: string;
 }
 export interface TextStyle { size: number; color: string; align?: "left" | "center" | "right"; weight?: number; turn?: boolean }
 /** What can be drawn on: a canvas, or an SVG text. */

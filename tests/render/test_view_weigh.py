@@ -1,0 +1,91 @@
+"""A page of weights and of what is written with them: the switch, both under the pointer, files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnviz as av
+from attnviz.models import recorded
+from tests.render.test_view_page import hover
+from tests.viewing import Opened, opened
+
+TEXT = "The keys to the cabinet are on the table"
+HEAD = "2.1"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    view = av.view(TEXT, weigh="norm", exact=True)
+    assert [one.quantity for one in view.captures] == ["norm"]
+    return view.save(tmp_path_factory.mktemp("weigh") / "page.html")
+
+
+@pytest.fixture(scope="module")
+def shared(browser: Any) -> Iterator[Opened]:
+    with opened(browser) as found:
+        yield found
+
+
+def of(weigh: str) -> np.ndarray:
+    held = av.capture(TEXT, weigh=weigh)
+    return held[av.select(HEAD, held)[0]]
+
+
+def test_the_page_opens_with_norms_and_switches(shared: Opened, page: Path) -> None:
+    shared.open(page, f"view=map&on={HEAD}&head={HEAD}", again=True)
+    assert shared.pressed("#weigh") == ["‖αf(x)‖"]
+    assert "Not weights but ‖αf(x)‖" in shared.text("#map-caption")
+    norms = of("norm")
+    most = 3e-5 * norms.max()
+    np.testing.assert_allclose(shared.numbers(norms.shape)[0], norms, atol=most)
+    shared.press("v")
+    assert shared.pressed("#weigh") == ["weights"]
+    np.testing.assert_allclose(shared.numbers(norms.shape)[0], of("weights"), atol=3e-5)
+    assert "writes=0" in shared.hash()
+    shared.click("#weigh [data-writes='1']")
+    assert "writes=0" not in shared.hash()
+
+
+def test_both_stand_under_the_pointer(shared: Opened, page: Path) -> None:
+    norms, weights = of("norm"), of("weights")
+    for writes, first, second in ((1, norms, weights), (0, weights, norms)):
+        shared.open(page, f"view=map&on={HEAD}&head={HEAD}&writes={writes}")
+        for r, c in ((5, 0), (9, 7), (12, 12)):
+            told = hover(shared, r, c).split("\n")[1]
+            name = "weight" if writes else r"‖αf\(x\)‖"
+            shown, other = re.match(rf"≈?([\d.]+) {name} ≈?([\d.]+)", told).groups()
+            assert float(shown) == pytest.approx(first[r, c], rel=0.02)
+            assert float(other) == pytest.approx(second[r, c], rel=0.02)
+
+
+def test_lines_and_full_colour_go_by_the_largest_norm(shared: Opened, page: Path) -> None:
+    shared.open(page, f"view=lines&on={HEAD}&head={HEAD}")
+    shared.go(f"view=overview&on={HEAD}&head={HEAD}&scale=one")
+    assert "full colour is the largest ‖αf(x)‖ of all" in shared.text("#overview-said")
+    shared.press("v")
+    assert "full colour is a weight of 1" in shared.text("#overview-said")
+
+
+def test_saved_arrays_name_their_quantity(shared: Opened, page: Path, tmp_path: Path) -> None:
+    for writes, weigh in ((1, "norm"), (0, "weights")):
+        shared.open(page, f"view=overview&on={HEAD}&writes={writes}")
+        path = tmp_path / f"{weigh}.npz"
+        path.write_bytes(shared.saved("all-npz"))
+        read = recorded.load(path)
+        assert read.quantity == weigh
+        found = read[av.select(HEAD, read)[0]]
+        np.testing.assert_allclose(found, of(weigh), atol=3e-5 * max(1, found.max()))
+
+
+def test_layers_have_a_page_of_their_own(shared: Opened, tmp_path: Path) -> None:
+    view = av.view(TEXT, weigh="norm-residual")
+    shared.open(view.save(tmp_path / "layers.html"))
+    assert not shared.page.is_visible("#weigh-line")
+    assert "‖Σαf(x) + x‖" in shared.text("#overview-said")
+    assert shared.text("#on-count").endswith("of 4 on")
