@@ -361,7 +361,8 @@ def export_maps(
         model: see :func:`load`, as for ``device`` and ``dtype``.
         device: where to run.
         dtype: in which precision.
-        settings: which heads, which pictures, how they look.
+        settings: which heads, which pictures, how they look; ``settings.style.quantity`` is what
+            they show, see :func:`capture`, drawn as it is and scored by shares of rows.
         execution: how many processes, what to do about bad lines and folders in use.
         column: the column or field with the text, for tables and JSONL.
         recorded: the inputs are recorded attention.
@@ -385,12 +386,20 @@ def export_maps(
     names = texts.resolve([str(name) for name in listed])
     if not recorded:
         reading.check_recorded(names)
+    settings = settings or ExportSettings()
+    weigh = settings.style.quantity
+    if recorded and weigh != "weights":
+        raise UsageError("recorded attention shows what it holds; leave out {weigh}", weigh=weigh)
+
+    def source() -> Source:
+        return weighed(load(model, device=device, dtype=dtype), weigh, shares=False)
+
     read = reading.read_recorded(names) if recorded else texts.read(names, column=column)
     return run.export(
         read,
         Path(out),
-        None if recorded else lambda: load(model, device=device, dtype=dtype),
-        settings or ExportSettings(),
+        None if recorded else source,
+        settings,
         execution or Execution(),
         {} if recorded else identity(model),
         progress or (lambda result: None),

@@ -118,6 +118,8 @@ class Profile:
         files: what was read.
         seed: of everything that was drawn.
         notes: full sentences that the reader must not miss.
+        quantity: what was scored, a name of :data:`attnviz.quantities.QUANTITIES`; all but weights
+            with rows divided by their sums.
     """
 
     source: SourceInfo
@@ -138,12 +140,14 @@ class Profile:
     files: tuple[str, ...]
     seed: int
     notes: tuple[str, ...] = ()
+    quantity: str = "weights"
 
     def __repr__(self) -> str:
         unit = "groups" if self.grouped else "texts"
         return (
             f"<Profile {self.source.model}, {self.texts:,} texts, {self.clusters:,} {unit} as "
-            f"clusters, {self.tokens:,} tokens, {len(self.heads)} heads>"
+            f"clusters, {self.tokens:,} tokens, {len(self.heads)} heads"
+            f"{'' if self.quantity == 'weights' else f', {self.quantity}'}>"
         )
 
     def __getitem__(self, head: Head) -> HeadProfile:

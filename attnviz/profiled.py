@@ -20,7 +20,9 @@ from attnviz.estimates import Profile
 from attnviz.looking import DEFAULT_MODEL, Model, load
 from attnviz.models.identity import identity
 from attnviz.models.untrained import FreshConfig
+from attnviz.models.weighed import weighed
 from attnviz.notebook import Pictured, Tabular, picture_format, printed
+from attnviz.passes import Source
 from attnviz.profiling import run, saved
 from attnviz.profiling.state import About, State
 from attnviz.profiling.summary import summarize
@@ -91,6 +93,7 @@ def profile(
     whole: bool = False,
     stride: int | None = None,
     special_tokens: bool = True,
+    weigh: str = "weights",
     limit: int | None = None,
     sample: int | None = None,
     seed: int = 0,
@@ -117,6 +120,7 @@ def profile(
         stride: about how many tokens lie between the beginnings of two windows of a text; by
             default they do not overlap. Rows in an overlap count in both windows.
         special_tokens: whether the tokenizer adds its own.
+        weigh: what is scored, as for :func:`attnviz.heads`.
         limit: how many texts to take at most, from the first on.
         sample: how many texts to draw at random; after ``limit``.
         seed: of the sample and of the bootstrap.
@@ -151,9 +155,9 @@ def profile(
     path = None if out is None else Path(out)
     if path is not None:
         files.check_writable(path)
-    loading = partial(load, model, device=device, dtype=dtype)
+    loading = partial(_loaded, model, weigh, device=device, dtype=dtype)
     source = loading()
-    settings = ProfileSettings(special_tokens, stride)
+    settings = ProfileSettings(special_tokens, stride, weigh)
     about = About(
         dict(identity(model)),
         source.info,
@@ -201,6 +205,11 @@ def merge_profiles(paths: Sequence[str | Path], out: str | Path | None = None) -
     if out is not None:
         saved.write(Path(out), state)
     return _profiled(state)
+
+
+def _loaded(model: Model, weigh: str, *, device: str, dtype: str) -> Source:
+    """The model, with another quantity in its maps where that is wanted."""
+    return weighed(load(model, device=device, dtype=dtype), weigh, shares=True)
 
 
 def _finished(path: str | Path) -> State:

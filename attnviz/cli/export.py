@@ -13,6 +13,8 @@ from attnviz.cli.exits import IN_PART, Interrupted
 from attnviz.cli.options import (
     SELECT_HELP,
     SPECIAL_TOKENS,
+    WEIGH_HELP,
+    WEIGHTS,
     ModelOptions,
     OutputOptions,
     StyleOptions,
@@ -102,6 +104,7 @@ def export(
         ),
     ] = "heads",
     format: Annotated[str, _option("png, svg or pdf.", PICTURES)] = "png",
+    weigh: Annotated[str, _option(WEIGH_HELP, PICTURES, metavar="QUANTITY")] = WEIGHTS,
     weights: Annotated[
         str | None, _option("Keep the numbers beside the pictures: npz or safetensors.", PICTURES)
     ] = None,
@@ -160,7 +163,7 @@ def export(
         role=role,
         top=top,
         kinds=kinds,
-        style=looks.style(),
+        style=dataclasses.replace(looks.style(), quantity=weigh),
         format=format,
         weights=weights,
         special_tokens=special_tokens,

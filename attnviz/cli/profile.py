@@ -10,7 +10,15 @@ import typer
 
 from attnviz.cli import console
 from attnviz.cli.exits import IN_PART, Interrupted
-from attnviz.cli.options import SPECIAL_TOKENS, ModelOptions, OutputOptions, changed, flatten
+from attnviz.cli.options import (
+    SPECIAL_TOKENS,
+    WEIGH_HELP,
+    WEIGHTS,
+    ModelOptions,
+    OutputOptions,
+    changed,
+    flatten,
+)
 from attnviz.errors import UsageError
 
 INPUT, RESULT, RUN = "Input", "Result", "Running"
@@ -65,6 +73,7 @@ class CorpusOptions:
         ),
     ] = None
     special_tokens: Annotated[bool, SPECIAL_TOKENS] = True
+    weigh: Annotated[str, _option(WEIGH_HELP, RESULT, metavar="QUANTITY")] = WEIGHTS
     limit: Annotated[
         int | None, _option("Take at most the first N texts.", INPUT, min=1, metavar="N")
     ] = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from attnviz.corpus.texts import Text
@@ -53,7 +54,7 @@ class FilePlan:
         self.scored, self.settings = scored, settings
         self.heads = chosen(scored, heads, settings)
         self.folder = names.folder(scored.input.number, scored.input.name or scored.input.text)
-        style = settings.style
+        self.style = style = replace(settings.style, quantity=scored.quantity)
         self._shown = {
             kind: shown_sides(
                 scored.inputs.sides[kind], words=style.words, hide_sink=style.hide_sink
@@ -68,7 +69,7 @@ class FilePlan:
         if settings.weights is not None and self.heads:
             for group in self._groups("grid"):
                 before = names.prefix(group[0].site.kind, scored.layout)
-                self.files[f"{before}weights.{settings.weights}"] = ("weights", group)
+                self.files[f"{before}{scored.quantity}.{settings.weights}"] = ("weights", group)
 
     def _groups(self, kind: str) -> list[tuple[Head, ...]]:
         """The heads that share a picture."""
@@ -101,11 +102,11 @@ class FilePlan:
             yield self._job(out, waiting, sync)
 
     def _job(self, out: str, pictures: list[Picture], sync: bool) -> Job:
-        return Job(f"{out}/{self.folder}", tuple(pictures), self.settings.style, sync)
+        return Job(f"{out}/{self.folder}", tuple(pictures), self.style, sync)
 
     def _picture(self, name: str) -> Picture:
         scored, (kind, heads) = self.scored, self.files[name]
-        style = self.settings.style
+        style = self.style
         maps = []
         for head in heads:
             weights = scored.maps[head.site][head.index]
@@ -122,7 +123,8 @@ class FilePlan:
             if kind == "weights":
                 title = names.stem("heads", [head], scored.layout)
             maps.append((title, (head.layer, head.index), weights))
-        title = f"{len(heads)} heads" if kind == "overview" else ""
+        noun = "layers" if scored.layout.whole else "heads"
+        title = f"{len(heads)} {noun}" if kind == "overview" else ""
         below = caption(scored.source, scored.inputs.texts or (scored.input.text,))
         return Picture(name, kind, title, below, self._sides(heads[0].site.kind, kind), tuple(maps))
 

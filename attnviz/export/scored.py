@@ -38,9 +38,10 @@ class Scored:
         source: the model; ``layout`` its heads.
         layout: see ``source``.
         inputs: the tokens.
-        maps: weights [H, T, S] by site.
+        maps: weights [H, T, S] by site, or what ``quantity`` says.
         scores: of every head.
         reach: which keys the queries may attend to, where that is known.
+        quantity: what the maps are of, a name of :data:`attnviz.quantities.QUANTITIES`.
     """
 
     input: Input
@@ -50,6 +51,7 @@ class Scored:
     maps: Maps
     scores: Mapping[Head, HeadScores]
     reach: Mapping[Site, Reach]
+    quantity: str = "weights"
 
     def allowed(self, head: Head) -> NDArray[np.bool_]:
         """The keys that each query of a head may attend to, bool [T, S]."""
@@ -70,8 +72,8 @@ def run_texts(
 
     Args:
         texts: what to run.
-        source: the model.
-        settings: how texts are tokenized.
+        source: the model, with the quantity of the settings' style in its maps.
+        settings: how texts are tokenized, and that quantity.
         heads: the heads to keep.
         wanted: whether an input still has something to be done; only then it is given back.
         kept: called with every input that is not wanted.
@@ -90,7 +92,7 @@ def run_texts(
         if isinstance(batch, Bad):
             yield batch
         else:
-            yield from _batch(batch, source, heads, wanted, kept)
+            yield from _batch(batch, source, heads, wanted, kept, settings.style.quantity)
 
 
 def run_recorded(
@@ -116,6 +118,7 @@ def run_recorded(
             capture.maps,
             scores,
             capture.reach,
+            capture.quantity,
         )
 
 
@@ -151,6 +154,7 @@ def _batch(
     heads: frozenset[Head],
     wanted: Callable[[Input], bool],
     kept: Callable[[Input], None],
+    quantity: str,
 ) -> Iterator[Scored | Bad]:
     """Run one batch, all of it or, where nothing in it is wanted, not at all."""
     chosen = [wanted(found.text) for found in batch]
@@ -161,7 +165,8 @@ def _batch(
         return
     inputs = [found.inputs for found in batch]
     recorder = Recorder(inputs, heads)
-    scorer = _EachScored(inputs, source.layout, {head.site for head in heads}, chosen)
+    sites = {head.site for head in heads}
+    scorer = _EachScored(inputs, source.layout, sites, chosen, shares=quantity != "weights")
     source.forward(inputs, [recorder, scorer], hidden=False)
     for place, found in enumerate(batch):
         if not chosen[place]:
@@ -172,17 +177,27 @@ def _batch(
             continue
         scores = {head.head: head for head in scorer.result(place)}
         yield Scored(
-            text, source.info, source.layout, found.inputs, maps, scores, recorder.reach(place)
-        )
+            text, source.info, source.layout, found.inputs, maps, scores, recorder.reach(place),
+            quantity,
+        )  # fmt: skip
 
 
 class _EachScored:
-    """Scores the items of a batch one by one, where a plain observer would pool them."""
+    """Scores the items of a batch one by one, where a plain observer would pool them.
+
+    With ``shares`` rows are divided by their sums, since scores compare with chance.
+    """
 
     def __init__(
-        self, batch: list[Inputs], layout: Layout, sites: set[Site], chosen: list[bool]
+        self,
+        batch: list[Inputs],
+        layout: Layout,
+        sites: set[Site],
+        chosen: list[bool],
+        *,
+        shares: bool,
     ) -> None:
-        self._sites = sites
+        self._sites, self._shares = sites, shares
         self._each = [
             ScoreObserver([inputs], layout, tuple(SCORES)) if want else None
             for inputs, want in zip(batch, chosen, strict=True)
@@ -203,6 +218,9 @@ class _EachScored:
             part = allowed if allowed is None or shared else allowed[mine]
             logits = None if rows.logits is None else rows.logits[mine]
             weights = rows.weights[mine]
+            if self._shares:
+                total = weights.sum(-1, keepdim=True)
+                weights = weights / total.where(total > 0, 1)
             observer.observe(replace(rows, weights=weights, allowed=part, logits=logits))
 
     def result(self, place: int) -> tuple[HeadScores, ...]:

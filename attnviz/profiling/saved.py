@@ -72,6 +72,7 @@ def _header(state: State) -> dict[str, Any]:
         "model": about.model,
         "info": asdict(about.info),
         "layout": {kind: list(counts) for kind, counts in about.layout.heads.items()},
+        "whole": about.layout.whole,
         "settings": asdict(about.settings),
         "version": about.version,
         "seed": about.seed,
@@ -115,7 +116,10 @@ def _state(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Sta
     about = About(
         header["model"],
         SourceInfo(**header["info"]),
-        Layout({kind: tuple(counts) for kind, counts in header["layout"].items()}),
+        Layout(
+            {kind: tuple(counts) for kind, counts in header["layout"].items()},
+            whole=header.get("whole", False),
+        ),
         ProfileSettings(**header["settings"]),
         header["version"],
         header["seed"],

@@ -72,6 +72,7 @@ def summarize(state: State) -> Profile:
         tuple(name for run in state.runs for name in run.names),
         about.seed,
         tuple(_notes(state, clusters)),
+        about.settings.weigh,
     )
 
 

@@ -36,10 +36,12 @@ class ProfileSettings:
     Attributes:
         special_tokens: whether the tokenizer adds its own.
         stride: see :func:`~attnviz.profiling.windows.windows`.
+        weigh: what is scored, a name of :data:`attnviz.quantities.QUANTITIES`.
     """
 
     special_tokens: bool = True
     stride: int | None = None
+    weigh: str = "weights"
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -17,6 +17,7 @@ from rich.cells import cell_len
 from attnviz.quantities import QUANTITIES
 
 if TYPE_CHECKING:
+    from attnviz.estimates import Profile
     from attnviz.records import Capture, HeadsReport, Role, Score, SourceInfo, Tokens
 
 ELLIPSIS = "…"
@@ -270,14 +271,12 @@ def caption(info: SourceInfo, texts: Sequence[str]) -> str:
     return f"{model_name(info)}: {read}" if read else model_name(info)
 
 
-def said(result: HeadsReport | Capture) -> str:
+def said(result: HeadsReport | Capture | Profile) -> str:
     """What was measured in place of attention weights; empty where that is what was measured."""
-    from attnviz.records import HeadsReport
-
     if result.quantity == "weights":
         return ""
     formula = QUANTITIES[result.quantity].formula
-    scored = isinstance(result, HeadsReport)
+    scored = hasattr(result, "heads")
     return f"of {formula}" + (", rows divided by their sums" if scored else "")
 
 

@@ -28,6 +28,7 @@ def profile_json(profile: Profile) -> str:
         "device": info.device,
         "dtype": info.dtype,
         "versions": dict(info.versions),
+        "quantity": profile.quantity,
         "files": list(profile.files),
         "texts": profile.texts,
         "windows": profile.windows,

@@ -18,6 +18,7 @@ from attnviz.render.labels import (
     possible,
     rest_phrase,
     role_phrase,
+    said,
     shorten,
     signs,
     times,
@@ -52,7 +53,7 @@ def profile_line(profile: Profile) -> RenderableType:
     if profile.grouped:
         parts.append(f"{profile.clusters:,} groups")
     what = "all heads and scores at once" if profile.simultaneous else "each score by itself"
-    parts.append(f"95 % intervals, {what}")
+    parts += [f"95 % intervals, {what}", said(profile)]
     return Line(" · ".join(part for part in parts if part), "dim")
 
 

@@ -1,0 +1,56 @@
+"""Exports of what heads and layers write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnviz as av
+from attnviz.errors import UsageError
+from attnviz.export.execution import Execution
+from attnviz.export.settings import ExportSettings
+from attnviz.render.style import Style
+
+TEXTS = ("The keys are on the table.", "Mary left.")
+
+
+@pytest.mark.parametrize("weigh", ["norm", "norm-residual"])
+def test_numbers_and_scores_are_those_of_a_capture(weigh: str, tmp_path: Path) -> None:
+    source = tmp_path / "texts.txt"
+    source.write_text("\n".join(TEXTS), encoding="utf-8")
+    settings = ExportSettings(weights="npz", style=Style(quantity=weigh))
+    out = tmp_path / "out"
+    av.export_maps(
+        source, out, model="demo-bert", settings=settings, execution=Execution(jobs=1)
+    )  # fmt: skip
+    lines = [json.loads(line) for line in (out / "manifest.jsonl").read_text("utf-8").splitlines()]
+    for text in TEXTS:
+        held = av.capture(text, model="demo-bert", weigh=weigh)
+        (file,) = out.glob(f"*{text.split()[1].strip('.').lower()}*/{weigh}.npz")
+        with np.load(file) as arrays:
+            found = [arrays[name] for name in arrays.files if arrays[name].ndim == 2]
+        wanted = [one for maps in held.maps.values() for one in maps]
+        assert len(found) == len(wanted)
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+        scores = {head.head: head for head in av.heads(held).heads}
+        mine = [line for line in lines if line.get("text") == text and line["kind"] == "heads"]
+        assert len(mine) == len(held.layout)
+        for line, head in zip(mine, held.layout, strict=True):
+            self = line["scores"]["self"]["mean"]
+            assert self == pytest.approx(scores[head].scores["self"].mean, rel=1e-3)
+
+
+def test_recorded_maps_keep_their_quantity(tmp_path: Path) -> None:
+    held = av.capture(TEXTS[0], model="demo-bert", weigh="norm")
+    path = av.write_capture(held, tmp_path / "c.npz")
+    settings = ExportSettings(select="0.0", weights="npz")
+    out = tmp_path / "out"
+    av.export_maps(path, out, settings=settings, execution=Execution(jobs=1), recorded=True)
+    assert list(out.glob("*/norm.npz"))
+    norms = ExportSettings(style=Style(quantity="norm"))
+    with pytest.raises(UsageError, match="recorded attention shows what it holds"):
+        av.export_maps(path, out, settings=norms, recorded=True)

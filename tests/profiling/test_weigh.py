@@ -1,0 +1,49 @@
+"""Profiles of what heads write: the numbers of single texts, the same bits, state files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import attnviz as av
+from attnviz.errors import UsageError
+from tests.profiling.corpus import lines, sentences
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "profile.schema.json"
+TEXTS = sentences(6)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return lines(tmp_path / "texts.txt", TEXTS)
+
+
+@pytest.mark.parametrize("weigh", ["norm", "norm-residual"])
+def test_means_are_those_of_the_texts(corpus: Path, weigh: str) -> None:
+    found = av.profile(corpus, model="demo-gpt2", weigh=weigh)
+    assert (found.quantity, found.layout.whole) == (weigh, weigh != "norm")
+    reports = [av.heads(text, model="demo-gpt2", weigh=weigh) for text in TEXTS]
+    for number, head in enumerate(found.heads):
+        for name in ("previous", "self", "entropy"):
+            scores = [report.heads[number].scores[name] for report in reports]
+            rows = sum(score.rows for score in scores)
+            total = sum((score.mean or 0) * score.rows for score in scores)
+            assert head.estimates[name].rows == rows
+            assert head.estimates[name].mean == pytest.approx(total / rows, rel=1e-5, abs=1e-7)
+
+
+def test_processes_and_files_give_the_same_bits(corpus: Path, tmp_path: Path) -> None:
+    state = tmp_path / "a.profile"
+    settings = {"model": "demo-bert", "weigh": "norm-residual-ln"}
+    alone = av.profile(corpus, out=state, **settings)
+    document = json.loads(alone.json())
+    jsonschema.validate(document, json.loads(SCHEMA.read_text("utf-8")))
+    assert document["quantity"] == "norm-residual-ln"
+    assert document["heads"][0]["name"] == "0.*"
+    assert av.profile(corpus, jobs=2, **settings).json() == alone.json()
+    assert av.read_profile(state).json() == alone.json()
+    with pytest.raises(UsageError, match=r"weigh norm-residual-ln, not weights"):
+        av.profile(corpus, out=state, model="demo-bert")
