@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -190,6 +190,34 @@ def ablate(
     return Ablation(**{name: getattr(report, name) for name in report.__dataclass_fields__})
 
 
+@dataclass(frozen=True, eq=False)
+class Arcs(Pictured):
+    """Sentences with the arcs of a treebank above and those of heads below, as a picture."""
+
+    report: SyntaxReport
+
+    def figure(self, format: str = "png") -> bytes:
+        """The picture in ``png``, ``svg`` or ``pdf``."""
+        from attnviz.render.grammar.arcs_figure import arcs_figure
+
+        return arcs_figure(self.report, format)
+
+    def save(self, path: str | Path) -> Path:
+        """Draw into a file; its suffix decides the format."""
+        path = Path(path)
+        files.write(path, self.figure(picture_format(path)))
+        return path
+
+    def _repr_png_(self) -> bytes:
+        return self.figure()
+
+    def __repr__(self) -> str:
+        names = ", ".join(parse.name for parse in self.report.shown)
+        right = [arc.right for parse in self.report.shown for arc in parse.arcs]
+        model = self.report.source.model
+        return f"<Arcs of {names}; {model}, {sum(right)} of {len(right)} right>"
+
+
 class Syntax(Pictured, SyntaxReport):
     """A report as :func:`syntax` returns it: it prints, draws and saves itself."""
 
@@ -206,6 +234,16 @@ class Syntax(Pictured, SyntaxReport):
             return _save(self, path)
         files.write(path, self.figure(picture_format(path)))
         return path
+
+    def arcs(self) -> Arcs:
+        """The sentences that were asked for, ready to be drawn.
+
+        Raises:
+            UsageError: none were.
+        """
+        if not self.shown:
+            raise UsageError("no sentence was kept; ask for some with {show}", show=3)
+        return Arcs(self)
 
     def _repr_png_(self) -> bytes:
         return self.figure()
@@ -238,7 +276,8 @@ def syntax(
         progress: called again and again with a stage, how much is done and how much there is.
         settings: see :class:`~attnviz.grammar.cases.SyntaxSettings`.
         options: its fields, in place of ``settings``: ``punct=False``, ``subtypes=True``,
-            ``select_on="all"``, ``random=True``, ``trees=True``, ``combine=True``, ``jobs=4``, ...
+            ``select_on="all"``, ``random=True``, ``trees=True``, ``combine=True``, ``jobs=4``,
+            ``show=3, relation="obj"``, ...
 
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.

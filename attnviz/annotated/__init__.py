@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attnviz.annotated.model import model_json
-from attnviz.annotated.parses import Combined, Trees
+from attnviz.annotated.parses import Combined, Parse, Trees
 from attnviz.annotated.share import Share
 from attnviz.errors import Setting, UsageError
 from attnviz.records import Head, Layout, SourceInfo
@@ -119,6 +119,7 @@ class SyntaxReport:
         untrained: the same of the same model with random weights, where that was asked for.
         trees: the spanning tree of every head, likewise.
         combined: all heads together, likewise.
+        shown: sentences with arcs, as many as were asked for.
     """
 
     source: SourceInfo
@@ -140,6 +141,7 @@ class SyntaxReport:
     untrained: SyntaxReport | None = None
     trees: Trees | None = None
     combined: Combined | None = None
+    shown: tuple[Parse, ...] = ()
 
     def named(self, names: str | None) -> tuple[Relation, ...]:
         """Some relations by name, in the order given; all of them for None.
@@ -193,6 +195,7 @@ class SyntaxReport:
             "untrained": None if self.untrained is None else self.untrained.to_json(),
             "trees": None if self.trees is None else self.trees.to_json(self.layout),
             "combined": None if self.combined is None else self.combined.to_json(self.layout),
+            "shown": [parse.to_json() for parse in self.shown],
         }
 
     def _relation(self, relation: Relation) -> dict[str, Any]:

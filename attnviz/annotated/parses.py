@@ -1,8 +1,8 @@
-"""Whole sentences: the trees of heads, all heads together, and sentences with their arcs."""
+"""Whole sentences: the trees of heads, all heads together, and sentences with arcs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from attnviz.annotated.share import Share
@@ -112,4 +112,51 @@ class Combined:
                 {"layer": head.layer, "head": head.index, "to_head": there, "from_head": back}
                 for head, there, back in zip(layout, self.to_head, self.from_head, strict=True)
             ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """A dependency, and where the head that was chosen for it points from its dependent.
+
+    Attributes:
+        relation: of the dependency, such as ``obj``.
+        chosen_for: the relation whose best head is shown: the same, or ``all``.
+        dependent: number of a word, from 0; ``head`` of the one that it depends on.
+        head: see ``dependent``.
+        predicted: the word that is pointed to.
+    """
+
+    relation: str
+    chosen_for: str
+    dependent: int
+    head: int
+    predicted: int
+
+    @property
+    def right(self) -> bool:
+        """Whether that is the dependent's head."""
+        return self.predicted == self.head
+
+
+@dataclass(frozen=True, slots=True)
+class Parse:
+    """A sentence with some of its dependencies.
+
+    Attributes:
+        name: its ``sent_id``, or file and line.
+        words: syntactic words.
+        arcs: in the order of the dependents.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    arcs: tuple[Arc, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As docs/syntax.schema.json says."""
+        return {
+            "name": self.name,
+            "words": list(self.words),
+            "arcs": [asdict(arc) for arc in self.arcs],
         }

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attnviz.cli import console
 from attnviz.cli.options import RAY, OutputOptions, TrainedOptions, flatten
 from attnviz.cli.stages import Stages
+
+if TYPE_CHECKING:
+    from attnviz.evidence import Syntax
 
 COUNTED, CONTROL, RESULT = "What counts", "Beside it", "Result"
 
@@ -85,6 +88,25 @@ def syntax(
     ] = False,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes.")] = 1,
     ray: Annotated[str | None, RAY] = None,
+    show: Annotated[
+        int,
+        typer.Option(
+            help="Sentences with the treebank's arcs above and the best heads' below.",
+            rich_help_panel=RESULT,
+            metavar="N",
+            show_default=False,
+        ),
+    ] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Draw these sentences: a .png, .svg or .pdf file.",
+            rich_help_panel=RESULT,
+            metavar="FILE",
+        ),
+    ] = None,
     json: Annotated[
         bool,
         typer.Option("--json", help="Print JSON (attnviz.syntax/1).", rich_help_panel=RESULT),
@@ -104,19 +126,22 @@ def syntax(
 
       attnviz syntax dev.conllu --relation obj,nsubj --no-punct
 
+      attnviz syntax dev.conllu --relation obj,det --show 3 -o arcs.svg
+
       attnviz syntax dev.conllu --random --trees --combine
 
       attnviz syntax dev.conllu --select-on all --json
     """
     from attnviz import evidence, files
     from attnviz.notebook import picture_format
-    from attnviz.render.grammar import tables, terminal, whole
-    from attnviz.render.grammar.words import measured
-    from attnviz.render.terminal import Line
+    from attnviz.render.grammar import tables
 
-    if plot is not None:
-        picture_format(plot)
-        files.check_writable(plot)
+    if out is not None and not show:
+        raise typer.BadParameter("--out draws sentences; say how many with --show")
+    for path in (plot, out):
+        if path is not None:
+            picture_format(path)
+            files.check_writable(path)
     with Stages(output.quiet) as stages:
         report = evidence.syntax(
             inputs,
@@ -130,27 +155,47 @@ def syntax(
             seed=seed,
             trees=trees,
             combine=combine,
+            show=show,
+            relation=relation,
             progress=stages.show,
             **model.settings(),
         )
-    shown = report.named(relation)
+    report.named(relation)  # a name that there is not is said before anything is written
     if plot is not None:
         report.save(plot)
+    if out is not None:
+        report.arcs().save(out)
     if json:
         console.put(tables.annotated_json(report))
         return
+    _print(report, relation)
+    console.note(report.notes, output.quiet)
+
+
+def _print(report: Syntax, relation: str | None) -> None:
+    """The grid, the table, sentences with arcs, what is found in whole ones, and the legends."""
+    from attnviz.render.grammar import arcs, terminal, whole
+    from attnviz.render.grammar.arcs_terminal import ArcSentence
+    from attnviz.render.grammar.words import measured
+    from attnviz.render.terminal import Line
+
     screen = console.stdout()
     if relation is None:
         screen.print(terminal.SyntaxGrid(report))
-    screen.print(terminal.syntax_table(report, shown))
+    screen.print(terminal.syntax_table(report, report.named(relation)))
     screen.print("")
-    if trees or combine:
+    for parse in report.shown:
+        screen.print(ArcSentence(parse))
+    for line in arcs.lines(report):
+        screen.print(Line(line, "dim"))
+    if report.shown:
+        screen.print("")
+    if report.trees or report.combined:
         screen.print(whole.whole_table(report))
         screen.print("")
     screen.print(Line(terminal.legend(report), "dim"))
-    if random:
+    if report.untrained:
         screen.print(Line(terminal.control_line(report), "dim"))
     for line in whole.whole_lines(report):
         screen.print(Line(line, "dim"))
     screen.print(Line(measured(report), "dim"))
-    console.note(report.notes, output.quiet)

@@ -45,6 +45,8 @@ class SyntaxSettings:
         seed: of those weights.
         trees: grow every head's spanning tree.
         combine: train a classifier over all heads, on the model and on untrained weights.
+        show: sentences to be kept with the arcs of ``relation``.
+        relation: names with commas between them; ``all`` where there is none.
     """
 
     subtypes: bool = False
@@ -57,6 +59,8 @@ class SyntaxSettings:
     seed: int = 0
     trees: bool = False
     combine: bool = False
+    show: int = 0
+    relation: str | None = None
 
     def check(self) -> None:
         """Raise UsageError for a value that there is not."""
@@ -66,6 +70,8 @@ class SyntaxSettings:
             )
         if self.jobs < 1:
             raise UsageError("{} is too few; take at least 1", Setting("jobs", self.jobs))
+        if self.show < 0:
+            raise UsageError("{} is too few; take at least 1", Setting("show", self.show))
         if not 0 <= self.seed < 1 << 63:
             raise UsageError("{} is not from 0 to 2^63 - 1", Setting("seed", self.seed))
 

@@ -9,6 +9,7 @@ from attnviz.annotated import SyntaxReport
 from attnviz.corpus.texts import Bad
 from attnviz.grammar.cases import Loader, Progress, SyntaxSettings
 from attnviz.grammar.combine import combine
+from attnviz.grammar.shown import show
 from attnviz.grammar.syntax import run
 from attnviz.grammar.treebank import Sentence
 from attnviz.grammar.trees import grow
@@ -51,6 +52,8 @@ def compare(
             progress=progress,
         )  # fmt: skip
         report = replace(report, combined=combined)
+    if settings.show:
+        report = replace(report, shown=show(source, sentences, settings, report))
     return report
 
 

@@ -1,0 +1,81 @@
+"""Sentences with gold arcs and with those that the best head of each relation predicts.
+
+They are the first ones, of the documents that heads were not chosen on, in which every relation
+that was asked for occurs; so they are neither picked for the head nor against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attnviz.annotated import DIRECTIONS, Best, SyntaxReport
+from attnviz.annotated.parses import Arc, Parse
+from attnviz.errors import InputError
+from attnviz.grammar.cases import EVERYTHING, Cases, SyntaxSettings
+from attnviz.grammar.pointing import Pointing
+from attnviz.grammar.tally import ALL, Tally
+from attnviz.grammar.treebank import Sentence
+from attnviz.grammar.work import Task
+from attnviz.passes import Source
+
+
+def show(
+    source: Source, sentences: Sequence[Sentence], settings: SyntaxSettings, report: SyntaxReport
+) -> tuple[Parse, ...]:
+    """The first ``settings.show`` of them, or as many as there are.
+
+    Args:
+        source: the model.
+        sentences: the treebank.
+        settings: how many, and of which relations.
+        report: what was found about them.
+
+    Raises:
+        UsageError: a relation that is not in the treebank.
+        InputError: no sentence has all of them, or no head was chosen.
+    """
+    asked = report.named(settings.relation or ALL)
+    best = {relation.name: relation.best for relation in asked if relation.best is not None}
+    if len(best) > 1:
+        best.pop(ALL, None)  # one arc from each word
+    found: list[Parse] = []
+    for sentence, task in _held_out(source, sentences, settings):
+        names = {*task.gold[0].names, ALL}
+        if len(found) < settings.show and best and names.issuperset(best):
+            found.append(_parse(source, sentence, task, best))
+        if len(found) == settings.show:
+            break
+    if not found:
+        together = " and ".join(relation.name for relation in asked)
+        raise InputError(
+            f"no sentence of {report.measured_on} has {together} with a head that was chosen "
+            "elsewhere; name other relations, or fewer"
+        )
+    return tuple(found)
+
+
+def _held_out(
+    source: Source, sentences: Sequence[Sentence], settings: SyntaxSettings
+) -> Iterator[tuple[Sentence, Task]]:
+    """Sentences that the model can take and that have a case, one by one."""
+    cases = Cases(source, sentences, settings)
+    for sentence in sentences:
+        if settings.select_on == EVERYTHING or cases.document(sentence) % 2:
+            for task in cases.tasks(Tally(), [sentence]):
+                if task.gold[0].names:
+                    yield sentence, task
+
+
+def _parse(source: Source, sentence: Sentence, task: Task, best: dict[str, Best]) -> Parse:
+    """One sentence, with the arcs of some relations."""
+    observer = Pointing(task.batch, source.layout, source.info.device)
+    source.forward(task.batch, [observer], hidden=False)
+    pointed, heads = observer.heads(0), list(source.layout)
+    arcs = []
+    for name, head, word in zip(*task.gold[0].columns, strict=True):
+        asked = ALL if ALL in best else name
+        if asked in best:
+            chosen = best[asked]
+            place = heads.index(chosen.head), DIRECTIONS.index(chosen.direction)
+            arcs.append(Arc(name, asked, int(word), int(head), int(pointed[*place, word])))
+    return Parse(sentence.name, sentence.words, tuple(arcs))

@@ -1,0 +1,151 @@
+"""Sentences with their arcs as a figure: gold above, predicted below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch, Polygon
+from matplotlib.path import Path
+
+from attnviz.annotated import SyntaxReport
+from attnviz.annotated.parses import Parse
+from attnviz.render.canvas import rendered
+from attnviz.render.fonts import Ruler, choose, spelled
+from attnviz.render.grammar.arcs import Bow, Line, bows, levels, line_up, lines
+from attnviz.render.labels import model_name, visible
+from attnviz.render.signed import BLUE, ORANGE
+
+_GREY, _INK = "#555555", "#1b1b1b"
+_MARGIN, _GAP, _SIDE = 0.2, 0.14, 0.05
+_WORD, _LABEL, _SMALL = 10.0, 7.0, 7.0
+_FOOT, _STEP = 0.16, 0.19
+"""How far from the words' line the first level is, and each level from the last one."""
+_CORNER, _ARROW = 0.07, (0.028, 0.055)
+_BETWEEN = 0.24
+_LEAST = 4.5
+"""Width of a figure, for the lines of text."""
+_COLORS = {None: _INK, True: BLUE, False: ORANGE}
+_DASHES: dict[bool | None, object] = {None: "solid", True: "solid", False: (0, (3.0, 1.8))}
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A sentence in inches.
+
+    Attributes:
+        name: of the sentence; ``words`` its words.
+        words: see ``name``.
+        line: where they stand.
+        arcs: above and below, with their levels.
+        up: height above the words' middle; ``down`` below it.
+        down: see ``up``.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    line: Line
+    arcs: tuple[list[tuple[Bow, int]], list[tuple[Bow, int]]]
+    up: float
+    down: float
+
+
+def arcs_figure(report: SyntaxReport, format: str = "png", dpi: float = 200) -> bytes:
+    """The picture, in ``png``, ``svg`` or ``pdf``."""
+    return rendered(lambda: build(report, dpi), format, dpi)
+
+
+def build(report: SyntaxReport, dpi: float) -> Figure:
+    """The figure: every sentence under the last one, and above them which heads are shown."""
+    title = f"{model_name(report.source)}: where heads point"
+    below = list(lines(report))
+    words = [visible(word) for parse in report.shown for word in parse.words]
+    names = [visible(parse.name) for parse in report.shown]
+    labels = [bow.label for parse in report.shown for side in bows(parse) for bow in side]
+    families, missing = choose([title, *below, *words, *names, *labels])
+    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
+    blocks = [_block(parse, ruler, missing) for parse in report.shown]
+    wide = max([_LEAST, *(block.line.width for block in blocks)]) + 2 * _MARGIN
+    title = spelled(title, missing)
+    titles = ruler.wrapped(title, 11, wide - 2 * _MARGIN, title=True)
+    facts = [
+        part
+        for text in below
+        for part in ruler.wrapped(spelled(text, missing), _SMALL, wide - 2 * _MARGIN)
+    ]
+    top = _MARGIN + 0.19 * len(titles) + 0.06 + 0.14 * len(facts) + 0.12
+    high = (
+        top + sum(block.up + block.down + 0.16 + _BETWEEN for block in blocks) - _BETWEEN + _MARGIN
+    )
+    figure = Figure(figsize=(wide, high), dpi=dpi)
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set_xlim(0, wide)
+    axes.set_ylim(high, 0)
+    axes.set_axis_off()
+    y = _MARGIN
+    for text in titles:
+        axes.text(_MARGIN, y, text, fontsize=11, va="top", family=families,
+                  fontweight=ruler.title_weight)  # fmt: skip
+        y += 0.19
+    for text in facts:
+        y += 0.14
+        axes.text(_MARGIN, y - 0.06, text, fontsize=_SMALL, va="top", color=_GREY, family=families)
+    y = top
+    for block in blocks:
+        axes.text(_MARGIN, y + 0.1, spelled(block.name, missing), fontsize=6, va="center",
+                  color=_GREY, family=families)  # fmt: skip
+        y += block.up + 0.16
+        _draw(axes, block, y, families)
+        y += block.down + _BETWEEN
+    return figure
+
+
+def _block(parse: Parse, ruler: Ruler, missing: frozenset[str]) -> _Block:
+    """Measure a sentence."""
+    words = tuple(spelled(visible(word), missing) for word in parse.words)
+    above, below = bows(parse)
+    room = [(bow, ruler.width(bow.label, _LABEL) + 2 * _CORNER + 0.1) for bow in (*above, *below)]
+    widths = [max(ruler.width(word, _WORD), 0.06) for word in words]
+    line = line_up(widths, _GAP, _SIDE, room)
+    sides = [list(zip(arcs, levels(arcs), strict=True)) for arcs in (above, below)]
+    heights = [max((level for _, level in side), default=0) for side in sides]
+    up, down = (_FOOT + _STEP * height + 0.06 for height in heights)
+    return _Block(visible(parse.name), words, line, (sides[0], sides[1]), up, down)
+
+
+def _draw(axes: Axes, block: _Block, y: float, families: Sequence[str]) -> None:
+    """A sentence with the middle of its words at ``y``, from the left margin on."""
+    for number, word in enumerate(block.words):
+        axes.text(_MARGIN + block.line.middle(number), y + 0.045, word, fontsize=_WORD,
+                  ha="center", va="baseline", color=_INK, family=list(families))  # fmt: skip
+    for sign, side in zip((-1, 1), block.arcs, strict=True):
+        # right arcs over wrong ones where they share a way
+        for bow, level in sorted(side, key=lambda pair: (pair[0].right is True, -pair[1])):
+            _arc(axes, block.line, bow, y + sign * 0.1, sign * (_STEP * level + 0.06), families)
+
+
+def _arc(
+    axes: Axes, line: Line, bow: Bow, foot: float, rise: float, families: Sequence[str]
+) -> None:
+    """One arc with its label and its arrow, ``rise`` from its foot."""
+    start, arrow = (_MARGIN + end for end in line.ends(bow))
+    left, right = sorted((start, arrow))
+    sign = 1.0 if rise > 0 else -1.0
+    flat, turn = foot + rise, foot + rise - sign * _CORNER
+    points = [
+        (left, foot), (left, turn), (left, flat), (left + _CORNER, flat),
+        (right - _CORNER, flat), (right, flat), (right, turn), (right, foot),
+    ]  # fmt: skip
+    codes = [Path.MOVETO, Path.LINETO, Path.CURVE3, Path.CURVE3, Path.LINETO, Path.CURVE3]
+    path = Path(points, [*codes, Path.CURVE3, Path.LINETO])
+    color = _COLORS[bow.right]
+    style = {"linewidth": 0.9, "linestyle": _DASHES[bow.right], "edgecolor": color}
+    axes.add_patch(PathPatch(path, facecolor="none", capstyle="butt", zorder=2, **style))
+    half, deep = _ARROW
+    tip = [(arrow, foot), (arrow - half, foot + sign * deep), (arrow + half, foot + sign * deep)]
+    axes.add_patch(Polygon(tip, closed=True, facecolor=color, linewidth=0, zorder=3))
+    axes.text((left + right) / 2, flat, bow.label, fontsize=_LABEL, ha="center",
+              va="center_baseline", color=color, family=list(families), zorder=4,
+              bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})  # fmt: skip
