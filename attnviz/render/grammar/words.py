@@ -94,4 +94,4 @@ def coref_measured(report: CorefReport) -> str:
 def _digits(share: Share) -> int:
     if share.low is None or share.high is None:
         return 0
-    return 1 if share.high - share.low < 0.02 else 0
+    return 1 if 0 < share.high - share.low < 0.02 else 0
