@@ -36,20 +36,23 @@ def show(
     """
     asked = report.named(settings.relation or ALL)
     best = {relation.name: relation.best for relation in asked if relation.best is not None}
+    if not best:
+        names = " and ".join(relation.name for relation in asked)
+        raise InputError(
+            f"no head was chosen for {names}: {report.chosen_on} have none; name other relations"
+        )
     if len(best) > 1:
         best.pop(ALL, None)  # one arc from each word
     found: list[Parse] = []
     for sentence, task in _held_out(source, sentences, settings):
-        names = {*task.gold[0].names, ALL}
-        if len(found) < settings.show and best and names.issuperset(best):
+        if {*task.gold[0].names, ALL}.issuperset(best):
             found.append(_parse(source, sentence, task, best))
         if len(found) == settings.show:
             break
     if not found:
-        together = " and ".join(relation.name for relation in asked)
         raise InputError(
-            f"no sentence of {report.measured_on} has {together} with a head that was chosen "
-            "elsewhere; name other relations, or fewer"
+            f"no sentence of {report.measured_on} has {' and '.join(best)}; name other relations, "
+            "or fewer"
         )
     return tuple(found)
 

@@ -29,6 +29,7 @@ TEXTS = {
     "i.json": '{"x": [[1, 0], [0, 1]]}',
     "qkv.json": '{"q": [[1, 0]], "k": [[0, 1]], "v": [[0, 1]]}',
     "used/x": "x",
+    "t.conllu": "1\ta\t_\t_\t_\t_\t2\tdet\t_\t_\n2\tb\t_\t_\t_\t_\t0\troot\t_\t_\n",
     "configured/config.json": json.dumps(
         {"model_type": "bert", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1,
          "intermediate_size": 16, "vocab_size": 5, "max_position_embeddings": 16,
