@@ -26,6 +26,9 @@ class Pair:
         self.query_separator, self.separator = sides.queries.separators, sides.keys.separators
         self.query_mark = [punctuation(text) for text in sides.queries.texts]
         self.mark = [punctuation(text) for text in sides.keys.texts]
+        self.key_names_shown = sides.keys.texts
+        self.places = sides.keys.places
+        self.space = sides.keys.space
 
     def sink(self, j: int) -> bool:
         return j == 0 or self.key_special[j]
@@ -56,7 +59,18 @@ def _self(p: Pair, i: int, j: int) -> bool:
 
 
 def _local(p: Pair, i: int, j: int) -> bool:
+    if p.space == "patches":
+        there = len(p.places[i]) == len(p.places[j]) == 2
+        return (
+            there
+            and max(abs(a - b) for a, b in zip(p.places[i], p.places[j], strict=True)) <= 2
+            and not p.sink(j)
+        )
     return abs(i - j) <= 2 and not p.sink(j)
+
+
+def _registers(p: Pair, i: int, j: int) -> bool:
+    return p.key_names_shown[j].startswith("[REG")
 
 
 def _first(p: Pair, i: int, j: int) -> bool:
@@ -89,6 +103,12 @@ TARGETS: dict[str, Callable[[Pair, int, int], bool]] = {
     "local": _local,
     "duplicate": _duplicate,
     "induction": _induction,
+    "registers": _registers,
+}
+SPACES = {
+    **{name: {"text", "frames"} for name in ("previous", "next")},
+    **{name: {"text"} for name in ("separator", "punctuation", "duplicate", "induction")},
+    "registers": {"patches"},
 }
 ORDERED = {"previous", "next", "self", "local", "duplicate", "induction", "distance"}
 
@@ -104,11 +124,15 @@ def values(name: str, w: Array, keys: Array, p: Pair) -> Array:
         rest = 1 - w[..., [p.sink(j) for j in range(width)]].sum(-1)
         share = values(name.removesuffix("_no_sink"), w, keys, p)
         return np.where(rest < 0.1, np.nan, share / np.where(rest < 0.1, 1, rest))
-    if name in ORDERED and p.cross:
+    if (name in ORDERED and p.cross) or p.space not in SPACES.get(name, {p.space}):
         return undefined
+    if name == "diagonal":
+        return diagonal(w, p) if p.cross else undefined
     if name in ("entropy", "entropy_share"):
         bits = -(w * np.log2(np.where(w > 0, w, 1))).sum(-1)
         return bits if name == "entropy" else bits / np.log2(np.maximum(keys, 2))
+    if name == "distance" and p.space != "text":
+        return placed_distance(w, p)
     if name == "distance":
         return (w * [[abs(i - j) for j in range(width)] for i in range(length)]).sum(-1)
     if name == "top":
@@ -120,6 +144,47 @@ def values(name: str, w: Array, keys: Array, p: Pair) -> Array:
         own_mark = name == "punctuation" and p.query_mark[i]
         if near_start or own_separator or own_mark:
             found[:, i] = np.nan
+    return found
+
+
+def placed_distance(w: Array, p: Pair) -> Array:
+    """Mean distance to the keys that have a place, [H, T]; 0 where no such key got weight."""
+    found = np.full(w.shape[:2], np.nan)
+    keys = [j for j, place in enumerate(p.places) if place]
+    for h, i in np.ndindex(found.shape):
+        there = math.fsum(w[h, i, j] for j in keys)
+        if p.places[i]:
+            far = math.fsum(w[h, i, j] * math.dist(p.places[i], p.places[j]) for j in keys)
+            found[h, i] = far / there if there else 0.0
+    return found
+
+
+def diagonal(w: Array, p: Pair) -> Array:
+    """Kendall's way to count, [H, T]: pairs of a row's keys and those of all rows before it."""
+    heads, length, width = w.shape
+    found = np.full((heads, length), np.nan)
+    free = [j for j in range(width) if not p.sink(j)]
+    for h in range(heads):
+        before: list[tuple[Array, float]] = []
+        for i in range(length):
+            if p.query_special[i]:
+                continue
+            first = not any(not p.query_special[k] for k in range(i))
+            rest = 1 - w[h, i, [j for j in range(width) if p.sink(j)]].sum()
+            if rest < 0.1:
+                continue
+            own = w[h, i, free] / rest
+            later = [
+                sum(
+                    own[a] * old[b] * ((a > b) + (a == b) / 2)
+                    for a in range(len(free))
+                    for b in range(len(free))
+                )
+                for old, _ in before
+            ]
+            if not first:
+                found[h, i] = np.mean(later) if later else 0.5
+            before.append((own, 1.0))
     return found
 
 
@@ -148,6 +213,8 @@ def rows(
     keys = mask.sum(-1)
     found = values(name, weights, keys, pair)
     chance = values(name, mask / np.maximum(keys, 1)[..., None], keys, pair)
+    if name == "diagonal":  # rows that attend alike
+        chance = np.where(np.isnan(chance), np.nan, 0.5)
     counts = (keys >= 2) & weights.any(-1) & ~np.array(pair.query_special)
     counts &= ~np.isnan(found) & ~np.isnan(chance)
     if name.removesuffix("_no_sink") in TARGETS:

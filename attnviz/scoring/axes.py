@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnviz.media import Space
 from attnviz.records import Sides, SiteKind, Tokens
 
 
@@ -67,6 +69,10 @@ class Repeats:
         return rows // width, rows % width, keys
 
 
+REGISTER = "[REG"
+"""What the texts of register tokens begin with."""
+
+
 class Axes:
     """What scores need to know about the tokens on both axes of the maps of a batch.
 
@@ -84,6 +90,11 @@ class Axes:
         columns: [B, 3, S], 1 for keys in the sink, separators, and punctuation outside the sink.
         is_separator, is_punctuation: bool [B, T], the queries that are such tokens themselves.
         repeats: where tokens occur again; None in cross-attention.
+        space: what the keys are laid out in.
+        places: [B, S, 2] or [B, S, 1], where patches or frames stand, NaN for others; None for text
+            and in cross-attention.
+        registers: [B, S], 1 for register tokens.
+        follows: bool [B, T], the queries after the first that is no special token.
     """
 
     def __init__(self, items: Sequence[Sides], kind: SiteKind, like: Tensor) -> None:
@@ -113,4 +124,29 @@ class Axes:
         self.columns = torch.stack(columns, 1).to(like.dtype)
         self.is_separator = flags([tokens.separators for tokens in queries])
         self.is_punctuation = flags(own_marks)
-        self.repeats = Repeats(queries, like.device) if self.ordered else None
+        self.space = _space(keys)
+        textual = self.ordered and self.space == "text"
+        self.repeats = Repeats(queries, like.device) if textual else None
+        self.places = _places(keys, like) if self.ordered and self.space != "text" else None
+        self.registers = flags(
+            [[text.startswith(REGISTER) for text in tokens.texts] for tokens in keys]
+        ).to(like.dtype)
+        self.follows = self.counts.cumsum(1) > self.counts
+
+
+def _space(keys: Sequence[Tokens]) -> Space:
+    """What all of some sequences are laid out in; text where they differ."""
+    found = {tokens.space for tokens in keys}
+    return found.pop() if len(found) == 1 else "text"
+
+
+def _places(keys: Sequence[Tokens], like: Tensor) -> Tensor:
+    """[B, S, 2] or [B, S, 1], NaN where a token has no place."""
+    size = max(len(place) for tokens in keys for place in tokens.places)
+    found = torch.full(
+        (len(keys), max(map(len, keys)), size), math.nan, dtype=like.dtype, device=like.device
+    )
+    for item, tokens in enumerate(keys):
+        rows = [place or (math.nan,) * size for place in tokens.places]
+        found[item, : len(rows)] = torch.tensor(rows, dtype=like.dtype, device=like.device)
+    return found

@@ -21,6 +21,9 @@ from attnviz.scoring.axes import Axes
 LOCAL_WINDOW = 2
 """How far the ``local`` score reaches on either side of the query."""
 
+SINK_REST = 0.1
+"""The weight that a row must leave off the sink for ``*_no_sink`` scores to be defined there."""
+
 _SINK, _SEPARATOR, _PUNCTUATION, _GAP = range(4)
 """The columns that every row of an item shares."""
 
@@ -122,6 +125,25 @@ class Place:
         return columns, self.of_keys(self.axes.plain)[:, columns] * inside
 
     @cached_property
+    def apart(self) -> tuple[Tensor, Tensor]:
+        """[B, r, s], how far keys are that have a place; [B, 1, s], 1 for these."""
+        assert self.axes.places is not None
+        first = self.axes.places[self.items, self.start : self.start + self.rows]
+        second = self.axes.places[self.items, self.key_start : self.key_start + self.keys]
+        found = (first[:, :, None] - second[:, None]).square().sum(-1).sqrt()
+        placed = (~second.isnan().any(-1)).to(self.scratch.dtype)
+        return found.nan_to_num(), placed[:, None]
+
+    @cached_property
+    def around(self) -> Tensor:
+        """[B, r, s], 1 for patches of near rows and columns that can be a target."""
+        assert self.axes.places is not None
+        first = self.axes.places[self.items, self.start : self.start + self.rows]
+        second = self.axes.places[self.items, self.key_start : self.key_start + self.keys]
+        near = ((first[:, :, None] - second[:, None]).abs() <= LOCAL_WINDOW).all(-1)
+        return near * self.of_keys(self.axes.plain)[:, None]
+
+    @cached_property
     def duplicate(self) -> Pairs:
         """Earlier keys of the same token, at least two positions back."""
         return self._targets(0)
@@ -157,6 +179,8 @@ class Block:
         place: where they stand.
         logits: what softmax was taken of, finite, or None.
         heads: which of the layer's heads these are; all by default.
+        earlier: [B, H, S], what the rows before the block gave to every key of the layer, off the
+            sink; None where they are like those of the block.
     """
 
     def __init__(
@@ -165,8 +189,10 @@ class Block:
         place: Place,
         logits: Tensor | None = None,
         heads: slice = slice(None),
+        earlier: Tensor | None = None,
     ) -> None:
         self.weights, self.place, self.logits, self.heads = weights, place, logits, heads
+        self.earlier = earlier
 
     def parts(self) -> Iterator[Block]:
         """The same block, a few heads at a time: as many weights as fit into its memory."""
@@ -174,7 +200,8 @@ class Block:
         for first in range(0, self.weights.shape[1], step):
             heads = slice(first, first + step)
             logits = None if self.logits is None else self.logits[:, heads]
-            yield Block(self.weights[:, heads], self.place, logits, heads)
+            earlier = None if self.earlier is None else self.earlier[:, heads]
+            yield Block(self.weights[:, heads], self.place, logits, heads, earlier)
 
     @cached_property
     def top(self) -> Tensor:
@@ -216,8 +243,13 @@ class Block:
 
     @cached_property
     def distance(self) -> Tensor:
-        """[B, H, r], Σ w |i - j|."""
+        """[B, H, r], Σ w |i - j|; or Σ w d / Σ w over the keys that have a place."""
         place = self.place
+        if place.axes.places is not None:
+            apart, placed = (part[:, None] for part in place.apart)
+            there = (self.weights * placed).sum(-1)
+            tiny = torch.finfo(self.weights.dtype).tiny
+            return (self.weights * apart).sum(-1) / there.clamp(min=tiny)
         first, last = place.tile
         behind = torch.arange(place.rows, device=self.weights.device, dtype=self.weights.dtype)
         inside = (place.positions[:, None] - place.key_positions[first:last]).abs()
@@ -253,6 +285,50 @@ class Block:
         columns, plain = self.place.near
         items, heads = self.weights.shape[:2]
         return self.weights.gather(3, columns.expand(items, heads, -1, -1)) * plain[:, None]
+
+    @property
+    def around(self) -> Tensor:
+        """[B, H, r], the weight within the local window, of rows and columns for patches."""
+        if self.place.axes.space == "patches":
+            return (self.weights * self.place.around[:, None]).sum(-1)
+        return self.near.sum(-1)
+
+    @property
+    def registers(self) -> Tensor:
+        """[B, H, r], the weight on register tokens."""
+        flags = self.place.of_keys(self.place.axes.registers)
+        return (self.weights * flags[:, None, None]).sum(-1)
+
+    @property
+    def off_sink(self) -> Tensor:
+        """[B, H, r, s], what each row gives off the sink, rescaled to 1; 0 for some rows.
+
+        These are special tokens, and rows that leave less than :data:`SINK_REST` off the sink.
+        """
+        place = self.place
+        plain = self.weights * place.of_keys(place.axes.plain)[:, None, None]
+        rest = (1 - self.sink)[..., None]
+        counts = place.queries(place.axes.counts)[:, None, :, None]
+        return plain / rest.clamp(min=SINK_REST) * (counts & (rest >= SINK_REST))
+
+    @property
+    def forward(self) -> Tensor:
+        """[B, H, r], the chance that a key of a row comes after one of a random earlier row.
+
+        Keys are drawn from the weights off the sink, ties count half, and so do rows before which
+        there is none.
+        """
+        own = self.off_sink
+        if self.earlier is None:
+            return 0.5 * own.sum(-1)
+        start = self.place.key_start
+        before = self.earlier[:, :, None, start : start + self.place.keys] + own.cumsum(2) - own
+        left = self.earlier[..., :start].sum(-1)[..., None, None]
+        below = left + before.cumsum(-1) - before / 2
+        rows = own.sum(-1)
+        total = self.earlier.sum(-1)[..., None] + rows.cumsum(-1) - rows
+        passed = (own * below).sum(-1) / total.clamp(min=0.5)
+        return passed.where(total >= 0.5, 0.5 * rows)
 
     @property
     def nothing(self) -> Tensor:

@@ -191,8 +191,12 @@ class ScoreObserver:
 
     def _scored(self, site: Site) -> tuple[str, ...]:
         """The scores that mean something there."""
-        ordered = site.kind != "cross"
-        return tuple(name for name in self._names if ordered or not SCORES[name].ordered)
+        axes = self._axes[site.kind]
+        return tuple(
+            name
+            for name in self._names
+            if SCORES[name].means_something(ordered=axes.ordered, space=axes.space)
+        )
 
     def _block(self, rows: Rows, items: slice) -> Block | None:
         """Some items' part of the block, without common padding; None if nothing is left."""

@@ -7,8 +7,8 @@ may get as much of the weight. So means over different rows never compete.
 
 The thresholds are conventions with a reason, not tests of significance; docs/roles.md says what
 they cannot prove. The colours start from Okabe & Ito's set for colour-blind readers (Color
-Universal Design, 2008), extended to ten and spread so that every pair keeps an OKLab distance of at
-least 0.085 under normal vision and under simulated protanopia, deuteranopia and tritanopia (Machado
+Universal Design, 2008), extended to twelve and spread so that every pair keeps an OKLab distance of
+at least 0.085 under normal vision and under simulated protanopia, deuteranopia and tritanopia (Machado
 et al. 2009, severity 1). Each role also has a letter code, so colour never carries meaning alone.
 """
 
@@ -19,7 +19,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from attnviz.records import HeadScores, Rival, Role, Score
-from attnviz.scoring.papers import CLARK, OLSSON, VOITA, WANG, XIAO
+from attnviz.scoring.papers import (
+    CLARK,
+    DARCET,
+    OLSSON,
+    RADFORD,
+    RAFFEL,
+    VOITA,
+    WANG,
+    XIAO,
+)
 
 MIN_ROWS = 3
 """Fewer rows than this are an anecdote, and give no role."""
@@ -126,8 +135,23 @@ _INDUCTION = RoleDef(
     "chance, since with several earlier copies there are several targets",
     OLSSON,
 )
+_MONOTONIC = RoleDef(
+    "monotonic",
+    "#aaffaa",
+    "mono",
+    "mo",
+    (Evidence("diagonal", 0.85, 1.7),),
+    "of pairs of rows, seven tenths more walk forward than back (Kendall's τ ≥ 0.7); chance is one "
+    "half, so that no lift can be larger than 2",
+    f"{RAFFEL}; {RADFORD}",
+)
+_REGISTERS = RoleDef(
+    "registers", "#4411aa", "reg", "rg", (Evidence("registers", 0.5, 2.0),), _MOST, DARCET,
+    rests=True,
+)  # fmt: skip
 _SPECIFIC = (
-    _PREVIOUS, _NEXT, _SELF, _FIRST, _SEPARATOR, _PUNCTUATION, _LOCAL, _DUPLICATE, _INDUCTION
+    _PREVIOUS, _NEXT, _SELF, _FIRST, _SEPARATOR, _PUNCTUATION, _LOCAL, _DUPLICATE, _INDUCTION,
+    _MONOTONIC, _REGISTERS,
 )  # fmt: skip
 _DIFFUSE = RoleDef(
     "diffuse",

@@ -24,14 +24,23 @@ from typing import Literal
 
 from torch import Tensor
 
-from attnviz.scoring.block import LOCAL_WINDOW, Block, Place
-from attnviz.scoring.papers import CLARK, OLSSON, VOITA, WANG, XIAO
-
-SINK_REST = 0.1
-"""The weight that a row must leave off the sink for ``*_no_sink`` scores to be defined there."""
-
+from attnviz.media import Space
+from attnviz.scoring.block import LOCAL_WINDOW, SINK_REST, Block, Place
+from attnviz.scoring.papers import (
+    CLARK,
+    DARCET,
+    KENDALL,
+    OLSSON,
+    VOITA,
+    WANG,
+    XIAO,
+)
 
 Unit = Literal["share", "bits", "tokens"]
+
+EVERYWHERE: tuple[Space, ...] = ("text", "patches", "frames")
+IN_ORDER: tuple[Space, ...] = ("text", "frames")
+TEXT: tuple[Space, ...] = ("text",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,8 @@ class ScoreDef:
         off_sink: whether it is a share of the weight that is not on the sink.
         asks_sink: whether its targets are in the sink.
         unless: rows [B, r] or [r] that do not count, for what they are themselves.
+        spaces: the kinds of keys among which it means something.
+        crossed: whether it needs two sequences (cross-attention only).
     """
 
     name: str
@@ -61,6 +72,13 @@ class ScoreDef:
     off_sink: bool = False
     asks_sink: bool = False
     unless: Callable[[Place], Tensor] | None = None
+    spaces: tuple[Space, ...] = EVERYWHERE
+    crossed: bool = False
+
+    def means_something(self, *, ordered: bool, space: Space) -> bool:
+        """Whether it does, where queries and keys are one sequence or not, in a kind of keys."""
+        fits = not self.crossed if ordered else not self.ordered
+        return fits and space in self.spaces
 
 
 def previous(block: Block) -> Tensor:
@@ -80,7 +98,7 @@ def itself(block: Block) -> Tensor:
 
 def local(block: Block) -> Tensor:
     """The weight within the window around the token, itself included."""
-    return block.near.sum(-1)
+    return block.around
 
 
 def first(block: Block) -> Tensor:
@@ -119,8 +137,18 @@ def entropy_share(block: Block) -> Tensor:
 
 
 def distance(block: Block) -> Tensor:
-    """The mean distance between query and key, in tokens."""
+    """The mean distance between query and key: in tokens, patches or seconds."""
     return block.distance
+
+
+def registers(block: Block) -> Tensor:
+    """The weight on register tokens."""
+    return block.registers
+
+
+def diagonal(block: Block) -> Tensor:
+    """How surely a key comes after those of earlier rows, times the weight off the sink."""
+    return block.forward * (1 - block.sink)
 
 
 def top(block: Block) -> Tensor:
@@ -133,6 +161,11 @@ def _near_start(place: Place) -> Tensor:
     return (place.positions < 2) & place.axes.ordered
 
 
+def _nothing_before(place: Place) -> Tensor:
+    """Rows before which no row counts."""
+    return ~place.queries(place.axes.follows)
+
+
 def _separators(place: Place) -> Tensor:
     return place.queries(place.axes.is_separator)
 
@@ -142,8 +175,8 @@ def _marks(place: Place) -> Tensor:
 
 
 _ENTRIES = (
-    ScoreDef("previous", previous, "w[i-1]; i-1 is not in the sink", VOITA),
-    ScoreDef("next", following, "w[i+1]; i+1 is not in the sink", VOITA),
+    ScoreDef("previous", previous, "w[i-1]; i-1 is not in the sink", VOITA, spaces=IN_ORDER),
+    ScoreDef("next", following, "w[i+1]; i+1 is not in the sink", VOITA, spaces=IN_ORDER),
     ScoreDef("self", itself, "w[i]; i is not in the sink", CLARK),
     ScoreDef(
         "first",
@@ -162,6 +195,7 @@ _ENTRIES = (
         ordered=False,
         asks_sink=True,
         unless=_separators,
+        spaces=TEXT,
     ),
     ScoreDef(
         "punctuation",
@@ -170,11 +204,13 @@ _ENTRIES = (
         CLARK,
         ordered=False,
         unless=_marks,
+        spaces=TEXT,
     ),
     ScoreDef(
         "local",
         local,
-        f"sum of w[j] over |i-j| <= {LOCAL_WINDOW}, j outside the sink",
+        f"sum of w[j] over |i-j| <= {LOCAL_WINDOW}, j outside the sink; of patches, over rows and "
+        f"columns within {LOCAL_WINDOW}",
         VOITA,
     ),
     ScoreDef(
@@ -182,6 +218,7 @@ _ENTRIES = (
         duplicate,
         "sum of w[j] over j <= i-2 outside the sink with token[j] = token[i]",
         WANG,
+        spaces=TEXT,
     ),
     ScoreDef(
         "duplicate_no_sink",
@@ -189,12 +226,14 @@ _ENTRIES = (
         f"duplicate / (1 - w on the sink); rows that leave {SINK_REST:g} off the sink",
         WANG,
         off_sink=True,
+        spaces=TEXT,
     ),
     ScoreDef(
         "induction",
         induction,
         "sum of w[j] over j <= i-2 outside the sink with token[j-1] = token[i]",
         OLSSON,
+        spaces=TEXT,
     ),
     ScoreDef(
         "induction_no_sink",
@@ -202,6 +241,16 @@ _ENTRIES = (
         f"induction / (1 - w on the sink); rows that leave {SINK_REST:g} off the sink",
         OLSSON,
         off_sink=True,
+        spaces=TEXT,
+    ),
+    ScoreDef(
+        "registers",
+        registers,
+        "sum of w[j] over register tokens",
+        DARCET,
+        ordered=False,
+        asks_sink=True,
+        spaces=("patches",),
     ),
     ScoreDef("entropy", entropy, "-sum of w[j] log2 w[j]", CLARK, "bits", False, False),
     ScoreDef(
@@ -213,7 +262,28 @@ _ENTRIES = (
         False,
         False,
     ),
-    ScoreDef("distance", distance, "sum of w[j] |i-j|", VOITA, "tokens", False),
+    ScoreDef(
+        "distance",
+        distance,
+        "sum of w[j] |i-j|; of patches and frames, the mean distance to the keys that have a "
+        "place, in patches or seconds",
+        VOITA,
+        "tokens",
+        False,
+    ),
+    ScoreDef(
+        "diagonal",
+        diagonal,
+        "the chance that a key drawn from w off the sink comes after one drawn from an earlier "
+        "row, ties counted half",
+        KENDALL,
+        "share",
+        False,
+        False,
+        off_sink=True,
+        unless=_nothing_before,
+        crossed=True,
+    ),
     ScoreDef("top", top, "max of w[j]", VOITA, "share", False, False),
 )
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attnviz.scoring.block import Block, Place, Uniform
-from attnviz.scoring.scores import SINK_REST, ScoreDef
+from attnviz.scoring.block import SINK_REST, Block, Place, Uniform
+from attnviz.scoring.scores import ScoreDef
 from attnviz.scoring.sums import comparable
 
 _ALL = 1 - 1e-6
@@ -61,6 +61,8 @@ class Totals:
         self.shares = self.values.new_zeros(items, heads, len(scores), len(targets))
         self.counted = torch.zeros(items, heads, dtype=torch.int64)
         self.empty = torch.zeros(items, dtype=torch.int64)
+        self._walks = any(score.crossed for score in scores)
+        self._given: Tensor | None = None
 
     def add(self, block: Block) -> tuple[Tensor, Tensor]:
         """Take in one block of rows.
@@ -70,6 +72,8 @@ class Totals:
         """
         place = block.place
         uniform = self._values(Uniform(place))
+        if self._walks:
+            block.earlier = self._earlier(block)
         parts = list(block.parts())
         found = [self._values(part) for part in parts]
         raw = torch.cat([part.raw for part in found], dim=1)
@@ -87,7 +91,18 @@ class Totals:
         self.values[items] += _total(values, defined)
         self.chances[items] += _total(chances.expand_as(values), defined)
         self.shares[items] += self._shares(raw.where(counted[:, :, None], 0), rest, defined)
+        if self._walks:
+            given = torch.cat([part.off_sink.sum(2) for part in parts], dim=1)
+            self._earlier(block)[..., place.key_start : place.key_start + place.keys] += given
         return values, defined
+
+    def _earlier(self, block: Block) -> Tensor:
+        """[B, H, S], what earlier rows of the block's items gave to every key, off the sink."""
+        place = block.place
+        if self._given is None:
+            items, heads, keys = len(self.values), self.values.shape[1], place.axes.keys.shape[1]
+            self._given = block.weights.new_zeros(items, heads, keys)
+        return self._given[place.items]
 
     def _values(self, block: Block) -> RowScores:
         raw = torch.stack([function(block) for function in self._functions], dim=2)

@@ -73,7 +73,7 @@ def test_role_colours_stay_apart(vision: str) -> None:
 
 def test_role_codes_are_unique_and_short() -> None:
     styles = ROLES.values()
-    assert len({style.code for style in styles}) == len({style.short for style in styles}) == 10
+    assert len({style.code for style in styles}) == len({style.short for style in styles}) == 12
     assert all(2 <= len(style.code) <= 4 and len(style.short) == 2 for style in styles)
 
 

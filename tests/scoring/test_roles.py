@@ -57,6 +57,8 @@ def test_the_table() -> None:
         "local": [("local", 0.6, 2)],
         "duplicate": [("duplicate", 0.3, 3), ("duplicate_no_sink", 0.5, 3)],
         "induction": [("induction", 0.3, 3), ("induction_no_sink", 0.5, 3)],
+        "monotonic": [("diagonal", 0.85, 1.7)],
+        "registers": [("registers", 0.5, 2)],
         "diffuse": [("entropy_share", 0.9, 0)],
     }
     for role in ROLES.values():
@@ -248,7 +250,8 @@ def roles_of(weights: Array, allowed: Array, text: str, kind: SiteKind) -> list[
 
 
 def test_one_made_head_for_every_role() -> None:
-    assert list(MADE) == list(ROLES)
+    elsewhere = ("monotonic", "registers")  # not of texts: test_places.py
+    assert list(MADE) == [name for name in ROLES if name not in elsewhere]
 
 
 BOTH_WAYS = [

@@ -12,6 +12,9 @@ from attnviz.scoring.observe import ScoreObserver, Watch
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.sums import Sums, comparable, fold
 
+MEASURED = tuple(
+    name for name, score in SCORES.items() if score.means_something(ordered=True, space="text")
+)
 FIELDS = ("values", "chances", "rows", "shares", "counted")
 
 
@@ -59,16 +62,18 @@ def test_whoever_watches_sees_the_rows_that_the_sums_are_made_of() -> None:
     seen: dict[tuple[int, Site], torch.Tensor] = {}
 
     def watch(item: int, site: Site, start: int, names: object, values: torch.Tensor) -> None:
-        assert (start, names) == (0, tuple(SCORES))
+        assert (start, names) == (0, MEASURED)
         seen[item, site] = values
 
     observer = observed(TEXTS, watch=watch)
     for number, text in enumerate(TEXTS):
         both = torch.cat([seen[number, Site("decoder", layer)] for layer in range(2)], dim=1)
-        assert both.shape == (len(SCORES), len(LAYOUT), text.length)
+        assert both.shape == (len(MEASURED), len(LAYOUT), text.length)
         sums = observer.sums(number)
-        assert both.nansum(-1).T.numpy() == pytest.approx(sums.values)
-        assert ((~both.isnan()).sum(-1).T.numpy() == sums.rows).all()
+        places = [list(SCORES).index(name) for name in MEASURED]
+        assert both.nansum(-1).T.numpy() == pytest.approx(sums.values[:, places])
+        assert ((~both.isnan()).sum(-1).T.numpy() == sums.rows[:, places]).all()
+        assert sums.rows.sum() == sums.rows[:, places].sum()
 
 
 def test_texts_add_up_to_the_result() -> None:
