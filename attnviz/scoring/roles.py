@@ -8,8 +8,9 @@ may get as much of the weight. So means over different rows never compete.
 The thresholds are conventions with a reason, not tests of significance; docs/roles.md says what
 they cannot prove. The colours start from Okabe & Ito's set for colour-blind readers (Color
 Universal Design, 2008), extended to twelve and spread so that every pair keeps an OKLab distance of
-at least 0.085 under normal vision and under simulated protanopia, deuteranopia and tritanopia (Machado
-et al. 2009, severity 1). Each role also has a letter code, so colour never carries meaning alone.
+at least 0.085 under normal vision and under simulated protanopia, deuteranopia and tritanopia
+(Machado et al. 2009, severity 1). Each role also has a letter code, so colour never carries meaning
+alone.
 """
 
 from __future__ import annotations
