@@ -38,7 +38,7 @@ from attnviz.records import Capture, Head, HeadScores, HeadsReport, ModelEntry, 
 from attnviz.render.style import Style, styled
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import ScoreObserver, score_capture
-from attnviz.scoring.probe import run_probe
+from attnviz.scoring.probe import match_prefixes, run_probe
 from attnviz.scoring.shown import shown_map, shown_sides
 from attnviz.scoring.stored import allowed_in
 
@@ -87,7 +87,8 @@ def heads(
             kept, so that long texts need little memory.
         model: for a text or prompt, see :func:`load`, as for ``device`` and ``dtype``.
         probe: also run the model on repeated random tokens (Olsson et al. 2022,
-            arXiv:2209.11895), which tells induction and duplicate-token heads from chance.
+            arXiv:2209.11895), which tells induction and duplicate-token heads from chance, and
+            match prefixes as they do.
         select: heads to report; all by default.
         without: heads to take away first (``"2.4, role:first"``), to see how the others change.
         weigh: what is scored, see :func:`capture`: all but weights with rows divided by their sums,
@@ -118,9 +119,10 @@ def heads(
         with closed(source, without, inputs) as inputs:
             shown.forward([inputs], [observer], hidden=False)
             probed = run_probe(weighed(source, weigh, shares=True)) if probe else ()
+            matching = match_prefixes(source) if probe and weigh == "weights" else None
         report = HeadsReport(
             source.info, shown.layout, inputs, observer.result(), probed, observer.empty_rows,
-            mixing=mixing.result(),
+            mixing=mixing.result(), matching=matching,
         )  # fmt: skip
     chosen = None if select is None else frozenset(selection.select(select, report.layout))
     return Report(
@@ -133,6 +135,7 @@ def heads(
         notes(report),
         weigh,
         report.mixing,
+        report.matching,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from attnviz.measures import PrefixMatching, SinkRate
 from attnviz.records import Head, HeadScores, Layout, SiteKind, SourceInfo
 
 if TYPE_CHECKING:
@@ -120,6 +121,9 @@ class Profile:
         notes: full sentences that the reader must not miss.
         quantity: what was scored, a name of :data:`attnviz.quantities.QUANTITIES`; all but weights
             with rows divided by their sums.
+        sink_rate: as Gu et al. 2024 define it; None where no text has the tokens for it, or the
+            model is not a single causal stack.
+        matching: prefix matching on random tokens; None where it is not defined.
     """
 
     source: SourceInfo
@@ -141,6 +145,8 @@ class Profile:
     seed: int
     notes: tuple[str, ...] = ()
     quantity: str = "weights"
+    sink_rate: SinkRate | None = None
+    matching: PrefixMatching | None = None
 
     def __repr__(self) -> str:
         unit = "groups" if self.grouped else "texts"

@@ -12,12 +12,13 @@ from typing import Any
 
 from attnviz import files
 from attnviz.corpus import lines, texts
-from attnviz.corpus.executors import cores
+from attnviz.corpus.executors import cores, one_thread
 from attnviz.corpus.sample import sample as drawn
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError, Setting, UsageError
 from attnviz.estimates import Profile
 from attnviz.looking import DEFAULT_MODEL, Model, load
+from attnviz.measures import PrefixMatching
 from attnviz.models.identity import identity
 from attnviz.models.untrained import FreshConfig
 from attnviz.models.weighed import weighed
@@ -27,6 +28,7 @@ from attnviz.profiling import run, saved
 from attnviz.profiling.state import About, State
 from attnviz.profiling.summary import summarize
 from attnviz.profiling.work import ProfileSettings
+from attnviz.scoring.probe import match_prefixes
 
 INTERVALS = ("each", "simultaneous")
 """An interval for each head and score by itself, or intervals that hold for all at once."""
@@ -51,6 +53,7 @@ class Profiled(Pictured, Tabular, Profile):
         return printed(
             terminal.profile_grid(self),
             terminal.profile_table(self, named),
+            *terminal.published_lines(self),
             terminal.profile_line(self),
         )
 
@@ -167,6 +170,7 @@ def profile(
         seed,
         interval == "simultaneous",
         group is not None,
+        _matching(source) if weigh == "weights" else None,
     )
     workers = run.executor(
         loading, source, about, _jobs(model, jobs, ray, names, source.info.device), ray
@@ -210,6 +214,12 @@ def merge_profiles(paths: Sequence[str | Path], out: str | Path | None = None) -
 def _loaded(model: Model, weigh: str, *, device: str, dtype: str) -> Source:
     """The model, with another quantity in its maps where that is wanted."""
     return weighed(load(model, device=device, dtype=dtype), weigh, shares=True)
+
+
+def _matching(source: Source) -> PrefixMatching | None:
+    """As any process would measure it: the last bit depends on the number of threads."""
+    with one_thread():
+        return match_prefixes(source)
 
 
 def _finished(path: str | Path) -> State:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from attnviz.measures import PrefixMatching
 from attnviz.media import Picture, Place, Sound, Space, space
 from attnviz.reach import Reach
 
@@ -393,10 +394,10 @@ class Mixing:
 class HeadsReport:
     """What the heads of a model did on one input.
 
-    ``probe`` holds the scores of the same heads on repeated random tokens, where that was asked
-    for; ``notes`` are full sentences that the reader must not miss. ``quantity`` is what was
-    scored, as for :class:`Capture`; all but weights with rows divided by their sums. ``mixing``
-    has the self-attention layers, where something else than weights was measured.
+    ``probe`` and ``matching`` are of the same heads on repeated random tokens, if asked for;
+    ``notes`` are full sentences that the reader must not miss. ``quantity`` is what was scored, as
+    for :class:`Capture`; all but weights with rows divided by their sums. ``mixing`` has the
+    self-attention layers, where something else than weights was measured.
     """
 
     source: SourceInfo
@@ -408,6 +409,7 @@ class HeadsReport:
     notes: tuple[str, ...] = ()
     quantity: str = "weights"
     mixing: tuple[Mixing, ...] = ()
+    matching: PrefixMatching | None = None
 
     def __repr__(self) -> str:
         named = sum(bool(head.roles) for head in self.heads)

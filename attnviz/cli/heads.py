@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from attnviz.cli.options import (
 )
 from attnviz.cli.voice import option
 from attnviz.errors import UsageError
+from attnviz.records import HeadScores, HeadsReport
 
 
 @flatten
@@ -133,9 +135,21 @@ def heads(
         screen.print(terminal.Line(f"{resting} (--all lists them)", "dim"))
         screen.print()
     if report.probe:
-        screen.print("On repeated random tokens:")
         probed = arrange(report.probe, role=role, sort=sort, top=top, everything=False)
-        screen.print(terminal.heads_table(report, probed, score=by))
+        _print_probe(report, probed, by)
     screen.print(terminal.mixing_table(report), end="")
     screen.print(terminal.closing_line(report))
     console.note(report.notes, output.quiet)
+
+
+def _print_probe(report: HeadsReport, rows: Sequence[HeadScores], by: str | None) -> None:
+    """What heads do on repeated random tokens."""
+    from attnviz.render import terminal
+    from attnviz.render.published import matching_line
+
+    screen = console.stdout()
+    screen.print("On repeated random tokens:")
+    screen.print(terminal.heads_table(report, rows, score=by))
+    if report.matching is not None:
+        heads = {scores.head for scores in report.heads}
+        screen.print(terminal.Line(matching_line(report.matching, report.layout, heads)))

@@ -214,4 +214,6 @@ def show(found: Any, *, role: str | None, sort: str, top: int | None, everything
     screen = console.stdout()
     screen.print(terminal.profile_grid(found))
     screen.print(terminal.profile_table(found, rows))
+    for line in terminal.published_lines(found):
+        screen.print(line)
     screen.print(terminal.profile_line(found))

@@ -73,7 +73,7 @@ class Inline(Generic[Task, Answer]):
     def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer | Lost]]:
         """Every task with its answer; raises what a task raises."""
         for task in tasks:
-            with _one_thread():
+            with one_thread():
                 answer = self._do(task)
             yield task, answer
 
@@ -281,7 +281,7 @@ class _Worker:
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """One torch thread, if torch is there at all, and as many as before afterwards."""
     torch = sys.modules.get("torch")
     if torch is None:

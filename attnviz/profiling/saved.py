@@ -15,19 +15,20 @@ from numpy.typing import NDArray
 from attnviz import files
 from attnviz.corpus.texts import Bad
 from attnviz.errors import InputError
+from attnviz.measures import PrefixMatching
 from attnviz.models.containers import read_archive
 from attnviz.profiling.examples import Shown
 from attnviz.profiling.likeness import Divergences
 from attnviz.profiling.state import About, Cluster, Run, State
+from attnviz.profiling.tally import COUNTS
 from attnviz.profiling.work import ProfileSettings
 from attnviz.records import Layout, SourceInfo
 from attnviz.statistics.exact import Exact
 
-SCHEMA = "attnviz.profile-state/1"
+SCHEMA = "attnviz.profile-state/2"
 _HEADER = "header"
 _FLOW = ("distances", "kinds", "tenths")
 _EXAMPLES = ("ranks", "texts", "rows", "values")
-_COUNTS = ("texts", "windows", "tokens", "empty")
 
 
 def write(path: Path, state: State) -> None:
@@ -78,11 +79,12 @@ def _header(state: State) -> dict[str, Any]:
         "seed": about.seed,
         "simultaneous": about.simultaneous,
         "grouped": about.grouped,
+        "matching": None if about.matching is None else asdict(about.matching),
         "runs": [asdict(run) for run in state.runs],
         "bad": [asdict(bad) for bad in state.bad],
         "bad_count": state.bad_count,
         "open": None if state.open is None else state.open.name,
-        **{name: getattr(tally, name) for name in _COUNTS},
+        **{name: getattr(tally, name) for name in COUNTS},
         "strings": list(tally.flow.strings),
         "shown": [
             [key, s.number, s.place, s.text, s.window, [[*at, t] for at, t in s.tokens.items()]]
@@ -94,7 +96,7 @@ def _header(state: State) -> dict[str, Any]:
 
 def _arrays(state: State) -> dict[str, NDArray[Any]]:
     tally, sums = state.tally, state.sums
-    found: dict[str, NDArray[Any]] = {"counted": tally.counted}
+    found: dict[str, NDArray[Any]] = {"counted": tally.counted, "sinks": tally.sinks}
     for name, exact in _exact(state).items():
         found[f"{name}.whole"], found[f"{name}.part"] = exact.whole, exact.part
     found |= {"sums.b": sums.b, "sums.bb": sums.bb, "sums.count": sums.count}
@@ -125,15 +127,17 @@ def _state(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Sta
         header["seed"],
         header["simultaneous"],
         header["grouped"],
+        _matching(header["matching"]),
     )
     state = State.begin(about, ())
     state.runs = [Run(**{**run, "names": tuple(run["names"])}) for run in header["runs"]]
     state.bad = [Bad(**bad) for bad in header["bad"]]
     state.bad_count = header["bad_count"]
     tally, sums = state.tally, state.sums
-    for name in _COUNTS:
+    for name in COUNTS:
         setattr(tally, name, int(header[name]))
     tally.counted = arrays["counted"]
+    tally.sinks = _like(tally.sinks, arrays["sinks"])
     for name, exact in _exact(state).items():
         exact.whole = _like(exact.whole, arrays[f"{name}.whole"])
         exact.part = _like(exact.part, arrays[f"{name}.part"])
@@ -160,6 +164,13 @@ def _state(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Sta
         pairs = {kind: arrays[f"alike.{number}.{kind}"] for kind in rows}
         tally.alike.append(Divergences(key, rows, pairs))
     return state
+
+
+def _matching(given: Mapping[str, Any] | None) -> PrefixMatching | None:
+    if given is None:
+        return None
+    lists = {name: tuple(given[name]) for name in ("means", "halves")}
+    return PrefixMatching(**{**given, **lists})
 
 
 def _exact(state: State) -> dict[str, Exact]:

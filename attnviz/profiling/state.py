@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attnviz.corpus.texts import Bad
 from attnviz.errors import InputError, UsageError
+from attnviz.measures import PrefixMatching
 from attnviz.profiling.tally import Tally
 from attnviz.profiling.tasks import Task
 from attnviz.profiling.work import Part, ProfileSettings
@@ -40,6 +41,8 @@ class About:
         version: of attnviz.
         seed: of everything that is drawn; ``simultaneous`` whether intervals are.
         grouped: whether the texts name the groups that they belong to.
+        matching: prefix matching of the model, which needs texts of its own; None where it is not
+            defined.
     """
 
     model: Mapping[str, Any]
@@ -50,6 +53,7 @@ class About:
     seed: int = 0
     simultaneous: bool = False
     grouped: bool = False
+    matching: PrefixMatching | None = None
 
     def comparable(self) -> dict[str, Any]:
         """What must be the same, by the names that people know."""

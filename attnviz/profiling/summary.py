@@ -8,16 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.estimates import Estimate, ExampleRow, HeadProfile, Profile, Share
+from attnviz.measures import SinkRate
 from attnviz.profiling import likeness
 from attnviz.profiling.examples import SORTS, Examples
 from attnviz.profiling.kinds import KINDS
 from attnviz.profiling.state import State
-from attnviz.profiling.tally import Flow
+from attnviz.profiling.tally import Flow, Tally
 from attnviz.records import Head, HeadScores, Layout, SiteKind
+from attnviz.scoring.published import SINK_LENGTH, SINK_THRESHOLD
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
 from attnviz.statistics.clusters import FEW
 from attnviz.statistics.simultaneous import ENOUGH
+from attnviz.statistics.student import half_width
 
 TOP_TOKENS = 20
 NEAREST = 5
@@ -73,7 +76,22 @@ def summarize(state: State) -> Profile:
         about.seed,
         tuple(_notes(state, clusters)),
         about.settings.weigh,
+        _sink_rate(tally) if about.settings.weigh == "weights" else None,
+        about.matching,
     )
+
+
+def _sink_rate(tally: Tally) -> SinkRate | None:
+    """None where no text has enough tokens."""
+    texts, heads = tally.sink_texts, len(tally.sinks)
+    if not texts:
+        return None
+    mean, half = int(tally.sinks.sum()) / texts, None
+    if texts > 1:
+        variance = max(tally.sink_squares / texts - mean**2, 0.0) / (texts - 1)
+        half = half_width(texts - 1) * math.sqrt(variance) / heads
+    shares = tuple((tally.sinks / texts).tolist())
+    return SinkRate(mean / heads, half, shares, texts, SINK_LENGTH, SINK_THRESHOLD)
 
 
 def _notes(state: State, clusters: int) -> list[str]:

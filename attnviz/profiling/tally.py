@@ -96,6 +96,10 @@ class Flow:
         return rows
 
 
+COUNTS = ("texts", "windows", "tokens", "empty", "sink_texts", "sink_squares")
+"""Numbers of a :class:`Tally` that add up."""
+
+
 class Tally:
     """What some texts add up to.
 
@@ -110,12 +114,15 @@ class Tally:
         flow: where the weight goes.
         examples: rows that show roles.
         alike: the sample of texts in which heads are compared.
+        sinks: int64 [H], texts on which a head is an attention sink, of ``sink_texts`` that have
+            enough tokens; ``sink_squares`` sums the squares of how many heads are, text by text.
     """
 
     def __init__(self, layout: Layout) -> None:
         heads, n = len(layout), len(SCORES)
         self.texts = self.windows = self.tokens = self.empty = 0
-        self.counted = np.zeros(heads, np.int64)
+        self.sink_texts = self.sink_squares = 0
+        self.counted, self.sinks = np.zeros(heads, np.int64), np.zeros(heads, np.int64)
         self.chances = Exact((heads, n))
         self.shares = Exact((heads, n, len(comparable(SCORES))))
         self.flow = Flow(layout)
@@ -133,11 +140,19 @@ class Tally:
         self.shares.add(sums.shares[None])
         self.flow.add(inputs, passed)
 
+    def add_sinks(self, found: NDArray[np.bool_] | None) -> None:
+        """Add the heads that are sinks on a text; None where it has too few tokens."""
+        if found is not None:
+            self.sink_texts += 1
+            self.sink_squares += int(found.sum()) ** 2
+            self.sinks += found
+
     def merge(self, other: Tally) -> None:
         """Add what other texts add up to."""
-        for name in ("texts", "windows", "tokens", "empty"):
+        for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.counted += other.counted
+        self.sinks += other.sinks
         self.chances.merge(other.chances)
         self.shares.merge(other.shares)
         self.flow.merge(other.flow)

@@ -16,6 +16,7 @@ from attnviz.passes import Source
 from attnviz.profiling.examples import LONGEST_TEXT, Examples, Shown, Watching
 from attnviz.profiling.likeness import Comparing
 from attnviz.profiling.passing import Passing
+from attnviz.profiling.sinks import Sinks
 from attnviz.profiling.tally import Tally
 from attnviz.profiling.tasks import Piece, Task, mixed
 from attnviz.profiling.windows import windows
@@ -140,14 +141,15 @@ class Worker:
         scores = ScoreObserver(inputs, source.layout, watch=watching.watch)
         passing = Passing(inputs, source.layout)
         keys = {n: w.piece.key for n, w in enumerate(batch) if w.begins and w.piece.key < sampled}
-        comparing = Comparing(inputs, keys, source.layout)
-        source.forward(inputs, [scores, passing, comparing], hidden=False)
+        comparing, sinks = Comparing(inputs, keys, source.layout), Sinks(inputs, source.layout)
+        source.forward(inputs, [scores, passing, comparing, sinks], hidden=False)
         for item, window in enumerate(batch):
             sums, passed, text = scores.sums(item), passing.passed(item), window.text
             if not all(np.isfinite(found.keys).all() for found in passed.values()):
                 bad.append(Bad(text.number, text.place, _NAN))
                 continue
             tally.add(window.inputs, sums, passed)
+            tally.add_sinks(sinks.found(item) if window.begins else None)
             words = window.inputs.texts[0][:LONGEST_TEXT]
             shown = Shown(text.number, text.place, words, window.number)
             if item in keys:

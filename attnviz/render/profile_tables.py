@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from attnviz.estimates import HeadProfile, Profile, Share
+from attnviz.render.published import matching_json, sink_json
 from attnviz.render.tables import Row, as_csv, head_cells, role_json
 
 PROFILE_SCHEMA = "attnviz.profile/1"
@@ -46,6 +47,10 @@ def profile_json(profile: Profile) -> str:
         "empty_rows": profile.empty_rows,
         "seed": profile.seed,
         "notes": list(profile.notes),
+        "published": {
+            "sink_rate": sink_json(profile.sink_rate, profile.layout),
+            "prefix_matching": matching_json(profile.matching, profile.layout),
+        },
         "heads": [_head(profile, head) for head in profile.heads],
         "likeness": {
             "texts": profile.compared,

@@ -24,8 +24,10 @@ from attnviz.render.labels import (
     times,
     visible,
 )
+from attnviz.render.published import SINKS, matching_line, sink_line
 from attnviz.render.terminal import Line
 from attnviz.render.terminal_grid import HeadsGrid
+from attnviz.scoring.published import SINK_LENGTH
 
 
 def report(profile: Profile) -> HeadsReport:
@@ -43,6 +45,17 @@ def profile_table(profile: Profile, heads: Sequence[HeadScores]) -> RenderableTy
     """The estimates that roles rest on, one line a head; ``heads`` in this order."""
     known = {found.head: found for found in profile.heads}
     return _Table(profile, [known[scores.head] for scores in heads])
+
+
+def published_lines(profile: Profile) -> Iterator[RenderableType]:
+    """Measures as papers define them, where they are defined."""
+    if profile.sink_rate is not None:
+        yield Line(sink_line(profile.sink_rate))
+    elif profile.layout.kinds == ("decoder",) and profile.quantity == "weights":
+        yield Line(f"{SINKS}: not defined here, for no text has {SINK_LENGTH} tokens")
+    if profile.matching is not None:
+        heads = {found.head for found in profile.heads}
+        yield Line(matching_line(profile.matching, profile.layout, heads))
 
 
 def profile_line(profile: Profile) -> RenderableType:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from attnviz.records import HeadScores, HeadsReport, Mixing, ModelEntry, Role, Score, Tokens
+from attnviz.render.published import matching_json
 
 HEADS_SCHEMA = "attnviz.heads/1"
 MODELS_SCHEMA = "attnviz.models/1"
@@ -41,6 +42,11 @@ def heads_json(report: HeadsReport, heads: Sequence[HeadScores]) -> str:
         "empty_rows": report.empty_rows,
         "notes": list(report.notes),
         **({"mixing": [_mixing(one) for one in report.mixing]} if report.mixing else {}),
+        **(
+            {"prefix_matching": matching_json(report.matching, report.layout)}
+            if report.matching
+            else {}
+        ),
         "heads": [
             {
                 "name": report.layout.name(scores.head),

@@ -6,16 +6,25 @@ grammar, position or meaning explains where a head looks (Olsson et al. 2022, ar
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Collection, Sequence
 
+import numpy as np
+
 from attnviz.errors import ModelError, UsageError
+from attnviz.measures import PrefixMatching
 from attnviz.passes import Source
 from attnviz.records import HeadScores, Prompt
-from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.observe import Recorder, ScoreObserver
+from attnviz.scoring.published import PREFIX_COPIES, PREFIX_LENGTH, prefix_matching
+from attnviz.statistics.student import half_width
 
 LENGTHS = (16, 32, 48)
 """Tokens in each random half that :func:`run_probe` repeats."""
+
+PROBES = 5
+"""Draws of random tokens on which prefixes are matched."""
 
 MEASURED = ("duplicate", "duplicate_no_sink", "induction", "induction_no_sink")
 """The scores that repeated random tokens can tell from chance."""
@@ -39,6 +48,49 @@ def run_probe(source: Source) -> tuple[HeadScores, ...]:
     observer = ScoreObserver(batch, source.layout, MEASURED)
     source.forward(batch, [observer], hidden=False)
     return observer.result()
+
+
+def match_prefixes(source: Source, *, seed: int = 0) -> PrefixMatching | None:
+    """Run a model on random tokens that come four times, and match prefixes as Olsson et al. do.
+
+    Args:
+        source: the model.
+        seed: of the tokens, drawn afresh for every probe.
+
+    Returns:
+        The measure of every head; None where it is not defined: a model that is not a single
+        causal stack, without a vocabulary of enough tokens, or without room for the probe.
+    """
+    if source.layout.kinds != ("decoder",) or source.vocab_size is None:
+        return None
+    bos, added = starts_with(source)
+    before = () if bos is None else (bos,)
+    size = len(before) + PREFIX_LENGTH * PREFIX_COPIES
+    if size > (source.max_tokens or size) or source.vocab_size < PREFIX_LENGTH + 1 + len(added):
+        return None
+    found = []
+    for probe in range(PROBES):
+        (twice,) = probe_prompts(
+            source.vocab_size, lengths=[PREFIX_LENGTH], seed=seed + probe, bos=bos, avoid=added
+        )
+        ids = (*before, *twice[-PREFIX_LENGTH:] * PREFIX_COPIES)
+        batch = [source.prepare(Prompt(ids=ids, special_tokens=False))]
+        recorder = Recorder(batch)
+        source.forward(batch, [recorder], hidden=False)
+        maps = recorder.maps().values()
+        found.append(np.concatenate([prefix_matching(one, start=len(before)) for one in maps]))
+    scores = np.stack(found)  # [probes, H]
+    error = scores.std(0, ddof=1) / math.sqrt(PROBES)
+    uniform = np.tril(np.ones((1, size, size)))
+    uniform /= uniform.sum(-1, keepdims=True)
+    return PrefixMatching(
+        tuple(scores.mean(0).tolist()),
+        tuple((half_width(PROBES - 1) * error).tolist()),
+        float(prefix_matching(uniform, start=len(before))[0]),
+        PROBES,
+        PREFIX_LENGTH,
+        PREFIX_COPIES,
+    )
 
 
 def probe_prompts(

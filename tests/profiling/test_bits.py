@@ -39,6 +39,8 @@ def content(path: Path) -> dict[str, Any]:
         "alike": [(text.key, dict(text.rows)) for text in state.tally.alike],
         "bad": [(bad.number, bad.reason) for bad in state.bad],
         "groups": state.groups,
+        "sinks": (state.tally.sink_texts, state.tally.sink_squares),
+        "matching": state.about.matching,
     }
 
 
@@ -163,7 +165,7 @@ def test_a_state_of_other_texts_or_settings_is_not_gone_on_with(tmp_path) -> Non
         (lambda data: b"", "no profile"),
         (lambda data: b"not a zip at all", "no profile"),
         (lambda data: data[: len(data) // 2], "no profile"),
-        (lambda data: data.replace(b"profile-state/1", b"profile-state/9"), "no profile"),
+        (lambda data: data.replace(b"profile-state/2", b"profile-state/9"), "no profile"),
     ],
 )
 def test_damaged_files_are_refused(alone, tmp_path, damage, says: str) -> None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 import attnviz as av
 from attnviz.records import Prompt
-from attnviz.scoring.probe import probe_prompts
+from attnviz.scoring.probe import match_prefixes, probe_prompts
 from attnviz.scoring.published import PREFIX_LENGTH, prefix_matching, sink_rate
 
 Array = NDArray[np.float64]
@@ -96,3 +96,44 @@ def test_sink_rate_needs_the_tokens() -> None:
         sink_rate([uniform(63)[None]])
     with pytest.raises(ValueError, match="at least one layer"):
         sink_rate([])
+
+
+# --- measured on a model -------------------------------------------------------------------------
+
+
+def test_prefixes_are_matched_on_seeded_draws() -> None:
+    """The mean of whole maps of prompts made here, and an interval over the draws."""
+    source = av.load("demo-gpt2")
+    found = match_prefixes(source)
+    assert found is not None
+    assert (found.probes, found.length, found.copies) == (5, 25, 4)
+    start = source.prepare(Prompt("a")).sides["decoder"].keys.ids[0]
+    scores = []
+    for seed in range(5):
+        ((*_, last),) = [probe_prompts(source.vocab_size, lengths=[25], seed=seed, bos=start,
+                                       avoid={start})]  # fmt: skip
+        assert len(set(last[-25:])) == 25
+        ids = (start, *last[-25:] * 4)
+        capture = av.capture(Prompt(ids=ids, special_tokens=False), model=source)
+        scores.append(np.concatenate([prefix_matching(m, start=1) for m in capture.maps.values()]))
+    assert found.means == pytest.approx(np.mean(scores, 0), abs=1e-6)
+    error = np.std(scores, 0, ddof=1) / np.sqrt(5)
+    assert found.halves == pytest.approx(2.7764451 * error, abs=1e-6)
+    entries = [1 / (i + 1) for i in range(26, 101) for _ in range((i - 1) // 25)]
+    assert found.chance == pytest.approx(np.mean(entries))
+    assert match_prefixes(source) == found
+    assert match_prefixes(source, seed=9) != found
+
+
+@pytest.mark.parametrize("model", ["demo-bert", "fresh"])
+def test_where_prefix_matching_is_not_defined(model: str) -> None:
+    assert match_prefixes(av.load(model)) is None
+    if model != "fresh":
+        assert av.heads("a b c", model=model, probe=True).matching is None
+
+
+def test_heads_with_a_probe_match_prefixes() -> None:
+    report = av.heads("a b c", probe=True)
+    assert report.matching == match_prefixes(av.load("demo-gpt2"))
+    assert av.heads("a b c").matching is None
+    assert av.heads("a b c", probe=True, without="3.*").matching != report.matching

@@ -1,0 +1,45 @@
+"""The heads that are attention sinks on a text, as weights go by (Gu et al. 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attnviz.passes import Rows
+from attnviz.records import Inputs, Layout, Site
+from attnviz.scoring.published import SINK_LENGTH, SINK_THRESHOLD
+
+
+class Sinks:
+    """Watches the first token of a batch; see :func:`attnviz.scoring.published.sink_rate`.
+
+    Args:
+        batch: the items that run, in the order of the batch axis.
+        layout: the heads of the model; only those of a causal stack can be sinks by definition.
+    """
+
+    def __init__(self, batch: Sequence[Inputs], layout: Layout) -> None:
+        causal = layout.kinds == ("decoder",)
+        self._enough = [causal and item.length >= SINK_LENGTH for item in batch]
+        self._layout = layout
+        self._sums: dict[Site, Tensor] = {}
+
+    def observe(self, rows: Rows) -> None:
+        """Add one block of rows; changes nothing in it."""
+        if not any(self._enough) or rows.key_start or rows.start >= SINK_LENGTH:
+            return
+        weights = rows.weights[:, :, : SINK_LENGTH - rows.start, 0].sum(-1, dtype=torch.float64)
+        found = self._sums.get(rows.site)
+        self._sums[rows.site] = weights if found is None else found + weights
+
+    def found(self, item: int) -> NDArray[np.bool_] | None:
+        """Bool [H] in the order of the layout; None for an item with too few tokens."""
+        if not self._enough[item]:
+            return None
+        sums = [self._sums[site][item].cpu().numpy() for site in self._layout.sites]
+        found: NDArray[np.bool_] = np.concatenate(sums) / SINK_LENGTH > SINK_THRESHOLD
+        return found

@@ -1,0 +1,75 @@
+"""Measures as papers define them: a line each, and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import asdict
+from typing import Any
+
+from attnviz.measures import PrefixMatching, SinkRate
+from attnviz.records import Head, Layout
+from attnviz.render.labels import number, percent
+
+SINKS, MATCHING = "Sink rate (Gu et al. 2024)", "Prefix matching (Olsson et al. 2022)"
+_BEST = 5
+"""Heads that a line names."""
+
+
+def matching_line(matching: PrefixMatching, layout: Layout, among: Collection[Head]) -> str:
+    """The heads that match prefixes best, of some."""
+    rows = zip(layout, matching.means, matching.halves, strict=True)
+    found = sorted((-mean, half, head) for head, mean, half in rows if head in among)
+    best = [f"{layout.name(head)} {-mean:.2f} ± {half:.2f}" for mean, half, head in found[:_BEST]]
+    return (
+        f"{MATCHING}, best: {', '.join(best)}; a perfect head has 0.5, "
+        f"uniform attention {number(matching.chance)}; {matching.probes} probes of "
+        f"{matching.copies}×{matching.length} random tokens, 95 % intervals"
+    )
+
+
+def sink_line(sinks: SinkRate) -> str:
+    """The share of heads that are attention sinks."""
+    texts = "1 text" if sinks.texts == 1 else f"{sinks.texts:,} texts"
+    over = "no interval from a single text"
+    if sinks.half is not None:
+        low, high = max(sinks.rate - sinks.half, 0.0), min(sinks.rate + sinks.half, 1.0)
+        over = f"95 % {percent(low)} to {percent(high)}"
+    return (
+        f"{SINKS}: {percent(sinks.rate)} of the heads, {over}; mean weight on "
+        f"the first token above {sinks.threshold:g} over the first {sinks.length} rows, {texts} of "
+        "so many tokens"
+    )
+
+
+def matching_json(matching: PrefixMatching | None, layout: Layout) -> dict[str, Any] | None:
+    """Prefix matching with a row for each head, or None."""
+    if matching is None:
+        return None
+    rows = zip(layout, matching.means, matching.halves, strict=True)
+    return {
+        "probes": matching.probes,
+        "copies": matching.copies,
+        "length": matching.length,
+        "chance": matching.chance,
+        "heads": [
+            {"name": layout.name(head), "mean": mean, "low": mean - half, "high": mean + half}
+            for head, mean, half in rows
+        ],
+    }
+
+
+def sink_json(sinks: SinkRate | None, layout: Layout) -> dict[str, Any] | None:
+    """The sink rate with each head's share of texts, or None."""
+    if sinks is None:
+        return None
+    heads = zip(layout, sinks.heads, strict=True)
+    bounds: tuple[float | None, float | None] = (None, None)
+    if sinks.half is not None:
+        bounds = (max(sinks.rate - sinks.half, 0.0), min(sinks.rate + sinks.half, 1.0))
+    known = {name: value for name, value in asdict(sinks).items() if name not in ("half", "heads")}
+    return {
+        **known,
+        "low": bounds[0],
+        "high": bounds[1],
+        "heads": [{"name": layout.name(head), "share": share} for head, share in heads],
+    }
