@@ -136,4 +136,4 @@ def test_heads_with_a_probe_match_prefixes() -> None:
     report = av.heads("a b c", probe=True)
     assert report.matching == match_prefixes(av.load("demo-gpt2"))
     assert av.heads("a b c").matching is None
-    assert av.heads("a b c", probe=True, without="3.*").matching != report.matching
+    assert av.heads("a b c", probe=True, without="1.4").matching != report.matching
