@@ -25,8 +25,8 @@ from torch import Tensor
 
 from attnviz.passes import Normalization, OutputProjection, Rows
 
-PART_ELEMENTS = 1 << 21
-"""Numbers of parts that are in memory at a time, 8 MiB in float32."""
+PART_ELEMENTS = 1 << 19
+"""Numbers of parts that are in memory at a time: 2 MiB in float32, for a processor's cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +266,7 @@ def parts(writes: Writes) -> Iterator[tuple[slice, slice, Tensor]]:
                 past = shaped(writes.residual[:, block], writes.norm)
                 offset = block.start + writes.own - columns.start
                 found.diagonal(offset, 1, 2).add_(_along(past, offset, found.shape[2]).mT)
-            yield block, columns, found / writes.deviation[:, block, None]
+            yield block, columns, found.div_(writes.deviation[:, block, None])
 
 
 def remainder(writes: Writes) -> Tensor:
@@ -289,7 +289,7 @@ def distances(writes: Writes) -> Tensor:
     found = torch.empty_like(writes.weights[:, 0])
     output = writes.output
     for rows, keys, made in parts(writes):
-        found[:, rows, keys] = (output[:, rows, None] - made).abs().sum(-1)
+        found[:, rows, keys] = made.sub_(output[:, rows, None]).abs_().sum(-1)
     return found
 
 

@@ -11,6 +11,8 @@ arXiv:2205.11631).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -27,7 +29,7 @@ def missing(source: Source) -> str:
     for site in source.layout.sites:
         reasons = (source.output(site).reason, source.sublayer(site).reason)
         for reason in filter(None, reasons):
-            return f"in {site.kind} layer {site.layer} {reason}"
+            return f"in {site.kind} layer {site.layer}, {reason}"
     return ""
 
 
@@ -37,10 +39,13 @@ class Contributions:
     Args:
         source: whose layers go by; all of them known, see :func:`missing`.
         inputs: the item.
+        progress: called with how many layers are done, and how many there are.
     """
 
-    def __init__(self, source: Source, inputs: Inputs) -> None:
-        self._source, self._inputs = source, inputs
+    def __init__(
+        self, source: Source, inputs: Inputs, progress: Callable[[int, int], None]
+    ) -> None:
+        self._source, self._inputs, self._progress = source, inputs, progress
         self._projections = {site: source.output(site) for site in source.layout.sites}
         self._sublayers = {site: source.sublayer(site) for site in source.layout.sites}
         self.blocks: dict[Site, Block] = {}
@@ -65,6 +70,7 @@ class Contributions:
         keys = slice(rows.key_start, rows.key_start + shares.shape[2])
         block.shares[queries, keys] = shares[0].cpu().numpy()
         block.residual[queries] = residual[0].cpu().numpy()
+        self._progress(len(self.blocks), len(self._projections))
 
 
 def norm_after(sublayer: Sublayer) -> Normalization | None:

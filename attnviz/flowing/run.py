@@ -60,7 +60,7 @@ def run(
     all_ = _nodes(inputs, source.layout, chosen)
     means = Means(inputs)
     if chosen == "alti":
-        moved = Contributions(source, inputs)
+        moved = Contributions(source, inputs, lambda done, count: progress("layers", done, count))
         source.forward([inputs], [means, moved], hidden=False, residuals=True)
         shares, said = moved.blocks, formula(source)
     else:
@@ -70,7 +70,7 @@ def run(
         source.info, source.layout, inputs, means, all_, chosen, shares, said, progress
     )
     if unknown:
-        note = f"Rollout and not alti, for {unknown}."
+        note = f"Rollout and not alti: {unknown}."
         report = replace(report, notes=(note, *report.notes))
     return report
 
@@ -83,7 +83,8 @@ def run_recorded(
     """Report the flow of attention that is there already; arguments as for :func:`run`.
 
     Raises:
-        UsageError: ALTI, which needs what attention moves.
+        UsageError: ALTI, which needs what attention moves; or a capture of something else than
+            weights.
         InputError: a layer that was not kept, or maps that do not belong together.
     """
     chosen = _checked(method or "rollout")
@@ -93,10 +94,15 @@ def run_recorded(
             "take rollout, or give the text and {model}",
             model=...,
         )
-    missing = [site for site in capture.layout.sites if site not in capture.maps]
-    if missing:
+    if capture.quantity != "weights":
+        raise UsageError(
+            f"flow begins with attention weights, and the capture holds {capture.quantity}; "
+            "capture the text again"
+        )
+    absent = [site for site in capture.layout.sites if site not in capture.maps]
+    if absent:
         raise InputError(
-            f"the capture does not hold {missing[0].kind} layer {missing[0].layer}; flow goes "
+            f"the capture does not hold {absent[0].kind} layer {absent[0].layer}; flow goes "
             "through every layer, so capture all of them"
         )
     all_ = _nodes(capture.inputs, capture.layout, chosen)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +88,9 @@ def _pair(front: str | None, back: str | None) -> Paint:
 
 class TerminalMap:
     """A renderable map; see :func:`attnviz.render.terminal.heatmap` for the arguments."""
+
+    AXES: ClassVar = "↓ queries  → keys (attended to)"
+    BLANK: ClassVar = "not allowed"
 
     def __init__(
         self,
@@ -259,9 +262,9 @@ class TerminalMap:
     ) -> Iterator[Text]:
         if colors or not plan.numbers:
             yield self._scale(plan.gutter + 1, width, colors, ascii_only)
-        axes = "↓ queries  → keys (attended to)"
+        axes = self.AXES
         if self.mask is not None:
-            axes += "; blank: not allowed"
+            axes += f"; blank: {self.BLANK}"
         yield Text(signs(axes, ascii_only), style="dim")
         if self.style.left_out:
             yield Text(self.style.left_out, style="dim")
@@ -272,12 +275,17 @@ class TerminalMap:
             )
             yield Text(signs(said, ascii_only))
 
+    @property
+    def noun(self) -> str:
+        """What a cell is of."""
+        return self.style.noun
+
     def _meaning(self) -> str:
         """What the scale shows."""
         style = self.style
-        shown = f"(share of {style.noun})" if style.rescaled else f"({style.noun})"
+        shown = f"(share of {self.noun})" if style.rescaled else f"({self.noun})"
         if self.relative:
-            shown = f"of the {style.normalize}'s largest {style.noun}"
+            shown = f"of the {style.normalize}'s largest {self.noun}"
         how = {"linear": "", "sqrt": ", by its square root", "log": f", over {DECADES} decades"}
         return shown + how[style.scale]
 

@@ -80,7 +80,7 @@ def test_what_a_model_does_not_tell_is_said(
     inputs = inputs_of(source, SHORT, ())
     report = run(source, inputs)
     assert report.method == "rollout"
-    assert str(report.notes[0]).startswith("Rollout and not alti, for ")
+    assert str(report.notes[0]).startswith("Rollout and not alti: in ")
     with pytest.raises(ModelError, match="alti needs the vectors that attention moves, and in "):
         run(source, inputs, "alti")
 
@@ -98,3 +98,12 @@ def test_two_texts_of_a_fresh_layer() -> None:
     np.testing.assert_allclose(report.total.sum(1), 1, atol=1e-5)
     np.testing.assert_array_equal(report.total[:2], np.eye(2, 5))
     assert (report.total[2:, :2] > 0).all()
+
+
+def test_layers_are_counted_as_they_go_by() -> None:
+    told: list[tuple[str, int, int]] = []
+    av.flow("a cat sat", progress=lambda *one: told.append(one))
+    assert told[-1] == ("layers", 4, 4)
+    told.clear()
+    av.flow("a cat sat", method="max-flow", progress=lambda *one: told.append(one))
+    assert told[-1] == ("max-flow", 4, 4)

@@ -236,6 +236,10 @@ def test_recorded_attention_says_what_it_lacks() -> None:
         av.flow(capture, method="alti")
     with pytest.raises(InputError, match="does not hold decoder layer 1; flow goes through every"):
         av.flow(av.capture(TEXT, select="0.*"))
+    with pytest.raises(
+        UsageError, match="begins with attention weights, and the capture holds norm"
+    ):
+        av.flow(av.capture(TEXT, weigh="norm"))
     odd = capture_of({Site("decoder", 0): np.full((1, 2, 2), 0.5)})
     keys = Tokens(("a", "b", "c"))
     maps = {Site("decoder", 0): np.full((1, 2, 3), 1 / 3)}

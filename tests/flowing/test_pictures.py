@@ -147,6 +147,11 @@ def test_the_command_writes_what_it_is_asked_for(tmp_path: Path, capsys: Any) ->
         assert main(["flow", "one two three", "-q", "-o", str(tmp_path / name)]) == 0
         assert (tmp_path / name).read_bytes().startswith(start)
     capsys.readouterr()
+    assert main(["flow", "one two three " * 12, "-q"]) == 0
+    out = capsys.readouterr().out
+    assert "(share of the position)" in out
+    assert "→ tokens; blank: cannot be reached" in out
+    assert "→ keys (attended to); blank: not allowed" in out
     assert main(["flow", "one two three one two", "--to", "-1", "-q"]) == 0
     out = capsys.readouterr().out
     assert "what reaches ·two (5) from each token (alti through 4 layers)" in out

@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.flows import FlowReport
-from attnviz.render import terminal
 from attnviz.render.flow import words
 from attnviz.render.flow.canvas import LEVELS as _LEVELS
 from attnviz.render.flow.canvas import PLAIN as _PLAIN
@@ -23,9 +22,9 @@ from attnviz.render.labels import fit, percent, signs, visible
 from attnviz.render.palette import mix
 from attnviz.render.signed import BLUE, coloured
 from attnviz.render.style import Style
+from attnviz.render.terminal_heatmap import TerminalMap
 
 _GROUND = "#808080"
-_WEIGHTS = f"{WEIGHTS}, over all heads and layers"
 _WEAKEST = 0.02
 """A share of a followed position that is still drawn, dotted."""
 _LABEL = 16
@@ -42,12 +41,21 @@ _FIGURES = 36
 """Cells of what stands beside token and bars."""
 
 
+class _FlowMap(TerminalMap):
+    """The map of a flow, which has no queries and keys."""
+
+    AXES = "↓ positions after the last layer  → tokens"
+    BLANK = "cannot be reached"
+    noun = "share of the position"
+
+
 def maps(report: FlowReport, style: Style) -> Iterator[RenderableType]:
     """The flow as a map, and the mean of the weights on the same scale."""
     drawn = words.maps(report)
+    kinds = ((_FlowMap, heading(report)), (TerminalMap, f"{WEIGHTS}, over all heads and layers"))
     top = max(float(table.max()) for table in drawn)
-    for table, title in zip(drawn, (heading(report), _WEIGHTS), strict=True):
-        yield terminal.heatmap(table, words.sides(report), title=title, style=style, top=top)
+    for table, (kind, title) in zip(drawn, kinds, strict=True):
+        yield kind(table, words.sides(report), title=title, style=style, top=top)
         yield ""
 
 
