@@ -40,7 +40,9 @@ def _gpt2() -> list[Row]:
         _memory(name, "plain SDPA forward", "gpt2", ("scores", "sdpa"), 1.15),
     ]
     norm, layers = "T=512, scores of ‖αf(x)‖", "T=512, scores of ‖Σαf(x) + x‖"
-    for what, side, target in ((norm, "norms", 1.5), (layers, "layers_norms", None)):
+    mixed = f"{norm} and mixing ratios"
+    sides = ((norm, "norms", 1.5), (mixed, "norms_mixed", 1.7), (layers, "layers_norms", 2.0))
+    for what, side, target in sides:
         rows += [
             _timed(what, "scores of weights", "gpt2", (side, "scores"), target, pairs=5),
             _memory(what, "scores of weights", "gpt2", (side, "scores"), 1.2),

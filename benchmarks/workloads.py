@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from attnviz.attention.attend import attend
 from attnviz.attention.layers import MultiHeadAttention, output_slices
+from attnviz.models.mixing import MixingObserver
 from attnviz.models.pretrained import load
 from attnviz.models.weighed import Weighing
 from attnviz.passes import Observer, OutputProjection, Source, Sublayer
@@ -88,17 +89,25 @@ class Gpt2Shape:
         """The same scores of what every head writes, ‖α f(x)‖."""
         return self._weighed("norm")
 
+    def norms_mixed(self) -> Any:
+        """The same, and mixing ratios, as ``attnviz heads --weigh norm`` shows them."""
+        side = tokens(self.length)
+        inputs = [Inputs({"decoder": Sides(side, side)})]
+        mixing = MixingObserver(cast("Source", self), QUANTITIES["norm"], inputs)
+        return self._weighed("norm", mixing), mixing.result()
+
     def layers_norms(self) -> Any:
         """The same of what every layer writes, with its residual connection."""
         return self._weighed("norm-residual")
 
-    def _weighed(self, weigh: str) -> Any:
+    def _weighed(self, weigh: str, *beside: Observer) -> Any:
         what = QUANTITIES[weigh]
         watch = observer(self.length, self.layers, 1 if what.layers else self.heads)
         weighing = Weighing(cast("Source", self), what, [watch], shares=True)
 
         def run(layer: MultiHeadAttention, x: Tensor, i: int) -> Tensor:
-            return layer(x, residual=x, site=Site("decoder", i), observers=[weighing])
+            watching = [weighing, *beside]
+            return layer(x, residual=x, site=Site("decoder", i), observers=watching)
 
         self._run(run)
         return watch.result()
