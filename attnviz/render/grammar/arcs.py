@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from attnviz.annotated import SyntaxReport
 from attnviz.annotated.parses import Parse
 from attnviz.render.grammar.words import SHORT, interval, percent
-from attnviz.render.labels import visible
+from attnviz.render.labels import signs, visible
 
 RIGHT, WRONG = "✓", "✗"
 
@@ -49,9 +49,7 @@ def bows(parse: Parse, *, ascii_only: bool = False) -> tuple[list[Bow], list[Bow
     above, below = [], []
     for arc in parse.arcs:
         name = visible(arc.relation, ascii_only=ascii_only)
-        mark = RIGHT if arc.right else WRONG
-        if ascii_only:
-            mark = "ok" if arc.right else "x"
+        mark = signs(RIGHT if arc.right else WRONG, ascii_only)
         above.append(Bow(arc.head, arc.dependent, name))
         below.append(Bow(arc.predicted, arc.dependent, f"{mark} {name}", arc.right))
     return above, below

@@ -45,7 +45,7 @@ def whole_lines(report: SyntaxReport) -> Iterator[str]:
     if combined is not None:
         unit = report.unit
         line = (
-            f"all heads: p(head) ∝ exp of a weighted sum of attention, {2 * len(report.layout)} "
+            f"all heads: a softmax of weighted sums of attention, {2 * len(report.layout)} "
             f"weights trained on {combined.trained:,} dependencies of even {unit}, measured on "
             f"{combined.count:,} of odd ones; points above untrained weights"
         )
