@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         view,
         write_capture,
     )
+    from attnviz.atlases import atlas
     from attnviz.attention.attend import attend
     from attnviz.evidence import ablate, logits, syntax
     from attnviz.flowed import flow
@@ -75,6 +76,7 @@ _RECORDS = (
 _LAZY = {
     **dict.fromkeys(_RECORDS, "attnviz.records"),
     "FreshConfig": "attnviz.models.untrained",
+    "atlas": "attnviz.atlases",
     "attend": "attnviz.attention.attend",
     "ablate": "attnviz.evidence",
     "circuits": "attnviz.wired",
@@ -120,6 +122,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "ablate",
+    "atlas",
     "attend",
     "capture",
     "circuits",

@@ -84,6 +84,11 @@ def photograph(capture: av.Capture) -> None:
             tab.click("#tour-next")
         tab.wait_for_timeout(1500)
         tab.screenshot(path=IMAGES / "live.png")
+        inputs = IMAGES.parent.parent / "sample_inputs"
+        atlas = av.atlas(inputs / "sentences.txt", conllu=inputs / "treebank.conllu")
+        tab.goto(f"{atlas.save(Path(folder) / 'atlas.html').as_uri()}#2.4")
+        tab.wait_for_timeout(800)
+        tab.screenshot(path=IMAGES / "atlas.png")
         browser.close()
 
 

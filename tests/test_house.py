@@ -35,6 +35,7 @@ FLOORS = {
     "votes": 2,
     "flows": 2,
     "portable": 2,
+    "gathered": 2,
     "edges": 2,
     "attention": 3,
     "scoring": 3,
@@ -62,6 +63,7 @@ FLOORS = {
     "wired": 9,
     "api": 9,
     "tour": 10,
+    "atlases": 10,
     "": 9,  # attnviz/__init__.py
     "cli": 11,
     "__main__": 12,
@@ -166,6 +168,7 @@ COMMANDS_REACH = {
     "antecedents",
     "flowed",
     "inpage",
+    "atlases",
     "profiled",
     "wired",
     "answers",

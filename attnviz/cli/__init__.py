@@ -39,6 +39,7 @@ COMMANDS = {
     "logits": (MEASURE, _TEXT),
     "flow": (MEASURE, _TEXT),
     "circuits": (MEASURE, ""),
+    "atlas": (MEASURE, "--lines FILE, such as --lines sample_inputs/sentences.txt"),
     "capture": (KEEP, "a text and --out FILE"),
     "export": (KEEP, "files of texts and --out FOLDER"),
     "shapes": (LEARN, "sizes, such as --d-model 512 --heads 8"),

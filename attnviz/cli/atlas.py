@@ -1,0 +1,98 @@
+"""``attnviz atlas``: everything known about every head of a model, on one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnviz.cli import browser, console
+from attnviz.cli.options import OutputOptions, TrainedOptions, flatten
+from attnviz.cli.stages import Stages
+
+
+@flatten
+def atlas(
+    model: TrainedOptions,
+    output: OutputOptions,
+    lines: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A file of texts, as for profile; give it again for more.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
+    conllu: Annotated[
+        Path | None, typer.Option(help="A treebank, as for syntax.", metavar="FILE")
+    ] = None,
+    gap: Annotated[
+        Path | None, typer.Option(help="Pronouns or entities, as for coref.", metavar="FILE")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="The first N texts only.", metavar="N", min=1)
+    ] = None,
+    ablated: Annotated[
+        int, typer.Option(help="Texts that heads are taken away on.", metavar="N", min=1)
+    ] = 64,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="The .html file; without it a temporary one opens in the browser.",
+            metavar="FILE",
+        ),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON (attnviz.atlas/1) instead of a page.")
+    ] = False,
+) -> None:
+    """Put everything known about every head of a model on one page.
+
+    Runs profile, ablate and circuits, with --conllu syntax and with --gap coref, and gathers what
+    they find: sortable, searchable, a card for each head. With -o an interrupted run goes on.
+
+    [bold]Examples[/]
+
+      attnviz atlas --lines sample_inputs/sentences.txt -o atlas.html
+
+      attnviz atlas --lines a.txt --conllu dev.conllu --gap gap.tsv --model gpt2 -o gpt2.html
+    """
+    from attnviz import atlases, files
+    from attnviz.errors import UsageError
+    from attnviz.notebook import page_path
+    from attnviz.render.terminal import Line
+
+    if not lines:
+        raise UsageError("atlas needs texts: add {lines}", lines="sample_inputs/sentences.txt")
+    if out is not None:
+        page_path(out)
+        files.check_writable(out)
+    keep = None if out is None else out.with_name(f".{out.name}.parts")
+    with Stages(output.quiet) as stages:
+        made = atlases.atlas(
+            lines,
+            conllu=conllu,
+            gap=gap,
+            limit=limit,
+            ablated=ablated,
+            keep=keep,
+            progress=stages.show,
+            **model.settings(),
+        )
+    if json:
+        console.put(made.json())
+        return
+    saved = made.save(browser.temporary() if out is None else out)
+    if keep is not None:
+        atlases.forget(keep)
+    screen = console.stdout()
+    for line in made.document["summary"]:
+        screen.print(Line(line))
+    if not output.quiet or out is None:
+        console.wrote(saved, f" ({made.size})")
+    if out is None and not browser.opened(saved):
+        console.note(["no browser answered; open the file yourself"], output.quiet)
+    console.note(made.document["notes"], output.quiet)

@@ -1,0 +1,86 @@
+"""The atlas: everything known about every head of a model, on one page that needs nothing else."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from attnviz.render import viewer
+from attnviz.render.labels import visible
+from attnviz.render.page import policy, safe_json
+from attnviz.render.palette import anchors, ink
+from attnviz.render.viewer.assemble import assemble
+from attnviz.scoring.roles import ROLES
+from attnviz.scoring.scores import SCORES
+
+_SHARED = ("dom",)
+"""Modules of the viewer that this page uses too."""
+
+
+def atlas_page(document: Mapping[str, Any], *, title: str) -> bytes:
+    """The whole page, as UTF-8.
+
+    Args:
+        document: what :func:`attnviz.gathered.gather` made.
+        title: of the page.
+    """
+    template, style, script = _parts()
+    data = {
+        "atlas": _visible(document),
+        "roles": {
+            role.name: {"color": role.color, "ink": ink(role.color), "code": role.code}
+            for role in ROLES.values()
+        },
+        "scores": {score.name: score.formula for score in SCORES.values()},
+        "palettes": {"light": list(anchors("blues")), "dark": list(anchors("magma"))},
+    }
+    filled = {
+        "policy": policy(script=script, style=style),
+        "title": html.escape(visible(title)),
+        "style": style,
+        "script": script,
+        "data": safe_json(data),
+    }
+    first, *rest = template.split("{{")
+    out = [first]
+    for part in rest:
+        name, _, after = part.partition("}}")
+        out += [filled[name], after]
+    return "".join(out).encode("utf-8")
+
+
+def _visible(value: Any) -> Any:
+    """The same values with every string fit to be shown."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, Mapping):
+        return {key: _visible(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_visible(one) for one in value]
+    return value
+
+
+@lru_cache(maxsize=1)
+def _parts() -> tuple[str, str, str]:
+    """Template, style and script."""
+    here, shared = files(__package__), files(viewer)
+    modules = _modules(here / "js") | {
+        name: source for name, source in _modules(shared / "js").items() if name in _SHARED
+    }
+    return (
+        (here / "page.html").read_text(encoding="utf-8"),
+        viewer.stylesheet(here / "style.css"),
+        assemble(modules, "main"),
+    )
+
+
+def _modules(folder: Traversable) -> dict[str, str]:
+    return {
+        entry.name.removesuffix(".js"): entry.read_text(encoding="utf-8")
+        for entry in folder.iterdir()
+        if entry.name.endswith(".js")
+    }

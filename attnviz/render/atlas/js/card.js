@@ -1,0 +1,115 @@
+import { byId, fill, make } from "./dom.js";
+import { data, figure, interval, metric, percent, roleSign } from "./data.js";
+
+/** @typedef {import("./types.js").Head} Head */
+/** @typedef {import("./types.js").HeadMap} HeadMap */
+
+const SIDE = 280;
+
+/** @param {Head} head */
+export function drawCard(head) {
+  const print = make("button", { type: "button" }, "print this card");
+  print.addEventListener("click", () => {
+    document.body.classList.add("one-card");
+    window.print();
+    document.body.classList.remove("one-card");
+  });
+  const close = make("a", { href: "#" }, "close");
+  fill(
+    byId("card"),
+    make("div", { class: "head-line" }, make("h2", {}, `Head ${head.name}`), make("span", {}, print, " ", close)),
+    make("ul", {}, ...lines(head).map((line) => make("li", {}, ...line))),
+    make("div", { class: "map" }, ...(head.map ? [mapFigure(head, head.map)] : []), distances(head)),
+    make("h3", {}, "Strings with the most weight"),
+    table(["string", "share", "under uniform attention"], head.strings.map(({ text, weight, uniform }) => [text, percent(weight), percent(uniform)])),
+    make("h3", {}, "Examples"),
+    make("ul", {}, ...head.examples.map(({ score, value, place, text, token, row }) => make("li", {}, `${score} ${figure(value)} at ${token} (${row}): ${text} `, make("span", { class: "soft" }, place)))),
+    make("h3", {}, "All scores"),
+    table(["score", "mean", "95 % interval", "chance", "rows", "texts"], Object.entries(head.scores).filter(([, { mean }]) => mean !== null).map(([name, { mean, low, high, chance, rows, texts }]) => [
+      make("span", { title: data.scores[name] || "" }, name), figure(mean || 0), interval(low, high).trim(), chance === null ? "" : figure(chance), String(rows), String(texts),
+    ])),
+  );
+}
+
+/** @param {string[]} titles @param {(string | Node)[][]} rows */
+function table(titles, rows) {
+  return make("table", {}, make("thead", {}, make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title)))),
+    make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, cell))))));
+}
+
+/** What is known, a sentence each. @param {Head} head @returns {(Node | string)[][]} */
+function lines(head) {
+  /** @type {(Node | string)[][]} */
+  const out = [];
+  const { does, rests, effect, relations, coreference, copying, feeds, reads, nearest } = head;
+  if (does) {
+    const score = head.scores[does.score];
+    const where = does.possible !== null && does.possible < 0.9 ? ` where possible (${percent(does.possible)} of rows)` : "";
+    out.push([roleSign(does), `does ${does.name} ${figure(does.mean)}${interval(score.low, score.high)}${where}, chance ${does.chance === null ? "unknown" : figure(does.chance)}, ${does.rows} rows`]);
+  }
+  if (rests) out.push([roleSign(rests), `rests on ${rests.name} ${figure(rests.mean)}`]);
+  if (!does && !rests) out.push(["no role with enough evidence"]);
+  if (effect && metric) {
+    const sure = effect.needed === null ? "no interval: one text" : effect.needed ? "the interval lies above zero" : "the interval holds zero or less";
+    out.push([`taken away: ${metric.name} ${figure(effect.effect, true)} ${metric.unit}${interval(effect.low, effect.high, (value) => figure(value, true))}, rank ${effect.rank}; ${sure}${effect.gradient === null ? "" : `; gradient ${figure(effect.gradient)}`}`]);
+  }
+  for (const { relation, role, direction, accuracy, low, high, count, offset_accuracy } of relations) {
+    out.push([`${role ? "finds" : "best head for"} ${relation} ${percent(accuracy)}${interval(low, high, percent)} of ${count} held-out cases (${direction === "to_head" ? "where the dependent looks" : "who looks at the dependent"}); best offset ${percent(offset_accuracy)}${role ? "" : ", not enough for a role"}`]);
+  }
+  if (coreference) {
+    const { accuracy, low, high, count, baseline, baseline_accuracy, role } = coreference;
+    out.push([`names: ${percent(accuracy)}${interval(low, high, percent)} of ${count} held-out cases, ${baseline} ${percent(baseline_accuracy)}${role ? "" : ", not enough for a role"}`]);
+  }
+  if (copying) out.push([`copying score ${copying.first === null ? "" : `${figure(copying.first, true)} with embeddings as they leave the first layer`}${copying.plain === null ? "" : `${copying.first === null ? "" : ", "}${figure(copying.plain, true)} with plain ones`}`]);
+  for (const { side, reader, ratio, excess } of feeds) out.push(["feeds ", link(reader), `: its ${side} side, ${figure(ratio)} (${figure(excess, true)} against random)`]);
+  for (const { side, writer, ratio, excess } of reads) out.push(["reads ", link(writer), ` with its ${side} side, ${figure(ratio)} (${figure(excess, true)} against random)`]);
+  if (nearest.length) out.push(["most alike: ", ...nearest.flatMap(({ name, distance }, n) => [n ? ", " : "", link(name), ` at ${figure(distance)}`]), " (Jensen-Shannon)"]);
+  return out;
+}
+
+/** @param {string} name */
+function link(name) {
+  return make("a", { href: `#${name}` }, name);
+}
+
+/** The map of an example. @param {Head} head @param {HeadMap} map */
+function mapFigure(head, map) {
+  const [rows, columns] = [map.queries.length, map.keys.length];
+  const canvas = make("canvas", { role: "img", "aria-label": `attention of head ${head.name} on an example: ${rows} queries, ${columns} keys` });
+  const dark = getComputedStyle(document.documentElement).colorScheme === "dark";
+  const points = data.palettes[dark ? "dark" : "light"];
+  const cell = SIDE / Math.max(rows, columns);
+  const ratio = devicePixelRatio || 1;
+  canvas.width = cell * columns * ratio;
+  canvas.height = cell * rows * ratio;
+  canvas.style.width = `${cell * columns}px`;
+  canvas.style.height = `${cell * rows}px`;
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.scale(ratio, ratio);
+  for (const [t, row] of map.weights.entries()) {
+    for (const [s, weight] of row.entries()) {
+      context.fillStyle = points[Math.round(Math.sqrt(weight / 1000) * (points.length - 1))];
+      context.fillRect(s * cell, t * cell, cell + 0.5, cell + 0.5);
+    }
+  }
+  context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--mark");
+  context.lineWidth = 1.5;
+  context.strokeRect(0.75, map.row * cell, cell * columns - 1.5, cell);
+  const row = map.weights[map.row];
+  const best = row.indexOf(Math.max(...row));
+  return make("figure", {}, canvas, make("figcaption", {}, `${map.queries[map.row]} looks at ${map.keys[best]} (${figure(row[best] / 1000)}); colours by the square root of the weight`));
+}
+
+/** Weight by distance, as bars. @param {Head} head */
+function distances(head) {
+  const most = Math.max(...head.distances.map(({ weight }) => weight), 1e-9);
+  const bars = head.distances.map(({ distance, weight, uniform }) => {
+    const bar = make("span", { title: `${distance}: ${percent(weight)}, uniform ${percent(uniform)}` });
+    bar.style.height = `${(100 * weight) / most}%`;
+    return bar;
+  });
+  const peak = head.distances.reduce((a, b) => (b.weight > a.weight ? b : a), head.distances[0]);
+  const said = peak ? `weight by distance; most at ${peak.distance} (${percent(peak.weight)})` : "";
+  return make("figure", {}, make("div", { class: "bars", role: "img", "aria-label": said }, ...bars),
+    make("div", { class: "ends" }, make("span", {}, "33 and more before"), make("span", {}, "after")), make("figcaption", {}, said));
+}

@@ -1,0 +1,94 @@
+import { byId, fill, make } from "./dom.js";
+import { data, figure, heads, interval, metric, percent, roleSign, words } from "./data.js";
+
+/** @typedef {import("./types.js").Head} Head */
+
+/** Searches one click away, where they find anything. */
+const QUICK = ["needed", "induction", "previous", "syntactic", "coreference", "copies"];
+
+const mostEffect = Math.max(0, ...heads.map(({ effect }) => Math.abs(effect?.effect || 0)));
+
+/** @typedef {{ title: string, of: (head: Head) => number | string | null, cell: (head: Head) => (Node | string)[], there?: boolean, more?: boolean }} Column */
+
+/** @type {Column[]} */
+const COLUMNS = [
+  { title: "head", of: ({ layer, head, site }) => `${site}${layer * 1000 + head}`.padStart(12), cell: ({ name }) => [make("a", { href: `#${name}` }, name)] },
+  { title: "does", of: ({ does }) => does && -does.mean, cell: ({ does, scores }) => (does ? [roleSign(does), does.name, ...scored(does.mean, scores[does.score])] : []) },
+  { title: "rests on", of: ({ rests }) => rests && -rests.mean, cell: ({ rests }) => (rests ? [`${rests.name} ${figure(rests.mean)}`] : []) },
+  { title: metric ? `taken away: ${metric.name} in ${metric.unit}` : "", there: Boolean(metric), of: ({ effect }) => effect && -effect.effect, cell: effectCell },
+  { title: "finds", more: true, there: heads.some(({ relations }) => relations.length), of: ({ relations }) => (relations[0] ? -relations[0].margin - (relations[0].role ? 10 : 0) : null), cell: ({ relations }) => relations.slice(0, 1).map(({ relation, role, accuracy, offset_accuracy }) => make("span", { class: role ? "" : "soft" }, `${relation} ${percent(accuracy)} (offset ${percent(offset_accuracy)})`)) },
+  { title: "copies", more: true, there: heads.some(({ copying }) => copying), of: ({ copying }) => (copying ? -(copying.first ?? copying.plain ?? 0) : null), cell: ({ copying }) => (copying ? [figure(copying.first ?? copying.plain ?? 0, true)] : []) },
+  { title: "feeds", more: true, there: heads.some(({ feeds }) => feeds.length), of: ({ feeds }) => (feeds[0] ? -feeds[0].excess : null), cell: ({ feeds }) => feeds.slice(0, 1).map(({ side, reader, ratio }) => `${side} of ${reader} ${figure(ratio)}`) },
+  { title: "looks at most", more: true, of: ({ strings }) => (strings[0] ? -strings[0].weight : null), cell: ({ strings }) => strings.slice(0, 3).map(({ text, weight }, n) => `${n ? ", " : ""}${text} ${percent(weight)}`) },
+];
+
+/** @param {number} mean @param {import("./types.js").Score | undefined} score */
+function scored(mean, score) {
+  return [` ${figure(mean)}`, make("span", { class: "interval" }, score ? interval(score.low, score.high) : "")];
+}
+
+/** @param {Head} head */
+function effectCell({ effect }) {
+  if (!effect) return [];
+  const tint = make("span", { class: `tint ${effect.effect > 0 ? "cost" : "gain"}` }, figure(effect.effect, true));
+  tint.style.setProperty("--strength", `${mostEffect ? 42 * Math.sqrt(Math.abs(effect.effect) / mostEffect) : 0}%`);
+  return [tint, make("span", { class: "interval" }, interval(effect.low, effect.high, (value) => figure(value, true)))];
+}
+
+const columns = COLUMNS.filter(({ there }) => there !== false);
+let sorted = 0;
+let downwards = true;
+
+/** @type {Map<Head, HTMLElement>} */
+const rows = new Map();
+
+export function startTable() {
+  const head = /** @type {HTMLElement} */ (byId("heads").querySelector("thead"));
+  head.append(make("tr", {}, ...columns.map(({ title, more }, n) => {
+    const button = make("button", { type: "button" }, title);
+    button.addEventListener("click", () => {
+      downwards = sorted === n ? !downwards : true;
+      sorted = n;
+      draw();
+    });
+    return make("th", { scope: "col", class: more ? "more" : "" }, button);
+  })));
+  for (const one of heads) {
+    const row = make("tr", { "data-head": one.name }, ...columns.map(({ cell, more }) => make("td", { class: more ? "more" : "" }, ...cell(one))));
+    row.addEventListener("click", () => { location.hash = one.name; });
+    rows.set(one, row);
+  }
+  const box = /** @type {HTMLInputElement} */ (byId("find"));
+  box.addEventListener("input", draw);
+  for (const word of QUICK.filter((word) => heads.some((one) => words(one).includes(word)))) {
+    const button = make("button", { type: "button" }, word);
+    button.addEventListener("click", () => {
+      box.value = box.value === word ? "" : word;
+      draw();
+    });
+    byId("quick").append(button);
+  }
+  draw();
+}
+
+function draw() {
+  const wanted = /** @type {HTMLInputElement} */ (byId("find")).value.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = heads.filter((head) => wanted.every((word) => words(head).includes(word)));
+  const { of } = columns[sorted];
+  found.sort((a, b) => {
+    const [x, y] = [of(a), of(b)];
+    if (x === null || y === null) return Number(x === null) - Number(y === null);
+    return (x < y ? -1 : x > y ? 1 : 0) * (downwards ? 1 : -1);
+  });
+  fill(/** @type {HTMLElement} */ (byId("heads").querySelector("tbody")), ...found.map((head) => /** @type {HTMLElement} */ (rows.get(head))));
+  for (const [n, th] of byId("heads").querySelectorAll("thead th").entries()) {
+    th.setAttribute("aria-sort", n === sorted ? (downwards ? "ascending" : "descending") : "none");
+  }
+  for (const button of byId("quick").children) button.setAttribute("aria-pressed", String(wanted.join(" ") === button.textContent));
+  fill(byId("count"), found.length === heads.length ? `${heads.length} heads of ${data.atlas.model}` : `${found.length} of ${heads.length} heads`);
+}
+
+/** Mark the row of the head that is shown. @param {string} name */
+export function mark(name) {
+  for (const [head, row] of rows) row.setAttribute("aria-selected", String(head.name === name));
+}

@@ -1,0 +1,22 @@
+export interface Role { name: string; score: string; mean: number; chance: number | null; lift: number | null; rows: number; possible: number | null; few_rows: boolean }
+export interface Score { mean: number | null; chance: number | null; rows: number; texts: number; low: number | null; high: number | null }
+export interface Effect { effect: number; low: number | null; high: number | null; worse: number | null; gradient: number | null; rank: number; needed: boolean | null }
+export interface Relation { relation: string; role: boolean; direction: string; accuracy: number; low: number | null; high: number | null; count: number; offset: number; offset_accuracy: number; margin: number }
+export interface Coreference { role: boolean; direction: string; accuracy: number; low: number | null; high: number | null; baseline: string; baseline_accuracy: number; count: number }
+export interface Edge { side: string; writer: string; reader: string; ratio: number; excess: number }
+export interface HeadMap { queries: string[]; keys: string[]; row: number; first: number; weights: number[][] }
+export interface Head {
+  name: string; site: string; layer: number; head: number; does: Role | null; rests: Role | null; roles: Role[];
+  scores: Record<string, Score>; strings: { text: string; weight: number; uniform: number }[];
+  distances: { distance: number; weight: number; uniform: number }[];
+  nearest: { name: string; distance: number }[];
+  examples: { score: string; value: number; place: string; text: string; row: number; token: string }[];
+  effect: Effect | null; relations: Relation[]; coreference: Coreference | null;
+  copying: { plain: number | null; first: number | null } | null; feeds: Edge[]; reads: Edge[]; map: HeadMap | null;
+}
+export interface Data {
+  atlas: { model: string; backend: string; exactness: string; summary: string[]; methods: { part: string; said: string }[]; notes: string[]; metric: { name: string; unit: string } | null; heads: Head[] };
+  roles: Record<string, { color: string; ink: string; code: string }>;
+  scores: Record<string, string>;
+  palettes: { light: string[]; dark: string[] };
+}
