@@ -27,7 +27,7 @@ def run() -> Any:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"  # of tqdm, without ipywidgets
     client = nbclient.NotebookClient(
-        notebook, timeout=600, kernel_name="python3", record_timing=False
+        notebook, timeout=600, kernel_name="python3", record_timing=False, coalesce_streams=True
     )
     client.execute(cwd=str(NOTEBOOK.parent))
     notebook.metadata = {
@@ -38,11 +38,15 @@ def run() -> Any:
 
 
 def shown(cell: Any) -> list[tuple[str, str]]:
-    """What a cell shows: kinds of output with their texts, pictures without their bytes."""
-    found = []
+    """What a cell shows: kinds of output with their texts, pictures without their bytes.
+
+    What is printed may come in one piece or in several.
+    """
+    found: list[tuple[str, str]] = []
     for output in cell.get("outputs", ()):
         if output.output_type == "stream":
-            found.append((output.name, output.text))
+            before = found.pop()[1] if found and found[-1][0] == output.name else ""
+            found.append((output.name, before + output.text))
         for kind, content in sorted(output.get("data", {}).items()):
             text = "" if kind.startswith("image/") else "".join(content)
             found.append((kind, PICTURE.sub("picture", text)))

@@ -76,4 +76,4 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _to(side: str) -> str:
-    return f' style="text-align:{side}"'
+    return f' style="text-align:{side};padding:2px 8px;white-space:nowrap"'
