@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from attnviz.antecedents import coref
     from attnviz.api import (
         capture,
-        export_maps,
         heads,
         heatmap,
         load,
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from attnviz.atlases import atlas
     from attnviz.attention.attend import attend
     from attnviz.evidence import ablate, logits, syntax
+    from attnviz.exported import export_maps
     from attnviz.flowed import flow
     from attnviz.in_memory import from_arrays, watch
     from attnviz.inpage import live
@@ -83,7 +83,7 @@ _LAZY = {
     "coref": "attnviz.antecedents",
     "syntax": "attnviz.evidence",
     "capture": "attnviz.api",
-    "export_maps": "attnviz.api",
+    "export_maps": "attnviz.exported",
     "flow": "attnviz.flowed",
     "from_arrays": "attnviz.in_memory",
     "heads": "attnviz.api",

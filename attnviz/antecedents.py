@@ -19,10 +19,10 @@ from attnviz.grammar.names import run_names
 from attnviz.grammar.settings import CorefSettings
 from attnviz.looking import DEFAULT_MODEL, Model, load, loader
 from attnviz.models.identity import identity
-from attnviz.notebook import picture_format
+from attnviz.notebook import Pictured, picture_format
 
 
-class Coref(CorefReport):
+class Coref(Pictured, CorefReport):
     """A report as :func:`coref` returns it: it draws and saves itself."""
 
     def figure(self, format: str = "png") -> bytes:

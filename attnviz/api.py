@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnviz import files
 from attnviz.ablation.closed import closed
 from attnviz.errors import InputError, Message, SelectionError, Setting, UsageError
+from attnviz.given import Evidence, laid
 from attnviz.looking import (
     DEFAULT_MODEL,
     Look,
@@ -28,6 +29,7 @@ from attnviz.looking import (
 )
 from attnviz.models import recorded
 from attnviz.models.demo import DEMOS
+from attnviz.models.identity import identity
 from attnviz.models.mixing import MixingObserver
 from attnviz.models.untrained import FreshConfig
 from attnviz.models.weighed import weighed
@@ -42,18 +44,12 @@ from attnviz.scoring.probe import match_prefixes, run_probe
 from attnviz.scoring.shown import shown_map, shown_sides
 from attnviz.scoring.stored import allowed_in
 
-if TYPE_CHECKING:
-    from attnviz.export.execution import Execution
-    from attnviz.export.run import Exported, Progress
-    from attnviz.export.settings import ExportSettings
-
 __all__ = [
     "DEFAULT_MODEL",
     "Look",
     "Model",
     "capture",
     "captures",
-    "export_maps",
     "heads",
     "heatmap",
     "load",
@@ -77,6 +73,7 @@ def heads(
     select: str | None = None,
     without: str | None = None,
     weigh: str = "weights",
+    evidence: Evidence | Sequence[Evidence] | None = None,
     device: str = "auto",
     dtype: str = "auto",
 ) -> Report:
@@ -93,6 +90,8 @@ def heads(
         without: heads to take away first (``"2.4, role:first"``), to see how the others change.
         weigh: what is scored, see :func:`capture`: all but weights with rows divided by their sums,
             since scores compare with chance.
+        evidence: what :func:`attnviz.syntax` and :func:`attnviz.coref` found out about the same
+            model, or files with its JSON; their roles stand before those of the text.
         device: where to run.
         dtype: in which precision.
 
@@ -125,14 +124,16 @@ def heads(
             mixing=mixing.result(), matching=matching,
         )  # fmt: skip
     chosen = None if select is None else frozenset(selection.select(select, report.layout))
+    known = {} if isinstance(what, Capture) or evidence is None else identity(model)
+    scored, more = laid(evidence, report.heads, report.source, report.layout, known)
     return Report(
         report.source,
         report.layout,
         report.inputs,
-        _only(report.heads, chosen),
+        _only(scored, chosen),
         _only(report.probe, chosen),
         report.empty_rows,
-        notes(report),
+        (*notes(report), *more),
         weigh,
         report.mixing,
         report.matching,
@@ -215,6 +216,7 @@ def view(
     select: str | None = None,
     without: str | None = None,
     weigh: str = "weights",
+    evidence: Evidence | Sequence[Evidence] | None = None,
     exact: bool = False,
     title: str | None = None,
     max_mb: float = MAX_PAGE_MB,
@@ -231,6 +233,7 @@ def view(
         without: heads to take away first, to see how the others change.
         weigh: what the maps show, see :func:`capture`; with ``"norm"`` the page has the weights as
             well, and switches between the two.
+        evidence: see :func:`heads`.
         exact: weights in 16 bits instead of 8 (off by at most 0.00002 instead of 0.004).
         title: of the page; by default the model's name.
         max_mb: the largest page to make, in megabytes.
@@ -266,14 +269,20 @@ def view(
         bits,
     )
     _check_page(size, max_mb)
-    scores = [score_capture(capture).result() for capture in looked]
+    scores, said = [], dict[str, None]()
+    for one, held in zip(ready, looked, strict=True):
+        known = {} if one.held or evidence is None else identity(model)
+        own = score_capture(held).result()
+        both, more = laid(evidence, own, held.source, held.layout, known)
+        scores.append(both)
+        said |= dict.fromkeys(more)
     written = [
         (several[number], score_capture(several[number]).result()) if number in second else None
         for number in range(len(several))
     ]
     if title is None:
         title = f"Attention of {short_name(several[0].source.model)}"
-    page = viewer.page(looked, scores, heads, written, title=title, bits=bits)
+    page = viewer.page(looked, scores, heads, written, title=title, bits=bits, notes=tuple(said))
     return Viewer(page, title, tuple(several))
 
 
@@ -340,73 +349,6 @@ def write_capture(capture: Capture, path: str | Path) -> Path:
     path = Path(path)
     files.write(path, recorded.dump(capture, path.suffix))
     return path
-
-
-def export_maps(
-    inputs: str | Path | Sequence[str | Path],
-    out: str | Path,
-    *,
-    model: Model = DEFAULT_MODEL,
-    device: str = "auto",
-    dtype: str = "auto",
-    settings: ExportSettings | None = None,
-    execution: Execution | None = None,
-    column: str | None = None,
-    recorded: bool = False,
-    progress: Progress | None = None,
-) -> Exported:
-    """Draw the maps of many texts into a folder, fast, resumable, each file whole or not at all.
-
-    Args:
-        inputs: text files (a sentence a line), JSONL, CSV or TSV, patterns, ``-`` for standard
-            input.
-        out: the folder. Running the same export again goes on where it stopped.
-        model: see :func:`load`, as for ``device`` and ``dtype``.
-        device: where to run.
-        dtype: in which precision.
-        settings: which heads, which pictures, how they look; ``settings.style.quantity`` is what
-            they show, see :func:`capture`, drawn as it is and scored by shares of rows.
-        execution: how many processes, what to do about bad lines and folders in use.
-        column: the column or field with the text, for tables and JSONL.
-        recorded: the inputs are recorded attention.
-        progress: called again and again with what is done.
-
-    Returns:
-        What was done; ``bad`` lists the inputs that could not be used.
-
-    Raises:
-        AttnvizError: see :mod:`attnviz.errors`.
-        ExportInterrupted: a KeyboardInterrupt, after the folder was brought in order.
-    """
-    from attnviz.corpus import texts
-    from attnviz.export import inputs as reading
-    from attnviz.export import run
-    from attnviz.export.execution import Execution
-    from attnviz.export.settings import ExportSettings
-    from attnviz.models.identity import identity
-
-    listed = [inputs] if isinstance(inputs, str | Path) else inputs
-    names = texts.resolve([str(name) for name in listed])
-    if not recorded:
-        reading.check_recorded(names)
-    settings = settings or ExportSettings()
-    weigh = settings.style.quantity
-    if recorded and weigh != "weights":
-        raise UsageError("recorded attention shows what it holds; leave out {weigh}", weigh=weigh)
-
-    def source() -> Source:
-        return weighed(load(model, device=device, dtype=dtype), weigh, shares=False)
-
-    read = reading.read_recorded(names) if recorded else texts.read(names, column=column)
-    return run.export(
-        read,
-        Path(out),
-        None if recorded else source,
-        settings,
-        execution or Execution(),
-        {} if recorded else identity(model),
-        progress or (lambda result: None),
-    )
 
 
 def models() -> tuple[ModelEntry, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attnviz.measures import PrefixMatching, SinkRate
-from attnviz.records import Head, HeadScores, Layout, SiteKind, SourceInfo
+from attnviz.records import Head, HeadScores, Layout, Role, SiteKind, SourceInfo
 
 if TYPE_CHECKING:
     import numpy as np
@@ -98,6 +98,10 @@ class HeadProfile:
     def head(self) -> Head:
         """Which head."""
         return self.scores.head
+
+    def evidence(self, role: Role) -> Estimate:
+        """What a role rests on; those from annotation have estimates of their own."""
+        return self.estimates.get(role.title) or self.estimates[role.score]
 
 
 @dataclass(frozen=True)

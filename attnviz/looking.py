@@ -246,6 +246,7 @@ class Ready:
         capture: runs the model, or gives the capture.
         weights: runs the model for the weights of the same heads, where the capture has what these
             write; None elsewhere.
+        held: whether it is a capture that was given.
     """
 
     inputs: Inputs
@@ -253,6 +254,7 @@ class Ready:
     heads: frozenset[Head]
     capture: Callable[[], Capture]
     weights: Callable[[], Capture] | None = None
+    held: bool = False
 
 
 def prepare(
@@ -300,7 +302,7 @@ def prepare(
 def _captured(capture: Capture, select: str | None) -> Ready:
     chosen = capture.layout if select is None else selection.select(select, capture.layout)
     heads = frozenset(head for head in chosen if head.site in capture.maps)
-    return Ready(capture.inputs, capture.layout, heads, lambda: capture)
+    return Ready(capture.inputs, capture.layout, heads, lambda: capture, held=True)
 
 
 def _prepared(

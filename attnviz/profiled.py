@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
@@ -17,6 +18,7 @@ from attnviz.corpus.sample import sample as drawn
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError, Setting, UsageError
 from attnviz.estimates import Profile
+from attnviz.given import Evidence, laid_in, read_given
 from attnviz.looking import DEFAULT_MODEL, Model, load
 from attnviz.measures import PrefixMatching
 from attnviz.models.identity import identity
@@ -104,6 +106,7 @@ def profile(
     jobs: int | None = None,
     ray: str | None = None,
     strict: bool = False,
+    evidence: Evidence | Sequence[Evidence] | None = None,
     out: str | Path | None = None,
     progress: Callable[[run.Progress], None] = lambda found: None,
 ) -> Profiled:
@@ -133,6 +136,7 @@ def profile(
         ray: run on Ray instead (the extra attnviz[ray]): ``"local"``, or the address of a cluster;
             ``jobs`` is then the number of actors, by default all that there is room for.
         strict: raise for the first text that cannot be used, which is left out otherwise.
+        evidence: see :func:`attnviz.heads`.
         out: a state file. It is written while the run goes on, so that the same call goes on from
             it after an interruption; :func:`read_profile` and :func:`merge_profiles` read it.
         progress: called after every task.
@@ -172,21 +176,33 @@ def profile(
         group is not None,
         _matching(source) if weigh == "weights" else None,
     )
+    for one in read_given(evidence):
+        one.check(about.info, about.layout, about.model)  # now, not when all has run
     workers = run.executor(
         loading, source, about, _jobs(model, jobs, ray, names, source.info.device), ray
     )
     state = run.run(found, tuple(names), about, workers, out=path, strict=strict, progress=progress)
     if not state.tally.texts:
         raise InputError(f"no text could be used of {', '.join(names)[:200]}; look at its lines")
-    return _profiled(state)
+    return _profiled(state, evidence)
 
 
-def read_profile(path: str | Path) -> Profiled:
-    """Read a state file, finished or not; InputError where it cannot be used."""
-    return _profiled(saved.read(Path(path)))
+def read_profile(
+    path: str | Path, evidence: Evidence | Sequence[Evidence] | None = None
+) -> Profiled:
+    """Read a state file, finished or not; ``evidence`` as for :func:`attnviz.heads`.
+
+    Raises:
+        InputError: a file cannot be used; UsageError: evidence about another model.
+    """
+    return _profiled(saved.read(Path(path)), evidence)
 
 
-def merge_profiles(paths: Sequence[str | Path], out: str | Path | None = None) -> Profiled:
+def merge_profiles(
+    paths: Sequence[str | Path],
+    out: str | Path | None = None,
+    evidence: Evidence | Sequence[Evidence] | None = None,
+) -> Profiled:
     """Put the profiles of several parts of a corpus together.
 
     The result is that of one run over all files in this order, bit by bit.
@@ -194,6 +210,7 @@ def merge_profiles(paths: Sequence[str | Path], out: str | Path | None = None) -
     Args:
         paths: state files of finished runs with the same model and settings.
         out: where to write the state of the whole.
+        evidence: see :func:`attnviz.heads`.
 
     Raises:
         InputError: a file cannot be used, or its run is not finished.
@@ -208,7 +225,7 @@ def merge_profiles(paths: Sequence[str | Path], out: str | Path | None = None) -
         state.merge(_finished(path), str(path))
     if out is not None:
         saved.write(Path(out), state)
-    return _profiled(state)
+    return _profiled(state, evidence)
 
 
 def _loaded(model: Model, weigh: str, *, device: str, dtype: str) -> Source:
@@ -229,9 +246,9 @@ def _finished(path: str | Path) -> State:
     return state
 
 
-def _profiled(state: State) -> Profiled:
-    found = summarize(state)
-    return Profiled(**{name: getattr(found, name) for name in found.__dataclass_fields__})
+def _profiled(state: State, evidence: Evidence | Sequence[Evidence] | None = None) -> Profiled:
+    found, notes = laid_in(evidence, summarize(state), state.about.model)
+    return Profiled(**vars(replace(found, notes=(*found.notes, *notes))))
 
 
 def count(

@@ -329,12 +329,13 @@ class Role:
     """A role a head plays on this input, with its evidence.
 
     Attributes:
-        name: as in :data:`attnviz.scoring.roles.ROLES`.
+        name: as in :data:`attnviz.scoring.roles.SHOWN`.
         score: the score that is the evidence; ``evidence`` what was measured.
         few_rows: whether that is little to go by.
         rests: whether it is a place where attention rests, not a thing that the head does.
         possible: the share of the head's rows on which it could show; None where not known.
         rival: the role that came next on the same rows; None where none compares.
+        of: what it is about where a role has several, such as the relation of a syntactic head.
     """
 
     name: str
@@ -344,6 +345,12 @@ class Role:
     rests: bool = False
     possible: float | None = None
     rival: Rival | None = None
+    of: str = ""
+
+    @property
+    def title(self) -> str:
+        """Its name with what it is about: ``syntactic: obj``."""
+        return f"{self.name}: {self.of}" if self.of else self.name
 
 
 @dataclass(frozen=True, slots=True)

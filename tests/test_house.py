@@ -58,6 +58,8 @@ FLOORS = {
     "evidence": 9,
     "flowed": 9,
     "antecedents": 9,
+    "given": 8,
+    "exported": 9,
     "profiled": 9,
     "inpage": 9,
     "wired": 9,
@@ -166,6 +168,7 @@ COMMANDS_REACH = {
     "api",
     "evidence",  # what commands call
     "antecedents",
+    "exported",
     "flowed",
     "inpage",
     "atlases",

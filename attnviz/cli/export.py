@@ -138,7 +138,7 @@ def export(
 
       attnviz export table.csv --column question -o maps --kind layers,overview --format svg
     """
-    from attnviz import api
+    from attnviz import exported
     from attnviz.attention.sizes import KINDS as FRESH_KINDS
     from attnviz.cli.export_bar import ExportBar
     from attnviz.export.execution import Execution
@@ -173,7 +173,7 @@ def export(
     bar = ExportBar(inputs, recorded=recorded, skip=skip, limit=limit, quiet=output.quiet)
     try:
         with bar:
-            result = api.export_maps(
+            result = exported.export_maps(
                 inputs,
                 out,
                 model=model.choose(),

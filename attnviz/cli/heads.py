@@ -10,6 +10,7 @@ import typer
 
 from attnviz.cli import console
 from attnviz.cli.options import (
+    EVIDENCE,
     SELECT_HELP,
     WEIGH_HELP,
     WEIGHTS,
@@ -36,7 +37,7 @@ def heads(
     without: Annotated[str | None, typer.Option(help=WITHOUT_HELP, metavar="HEADS")] = None,
     weigh: Annotated[str, typer.Option(help=WEIGH_HELP, metavar="QUANTITY")] = WEIGHTS,
     role: Annotated[
-        str | None, typer.Option(help="Only heads with this role, such as induction.")
+        str | None, typer.Option(help="Only heads with this role: induction, 'syntactic: obj'.")
     ] = None,
     sort: Annotated[
         str, typer.Option(help="Order the table by layer, role or the name of a score.")
@@ -59,6 +60,7 @@ def heads(
             help="Instead of running a text, read what attnviz profile kept.", metavar="FILE"
         ),
     ] = None,
+    evidence: Annotated[list[Path] | None, EVIDENCE] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.heads/1).")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a head.")] = False,
     plot: Annotated[
@@ -81,6 +83,8 @@ def heads(
       attnviz heads "The cat sat." --model bert-base-uncased --pair "It slept."
 
       attnviz heads --file essay.txt --model gpt2 --probe --role induction
+
+      attnviz heads --profile bert.profile --with syntax.json --with coref.json
 
       attnviz heads "The cat sat." --json | jq '.heads[0].roles'
     """
@@ -106,7 +110,7 @@ def heads(
         from attnviz import profiled  # only here: it costs a tenth of a second
         from attnviz.cli.profile import show
 
-        kept = profiled.read_profile(profile)
+        kept = profiled.read_profile(profile, evidence)
         if plot is not None:
             kept.save(plot)
         if json or csv:
@@ -118,7 +122,13 @@ def heads(
     look, settings = prompt.look(model), model.settings(context=prompt.context)
     with console.waiting("running the model", output.quiet):
         report = api.heads(
-            look, probe=probe, select=select, without=without, weigh=weigh, **settings
+            look,
+            probe=probe,
+            select=select,
+            without=without,
+            weigh=weigh,
+            evidence=evidence,
+            **settings,
         )
     machine = json or csv
     rows = arrange(report.heads, role=role, sort=sort, top=top, everything=everything or machine)

@@ -42,6 +42,11 @@ SCALE = _option(
 DPI = _option("Pixels an inch.", panel=STYLE)
 
 
+EVIDENCE = _option(
+    "Show the roles that attnviz syntax or coref found (their --json) too; repeatable.",
+    "--with",
+    metavar="FILE",
+)
 RAY = _option(
     "Run on Ray: of this machine alone (local), or at the ADDRESS of a cluster.", metavar="ADDRESS"
 )

@@ -11,6 +11,7 @@ import typer
 from attnviz.cli import console
 from attnviz.cli.exits import IN_PART, Interrupted
 from attnviz.cli.options import (
+    EVIDENCE,
     SPECIAL_TOKENS,
     WEIGH_HELP,
     WEIGHTS,
@@ -135,6 +136,7 @@ def profile(
     merge: Annotated[
         bool, _option("The files are profiles of parts; put them together.", RESULT, "--merge")
     ] = False,
+    evidence: Annotated[list[Path] | None, EVIDENCE] = None,
     role: Annotated[str | None, _option("Only heads with this role.", RESULT)] = None,
     sort: Annotated[
         str, _option("Order the table by layer, role or the name of a score.", RESULT)
@@ -181,13 +183,18 @@ def profile(
     if merge:
         if extra := changed(model) + changed(corpus):
             raise UsageError(f"--merge reads profiles; leave out {', '.join(extra)}")
-        found = profiled.merge_profiles(inputs, out)
+        found = profiled.merge_profiles(inputs, out, evidence)
     else:
         bar = CorpusBar(inputs, corpus.whole, corpus.limit, corpus.sample, quiet=output.quiet)
         try:
             with bar:
                 found = profiled.profile(
-                    inputs, **model.settings(), **given, out=out, progress=bar.show
+                    inputs,
+                    **model.settings(),
+                    **given,
+                    evidence=evidence,
+                    out=out,
+                    progress=bar.show,
                 )
         except ProfileInterrupted as stopped:
             kept = f"{out} has them; the same command goes on from it" if out else "none is kept"

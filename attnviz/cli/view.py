@@ -9,6 +9,7 @@ import typer
 
 from attnviz.cli import browser, console
 from attnviz.cli.options import (
+    EVIDENCE,
     SELECT_HELP,
     WEIGH_HELP,
     WEIGHTS,
@@ -42,6 +43,7 @@ def view(
     ] = None,
     without: Annotated[str | None, typer.Option(help=WITHOUT_HELP, metavar="HEADS")] = None,
     weigh: Annotated[str, typer.Option(help=WEIGH_HELP, metavar="QUANTITY")] = WEIGHTS,
+    evidence: Annotated[list[Path] | None, EVIDENCE] = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="Weights in 16 bits instead of 8: twice the size.")
     ] = False,
@@ -71,7 +73,7 @@ def view(
         files.check_writable(out)
     looks = prompt.looks(model)
     settings = model.settings(context=prompt.context)
-    settings |= {"select": select, "without": without, "weigh": weigh}
+    settings |= {"select": select, "without": without, "weigh": weigh, "evidence": evidence}
     with console.waiting("making the page", output.quiet):
         page = api.view(looks, exact=exact, title=title, max_mb=max_mb, **settings)
         saved = page.save(browser.temporary() if out is None else out)

@@ -161,6 +161,11 @@ def _places(shown: str, header: str) -> dict[str, int]:
         raise InputError(f"{shown}: {header}")
     titles = [title.strip() for title in header.split("\t")]
     missing = [column for column in COLUMNS if column not in titles]
+    if len(missing) == len(COLUMNS):
+        raise InputError(
+            f"{shown} is neither CoNLL-U nor a table of pronouns, whose first line names, with "
+            f"tabs between them, {', '.join(COLUMNS)} (as GAP)"
+        )
     if missing:
         raise InputError(
             f"{shown} lacks the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; a "

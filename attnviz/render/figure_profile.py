@@ -15,7 +15,7 @@ from attnviz.render.fonts import choose, spelled
 from attnviz.render.grid import grids, tally
 from attnviz.render.labels import model_name
 from attnviz.render.profile_terminal import report
-from attnviz.scoring.roles import ROLES
+from attnviz.scoring.roles import SHOWN
 
 _GREY, _PALE = "#555555", "#c4c4c4"
 _PANEL, _MARGIN, _GAP = 2.9, 0.35, 0.75
@@ -124,7 +124,7 @@ def _distances(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
     for name, (_, found) in best:
         shares = [share.weight for share in found.distances[1:-1]]
         label = f"{profile.layout.name(found.head)} {name}"
-        axes.plot(places, shares, color=ROLES[name].color, linewidth=1.2, label=label)
+        axes.plot(places, shares, color=SHOWN[name].color, linewidth=1.2, label=label)
     if heads and heads[0].distances:
         uniform = [share.uniform for share in heads[0].distances[1:-1]]
         axes.plot(places, uniform, ":", color=_GREY, linewidth=0.8, label="uniform")
@@ -159,7 +159,7 @@ def _plane(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
     _names(axes, profile, placed)
     known = list(dict.fromkeys(f.scores.roles[0].name for f in placed if f.scores.roles))
     dots = [
-        Line2D([], [], marker="o", linestyle="", markersize=4, color=ROLES[name].color)
+        Line2D([], [], marker="o", linestyle="", markersize=4, color=SHOWN[name].color)
         for name in known
     ]
     axes.legend(
@@ -194,7 +194,7 @@ def _names(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
 
 
 def _color(found: HeadProfile) -> str:
-    return ROLES[found.scores.roles[0].name].color if found.scores.roles else _PALE
+    return SHOWN[found.scores.roles[0].name].color if found.scores.roles else _PALE
 
 
 def _style(axes: Axes, title: str, x: str, y: str) -> None:

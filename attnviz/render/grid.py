@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from attnviz.records import HeadsReport, SiteKind
 from attnviz.render.palette import FEW
-from attnviz.scoring.roles import FEW_ROWS, ROLES
+from attnviz.scoring.roles import FEW_ROWS, SHOWN
 
 KIND_TITLES: Mapping[SiteKind, str] = {
     "encoder": "encoder self-attention",
@@ -24,11 +24,22 @@ class Cell:
         role: what it does, else where it rests, else None.
         strength: how much of it, 0..1.
         few: whether that rests on few rows.
+        of: what the role is about, such as a relation.
     """
 
     role: str | None
     strength: float = 0.0
     few: bool = False
+    of: str = ""
+
+    def code(self, letters: int) -> str:
+        """What a tile shows of the role, in so many letters at most; 2 for the short code."""
+        if self.role is None:
+            return ""
+        style = SHOWN[self.role]
+        if letters < len(style.code):
+            return style.short
+        return self.of[:letters] or style.code
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +90,7 @@ def grids(report: HeadsReport) -> tuple[Grid, ...]:
                 else:
                     best = scores.roles[0]
                     strength = min(max(best.evidence.mean or 0.0, 0.0), 1.0)
-                    row.append(Cell(best.name, strength, best.few_rows))
+                    row.append(Cell(best.name, strength, best.few_rows, best.of))
             rows.append(tuple(row))
         title = KIND_TITLES[kind] if len(report.layout.kinds) > 1 else ""
         out.append(Grid(title, tuple(rows)))
@@ -99,5 +110,5 @@ def tally(report: HeadsReport) -> tuple[tuple[str | None, int], ...]:
     for scores in report.heads:
         name = scores.roles[0].name if scores.roles else None
         counts[name] = counts.get(name, 0) + 1
-    order: list[str | None] = [*ROLES, None]
+    order: list[str | None] = [*SHOWN, None]
     return tuple((name, counts[name]) for name in order if name in counts)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from attnviz.records import HeadsReport
 from attnviz.render.terminal import heads_cells
-from attnviz.scoring.roles import ROLES
+from attnviz.scoring.roles import SHOWN
 
 _RIGHT = ("score", "chance", "lift", "rows")
 """Columns of numbers."""
@@ -47,7 +47,7 @@ def described(report: HeadsReport) -> str:
     counts = Counter(role for role, _ in found)
     parts = [
         f"{role} {', '.join(name for other, name in found if other == role)}"
-        for role in ROLES
+        for role in SHOWN
         if role in counts
     ]
     silent = len(report.heads) - len(found)

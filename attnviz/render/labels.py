@@ -218,11 +218,11 @@ def role_phrase(role: Role) -> str:
     """A role with its score: ``previous 0.97``, ``diffuse 93 % of the maximum``."""
     mean = role.evidence.mean
     if mean is None:
-        return role.name
+        return role.title
     if role.score == "entropy_share":
         return f"{role.name} {percent(mean)} of the maximum"
     off_sink = " off the sink" if role.score.endswith("_no_sink") else ""
-    return f"{role.name} {number(mean)}{off_sink}"
+    return f"{role.title} {number(mean)}{off_sink}"
 
 
 def possible(role: Role) -> str:

@@ -122,11 +122,11 @@ class _Table:
         if not found.scores.roles:
             return (name, "·", *[""] * 9, _tokens(found))
         role, *others = found.scores.roles
-        estimate = found.estimates[role.score]
+        estimate = found.evidence(role)
         places = role.rests and role.name != "diffuse"
         return (
             name,
-            f"rests on {role.name}" if places else role.name,
+            f"rests on {role.name}" if places else role.title,
             *_numbers(role, estimate),
             f"{estimate.rows:,}",
             possible(role),

@@ -72,7 +72,7 @@ def head_rows(heads: Sequence[HeadScores]) -> list[Row]:
     return [
         {
             **head_cells(scores),
-            "roles": " ".join(role.name for role in scores.roles),
+            "roles": " ".join(role.title.replace(" ", "") for role in scores.roles),
             **{
                 f"{name}.{part}": getattr(score, part)
                 for name, score in scores.scores.items()
@@ -90,7 +90,7 @@ def head_cells(scores: HeadScores) -> Row:
         "site": head.site.kind,
         "layer": head.layer,
         "head": head.index,
-        "does": scores.does.name if scores.does else None,
+        "does": scores.does.title if scores.does else None,
         "rests": scores.rests.name if scores.rests else None,
     }
 
@@ -129,7 +129,7 @@ def role_json(role: Role | None) -> dict[str, Any] | None:
     if role is None:
         return None
     return {
-        "name": role.name,
+        "name": role.title,
         "score": role.score,
         **_score(role.evidence),
         "possible": role.possible,

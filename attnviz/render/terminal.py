@@ -43,7 +43,7 @@ from attnviz.render.palette import NO_ROLE
 from attnviz.render.style import Style
 from attnviz.render.terminal_grid import HeadsGrid, tile_style
 from attnviz.render.terminal_heatmap import TerminalMap
-from attnviz.scoring.roles import FEW_ROWS, ROLES, does_something
+from attnviz.scoring.roles import FEW_ROWS, SHOWN, does_something
 
 
 def heads_grid(report: HeadsReport) -> RenderableType:
@@ -122,7 +122,7 @@ def resting_line(report: HeadsReport) -> str:
     if not resting:
         return ""
     counts = Counter(scores.roles[0].name for scores in resting)
-    named = ", ".join(f"{name} {counts[name]}" for name in ROLES if name in counts)
+    named = ", ".join(f"{name} {counts[name]}" for name in SHOWN if name in counts)
     heads = "1 head only rests" if len(resting) == 1 else f"{len(resting)} heads only rest"
     return f"{heads}: {named}"
 
@@ -242,12 +242,12 @@ class HeadsTable:
             evidence = best.evidence
             if colors:
                 strength = min(max(evidence.mean or 0.0, 0.0), 1.0)
-                role.append("  ", tile_style(ROLES[best.name].color, strength, True))
+                role.append("  ", tile_style(SHOWN[best.name].color, strength, True))
                 role.append(" ")
             places = best.rests and best.name != "diffuse"
-            role.append(f"rests on {best.name}" if places else best.name)
+            role.append(f"rests on {best.name}" if places else best.title)
         else:
-            shares = ((n, scores.scores[n]) for n in ROLES if n in scores.scores)
+            shares = ((n, scores.scores[n]) for n in SHOWN if n in scores.scores)
             known = [(s.mean, n) for n, s in shares if s.mean and s.chance]
             label = f"({max(known)[1]})" if known else ""
             evidence = scores.scores[max(known)[1]] if known else None

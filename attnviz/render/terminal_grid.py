@@ -13,11 +13,13 @@ from attnviz.render.grid import Cell, Grid, few_note, grids, tally
 from attnviz.render.labels import signs
 from attnviz.render.palette import FEW, NO_ROLE, ink, mix
 from attnviz.render.shades import tick_step
-from attnviz.scoring.roles import ROLES
+from attnviz.scoring.roles import SHOWN
 
 _GROUND = "#808080"
 """Weak heads fade towards mid grey, which reads on light and on dark terminals."""
 _FADE = 0.7
+_LETTERS = {6: 5, 4: 4, 2: 2}
+"""Of a code in a tile so wide."""
 _STRONG = 0.75
 """From this score on a code is written in capitals, so that strength shows without colour."""
 
@@ -28,12 +30,6 @@ def tile_style(color: str, strength: float, colors: bool) -> Style:
         return Style()
     faded = mix(color, _GROUND, _FADE * (1.0 - strength))
     return Style(color=ink(faded), bgcolor=faded)
-
-
-def _code(role: str, strength: float, width: int) -> str:
-    style = ROLES[role]
-    code = style.code if width >= 4 else style.short
-    return code.upper() if strength >= _STRONG else code
 
 
 class HeadsGrid:
@@ -99,8 +95,9 @@ def _tile(cell: Cell | None, tile: int, gap: int, options: ConsoleOptions, color
         return Text(" " * (tile + gap))
     if cell.role is None:
         return Text.assemble((signs(NO_ROLE, options.ascii_only).center(tile), "dim"), " " * gap)
-    style = tile_style(ROLES[cell.role].color, cell.strength, colors)
-    code = _code(cell.role, cell.strength, tile)
+    style = tile_style(SHOWN[cell.role].color, cell.strength, colors)
+    code = cell.code(_LETTERS[tile])
+    code = code.upper() if cell.strength >= _STRONG else code
     inside = cell.few and len(code) < tile
     beside = (FEW if cell.few and not inside else " ") * gap
     if cell.few and not inside and not gap:
@@ -134,8 +131,8 @@ def _legend(
             entry.append(signs(NO_ROLE, options.ascii_only).center(badge), "dim")
             entry.append(f" no role {count}")
         else:
-            style = ROLES[name]
-            code = _code(name, 0.0, tile).center(badge)
+            style = SHOWN[name]
+            code = Cell(name).code(_LETTERS[tile]).center(badge)
             entry.append(code, tile_style(style.color, 1.0, colors))
             entry.append(f" {name} {count}")
         entries.append(entry)

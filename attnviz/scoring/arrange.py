@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attnviz.errors import UsageError
 from attnviz.records import Head, HeadScores
-from attnviz.scoring.roles import MIN_ROWS, ROLES, does_something
+from attnviz.scoring.roles import ANNOTATED, MIN_ROWS, SHOWN, does_something
 from attnviz.scoring.scores import SCORES
 
 
@@ -22,7 +22,7 @@ def arrange(
 
     Args:
         heads: in the order of the layout.
-        role: keep only heads that have this role.
+        role: keep only heads that have this role, such as ``syntactic`` or ``syntactic: obj``.
         sort: ``layer`` (as they are), ``role`` (by what they do, else where they rest, in the
             table's order of roles, the strongest evidence first), or the name of a score (largest
             mean first).
@@ -33,16 +33,16 @@ def arrange(
     Raises:
         UsageError: an unknown role or order; the message names those that exist.
     """
-    if role is not None and role not in ROLES:
-        raise UsageError(f"no role {role!r}; roles are {', '.join(ROLES)}")
+    if role is not None and role not in SHOWN and role.partition(":")[0] not in ANNOTATED:
+        raise UsageError(f"no role {role!r}; roles are {', '.join(SHOWN)}")
     if sort not in ("layer", "role", *SCORES):
         raise UsageError(f"cannot sort by {sort!r}; use layer, role or {', '.join(SCORES)}")
     if role is not None:
-        kept = [h for h in heads if any(r.name == role for r in h.roles)]
+        kept = [h for h in heads if any(role in (r.name, r.title) for r in h.roles)]
     else:
         kept = [h for h in heads if everything or does_something(h)]
     if sort == "role":
-        order = {name: number for number, name in enumerate(ROLES)}
+        order = {name: number for number, name in enumerate(SHOWN)}
         kept.sort(
             key=lambda h: (
                 (order[h.roles[0].name], -(h.roles[0].evidence.mean or 0.0))

@@ -169,7 +169,39 @@ _DIFFUSE = RoleDef(
 ROLES: Mapping[str, RoleDef] = MappingProxyType(
     {role.name: role for role in (*_SPECIFIC, _DIFFUSE)}
 )
-"""Every role by its name, in the order of legends."""
+"""Every role that a text can show by its name, in the order of legends."""
+
+ANNOTATED: Mapping[str, RoleDef] = MappingProxyType(
+    {
+        role.name: role
+        for role in (
+            RoleDef(
+                "syntactic",
+                "#00e682",
+                "syn",
+                "sy",
+                (),
+                "on annotated text, the head of a dependency is found ten points or more above the "
+                "best fixed offset, and surely above it, on documents that it was not chosen on",
+                f"{CLARK}; {VOITA}",
+            ),
+            RoleDef(
+                "coreference",
+                "#9c6cf0",
+                "cref",
+                "co",
+                (),
+                "on annotated text, the antecedent is found ten points or more above the best rule "
+                "without attention, and surely above it, on documents that it was not chosen on",
+                f"{CLARK}; {VOITA}",
+            ),
+        )
+    }
+)
+"""Roles that no text shows by itself: they come from ``attnviz syntax`` and ``attnviz coref``."""
+
+SHOWN: Mapping[str, RoleDef] = MappingProxyType({**ROLES, **ANNOTATED})
+"""Every role that a head can be shown with, in the order of legends."""
 
 _NOTHING: Shares = MappingProxyType({})
 

@@ -16,7 +16,28 @@ from attnviz.models.demo import DEMOS
 TRANSCRIPT = Path(__file__).with_name("messages.txt")
 PAGE_SIZE = re.compile(r"about [\d.]+ MB")
 """How large a page would be: what every change of the page changes."""
+WORD = "{}\t{}\t_\tNOUN\t_\t_\t{}\tdep\t_\t{}\n"
+COLUMNS = "ID\tText\tPronoun\tPronoun-offset\tA\tA-offset\tA-coref\tB\tB-offset\tB-coref\tURL\n"
+PRONOUN = "1\tAnn met Eve; she ran.\tshe\t{}\tAnn\t0\t{}\tEve\t8\tFALSE\tu\n"
 TEXTS = {
+    "columns.conllu": "1\ta\t2\n",
+    "range.conllu": WORD.format(1, "a", 3, "_") + WORD.format(2, "b", 0, "_"),
+    "cycle.conllu": WORD.format(1, "a", 2, "_") + WORD.format(2, "b", 1, "_"),
+    "twice.conllu": WORD.format(1, "a", 0, "_") + WORD.format(1, "b", 1, "_"),
+    "root.conllu": WORD.format(1, "a", 0, "_"),
+    "plain.conllu": "a text\n",
+    "closed.conllu": WORD.format(1, "a", 0, "Entity=e1)"),
+    "open.conllu": WORD.format(1, "a", 0, "Entity=(e1-person-1"),
+    "brackets.conllu": WORD.format(1, "a", 0, "Entity=e1"),
+    "head.conllu": WORD.format(1, "a", 0, "Entity=(e1-person-4)"),
+    "part.conllu": WORD.format(1, "a", 0, "Entity=(e1[2/2]-person-1)"),
+    "once.conllu": WORD.format(1, "a", 0, "Entity=(e1-person-1)"),
+    "missing.tsv": COLUMNS.replace("A-offset\t", ""),
+    "offset.tsv": COLUMNS + PRONOUN.format(12, "TRUE"),
+    "truth.tsv": COLUMNS + PRONOUN.format(13, "yes"),
+    "neither.tsv": COLUMNS + PRONOUN.format(13, "FALSE"),
+    "pronouns.tsv": COLUMNS + PRONOUN.format(13, "TRUE"),
+    "other.json": '{"schema": "attnviz.heads/1"}',
     "a.txt": "a b c\n",
     "b.txt": "d e f\n",
     "empty.txt": "x",
@@ -45,6 +66,8 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in TEXTS.items():
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text(text, encoding="utf-8")
+    Path("latin.conllu").write_bytes(WORD.format(1, "\u00e9", 0, "_").encode("latin-1"))
+    Path("latin.tsv").write_bytes((COLUMNS + PRONOUN.format(13, "\u00e9")).encode("latin-1"))
     for name in ("empty", "untokenized"):
         Path(name).mkdir()
     for name in ("config.json", "model.safetensors"):

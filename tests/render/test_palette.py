@@ -12,7 +12,7 @@ import pytest
 import attnviz
 from attnviz.errors import UsageError
 from attnviz.render import palette
-from attnviz.scoring.roles import ROLES
+from attnviz.scoring.roles import SHOWN
 
 # Machado, Oliveira & Fernandes 2009, table 1, severity 1.0, on linear RGB.
 VISION = {
@@ -64,7 +64,7 @@ def oklab(color: str, vision: str = "normal") -> np.ndarray:
 
 @pytest.mark.parametrize("vision", VISION)
 def test_role_colours_stay_apart(vision: str) -> None:
-    seen = {style.name: oklab(style.color, vision) for style in ROLES.values()}
+    seen = {style.name: oklab(style.color, vision) for style in SHOWN.values()}
     distances = {
         pair: float(np.linalg.norm(seen[pair[0]] - seen[pair[1]])) for pair in combinations(seen, 2)
     }
@@ -72,15 +72,15 @@ def test_role_colours_stay_apart(vision: str) -> None:
 
 
 def test_role_codes_are_unique_and_short() -> None:
-    styles = ROLES.values()
-    assert len({style.code for style in styles}) == len({style.short for style in styles}) == 12
+    styles = SHOWN.values()
+    assert len({style.code for style in styles}) == len({style.short for style in styles}) == 14
     assert all(2 <= len(style.code) <= 4 and len(style.short) == 2 for style in styles)
 
 
 def test_how_a_role_looks_stands_in_one_place() -> None:
     """No file but the table of roles names a role's colour: the renderers and the page take it."""
     package = Path(attnviz.__file__).parent
-    colors = {role.color for role in ROLES.values()}
+    colors = {role.color for role in SHOWN.values()}
     found = {
         str(path.relative_to(package))
         for suffix in ("py", "js", "css", "html")

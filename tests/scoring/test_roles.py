@@ -26,7 +26,7 @@ from attnviz.records import (
     Tokens,
 )
 from attnviz.scoring.observe import ScoreObserver
-from attnviz.scoring.roles import FEW_ROWS, MIN_ROWS, ROLES, Evidence, assign
+from attnviz.scoring.roles import FEW_ROWS, MIN_ROWS, ROLES, SHOWN, Evidence, assign
 from attnviz.scoring.scores import LOCAL_WINDOW, SCORES, SINK_REST
 
 Array = NDArray[np.float64]
@@ -61,7 +61,7 @@ def test_the_table() -> None:
         "registers": [("registers", 0.5, 2)],
         "diffuse": [("entropy_share", 0.9, 0)],
     }
-    for role in ROLES.values():
+    for role in SHOWN.values():
         assert role.reason
         assert "arXiv:" in role.source
         assert {e.score for e in role.evidence} <= set(SCORES)

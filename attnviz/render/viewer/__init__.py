@@ -33,6 +33,7 @@ def page(
     *,
     title: str,
     bits: int = 8,
+    notes: Sequence[str] = (),
 ) -> bytes:
     """The whole page, as UTF-8.
 
@@ -44,6 +45,7 @@ def page(
             two. None, or nothing at all, where that is not shown.
         title: of the page.
         bits: of a weight: 8 (off by at most 0.004) or 16 (by at most 0.00002).
+        notes: full sentences on the whole page.
 
     Raises:
         UsageError: no capture, or another number of bits.
@@ -52,7 +54,7 @@ def page(
     if not captures:
         raise UsageError("nothing to view: give at least one capture")
     written = written or (None,) * len(captures)
-    data, chunks = document(captures, scores, heads, written, title=title, bits=bits)
+    data, chunks = document(captures, scores, heads, written, title=title, bits=bits, notes=notes)
     template, style, script = _parts()
     maps = "\n".join(
         f'<script type="application/octet-stream" id="maps-{number}">{text}</script>'

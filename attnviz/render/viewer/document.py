@@ -18,11 +18,12 @@ from attnviz.render.labels import head_phrase, origin, percent, visible
 from attnviz.render.palette import DEFAULT_PALETTE, FEW, NO_ROLE, PALETTES, anchors, ink
 from attnviz.render.viewer.quantize import Packed, pack
 from attnviz.scoring.arrange import leading
-from attnviz.scoring.roles import FEW_ROWS, MIN_ROWS, ROLES
+from attnviz.scoring.roles import ANNOTATED, FEW_ROWS, MIN_ROWS, SHOWN
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.words import word_starts
 
 _LABEL = 80
+_CODE = 5
 _TEXT = 2000
 _NO_SPACE_BEFORE = frozenset(".,;:!?%)]}'’”…")
 _ENDINGS = frozenset(("t", "s", "d", "m", "ll", "re", "ve"))
@@ -45,6 +46,7 @@ def document(
     *,
     title: str,
     bits: int,
+    notes: Sequence[str] = (),
 ) -> tuple[dict[str, Any], list[str]]:
     """The page's data, and the packed maps that it refers to by number.
 
@@ -55,12 +57,15 @@ def document(
         written: what the same heads write, for each capture; None where that is not shown.
         title: of the page.
         bits: of a weight, 8 or 16.
+        notes: full sentences on the whole page.
     """
     chunks: list[str] = []
     items = [
         _item((capture, scored), beside, chosen, bits, chunks)
         for capture, scored, chosen, beside in zip(captures, scores, heads, written, strict=True)
     ]
+    for item in items:
+        item["notes"] += [visible(note) for note in notes]
     page = {
         "title": visible(title),
         "bits": bits,
@@ -74,7 +79,7 @@ def document(
                 "reason": role.reason,
                 "source": role.source,
             }
-            for role in ROLES.values()
+            for role in SHOWN.values()
         ],
         "scores": [
             {
@@ -253,7 +258,11 @@ def _head(index: int, top: float, whole: bool, scored: HeadScores | None) -> dic
 def _role(role: Role) -> dict[str, Any]:
     return {
         "name": role.name,
+        "title": role.title,
+        "code": role.of[:_CODE] or SHOWN[role.name].code,
+        "given": role.name in ANNOTATED,
         "score": role.score,
+        "numbers": _score(role.evidence),
         "few": role.few_rows,
         "rests": role.rests,
         "said": head_phrase([role]),

@@ -6,13 +6,9 @@ import { overview } from "./overview.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Head} Head */
+/** @typedef {import("./types.js").HeadRole} HeadRole */
 
 const PAIRS = 12;
-
-/** @param {string} name */
-function scoreAt(name) {
-  return page.scores.findIndex((score) => score.name === name);
-}
 
 /** @param {number | null} lift */
 function times(lift) {
@@ -29,15 +25,23 @@ function tableHead(names) {
   return make("thead", {}, make("tr", {}, ...names.map((name) => make("th", { scope: "col" }, name))));
 }
 
+/**
+ * @param {string} where
+ * @param {HeadRole[]} roles
+ */
+function sentence(where, roles) {
+  return roles.length ? make("p", {}, `${where}: ${roles.map(({ said }) => said).join(", ")}.`) : "";
+}
+
 /** @param {Head} head */
 function roles(head) {
   if (!head.data.roles.length) {
     return [make("p", {}, "No role: on this text no score reaches its threshold.")];
   }
   const lines = head.data.roles.map((role) => {
-    const [mean, chance, lift, rows] = head.data.scores[scoreAt(role.score)];
+    const [mean, chance, lift, rows] = role.numbers;
     const style = roleOf.get(role.name);
-    const badge = make("span", { class: "badge" }, role.name);
+    const badge = make("span", { class: "badge" }, role.title);
     if (style) {
       badge.style.background = style.color;
       badge.style.color = style.ink;
@@ -50,10 +54,11 @@ function roles(head) {
   });
   const why = head.data.roles.map((role) => {
     const style = roleOf.get(role.name);
-    return make("li", {}, make("strong", {}, role.name), style ? `: ${style.reason} (${style.source})` : "");
+    return make("li", {}, make("strong", {}, role.title), style ? `: ${style.reason} (${style.source})` : "");
   });
   return [
-    make("p", {}, `On this text: ${head.data.roles.map(({ said }) => said).join(", ")}.`),
+    sentence("On this text", head.data.roles.filter(({ given }) => !given)),
+    sentence("On annotated text", head.data.roles.filter(({ given }) => given)),
     make("table", { class: "numbers" }, tableHead(["role", "", "evidence", "score", "chance", "lift", "rows", "next there"]), make("tbody", {}, ...lines)),
     make("ul", { class: "small" }, ...why),
   ];

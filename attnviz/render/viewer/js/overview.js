@@ -48,9 +48,7 @@ function groupsOf(state, across) {
 
 /** @param {Head} head @param {string} name of a role */
 function strength(head, name) {
-  const role = head.data.roles.find((one) => one.name === name);
-  if (!role) return 0;
-  return head.data.scores[page.scores.findIndex(({ name }) => name === role.score)][0] || 0;
+  return head.data.roles.find((one) => one.name === name)?.numbers[0] || 0;
 }
 
 /**
@@ -85,7 +83,7 @@ function drawTile(painter, state, head, x, y, { size, strip }, cells) {
   const role = roleOf.get(signOf(head));
   painter.rect(x, y + size, size, strip, role ? role.color : tones.paper);
   if (strip > 10) {
-    const code = role ? role.code + (head.data.roles[0].few ? page.few : "") : page.noRole;
+    const code = role ? head.data.roles[0].code + (head.data.roles[0].few ? page.few : "") : page.noRole;
     const number = size >= 58 ? `${head.id} ` : "";
     painter.text((number + code).trim(), x + size / 2, y + size + strip / 2 + 0.5, {
       size: Math.min(10 * magnified(), strip - 3), align: "center", color: role ? role.ink : tones.soft,
@@ -323,7 +321,7 @@ export const overview = {
     const lines = [["head", "roles", ...names]];
     for (const head of headsOf(state)) {
       const values = head.data.scores.flatMap((value) => value.map((one) => (one === null ? "" : String(one))));
-      lines.push([head.id, head.data.roles.map(({ name }) => name).join(" "), ...values]);
+      lines.push([head.id, head.data.roles.map(({ title }) => title.replace(": ", ":")).join(" "), ...values]);
     }
     return lines;
   },

@@ -5,7 +5,7 @@ export interface ScoreDef { name: string; formula: string; source: string; unit:
 /** Mean, chance, lift, rows. */
 export type ScoreValue = [number | null, number | null, number | null, number];
 export interface HeadRole {
-  name: string; score: string; few: boolean; rests: boolean; said: string; possible: string;
+  name: string; title: string; code: string; given: boolean; score: string; numbers: ScoreValue; few: boolean; rests: boolean; said: string; possible: string;
   rival: [string, number] | null;
 }
 export interface HeadData { index: number; top: number; whole: boolean; roles: HeadRole[]; scores: ScoreValue[] }

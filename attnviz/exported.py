@@ -1,0 +1,78 @@
+"""``attnviz.export_maps``: the maps of many texts as files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from attnviz.corpus import texts
+from attnviz.errors import UsageError
+from attnviz.export import inputs as reading
+from attnviz.export import run
+from attnviz.export.execution import Execution
+from attnviz.export.run import Exported, Progress
+from attnviz.export.settings import ExportSettings
+from attnviz.looking import DEFAULT_MODEL, Model, load
+from attnviz.models.identity import identity
+from attnviz.models.weighed import weighed
+from attnviz.passes import Source
+
+
+def export_maps(
+    inputs: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    model: Model = DEFAULT_MODEL,
+    device: str = "auto",
+    dtype: str = "auto",
+    settings: ExportSettings | None = None,
+    execution: Execution | None = None,
+    column: str | None = None,
+    recorded: bool = False,
+    progress: Progress | None = None,
+) -> Exported:
+    """Draw the maps of many texts into a folder, fast, resumable, each file whole or not at all.
+
+    Args:
+        inputs: text files (a sentence a line), JSONL, CSV or TSV, patterns, ``-`` for standard
+            input.
+        out: the folder. Running the same export again goes on where it stopped.
+        model: see :func:`load`, as for ``device`` and ``dtype``.
+        device: where to run.
+        dtype: in which precision.
+        settings: which heads, which pictures, how they look; ``settings.style.quantity`` is what
+            they show, see :func:`capture`, drawn as it is and scored by shares of rows.
+        execution: how many processes, what to do about bad lines and folders in use.
+        column: the column or field with the text, for tables and JSONL.
+        recorded: the inputs are recorded attention.
+        progress: called again and again with what is done.
+
+    Returns:
+        What was done; ``bad`` lists the inputs that could not be used.
+
+    Raises:
+        AttnvizError: see :mod:`attnviz.errors`.
+        ExportInterrupted: a KeyboardInterrupt, after the folder was brought in order.
+    """
+    listed = [inputs] if isinstance(inputs, str | Path) else inputs
+    names = texts.resolve([str(name) for name in listed])
+    if not recorded:
+        reading.check_recorded(names)
+    settings = settings or ExportSettings()
+    weigh = settings.style.quantity
+    if recorded and weigh != "weights":
+        raise UsageError("recorded attention shows what it holds; leave out {weigh}", weigh=weigh)
+
+    def source() -> Source:
+        return weighed(load(model, device=device, dtype=dtype), weigh, shares=False)
+
+    read = reading.read_recorded(names) if recorded else texts.read(names, column=column)
+    return run.export(
+        read,
+        Path(out),
+        None if recorded else source,
+        settings,
+        execution or Execution(),
+        {} if recorded else identity(model),
+        progress or (lambda result: None),
+    )
