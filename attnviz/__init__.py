@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from attnviz.atlases import atlas
     from attnviz.attention.attend import attend
+    from attnviz.compared import diff
     from attnviz.evidence import ablate, logits, syntax
     from attnviz.exported import export_maps
     from attnviz.flowed import flow
@@ -80,6 +81,7 @@ _LAZY = {
     "attend": "attnviz.attention.attend",
     "ablate": "attnviz.evidence",
     "circuits": "attnviz.wired",
+    "diff": "attnviz.compared",
     "coref": "attnviz.antecedents",
     "syntax": "attnviz.evidence",
     "capture": "attnviz.api",
@@ -127,6 +129,7 @@ __all__ = [
     "capture",
     "circuits",
     "coref",
+    "diff",
     "export_maps",
     "flow",
     "from_arrays",

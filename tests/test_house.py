@@ -37,6 +37,7 @@ FLOORS = {
     "portable": 2,
     "gathered": 2,
     "edges": 2,
+    "differences": 2,
     "attention": 3,
     "scoring": 3,
     "shapes": 4,
@@ -53,6 +54,7 @@ FLOORS = {
     "notebook": 7,
     "looking": 8,
     "wiring": 7,
+    "comparing": 7,
     "in_memory": 8,
     "writing": 8,
     "evidence": 9,
@@ -63,6 +65,7 @@ FLOORS = {
     "profiled": 9,
     "inpage": 9,
     "wired": 9,
+    "compared": 9,
     "api": 9,
     "tour": 10,
     "atlases": 10,
@@ -174,6 +177,7 @@ COMMANDS_REACH = {
     "atlases",
     "profiled",
     "wired",
+    "compared",
     "answers",
     "render",  # what prints their results
     *("ablation.settings", "export.settings", "export.execution"),  # options

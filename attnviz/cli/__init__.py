@@ -40,6 +40,7 @@ COMMANDS = {
     "flow": (MEASURE, _TEXT),
     "circuits": (MEASURE, ""),
     "atlas": (MEASURE, "--lines FILE, such as --lines sample_inputs/sentences.txt"),
+    "diff": (MEASURE, "two captures, reports or texts, or a text and --against MODEL"),
     "capture": (KEEP, "a text and --out FILE"),
     "export": (KEEP, "files of texts and --out FOLDER"),
     "shapes": (LEARN, "sizes, such as --d-model 512 --heads 8"),

@@ -1,0 +1,1 @@
+"""Two runs side by side: captures row by row, reports figure by figure."""

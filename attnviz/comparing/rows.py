@@ -1,0 +1,90 @@
+"""Two maps of the same rows: what stands where in both, and how far apart the rows are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.errors import InputError, UsageError
+from attnviz.records import Capture, Sides, Site, Tokens
+from attnviz.scoring.words import merge_words
+
+ALIGNMENTS = ("token", "position", "word")
+"""Rows and keys are the same if their tokens are; if their positions are, of texts of the same
+length; or if their words are the n-th of both texts."""
+
+Maps = NDArray[np.float64]
+
+
+def distributions(capture: Capture, site: Site) -> Maps:
+    """The maps of a layer, [H, T, S], rows that are not weights divided by their sums."""
+    maps = capture.maps[site].astype(np.float64)
+    if capture.quantity == "weights":
+        return maps
+    sums = maps.sum(-1, keepdims=True)
+    return maps / np.where(sums > 0, sums, 1.0)
+
+
+def aligned(one: Capture, other: Capture, site: Site, align: str) -> tuple[Maps, Maps, Sides]:
+    """The maps of a layer in both captures, row by row and key by key the same.
+
+    Returns:
+        Two [H, T, S], and the tokens of the first on both axes.
+
+    Raises:
+        UsageError: no such alignment.
+        InputError: tokens or lengths that differ.
+    """
+    if align not in ALIGNMENTS:
+        raise UsageError(f"no alignment {align!r}: choose one of {', '.join(ALIGNMENTS)}")
+    maps = [distributions(capture, site) for capture in (one, other)]
+    sides = [capture.inputs.sides[site.kind] for capture in (one, other)]
+    if align == "word":
+        merged = [merge_words(*pair) for pair in zip(maps, sides, strict=True)]
+        maps, sides = [m.astype(np.float64) for m, _ in merged], [s for _, s in merged]
+    for a, b in ((sides[0].queries, sides[1].queries), (sides[0].keys, sides[1].keys)):
+        _check(a, b, align)
+    return maps[0], maps[1], sides[0]
+
+
+def _check(one: Tokens, other: Tokens, align: str) -> None:
+    """InputError where two sequences cannot be laid side by side."""
+    unit = "words" if align == "word" else "tokens"
+    if align == "token":
+        for place, (a, b) in enumerate(zip(one.texts, other.texts, strict=False)):
+            if a != b:
+                raise InputError(
+                    "the tokens differ from position {} on: {!r} and {!r}",
+                    place,
+                    a,
+                    b,
+                    remedy="declare what belongs together with {align}, position or word",
+                    align=...,
+                )
+    if len(one) != len(other):
+        raise InputError(f"{len(one)} {unit} and {len(other)} cannot be laid side by side")
+
+
+def distances(p: Maps, q: Maps) -> Maps:
+    """The Jensen-Shannon distance of every row, [H, T]: √ of the divergence in bits, from 0 to 1.
+
+    Lin 1991; its root is a metric (Endres & Schindelin 2003). What a row lacks to 1 (a learned
+    sink's part) counts as one more key. NaN for rows without any weight in both.
+    """
+    empty = ~(p.any(-1) | q.any(-1))
+    p, q = (np.concatenate([m, np.maximum(1 - m.sum(-1, keepdims=True), 0)], -1) for m in (p, q))
+    p, q = (m / m.sum(-1, keepdims=True) for m in (p, q))
+    divergence = _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2
+    found: Maps = np.sqrt(np.clip(divergence, 0, 1))
+    found[(p == q).all(-1)] = 0.0  # not the root of a rounding error
+    found[empty] = np.nan
+    return found
+
+
+def _entropy(p: NDArray[Any]) -> NDArray[Any]:
+    """In bits, [..., S] -> [...]."""
+    logs = np.log2(p, where=p > 0, out=np.zeros_like(p))
+    entropy: NDArray[Any] = -(p * logs).sum(-1)
+    return entropy

@@ -1,0 +1,158 @@
+"""Captures of the same texts in two runs, one pair after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from attnviz.comparing.rows import Maps, aligned, distances
+from attnviz.differences import Change, DiffReport, Distance, HeadChange
+from attnviz.errors import InputError
+from attnviz.records import Capture, Head, HeadScores, Layout, Sides
+from attnviz.scoring.observe import score_capture
+from attnviz.statistics.paired import difference
+
+Rows = dict[Head, dict[str, list[tuple[float, int]]]]
+"""Of every head and score, text by text: the sum over rows, and how many."""
+
+
+@dataclass
+class _Far:
+    """The distances of one head so far."""
+
+    total: float = 0.0
+    rows: int = 0
+    largest: float = -1.0
+    text: int = 0
+    row: int = 0
+    token: str = ""
+
+    def add(self, found: Maps, number: int, sides: Sides) -> None:
+        """Take in the distances [T] of a text."""
+        counted = ~np.isnan(found)
+        if not counted.any():
+            return
+        self.total += float(found[counted].sum())
+        self.rows += int(counted.sum())
+        row = int(np.nanargmax(found))
+        if found[row] > self.largest:
+            self.largest, self.text, self.row = float(found[row]), number, row
+            self.token = sides.queries.texts[row]
+
+    def distance(self) -> Distance | None:
+        """None where no row was compared."""
+        if not self.rows:
+            return None
+        mean = self.total / self.rows
+        return Distance(mean, self.largest, self.text, self.row, self.token, self.rows)
+
+
+@dataclass
+class _Run:
+    """Scores and roles of one of the two runs."""
+
+    scores: Rows = field(default_factory=dict)
+    roles: dict[Head, dict[str, int]] = field(default_factory=dict)
+
+    def add(self, heads: Iterable[HeadScores]) -> None:
+        """Take in a text."""
+        for one in heads:
+            of_head = self.scores.setdefault(one.head, {})
+            for name, score in one.scores.items():
+                of_head.setdefault(name, []).append(((score.mean or 0.0) * score.rows, score.rows))
+            counts = self.roles.setdefault(one.head, {})
+            for role in one.roles:
+                counts[role.name] = counts.get(role.name, 0) + 1
+
+    def has(self, head: Head, texts: int) -> set[str]:
+        """The roles of a head in most texts."""
+        return {name for name, count in self.roles.get(head, {}).items() if 2 * count > texts}
+
+
+def compare(
+    pairs: Iterable[tuple[Capture, Capture]], align: str, names: tuple[str, str] | None = None
+) -> DiffReport:
+    """What differs between two runs over the same texts.
+
+    Args:
+        pairs: of every text both captures; read once.
+        align: see :data:`~attnviz.comparing.rows.ALIGNMENTS`.
+        names: of the two runs; those of the models by default.
+
+    Raises:
+        InputError: heads, layers, tokens or quantities that are not the same; nothing at all.
+    """
+    far: dict[Head, _Far] = {}
+    before, after = _Run(), _Run()
+    layout: Layout | None = None
+    texts, sides, maps = 0, dict[str, Sides](), dict[Head, Maps]()
+    found_names = names
+    for one, other in pairs:
+        _check(one, other)
+        layout = one.layout
+        if found_names is None:
+            found_names = one.source.model, other.source.model
+        for site in one.maps:
+            p, q, both = aligned(one, other, site, align)
+            sides[site.kind] = both
+            for index, row in enumerate(distances(p, q)):
+                head = Head(site, index)
+                far.setdefault(head, _Far()).add(row, texts, both)
+                if not texts:
+                    maps[head] = q[index] - p[index]
+        before.add(score_capture(one).result())
+        after.add(score_capture(other).result())
+        texts += 1
+    if layout is None or found_names is None:
+        raise InputError("no text to compare; give at least one")
+    heads = [
+        HeadChange(
+            layout.name(head),
+            found.distance(),
+            tuple(_changes(before.scores.get(head, {}), after.scores.get(head, {}))),
+            tuple(sorted(after.has(head, texts) - before.has(head, texts))),
+            tuple(sorted(before.has(head, texts) - after.has(head, texts))),
+        )
+        for head, found in far.items()
+    ]
+    heads.sort(key=lambda head: -head.largest())
+    alone = texts == 1
+    return DiffReport(
+        *found_names, "maps", tuple(heads), align, texts, layout,
+        sides if alone else {}, maps if alone else {}, tuple(_notes(texts)),
+    )  # fmt: skip
+
+
+def _changes(
+    before: Mapping[str, list[tuple[float, int]]], after: Mapping[str, list[tuple[float, int]]]
+) -> Iterable[Change]:
+    """Of every score that has rows in both runs."""
+    for name in before.keys() & after.keys():
+        runs = before[name], after[name]
+        if not all(sum(rows for _, rows in run) for run in runs):
+            continue
+        means = [sum(a for a, _ in run) / sum(b for _, b in run) for run in runs]
+        change, low, high = difference(*runs)
+        yield Change(name, means[0], means[1], change, low, high)
+
+
+def _check(one: Capture, other: Capture) -> None:
+    """InputError where two captures have nothing to compare."""
+    if one.layout != other.layout:
+        raise InputError(
+            f"{one.source.model} has {len(one.layout)} heads and {other.source.model} "
+            f"{len(other.layout)}, or other layers; only the same heads can be compared"
+        )
+    if one.quantity != other.quantity:
+        raise InputError(f"one capture holds {one.quantity}, the other {other.quantity}")
+    if one.maps.keys() != other.maps.keys():
+        raise InputError("the two captures keep other layers; capture the same ones")
+
+
+def _notes(texts: int) -> Iterable[str]:
+    if texts == 1:
+        yield "One text: a difference of scores has no interval."
+    elif texts < 50:
+        yield f"Intervals from {texts} texts cover a little less than the 95 % they say."

@@ -1,0 +1,1 @@
+"""Differences of two runs: terminal, tables, figure."""

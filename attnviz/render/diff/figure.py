@@ -1,0 +1,104 @@
+"""Differences as a figure: the distances of all heads, signed maps of those that differ most."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from attnviz.differences import DiffReport
+from attnviz.errors import UsageError
+from attnviz.render import signed_figure
+from attnviz.render.canvas import rendered
+from attnviz.render.diff import words
+from attnviz.render.fonts import Ruler, choose, spelled
+from attnviz.render.labels import number, shorten, token_labels
+from attnviz.render.signed import BLUE, NONE, ORANGE
+
+_GREY = "#555555"
+_MARGIN, _SIDE, _GAP = 0.25, 2.6, 0.35
+_LABELLED = 40
+"""Tokens up to which they are written on the axes."""
+_LONGEST = 14
+_COLORS = LinearSegmentedColormap.from_list("signed", [ORANGE, NONE, BLUE])
+
+
+def diff_figure(report: DiffReport, format: str = "png", top: int = 4, dpi: float = 150) -> bytes:
+    """The picture, in ``png``, ``svg`` or ``pdf``.
+
+    Raises:
+        UsageError: reports were compared, which have no maps.
+    """
+    if report.kind != "maps" or report.layout is None:
+        raise UsageError(f"two reports of {report.kind} have no maps to draw; compare captures")
+    return rendered(lambda: build(report, top, dpi), format, dpi)
+
+
+def build(report: DiffReport, top: int, dpi: float) -> Figure:
+    """The figure: the grid of heads, then their maps side by side."""
+    layout, shown = report.layout, words.mapped(report, top)
+    assert layout is not None
+    kinds = {head.site.kind for head, _ in shown}
+    labels = {kind: tuple(token_labels(tokens) for tokens in (report.sides[kind].queries,
+              report.sides[kind].keys)) for kind in kinds}  # fmt: skip
+    title, note = words.title(report), words.below(report)
+    families, missing = choose(
+        [title, note, *(t for pair in labels.values() for u in pair for t in u)]
+    )
+    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
+    named = {kind: tuple([spelled(shorten(t, _LONGEST), missing) for t in side] for side in pair)
+             for kind, pair in labels.items()}  # fmt: skip
+    room = (
+        max((ruler.widest(side, 6) for pair in named.values() for side in pair), default=0.0) + 0.2
+    )
+    grid_wide = signed_figure.columns(layout) * signed_figure.CELL[0]
+    grid_high = signed_figure.rows(layout) * signed_figure.CELL[1]
+    wide = 2 * _MARGIN + 0.5 + grid_wide + len(shown) * (_SIDE + room + _GAP) + 0.2
+    titles = ruler.wrapped(spelled(title, missing), 11, wide - 2 * _MARGIN, title=True)
+    lines = ruler.wrapped(spelled(note, missing), 7.5, wide - 2 * _MARGIN)
+    head_high = 0.2 * len(titles) + 0.14 * len(lines) + 0.5
+    high = 2 * _MARGIN + head_high + max(grid_high + 0.4, (_SIDE + room + 0.3) if shown else 0.0)
+    figure = Figure(figsize=(wide, high))
+    y = _MARGIN
+    for text in titles:
+        figure.text(_MARGIN / wide, 1 - y / high, text, fontsize=11, va="top", family=families,
+                    fontweight=ruler.title_weight)  # fmt: skip
+        y += 0.2
+    for text in lines:
+        figure.text(_MARGIN / wide, 1 - (y + 0.06) / high, text, fontsize=7.5, va="top",
+                    color=_GREY, family=families)  # fmt: skip
+        y += 0.14
+    at = _MARGIN + head_high
+    x = _MARGIN + 0.5
+    names = {layout.name(head): head for head in layout}
+    far = {names[one.name]: one.distance.mean for one in report.heads if one.distance is not None}
+    axes = figure.add_axes(
+        (x / wide, 1 - (at + grid_high) / high, grid_wide / wide, grid_high / high)
+    )
+    signed_figure.draw(axes, layout, far, max(far.values(), default=0.0), orange=words.UP,
+                       legend="mean distance of each head's rows")  # fmt: skip
+    x += grid_wide + room + _GAP
+    most = max((float(abs(report.maps[head]).max()) for head, _ in shown), default=1.0)
+    for head, change in shown:
+        box = (x / wide, 1 - (at + _SIDE) / high, _SIDE / wide, _SIDE / high)
+        axes = figure.add_axes(box)
+        axes.imshow(report.maps[head], cmap=_COLORS, vmin=-most, vmax=most, aspect="auto",
+                    interpolation="nearest")  # fmt: skip
+        axes.set_title(f"{change.name}: {number(change.largest())}", fontsize=8, loc="left")
+        queries, keys = named[head.site.kind]
+        _label(axes, queries, keys, families)
+        x += _SIDE + room + _GAP
+    if shown:
+        figure.text((_MARGIN) / wide, 0.08 / high, f"maps: {words.MEANING}, full colour at a "
+                    f"difference of {most:.2g}", fontsize=7, color=_GREY)  # fmt: skip
+    return figure
+
+
+def _label(axes: Axes, queries: list[str], keys: list[str], families: list[str]) -> None:
+    """Tokens on both axes, where they are few."""
+    axes.tick_params(length=1.5, width=0.4, color=_GREY)
+    few = max(len(queries), len(keys)) <= _LABELLED
+    axes.set_yticks(range(len(queries)) if few else [], queries if few else [], fontsize=6,
+                    family=families)  # fmt: skip
+    axes.set_xticks(range(len(keys)) if few else [], keys if few else [], fontsize=6, rotation=90,
+                    family=families)  # fmt: skip

@@ -1,0 +1,104 @@
+"""Differences on the terminal: the heads that differ most, and the signed map of the first."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from attnviz.differences import DiffReport
+from attnviz.render.diff import words
+from attnviz.render.labels import fit, number, signs, token_labels, visible
+from attnviz.render.signed import coloured, on_terminal
+from attnviz.render.terminal import Line
+
+_CELL = 2
+_LABEL = 14
+_CLEAR = 0.05
+"""Without colours, a smaller difference of weights is a dot."""
+
+
+class Differences:
+    """A renderable: a table of heads, the largest difference first.
+
+    Args:
+        report: what was found.
+        top: heads to list.
+    """
+
+    def __init__(self, report: DiffReport, top: int) -> None:
+        self.report, self.top = report, top
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw for this console."""
+        report, plain = self.report, options.ascii_only
+        yield Line(words.title(report), "bold")
+        yield Line(words.below(report), "dim")
+        yield Text("")
+        listed = words.differing(report, self.top)
+        if not listed:
+            yield Line("no difference")
+            return
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+        far = report.kind == "maps"
+        for name, side in [("head", "left"), *([("distance", "right"), ("largest", "right"),
+                           ("at", "left")] if far else []), ("largest change", "left"),
+                           ("roles", "left")]:  # fmt: skip
+            table.add_column(name, justify="right" if side == "right" else "left")
+        for head in listed:
+            cells = [head.name]
+            if far and head.distance is not None:
+                one = head.distance
+                place = f"{visible(one.token, ascii_only=plain)} ({one.row})"
+                place += f", text {one.text + 1}" if report.texts > 1 else ""
+                cells += [number(one.mean), number(one.largest), place]
+            elif far:
+                cells += ["", "", ""]
+            change = words.phrase(words.strongest(head))
+            table.add_row(*cells, signs(change, plain), words.roles(head))
+        yield table
+        left = len(report.heads) - len(listed)
+        if left:
+            yield Line(f"{left} heads differ less or not at all", "dim")
+
+
+class SignedMap:
+    """A renderable: where a head looks more, and where less, in a single text.
+
+    Nothing where the text is too long for the console.
+    """
+
+    def __init__(self, report: DiffReport) -> None:
+        self.report = report
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw for this console, the head that differs most."""
+        found = words.mapped(self.report, 1)
+        if not found:
+            return
+        ((head, _),) = found
+        values = self.report.maps[head]
+        sides = self.report.sides[head.site.kind]
+        plain, colours = options.ascii_only, coloured(console)
+        queries, keys = (token_labels(t, ascii_only=plain) for t in (sides.queries, sides.keys))
+        gutter = min(max(map(cell_len, queries)), _LABEL)
+        if gutter + 1 + _CELL * len(keys) > options.max_width:
+            yield Line("the signed map does not fit here; draw it with a file", "dim")
+            return
+        most = float(abs(values).max())
+        yield Text(f"head {found[0][1].name}", "bold")
+        for label, row in zip(queries, values, strict=True):
+            line = Text(fit(label, gutter, "right", ascii_only=plain) + " ", no_wrap=True)
+            for value in row:
+                if colours:
+                    line.append(" " * _CELL, on_terminal(float(value), most, words.UP))
+                else:
+                    mark = "." if abs(value) < _CLEAR else ("+" if value > 0 else "-")
+                    line.append(mark.center(_CELL))
+            yield line
+        meaning = f"+ more in the second run, - less, by at least {_CLEAR}"
+        if colours:
+            meaning = f"{words.MEANING}, full colour at a difference of {most:.2g}"
+        yield Line(f"rows: queries, columns: keys; {meaning}", "dim")
