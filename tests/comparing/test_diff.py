@@ -141,7 +141,7 @@ def test_alignment() -> None:
         av.diff(av.capture(TIRED), av.capture(WIDE))
     with pytest.raises(InputError, match="4 tokens and 3 cannot be laid side by side"):
         av.diff(av.capture("a b c"), av.capture("a b"), align="position")
-    long, short = av.capture("an extraordinary cat"), av.capture("an old cat")
+    long, short = av.capture("an unextraordinariest cat"), av.capture("an old cat")
     with pytest.raises(InputError, match="cannot be laid side by side"):
         av.diff(long, short, align="position")
     words = av.diff(long, short, align="word")
@@ -194,7 +194,7 @@ def test_reports(tmp_path: Path) -> None:
 
 def test_profiles_by_state_file(tmp_path: Path) -> None:
     files = []
-    for number, texts in enumerate((TEXTS, TEXTS[::-1] + ("the cat and the cat",))):
+    for number, texts in enumerate((TEXTS, (*TEXTS[::-1], "the cat and the cat"))):
         (tmp_path / f"{number}.txt").write_text("\n".join(texts))
         files.append(tmp_path / f"{number}.profile")
         av.profile(str(tmp_path / f"{number}.txt"), out=files[-1], jobs=1)
