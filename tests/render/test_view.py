@@ -20,8 +20,8 @@ import pytest
 import attnviz as av
 from attnviz.cli import main
 from attnviz.models.untrained import FreshConfig
+from attnviz.render.assemble import assemble
 from attnviz.render.viewer import estimate
-from attnviz.render.viewer.assemble import assemble
 from attnviz.render.viewer.quantize import pack
 from tests.viewing import encoder_decoder, made, pair, softmax, words
 

@@ -6,14 +6,13 @@ import html
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from typing import Any
 
 from attnviz.render import viewer
+from attnviz.render.assemble import assemble
 from attnviz.render.labels import visible
-from attnviz.render.page import policy, safe_json
+from attnviz.render.page import filled, modules, policy, safe_json, stylesheet
 from attnviz.render.palette import anchors, ink
-from attnviz.render.viewer.assemble import assemble
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
 
@@ -38,19 +37,16 @@ def atlas_page(document: Mapping[str, Any], *, title: str) -> bytes:
         "scores": {score.name: score.formula for score in SCORES.values()},
         "palettes": {"light": list(anchors("blues")), "dark": list(anchors("magma"))},
     }
-    filled = {
-        "policy": policy(script=script, style=style),
-        "title": html.escape(visible(title)),
-        "style": style,
-        "script": script,
-        "data": safe_json(data),
-    }
-    first, *rest = template.split("{{")
-    out = [first]
-    for part in rest:
-        name, _, after = part.partition("}}")
-        out += [filled[name], after]
-    return "".join(out).encode("utf-8")
+    return filled(
+        template,
+        {
+            "policy": policy(script=script, style=style),
+            "title": html.escape(visible(title)),
+            "style": style,
+            "script": script,
+            "data": safe_json(data),
+        },
+    )
 
 
 def _visible(value: Any) -> Any:
@@ -67,20 +63,10 @@ def _visible(value: Any) -> Any:
 @lru_cache(maxsize=1)
 def _parts() -> tuple[str, str, str]:
     """Template, style and script."""
-    here, shared = files(__package__), files(viewer)
-    modules = _modules(here / "js") | {
-        name: source for name, source in _modules(shared / "js").items() if name in _SHARED
-    }
+    here = files(__package__)
+    scripts = modules(files(viewer) / "js", _SHARED) | modules(here / "js")
     return (
-        (here / "page.html").read_text(encoding="utf-8"),
-        viewer.stylesheet(here / "style.css"),
-        assemble(modules, "main"),
+        (here / "page.html").read_text("utf-8"),
+        stylesheet(here / "style.css"),
+        assemble(scripts, "main"),
     )
-
-
-def _modules(folder: Traversable) -> dict[str, str]:
-    return {
-        entry.name.removesuffix(".js"): entry.read_text(encoding="utf-8")
-        for entry in folder.iterdir()
-        if entry.name.endswith(".js")
-    }

@@ -12,17 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from typing import Any
 
 from attnviz.portable import Portable
 from attnviz.records import HeadScores
 from attnviz.render import viewer
+from attnviz.render.assemble import assemble
 from attnviz.render.labels import head_phrase, visible
 from attnviz.render.live.pack import pack
-from attnviz.render.page import policy, safe_json
+from attnviz.render.page import filled, modules, policy, safe_json, stylesheet
 from attnviz.render.palette import anchors, ink
-from attnviz.render.viewer.assemble import assemble
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.roles import ROLES
 
@@ -85,22 +84,19 @@ def live_page(
         "palettes": {"light": list(anchors("blues")), "dark": list(anchors("magma"))},
         "notes": [visible(note) for note in notes],
     }
-    filled = {
-        "policy": policy("worker-src blob:", script=script, style=style),
-        "title": html.escape(visible(title)),
-        "style": style,
-        "script": script,
-        "worker": worker,
-        "data": safe_json(data),
-        "network": safe_json({"entries": entries, **_network(model)}),
-        "weights": packed,
-    }
-    first, *rest = template.split("{{")
-    out = [first]
-    for part in rest:
-        name, _, after = part.partition("}}")
-        out += [filled[name], after]
-    return "".join(out).encode("utf-8")
+    return filled(
+        template,
+        {
+            "policy": policy("worker-src blob:", script=script, style=style),
+            "title": html.escape(visible(title)),
+            "style": style,
+            "script": script,
+            "worker": worker,
+            "data": safe_json(data),
+            "network": safe_json({"entries": entries, **_network(model)}),
+            "weights": packed,
+        },
+    )
 
 
 def _network(model: Portable) -> dict[str, Any]:
@@ -153,21 +149,11 @@ def _head(scores: HeadScores) -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def _parts() -> tuple[str, str, str, str]:
     """Template, style, the page's script and that of its worker."""
-    here, shared = files(__package__), files(viewer)
-    modules = _modules(here / "js") | {
-        name: source for name, source in _modules(shared / "js").items() if name in _SHARED
-    }
+    here = files(__package__)
+    scripts = modules(files(viewer) / "js", _SHARED) | modules(here / "js")
     return (
-        (here / "page.html").read_text(encoding="utf-8"),
-        viewer.stylesheet(here / "style.css"),
-        assemble(modules, "main"),
-        assemble(modules, "worker"),
+        (here / "page.html").read_text("utf-8"),
+        stylesheet(here / "style.css"),
+        assemble(scripts, "main"),
+        assemble(scripts, "worker"),
     )
-
-
-def _modules(folder: Traversable) -> dict[str, str]:
-    return {
-        entry.name.removesuffix(".js"): entry.read_text(encoding="utf-8")
-        for entry in folder.iterdir()
-        if entry.name.endswith(".js")
-    }

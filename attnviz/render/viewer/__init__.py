@@ -2,7 +2,7 @@
 
 The page holds its style, its script and its data; a content security policy lets nothing else in
 and nothing out. It is put together here from ``page.html``, ``style.css`` and the modules in
-``js/``, without a bundler (:mod:`attnviz.render.viewer.assemble`).
+``js/``, without a bundler (:mod:`attnviz.render.assemble`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import html
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 
 from attnviz.errors import UsageError
 from attnviz.records import Capture, Head, HeadScores, Inputs
+from attnviz.render.assemble import assemble
 from attnviz.render.labels import visible
-from attnviz.render.page import policy, safe_json
-from attnviz.render.viewer.assemble import assemble
+from attnviz.render.page import filled, modules, policy, safe_json, stylesheet
 from attnviz.render.viewer.document import Scored, document
 from attnviz.render.viewer.quantize import least_bytes, packed_bytes
 
@@ -60,20 +59,17 @@ def page(
         f'<script type="application/octet-stream" id="maps-{number}">{text}</script>'
         for number, text in enumerate(chunks)
     )
-    filled = {
-        "policy": policy(script=script, style=style),
-        "title": html.escape(visible(title)),
-        "style": style,
-        "script": script,
-        "data": safe_json(data),
-        "maps": maps,
-    }
-    parts = template.split("{{")
-    out = [parts[0]]
-    for part in parts[1:]:
-        name, _, rest = part.partition("}}")
-        out += [filled[name], rest]
-    return "".join(out).encode("utf-8")
+    return filled(
+        template,
+        {
+            "policy": policy(script=script, style=style),
+            "title": html.escape(visible(title)),
+            "style": style,
+            "script": script,
+            "data": safe_json(data),
+            "maps": maps,
+        },
+    )
 
 
 def estimate(captures: Sequence[Capture], heads: Sequence[Collection[Head]], bits: int = 8) -> int:
@@ -95,23 +91,12 @@ def least(inputs: Inputs, heads: Collection[Head], bits: int = 8) -> int:
     return total
 
 
-def stylesheet(own: Traversable) -> str:
-    """A page's own style behind what all pages share."""
-    base = files(__package__) / "base.css"
-    return base.read_text(encoding="utf-8") + own.read_text(encoding="utf-8")
-
-
 @lru_cache(maxsize=1)
 def _parts() -> tuple[str, str, str]:
     """Template, style and script."""
     here = files(__package__)
-    modules = {
-        entry.name.removesuffix(".js"): entry.read_text(encoding="utf-8")
-        for entry in (here / "js").iterdir()
-        if entry.name.endswith(".js")
-    }
     return (
-        (here / "page.html").read_text(encoding="utf-8"),
+        (here / "page.html").read_text("utf-8"),
         stylesheet(here / "style.css"),
-        assemble(modules, "main"),
+        assemble(modules(here / "js"), "main"),
     )
