@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 
 from attnviz import files
 from attnviz.errors import SelectionError, UsageError
+from attnviz.media import Picture, patch_grid
 from attnviz.models.memory import human_bytes
 from attnviz.models.recorded import SUFFIXES
 from attnviz.records import Capture, Head, HeadsReport, Role, Sides
 from attnviz.render import html
-from attnviz.render.figure import FORMATS, heads_figure, heatmap_figure
-from attnviz.render.labels import caption, head_title, visible
+from attnviz.render.figure import FORMATS, heads_figure, heatmap_figure, overlay_figure
+from attnviz.render.labels import caption, head_title, percent, visible
 from attnviz.render.style import Style
+from attnviz.scoring.gaze import Gaze, gaze
 from attnviz.scoring.select import select
 
 _WIDTH = 100
@@ -196,6 +198,30 @@ class Heatmap(Pictured):
         files.write(path, self.figure(picture_format(path)))
         return path
 
+    def over(self, query: str | None = None) -> Overlay:
+        """The same heads over the picture that was looked at.
+
+        Args:
+            query: from where: ``cls``, ``3,4`` (row and column of a patch), ``mean`` over all
+                patches, or the number of a token. By default [CLS]; the last token of a text; else
+                all patches.
+
+        Raises:
+            UsageError: there was no picture, or there is no such query.
+        """
+        picture = self.capture.inputs.picture
+        if picture is None:
+            raise UsageError("there is no picture to draw over; attention is of a text or a sound")
+        maps, titles = [], {}
+        for head, _, _ in self.maps:
+            tokens = self.capture.sides(head).queries
+            found = gaze(tokens, picture, query)
+            row = self.capture.maps[head.site][head.index][list(found.rows)].mean(0)
+            maps.append((head, patch_grid(picture, tokens.places, row)))
+            share = maps[-1][1].sum() / row.sum() if row.sum() > 0 else 0.0
+            titles[head] = f"{self.title(head)} ({percent(float(share))} on patches)"
+        return Overlay(self.capture, picture, tuple(maps), found, titles, self.style)
+
     def __repr__(self) -> str:
         names = ", ".join(self.capture.layout.name(head) for head, _, _ in self.maps)
         return f"<Heatmap of {names}; {self.capture.source.model}>"
@@ -211,6 +237,55 @@ class Heatmap(Pictured):
                 f"from {visible(query)} to {visible(key)} ({weights[row, column]:.2f})"
             )
         return f"Attention of {self.capture.source.model}: {'; '.join(parts)}"
+
+    def _repr_png_(self) -> bytes:
+        return self.figure()
+
+
+@dataclass(frozen=True, eq=False)
+class Overlay(Pictured):
+    """Attention of some heads over the picture that it is of, ready to be drawn.
+
+    ``maps`` holds each head with its weights [rows, columns] of patches, ``gaze`` from where is
+    looked, ``titles`` what stands above each, ``style`` how they look.
+    """
+
+    capture: Capture
+    picture: Picture
+    maps: tuple[tuple[Head, NDArray[np.floating]], ...]
+    gaze: Gaze
+    titles: Mapping[Head, str]
+    style: Style
+
+    def figure(self, format: str = "png") -> bytes:
+        """The picture in ``png``, ``svg`` or ``pdf``."""
+        return overlay_figure(
+            self.picture,
+            [(self.titles[head], grid) for head, grid in self.maps],
+            self.style,
+            query=self.gaze.name,
+            place=self.gaze.place,
+            caption=caption(self.capture.source, self.capture.inputs.texts or (self.picture.name,)),
+            format=format,
+        )
+
+    def save(self, path: str | Path) -> Path:
+        """Draw into a file; its suffix decides the format."""
+        path = Path(path)
+        files.write(path, self.figure(picture_format(path)))
+        return path
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.capture.layout.name(head) for head, _ in self.maps)
+        return f"<Overlay of {names} {self.gaze.name}; {self.capture.source.model}>"
+
+    def described(self) -> str:
+        """Each head, and the patch that it attends to most."""
+        parts = []
+        for head, grid in self.maps:
+            row, column = np.unravel_index(int(grid.argmax()), grid.shape)
+            parts.append(f"{self.titles[head]}, most on patch {row},{column}")
+        return f"Attention {self.gaze.name}, over the picture: {'; '.join(parts)}"
 
     def _repr_png_(self) -> bytes:
         return self.figure()

@@ -36,6 +36,20 @@ def heatmap(
             show_default="the first",
         ),
     ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Of a picture: from where to look, cls, a patch as ROW,COLUMN, mean over all "
+            "patches, or the number of a token.",
+            metavar="QUERY",
+            show_default="[CLS], or what stands for it",
+        ),
+    ] = None,
+    matrix: Annotated[
+        bool,
+        typer.Option("--matrix", help="Of a picture: all queries by all keys, not over it."),
+    ] = False,
     weigh: Annotated[str, typer.Option(help=WEIGH_HELP, metavar="QUANTITY")] = WEIGHTS,
     out: Annotated[
         Path | None,
@@ -57,6 +71,10 @@ def heatmap(
       attnviz heatmap --recorded capture.npz --select 4.11 --words
 
       attnviz heatmap "The cat sat." --select 2.1 --weigh norm
+
+      attnviz heatmap --image cat.png --model facebook/dinov2-small -s "11.*" -o cat.png
+
+      attnviz heatmap --image cat.png --model google/vit-base-patch16-224 -s 11.0 --from 3,4
     """
     from attnviz import api, files
     from attnviz.notebook import picture_format
@@ -69,10 +87,16 @@ def heatmap(
     look, settings = prompt.look(model), model.settings(context=prompt.context)
     with console.waiting("running the model", output.quiet):
         picture = api.heatmap(look, select, weigh=weigh, style=style, **settings)
+        seen = picture.capture.inputs.picture is not None and not matrix
+        over = picture.over(query) if seen or query is not None else None
         if out is not None:
-            picture.save(out)
+            (over or picture).save(out)
     screen = console.stdout()
-    if out is None:
+    if out is None and over is not None:
+        titled = [(over.titles[head], grid) for head, grid in over.maps]
+        for one in terminal.overlay(over.picture, titled, over.style, query=over.gaze.name):
+            screen.print(one)
+    elif out is None:
         for head, weights, sides in picture.maps:
             screen.print(
                 terminal.heatmap(

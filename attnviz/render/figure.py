@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from attnviz.errors import UsageError
 from attnviz.estimates import Profile
+from attnviz.media import Picture, Place
 from attnviz.records import HeadsReport, Sides
 from attnviz.render.style import Style
 
@@ -64,6 +65,45 @@ def heatmap_figure(
     style = style or Style()
     return canvas.rendered(
         lambda: figure_heatmap.build(maps, style, columns, caption), format, style.dpi
+    )
+
+
+def overlay_figure(
+    picture: Picture,
+    maps: Sequence[tuple[str, NDArray[np.floating[Any]]]],
+    style: Style | None = None,
+    *,
+    query: str,
+    place: Place = (),
+    caption: str = "",
+    format: str = "png",
+) -> bytes:
+    """A picture, and beside it the same tinted by the attention of each head.
+
+    Args:
+        picture: what the patches are of.
+        maps: a title and the weights [rows, columns] of each head.
+        style: how they look; normalized by row is normalized by head.
+        query: from where is looked, in words; ``place`` its patch, which is framed.
+        place: see ``query``.
+        caption: stands below.
+        format: one of :data:`FORMATS`.
+
+    Raises:
+        UsageError: when there is no map, or no such format.
+    """
+    check_format(format)
+    if not maps:
+        raise UsageError("no attention map to draw: select at least one head")
+    from attnviz.render import canvas, figure_overlay
+
+    looks = style or Style()
+    return canvas.rendered(
+        lambda: figure_overlay.build(
+            picture, maps, looks, query=query, place=place, caption=caption
+        ),
+        format,
+        looks.dpi,
     )
 
 

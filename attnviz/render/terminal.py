@@ -18,6 +18,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from attnviz.media import Picture
 from attnviz.quantities import QUANTITIES
 from attnviz.records import (
     SITE_PREFIX,
@@ -39,10 +40,12 @@ from attnviz.render.labels import (
     times,
     visible,
 )
+from attnviz.render.overlay import scaled
 from attnviz.render.palette import NO_ROLE
 from attnviz.render.style import Style
 from attnviz.render.terminal_grid import HeadsGrid, tile_style
 from attnviz.render.terminal_heatmap import TerminalMap
+from attnviz.render.terminal_overlay import TerminalOverlay
 from attnviz.scoring.roles import FEW_ROWS, SHOWN, does_something
 
 
@@ -114,6 +117,24 @@ def heatmap(
         InputError: when the map does not fit the tokens or is not finite.
     """
     return TerminalMap(weights, sides, title=title, style=style or Style(), top=top)
+
+
+def overlay(
+    picture: Picture, maps: Sequence[tuple[str, Any]], style: Style, *, query: str
+) -> Iterator[RenderableType]:
+    """A picture for each head, tinted where its weight lies.
+
+    Args:
+        picture: what the patches are of.
+        maps: a title and the weights [rows, columns] of each head.
+        style: how they look.
+        query: from where is looked, in words.
+    """
+    shown = scaled([grid for _, grid in maps], style)
+    for (title, grid), shades in zip(maps, shown, strict=True):
+        row, column = np.unravel_index(int(np.argmax(grid)), grid.shape)
+        note = f"{query}; most on patch {row},{column}: {number(float(grid.max()))}"
+        yield TerminalOverlay(picture, shades, title=title, palette=style.palette, note=note)
 
 
 def resting_line(report: HeadsReport) -> str:
