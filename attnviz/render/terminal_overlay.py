@@ -61,11 +61,11 @@ class TerminalOverlay:
 
     def _density(self) -> Iterator[Text]:
         """A patch is two characters wide."""
-        yield Text("+" + "--" * self.picture.columns + "+")
+        yield Text("+" + "-" * (2 * self.picture.columns) + "+")
         for row in self.shown:
             places = np.minimum((row * len(ASCII_RAMP)).astype(int), len(ASCII_RAMP) - 1)
             yield Text("|" + "".join(ASCII_RAMP[place] * 2 for place in places) + "|")
-        yield Text("+" + "--" * self.picture.columns + "+")
+        yield Text("+" + "-" * (2 * self.picture.columns) + "+")
 
 
 def _shrunk(pixels: NDArray[Any], high: int, wide: int) -> NDArray[Any]:
