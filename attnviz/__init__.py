@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from attnviz.evidence import ablate, logits, syntax
     from attnviz.exported import export_maps
     from attnviz.flowed import flow
+    from attnviz.generation import Generation
     from attnviz.in_memory import from_arrays, watch
     from attnviz.inpage import live
     from attnviz.models.untrained import FreshConfig
@@ -78,6 +79,7 @@ _LAZY = {
     **dict.fromkeys(_RECORDS, "attnviz.records"),
     "FreshConfig": "attnviz.models.untrained",
     "atlas": "attnviz.atlases",
+    "Generation": "attnviz.generation",
     "attend": "attnviz.attention.attend",
     "ablate": "attnviz.evidence",
     "circuits": "attnviz.wired",
@@ -108,6 +110,7 @@ __all__ = [
     "Capture",
     "DeviceError",
     "FreshConfig",
+    "Generation",
     "Head",
     "HeadScores",
     "HeadsReport",

@@ -186,8 +186,17 @@ def ablate(
         loader(model, source, device=device, dtype=dtype),
         progress or (lambda stage, done, all_: None),
     )
+    study.notes.extend(_written(study.texts or ()))
     report = run(study)
     return Ablation(**{name: getattr(report, name) for name in report.__dataclass_fields__})
+
+
+def _written(texts: Sequence[Inputs]) -> tuple[str, ...]:
+    """What to say of texts that the model went on with: what it wrote, or how many there are."""
+    wrote = [inputs for inputs in texts if inputs.output]
+    if len(wrote) > 1:
+        return (f"The model went on with {len(wrote):,} texts before they were measured.",)
+    return wrote[0].notes if wrote else ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -311,7 +311,11 @@ def _prepared(
     shown = weighed(source, weigh, shares=False)
     layout = shown.layout
     heads = frozenset(layout if select is None else selection.select(select, layout))
-    inputs = replace(source.prepare(prompt), texts=prompt.texts)
+    inputs = source.prepare(prompt)
+    texts = prompt.texts
+    if inputs.output:
+        texts = (*texts[:-1], f"{''.join(texts[-1:])} | {inputs.output.strip()}")
+    inputs = replace(inputs, texts=texts)
 
     def run(shown: Source, weigh: str) -> Capture:
         recorder = Recorder([inputs], heads)

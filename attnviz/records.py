@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from attnviz.measures import PrefixMatching
+from attnviz.generation import Generation
 from attnviz.media import Picture, Place, Sound, Space, space
+from attnviz.measures import PrefixMatching
 from attnviz.reach import Reach
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class Tokens:
         segments: BERT's segment number of each token (0 or 1).
         places: where patches of a picture and frames of a sound stand, see
             :data:`~attnviz.media.Place`; empty where there are none.
+        written: how many of the last ones the model wrote itself.
     """
 
     texts: tuple[str, ...]
@@ -128,6 +130,7 @@ class Tokens:
     words: tuple[int, ...] = ()
     segments: tuple[int, ...] = ()
     places: tuple[Place, ...] = ()
+    written: int = 0
 
     def __post_init__(self) -> None:
         n = len(self.texts)
@@ -183,6 +186,7 @@ class Prompt:
     decoder's text. ``spans`` are words of the text that somebody else has found, as first
     character and end, in order and apart: ``Tokens.words`` then numbers these, and is -1 for tokens
     outside of them.
+    ``generate`` lets the model go on with the text (or write the decoder's) before it is looked at.
     """
 
     text: str | None = None
@@ -195,6 +199,7 @@ class Prompt:
     spans: tuple[tuple[int, int], ...] | None = None
     image: str | Path | None = None
     audio: str | Path | None = None
+    generate: Generation | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -220,6 +225,12 @@ class Inputs:
     picture: Picture | None = None
     sound: Sound | None = None
     features: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def output(self) -> str:
+        """What the model wrote itself; empty where it wrote nothing."""
+        last = list(self.sides.values())[-1].queries
+        return "".join(last.texts[len(last) - last.written :])
 
     @property
     def length(self) -> int:

@@ -40,6 +40,7 @@ FLOORS = {
     "differences": 2,
     "attention": 3,
     "scoring": 3,
+    "generation": 0,
     "shapes": 4,
     "models": 5,
     "render": 5,

@@ -174,7 +174,11 @@ def ablate(
     options = asdict(away) | asdict(measured) | asdict(walk)
     settings = AblationSettings(**options, jobs=jobs, ray=ray, batch_tokens=batch_tokens)
     settings.check()
-    looks = None if probe and not prompt.given() else prompt.looks(model)
+    looks = (
+        None
+        if probe and not prompt.given()
+        else prompt.looks(model, seed=away.seed if prompt.draws else None, quiet=output.quiet)
+    )
     others = None if reference is None else TextsOptions(lines=reference).looks(model)
     with Stages(output.quiet) as stages:
         report = evidence.ablate(

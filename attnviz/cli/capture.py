@@ -42,7 +42,7 @@ def capture(
 
     capture_path(out)
     files.check_writable(out)
-    look, settings = prompt.look(model), model.settings(context=prompt.context)
+    look, settings = prompt.asked(model, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
         captured = api.capture(look, weigh=weigh, **settings)
         api.write_capture(captured, out)

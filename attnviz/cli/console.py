@@ -7,13 +7,16 @@ import contextlib
 import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from attnviz.cli import voice
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_SPINNING: list[Callable[[], None]] = []
+"""Stops the spinner that turns now, or is about to."""
 
 _ENDLESS = re.compile(r"[^\s/\\]{256,}")
 """A word longer than any file's name."""
@@ -44,6 +47,25 @@ def note(lines: Iterable[str], quiet: bool) -> None:
     if not quiet:
         for line in lines:
             stderr().print(f"note: {voice.words(line)}", style="dim")
+
+
+def growing() -> Callable[[str], None] | None:
+    """Shows a text on standard error as it grows, piece by piece; None where nobody watches.
+
+    What acts on a terminal is spelled; an empty piece ends the text.
+    """
+    if not sys.stderr.isatty():
+        return None
+
+    def tell(piece: str) -> None:
+        for spinner in _SPINNING:
+            spinner()
+        shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in piece)
+        encoding = sys.stderr.encoding or "utf-8"
+        sys.stderr.write(shown.encode(encoding, _ESCAPE).decode(encoding) or "\n")
+        sys.stderr.flush()
+
+    return tell
 
 
 def one_line(text: str) -> str:
@@ -94,9 +116,15 @@ def waiting(message: str, quiet: bool, after: float = 1.0) -> Iterator[None]:
     timer = threading.Timer(after, status.start)
     timer.daemon = True
     timer.start()
-    try:
-        yield
-    finally:
+
+    def stop() -> None:
         timer.cancel()
         timer.join()
         status.stop()
+
+    _SPINNING.append(stop)
+    try:
+        yield
+    finally:
+        _SPINNING.remove(stop)
+        stop()

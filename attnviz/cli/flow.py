@@ -86,7 +86,7 @@ def flow(
     if out is not None:
         flowed.check_path(out)
         files.check_writable(out)
-    look, settings = prompt.look(model), model.settings(context=prompt.context)
+    look, settings = prompt.asked(model, quiet=output.quiet)
     with Stages(output.quiet) as stages:
         report = flowed.flow(
             look, method=method, to=to, from_=from_, progress=stages.show, **settings

@@ -119,7 +119,7 @@ def heads(
             show(kept, role=role, sort=sort, top=top, everything=everything)
         console.note(kept.notes, output.quiet)
         return
-    look, settings = prompt.look(model), model.settings(context=prompt.context)
+    look, settings = prompt.asked(model, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
         report = api.heads(
             look,

@@ -84,7 +84,7 @@ def heatmap(
     if out is not None:
         picture_format(out)
         files.check_writable(out)
-    look, settings = prompt.look(model), model.settings(context=prompt.context)
+    look, settings = prompt.asked(model, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
         picture = api.heatmap(look, select, weigh=weigh, style=style, **settings)
         seen = picture.capture.inputs.picture is not None and not matrix

@@ -40,6 +40,7 @@ def logits(
     by: Annotated[
         str, typer.Option(help="Also list the votes by the token they came through: head, token.")
     ] = "head",
+    seed: Annotated[int | None, typer.Option(help="Of drawn tokens (--generate).")] = None,
     top: Annotated[int, typer.Option(help="Predictions at a position.", metavar="N", min=1)] = 5,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.logits/1).")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a part.")] = False,
@@ -74,7 +75,7 @@ def logits(
     if out is not None:
         picture_format(out)
         files.check_writable(out)
-    look = prompt.look(model)
+    look = prompt.look(model, seed=seed, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
         report = evidence.logits(
             look, token=token, against=against, position=place, top=top, **model.settings()

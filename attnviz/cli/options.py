@@ -93,6 +93,21 @@ class InputOptions:
     audio: Annotated[
         Path | None, _option("A sound, for models that hear.", panel=INPUT, metavar="FILE")
     ] = None
+    generate: Annotated[
+        int | None,
+        _option(
+            "Let the model write N tokens first; look at prompt and output.",
+            panel=INPUT,
+            metavar="N",
+        ),
+    ] = None
+    temperature: Annotated[
+        float | None,
+        _option("Draw tokens with it.", panel=INPUT, show_default="the likeliest token"),
+    ] = None
+    top_p: Annotated[
+        float | None, _option("Draw from the likeliest tokens of this share.", panel=INPUT)
+    ] = None
     special_tokens: Annotated[bool, SPECIAL_TOKENS] = True
     truncate: Annotated[
         bool, _option("Cut a text that is too long for the model.", "--truncate", panel=INPUT)
@@ -109,8 +124,13 @@ class InputOptions:
         int | None, _option("Which item of a recorded batch.", panel=INPUT, metavar="N")
     ] = None
 
-    def look(self, model: TrainedOptions) -> Look:
+    def look(self, model: TrainedOptions, *, seed: int | None = None, quiet: bool = False) -> Look:
         """What a command looks at.
+
+        Args:
+            model: on which model; its seed is that of drawn tokens, where it has one.
+            seed: of drawn tokens.
+            quiet: do not show a text that grows.
 
         Raises:
             UsageError: nothing, or options that make no sense together; InputError: unusable.
@@ -121,16 +141,41 @@ class InputOptions:
 
             return read_capture(self.recorded, item=self.item)
         ids = None if self.ids is None else _read_ids(self.ids)
-        return self._prompt(self.text if self.file is None else _read_text(self.file), ids)
+        text = self.text if self.file is None else _read_text(self.file)
+        prompt = self._prompt(text, ids, seed=getattr(model, "seed", seed))
+        if prompt.generate is None or quiet:
+            return prompt
+        from attnviz.cli import console
+
+        growing = dataclasses.replace(prompt.generate, tell=console.growing())
+        return dataclasses.replace(prompt, generate=growing)
+
+    def asked(self, model: TrainedOptions, *, quiet: bool = False) -> tuple[Look, dict[str, Any]]:
+        """What to look at, and on which model; see :meth:`look` and ``model.settings``."""
+        look = self.look(model, quiet=quiet)
+        writing = self.generate is not None
+        return look, model.settings(context=self.context, writing=writing)
+
+    @property
+    def draws(self) -> bool:
+        """Whether tokens are drawn, in place of the likeliest."""
+        return self.temperature is not None or self.top_p is not None
 
     def given(self) -> bool:
         """Whether there is anything to look at."""
         return any(getattr(self, name) is not None for name in (*self.SOURCES, *self.SENSES))
 
-    def _prompt(self, text: str | None, ids: tuple[int, ...] | None = None) -> Prompt:
+    def _prompt(
+        self, text: str | None, ids: tuple[int, ...] | None = None, *, seed: int | None = None
+    ) -> Prompt:
+        from attnviz.generation import Generation
         from attnviz.records import Prompt
 
+        generate = None
+        if self.generate is not None:
+            generate = Generation(self.generate, self.temperature, self.top_p, seed)
         return Prompt(
+            generate=generate,
             text=text,
             ids=ids,
             pair=self.pair,
@@ -154,6 +199,9 @@ class InputOptions:
             raise UsageError(f"{' and '.join(given)} exclude each other; give one of them")
         elif not self.given():
             raise UsageError('nothing to look at; give a text such as "The cat sat"')
+        elif self.generate is None and self.draws:
+            drawn = option("top_p" if self.temperature is None else "temperature")
+            raise UsageError(f"{drawn} is how tokens are drawn; add --generate N")
         elif self.item is not None:
             raise UsageError(f"--item {self.item} chooses from a --recorded batch; add that file")
 
@@ -173,19 +221,22 @@ class TextsOptions(InputOptions):
         ),
     ] = None
 
-    def looks(self, model: TrainedOptions) -> Iterable[Look]:
-        """Everything to look at, lines one by one; raises as :meth:`look`."""
+    def looks(
+        self, model: TrainedOptions, *, seed: int | None = None, quiet: bool = False
+    ) -> Iterable[Look]:
+        """Everything to look at, lines one by one; see :meth:`look`."""
         if self.lines is None:
-            return [self.look(model)]
+            return [self.look(model, seed=seed, quiet=quiet)]
         self._check_given(model)
-        return self._prompts(self.lines)
+        return self._prompts(self.lines, getattr(model, "seed", seed))
 
-    def _prompts(self, name: str) -> Iterator[Prompt]:
+    def _prompts(self, name: str, seed: int | None) -> Iterator[Prompt]:
         from attnviz.corpus import lines
 
         number = 0
         for number, text in lines.lines(name):
-            yield self._prompt(lines.sound(text, f"{lines.shown(name)}:{number}"))
+            sound = lines.sound(text, f"{lines.shown(name)}:{number}")
+            yield self._prompt(sound, seed=seed)
         if not number:
             raise InputError(f"{lines.shown(name)} holds no text; give a text a line")
 
@@ -213,16 +264,25 @@ class TrainedOptions:
         if given:
             raise UsageError(f"--recorded needs no model; leave out {', '.join(given)}")
 
-    def settings(self, *, context: str | None = None) -> dict[str, Any]:
-        """Model, device and dtype, as the functions of the api take them.
+    def settings(self, *, context: str | None = None, writing: bool = False) -> dict[str, Any]:
+        """Model, device and dtype, as the functions of the api take them; see :meth:`choose`.
 
         Raises:
             UsageError: fresh-layer options together with another model.
         """
-        return {"model": self.choose(context=context), "device": self.device, "dtype": self.dtype}
+        return {
+            "model": self.choose(context=context, writing=writing),
+            "device": self.device,
+            "dtype": self.dtype,
+        }
 
-    def choose(self, *, context: str | None = None) -> str | FreshConfig:
-        """The model to load; ``context`` is what makes a fresh layer cross-attention."""
+    def choose(self, *, context: str | None = None, writing: bool = False) -> str | FreshConfig:
+        """The model to load.
+
+        Args:
+            context: the other sequence, which makes a fresh layer cross-attention.
+            writing: the model writes, and a seed is that of drawn tokens, not of fresh weights.
+        """
         from attnviz.api import DEFAULT_MODEL
 
         return self.model or DEFAULT_MODEL
@@ -255,16 +315,21 @@ class ModelOptions(TrainedOptions):
         _option("Biases in the projections.", "--bias/--no-bias", panel=FRESH, show_default="bias"),
     ] = None
     seed: Annotated[
-        int | None, _option("Of weights and embeddings.", panel=FRESH, show_default="0")
+        int | None,
+        _option(
+            "Of its weights and embeddings; with --generate of drawn tokens.",
+            panel=FRESH,
+            show_default="0",
+        ),
     ] = None
 
-    def choose(self, *, context: str | None = None) -> str | FreshConfig:
-        """The model to load: a name, or the options of a fresh layer; raises as :meth:`settings`.
+    def choose(self, *, context: str | None = None, writing: bool = False) -> str | FreshConfig:
+        """The model to load: a name, or the options of a fresh layer; see :class:`TrainedOptions`.
 
-        Args:
-            context: the other sequence, which makes a fresh layer cross-attention.
+        Raises:
+            UsageError: options of a fresh layer together with a trained model.
         """
-        named = ("model", "device", "dtype")
+        named = ("model", "device", "dtype", "seed") if writing else ("model", "device", "dtype")
         flags = changed(self, but=named)
         if self.model is None and not flags and context is None:
             from attnviz.api import DEFAULT_MODEL

@@ -32,7 +32,6 @@ class Stages:
                 console=console.stderr(),
                 transient=True,
             )
-            self._progress.start()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -43,6 +42,7 @@ class Stages:
         """So much of a stage is done."""
         if self._progress is None:
             return
+        self._progress.start()  # only now: until then a text may grow; again it does nothing
         if stage not in self._tasks:
             for task in self._tasks.values():
                 self._progress.update(task, visible=False)

@@ -71,8 +71,8 @@ def view(
     if out is not None:
         page_path(out)
         files.check_writable(out)
-    looks = prompt.looks(model)
-    settings = model.settings(context=prompt.context)
+    looks = prompt.looks(model, quiet=output.quiet)
+    settings = model.settings(context=prompt.context, writing=prompt.generate is not None)
     settings |= {"select": select, "without": without, "weigh": weigh, "evidence": evidence}
     with console.waiting("making the page", output.quiet):
         page = api.view(looks, exact=exact, title=title, max_mb=max_mb, **settings)

@@ -279,3 +279,21 @@ def _is_weight(key: str, tensor: Any) -> bool:
     return last in ("weight", "gamma") or (
         last in ("bias", "beta") and len(tensor.get_shape()) == 1  # GPT-2's mask is a bias too
     )
+
+
+def ends(folder: Path, config: Mapping[str, Any]) -> frozenset[int]:
+    """The ids that end what a model writes, by its ``generation_config.json`` or its config.
+
+    Raises:
+        ModelError: that file is no JSON.
+    """
+    own = folder / "generation_config.json"
+    named: Any = None
+    if own.is_file():
+        try:
+            named = json.loads(own.read_text(encoding="utf-8")).get("eos_token_id")
+        except (OSError, ValueError, AttributeError) as error:
+            raise ModelError(f"{own} cannot be read: {error}") from error
+    named = config.get("eos_token_id") if named is None else named
+    listed = named if isinstance(named, list) else [named]
+    return frozenset(one for one in listed if isinstance(one, int))

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from attnviz.errors import InputError, Setting, UsageError
-from attnviz.records import Prompt
+from attnviz.generation import Generation
+from attnviz.records import Prompt, Tokens
+
+NO_WRITER = "{generate} needs a model that writes: {}; take a decoder such as gpt2"
+"""What to say of a model that cannot go on with a text."""
 
 SENSES: Mapping[str, str] = {"image": "pictures", "audio": "sound"}
 """The parameters that name a file to look at or to listen to, and what is in it."""
@@ -112,3 +118,80 @@ def cut(ids: Sequence[int], special: Sequence[bool], limit: int) -> tuple[int, .
     while len(ids) - end < limit and special[end - 1]:
         end -= 1
     return (*ids[: limit - (len(ids) - end)], *ids[end:])
+
+
+def check_generation(generation: Generation, length: int, limit: int | None) -> None:
+    """Refuse what a model cannot write.
+
+    Args:
+        generation: what it is to write.
+        length: tokens that stand before it.
+        limit: the longest sequence that the model takes; None for no limit.
+
+    Raises:
+        UsageError: settings that make no sense; InputError: more than the model has room for.
+    """
+    how = generation
+    if how.tokens < 1:
+        raise UsageError("{generate} must be at least 1 token", generate=how.tokens)
+    if how.temperature is not None and not 0 <= how.temperature < math.inf:
+        raise UsageError("{temperature} must be 0 or above", temperature=how.temperature)
+    if how.top_p is not None and not 0 < how.top_p <= 1:
+        raise UsageError("{top_p} must be above 0 and at most 1", top_p=how.top_p)
+    if how.top_p is not None and how.temperature == 0:
+        raise UsageError(
+            "{temperature} takes the likeliest token, so {top_p} has nothing to draw from; leave "
+            "one out",
+            temperature=0,
+            top_p=how.top_p,
+        )
+    if how.seed is not None and (how.greedy or how.seed < 0):
+        raise UsageError(
+            "{seed} is of draws, and the likeliest token is no draw; add {temperature}"
+            if how.greedy
+            else "{seed} must not be negative{}",
+            "",
+            seed=how.seed,
+            temperature=1,
+        )
+    if limit is not None and length + how.tokens > limit:
+        raise InputError(
+            "{generate} and the text's {:,} tokens are more than the {:,} that the model takes; "
+            "generate at most {:,}",
+            length,
+            limit,
+            max(limit - length, 0),
+            generate=how.tokens,
+        )
+
+
+@contextmanager
+def telling(
+    generation: Generation, before: Tokens | None, text: Callable[[int], str]
+) -> Iterator[Callable[[int], None]]:
+    """Tell whoever watches a text grow, inside the ``with`` block.
+
+    Args:
+        generation: has the watcher.
+        before: the prompt, if what is written goes on with it.
+        text: what an id stands for.
+
+    Yields:
+        What to call with every token that is written.
+    """
+    if before is not None:
+        pairs = zip(before.texts, before.special, strict=True)
+        generation.say("".join(piece for piece, special in pairs if not special))
+    yield lambda token: generation.say(text(token))
+    generation.say("")
+
+
+def written(tokens: Tokens, generation: Generation) -> str:
+    """A sentence for the report: what a model wrote, how, and which rows chose it."""
+    output = "".join(tokens.texts[len(tokens) - tokens.written :])
+    count = f"{tokens.written} token" + ("s" if tokens.written != 1 else "")
+    ended = "" if tokens.written == generation.tokens else ", and ended the text there"
+    return (
+        f"The model wrote {count} {generation.manner}{ended}: “{output}”. "
+        "The row of a token chose the one after it."
+    )

@@ -124,6 +124,7 @@ def dump(capture: Capture, suffix: str) -> bytes:
     meta["reach"], bits = reaches.pack(capture)
     if len(bits):
         arrays[reaches.BITS] = bits
+    meta["written"] = sides.queries.written
     meta["versions"] = dict(capture.source.versions)
     meta |= {"quantity": capture.quantity, "whole": capture.layout.whole}
     named = {"": sides.queries} | ({"source_": sides.keys} if kinds[-1] == "cross" else {})
@@ -166,12 +167,14 @@ def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
                 f"{path}: {name} has {len(fields[name])} rows, too few for item {item or 0}"
             )
     queries = _tokens(path, fields, "", item)
-    keys = _tokens(path, fields, "source_", item) or queries
-    if queries is None or keys is None:
+    source = _tokens(path, fields, "source_", item)
+    if queries is None:
         raise InputError(f"{path} has no 'tokens'; store the text of each token beside the maps")
+    meta = _meta(fields)
+    queries = _with_output(queries, meta)
+    keys = source or queries
     rows = _span(fields["tokens"], item)
     columns = _span(fields["source_tokens"], item) if "source_tokens" in fields else rows
-    meta = _meta(fields)
     maps: dict[Site, Array] = {}
     heads: dict[SiteKind, tuple[int, ...]] = {}
     sides: dict[SiteKind, Sides] = {}
@@ -236,6 +239,14 @@ def _placed(
         raise InputError(
             f"{path}: where its tokens stand cannot be read ({one_line(error)}); record it again"
         ) from None
+
+
+def _with_output(tokens: Tokens, meta: dict[str, Any]) -> Tokens:
+    """The tokens, the last of them marked as written by the model where the file says so."""
+    written = meta.get("written")
+    if isinstance(written, bool) or not isinstance(written, int):
+        return tokens
+    return replace(tokens, written=min(max(written, 0), len(tokens)))
 
 
 def _meta(fields: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 
 from attnviz.records import Sides
 from attnviz.render.fonts import Ruler, choose, spelled
-from attnviz.render.labels import cell_number, shorten, title_lines, token_labels, visible
+from attnviz.render.labels import (
+    cell_number,
+    row_labels,
+    shorten,
+    title_lines,
+    token_labels,
+    visible,
+)
 from attnviz.render.palette import anchors, dark, ink, masked_color, masked_note
 from attnviz.render.panels import (
     LEADING,
@@ -63,11 +70,8 @@ def build(
     dpi, size, labels = style.dpi, style.size, style.labels
     across = min(columns or maps_a_line(len(maps)), len(maps))
     down = -(-len(maps) // across)
-    raw = {
-        id(tokens): token_labels(tokens)
-        for _, _, sides in maps
-        for tokens in (sides.queries, sides.keys)
-    }
+    raw = {("keys", id(sides.keys)): token_labels(sides.keys) for _, _, sides in maps}
+    raw |= {("rows", id(sides.queries)): row_labels(sides.queries) for _, _, sides in maps}
     titles = [visible(title) if title else "" for title, _, _ in maps]
     caption = visible(caption) if caption else ""
     families, missing = choose(
@@ -84,8 +88,8 @@ def build(
         high, wide = cells(array.shape[0], array.shape[1], across, down)
         if size is not None:
             high = wide = size / max(array.shape)
-        rows = axis(cut[id(sides.queries)] if labels else ("",) * array.shape[0], high)
-        cols = axis(cut[id(sides.keys)] if labels else ("",) * array.shape[1], wide)
+        rows = axis(cut["rows", id(sides.queries)] if labels else ("",) * array.shape[0], high)
+        cols = axis(cut["keys", id(sides.keys)] if labels else ("",) * array.shape[1], wide)
         turned = ruler.widest(cols.shown, cols.size) > wide * cols.every - 0.04
         room = cols.length if len(maps) > 1 else max(cols.length, 3.2)
         lines = (
@@ -101,6 +105,8 @@ def build(
     notes = [note for note in (spelled(caption, missing), style.left_out) if note]
     if any(panel.mask is not None for panel in panels):
         notes.append(masked_note(style.palette))
+    if any(sides.queries.written for _, _, sides in maps):
+        notes.append("lines: prompt | output; a row a → b chose b")
     if missing:
         notes.append("spelled as code points: characters that no installed font has")
     return _Page(panels, across, shared, ruler, title_size, style).draw(top, notes)

@@ -105,6 +105,18 @@ def token_labels(tokens: Tokens, *, ascii_only: bool = False) -> tuple[str, ...]
     return tuple(visible(text, ascii_only=ascii_only) for text in tokens.texts)
 
 
+def row_labels(tokens: Tokens, *, ascii_only: bool = False) -> tuple[str, ...]:
+    """The same for query rows: one that chose the next token, which the model wrote, says so."""
+    labels = token_labels(tokens, ascii_only=ascii_only)
+    first = len(tokens) - tokens.written - 1
+    return tuple(
+        f"{label} {signs('→', ascii_only)} {labels[place + 1]}"
+        if tokens.written and first <= place < len(labels) - 1
+        else label
+        for place, label in enumerate(labels)
+    )
+
+
 def clusters(text: str) -> list[str]:
     """``text`` in pieces that must not be torn apart: a character and the marks on it."""
     out: list[str] = []

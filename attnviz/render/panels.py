@@ -68,9 +68,12 @@ class Panel:
 
 
 def sentence_breaks(tokens: Tokens) -> tuple[int, ...]:
-    """The first tokens of every segment but the first: where a pair of sentences meets."""
+    """Where one sentence of a pair, or a prompt, ends: the first tokens of what comes after."""
     pairs = pairwise(tokens.segments)
-    return tuple(place for place, (before, here) in enumerate(pairs, 1) if before != here)
+    places = {place for place, (before, here) in enumerate(pairs, 1) if before != here}
+    if 0 < tokens.written < len(tokens):
+        places.add(len(tokens) - tokens.written)
+    return tuple(sorted(places))
 
 
 def axis(labels: tuple[str, ...], cell: float) -> Axis:

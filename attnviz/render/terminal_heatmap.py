@@ -17,7 +17,16 @@ from rich.style import Style as Paint
 from rich.text import Text
 
 from attnviz.records import Sides
-from attnviz.render.labels import cell_number, fit, isolate, signs, token_labels, upright, visible
+from attnviz.render.labels import (
+    cell_number,
+    fit,
+    isolate,
+    row_labels,
+    signs,
+    token_labels,
+    upright,
+    visible,
+)
 from attnviz.render.palette import ink, ramp
 from attnviz.render.panels import sentence_breaks
 from attnviz.render.shades import Map, binned, binned_mask, checked, hidden, shades, tick_step
@@ -116,7 +125,7 @@ class TerminalMap:
         """Draw for this console: its width, colours and encoding."""
         colors = console.color_system in {"truecolor", "256"} and not console.no_color
         ascii_only = options.ascii_only
-        queries = token_labels(self.sides.queries, ascii_only=ascii_only)
+        queries = row_labels(self.sides.queries, ascii_only=ascii_only)
         keys = token_labels(self.sides.keys, ascii_only=ascii_only)
         widths = (max(map(cell_len, queries)), max(map(cell_len, keys)))
         shape = (len(queries), len(keys))
@@ -128,7 +137,7 @@ class TerminalMap:
         yield from self._header(keys, plan, ascii_only)
         yield from self._body(queries, plan, colors, ascii_only)
         yield from self._legend(plan, shape, width, colors, ascii_only)
-        same = queries == keys
+        same = token_labels(self.sides.queries, ascii_only=ascii_only) == keys
         if plan.listed and plan.columns == 1 and (plan.half or not same) and len(keys) <= _LISTED:
             yield from _index("tokens" if same else "keys", keys, width)
         if plan.half and plan.rows == 1 and not same and len(queries) <= _LISTED:
@@ -265,6 +274,8 @@ class TerminalMap:
         axes = self.AXES
         if self.mask is not None:
             axes += f"; blank: {self.BLANK}"
+        if self.sides.queries.written:
+            axes += "; lines: prompt | output; a row a → b chose b"
         yield Text(signs(axes, ascii_only), style="dim")
         if self.style.left_out:
             yield Text(self.style.left_out, style="dim")

@@ -7,7 +7,7 @@ import inspect
 import logging
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.errors import ModelError
+from attnviz.generation import Choice, Generation
 from attnviz.models.containers import one_line
 from attnviz.models.foreign import refusing
 from attnviz.shapes.configs.keys import GUESS
@@ -101,8 +102,9 @@ class HookedModel:
 
     @property
     def can_write(self) -> bool:
-        """Whether it can generate the decoder's text."""
-        return self.seq2seq and not self.no_logits and hasattr(self.model, "generate")
+        """Whether it can generate text: the decoder's, or what comes after a prompt."""
+        able = getattr(self.model, "can_generate", lambda: False)
+        return not self.no_logits and hasattr(self.model, "generate") and bool(able())
 
     @property
     def config(self) -> Any:
@@ -275,44 +277,67 @@ class HookedModel:
         positions = torch.arange(max(lengths), device=self.device)
         return positions < torch.tensor(lengths, device=self.device)[:, None]
 
-    def write(self, item: Item, limit: int | None) -> tuple[int, ...]:
-        """Generate the decoder's tokens greedily, at most :data:`WRITES_AT_MOST`.
+    def write(
+        self,
+        item: Item,
+        generation: Generation,
+        tell: Callable[[int], None] | None = None,
+        *,
+        cache: bool = True,
+    ) -> tuple[int, ...]:
+        """What the model writes: after its tokens, or on the decoder's side of them.
+
+        Its own ``generate`` runs, so that caches of every kind and what its generation settings
+        say hold; greedy choices are its own, draws are made for it.
 
         Args:
-            item: what the encoder reads.
-            limit: the longest sequence that the decoder takes, or None.
+            item: the prompt, or what the encoder reads.
+            generation: how many tokens, and how they are chosen.
+            tell: gets every token as it is written.
+            cache: keep keys and values; not of what it sees or hears, where only what the decoder
+                reads without them says what stood in front.
 
         Returns:
-            What the decoder read: its start token and what it wrote, without a closing end token.
+            For a decoder what it wrote; for an encoder-decoder model all that the decoder read: its
+            start and what it wrote.
 
         Raises:
             ModelError: generation fails.
         """
-        room = WRITES_AT_MOST if limit is None else max(limit - 1, 1)
         arguments: dict[str, Any] = self._features([item])
         if item.ids:
             inputs, mask = self._pad([item.ids])
             arguments |= {"inputs": inputs, "attention_mask": mask}
+        cache = cache and not item.features
         try:
             with quiet(), torch.no_grad(), self._reading() as read:
                 written = self.model.generate(
                     **arguments,
-                    max_new_tokens=min(WRITES_AT_MOST, room),
+                    max_new_tokens=generation.tokens,
                     num_beams=1,
                     do_sample=False,
-                    use_cache=False,  # a cache of its own kind is one more thing that can fail
+                    use_cache=cache,
+                    logits_processor=[] if generation.greedy else [_Drawn(generation)],
+                    streamer=None if tell is None else _Told(tell),
                 )[0].tolist()
         except Exception as error:  # whatever a model's own code raises
+            if cache:  # such as one for as many layers as the encoder has: the same, only slower
+                return self.write(item, generation, tell, cache=False)
             raise ModelError(
-                "this {} model cannot generate the decoder's text: {}",
+                "this {} model cannot generate {}: {}",
                 self.family,
+                "the decoder's text" if self.seq2seq else "text",
                 one_line(error),
-                remedy="give it with {target}",
+                remedy="give it with {target}" if self.seq2seq else "",
                 target=...,
             ) from error
-        if read and written[: len(read)] != read:  # Whisper returns it without what stood before it
+        if not self.seq2seq:
+            return tuple(written[len(item.ids) :])
+        if (
+            not cache and read and written[: len(read)] != read
+        ):  # Whisper returns it without what stood before it
             written = read
-        return _without_end(written, self._ends())
+        return tuple(written)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[list[int]]:
@@ -324,8 +349,10 @@ class HookedModel:
             if isinstance(ids, Tensor):
                 read[:] = ids[0].tolist()
 
-        decoder = self.model.get_decoder()
-        hook = decoder.register_forward_pre_hook(entering, with_kwargs=True)
+        if not self.seq2seq:
+            yield read
+            return
+        hook = self.model.get_decoder().register_forward_pre_hook(entering, with_kwargs=True)
         try:
             yield read
         finally:
@@ -337,12 +364,12 @@ class HookedModel:
         Raises:
             ModelError: the model does not say how its decoder starts.
         """
-        labels = _without_end(labels, self._ends())
+        labels = without_end(labels, self.ends())
         first = self._generation("decoder_start_token_id")
         if labels and labels[0] == first:  # Whisper's tokenizer puts it in front
             labels = labels[1:]
         prepare = getattr(self.model, "prepare_decoder_input_ids_from_labels", None)
-        ends = self._ends()
+        ends = self.ends()
         if prepare is not None and ends:
             # the shift to the right pushes the end token out (and mBART's turns it to the front)
             shifted = prepare(labels=torch.tensor([[*labels, ends[0]]], device=self.device))
@@ -355,7 +382,8 @@ class HookedModel:
             )
         return (int(start), *labels)
 
-    def _ends(self) -> tuple[int, ...]:
+    def ends(self) -> tuple[int, ...]:
+        """The ids that end a text."""
         end = self._generation("eos_token_id")
         if end is None:
             return ()
@@ -380,6 +408,35 @@ class HookedModel:
         return torch.tensor(padded, device=self.device), torch.tensor(real, device=self.device)
 
 
-def _without_end(ids: Sequence[int], ends: Sequence[int]) -> tuple[int, ...]:
+class _Drawn:
+    """Lets ``generate`` take the tokens that we draw: they alone stay possible."""
+
+    def __init__(self, generation: Generation) -> None:
+        self._choose = Choice(generation)
+
+    def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
+        """Scores [1, V] that leave one token."""
+        only = torch.full_like(scores, -torch.inf)
+        only[0, self._choose(scores[0])] = 0
+        return only
+
+
+class _Told:
+    """Hands tokens on as ``generate`` streams them, the prompt left out."""
+
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        self._tell, self._begun = tell, False
+
+    def put(self, ids: Tensor) -> None:
+        """What came first is the prompt, or the decoder's start."""
+        if self._begun:
+            self._tell(int(ids.reshape(-1)[-1]))
+        self._begun = True
+
+    def end(self) -> None:
+        """Nothing comes after it."""
+
+
+def without_end(ids: Sequence[int], ends: Sequence[int]) -> tuple[int, ...]:
     """The ids without a closing end token, if more than that is there."""
     return tuple(ids[:-1]) if len(ids) > 1 and ids[-1] in ends else tuple(ids)

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from attnviz.attention.attend import check_numbers
 from attnviz.errors import ModelError, UsageError
+from attnviz.generation import Generation
 from attnviz.models import limits
 from attnviz.models.gating import Gated, merged
 from attnviz.models.hooked.compare import lengths, real
 from attnviz.models.hooked.eager import hand_out, returned
 from attnviz.models.hooked.interface import WatchedPass, hooking
-from attnviz.models.hooked.network import HookedModel, Item
+from attnviz.models.hooked.network import WRITES_AT_MOST, HookedModel, Item, without_end
 from attnviz.models.hooked.reading import Anatomy, find_anatomy
 from attnviz.models.hooked.residual import Residual, find_residual
 from attnviz.models.hooked.stack import Stack, find_stack
@@ -97,6 +98,8 @@ class Hooked(Gated):
         """The tokens on both axes; a decoder's are the target or what it writes of the item."""
         if not self._network.seq2seq:
             kind = self._survey.kind or "encoder"
+            if prompt.generate is not None:
+                tokens = self._go_on(tokens, item, prompt.generate, notes)
             return Inputs({kind: Sides(tokens, tokens)}, tuple(notes))
         target = self._target(prompt, item, notes)
         sides: dict[SiteKind, Sides] = {
@@ -309,16 +312,13 @@ class Hooked(Gated):
     def _target(self, prompt: Prompt, source: Item, notes: list[str]) -> Tokens:
         """The tokens of the decoder: the target, or what the model writes."""
         if prompt.target is None:
-            if not self._network.can_write:
-                raise UsageError(
-                    "{} has no weights to generate text with",
-                    self._name,
-                    remedy="give the decoder's text with {target}",
-                    target=...,
-                )
-            ids = self._network.write(source, self.max_tokens)
-            notes.append(f"Decoder text generated greedily: {self._texts.plain(ids)}")
-            return self._texts.tokens(ids)
+            return self._decoded(prompt, source, notes)
+        if prompt.generate is not None:
+            raise UsageError(
+                "{target} and {generate} both give the decoder's text; give one",
+                target=prompt.target,
+                generate=prompt.generate.tokens,
+            )
         labels = self._texts.target(prompt.target, special=prompt.special_tokens)
         ids = self._network.teach(labels)
         limits.check_ids(ids, self._network.target_vocab_size)
@@ -328,6 +328,50 @@ class Hooked(Gated):
         if note:
             notes.append(note)
         return self._texts.tokens(ids[:limit])
+
+    def _go_on(
+        self, tokens: Tokens, item: Item, generation: Generation, notes: list[str]
+    ) -> Tokens:
+        """The tokens and what a decoder writes after them."""
+        if item.features:
+            reason = f"{self._name} was given a picture or a sound, after which attnviz writes none"
+            raise UsageError(limits.NO_WRITER, reason, generate=generation.tokens)
+        limits.check_generation(generation, len(tokens), self.max_tokens)
+        if self._survey.kind != "decoder" or not self._network.can_write:
+            reason = self.no_logits or f"{self._name} writes no text"
+            raise UsageError(limits.NO_WRITER, reason, generate=generation.tokens)
+        with limits.telling(generation, tokens, self._texts.text) as tell:
+            new = self._network.write(item, generation, tell)
+        whole = replace(self._texts.tokens([*tokens.ids, *new]), written=len(new))
+        notes.append(limits.written(whole, generation))
+        return whole
+
+    def _decoded(self, prompt: Prompt, source: Item, notes: list[str]) -> Tokens:
+        """The decoder's text as the model writes it: as asked, or greedily where nobody asked."""
+        if not self._network.can_write:
+            raise UsageError(
+                "{} has no weights to generate text with",
+                self._name,
+                remedy="give the decoder's text with {target}",
+                target=...,
+            )
+        asked, limit = prompt.generate, self.max_tokens
+        if asked is not None:
+            limits.check_generation(asked, 1, limit)
+            with limits.telling(asked, None, self._texts.text) as tell:
+                ids = self._network.write(source, asked, tell)
+        else:
+            room = WRITES_AT_MOST if limit is None else max(limit - 1, 1)
+            how = Generation(min(WRITES_AT_MOST, room))
+            # a cache of its own kind is one more thing that can fail
+            ids = self._network.write(source, how, cache=False)
+            ids = without_end(ids, self._network.ends())
+        tokens = replace(self._texts.tokens(ids), written=len(ids) - 1)
+        if asked is None:
+            notes.append(f"Decoder text generated greedily: {self._texts.plain(ids)}")
+        else:
+            notes.append(limits.written(tokens, asked))
+        return tokens
 
     def _item(self, inputs: Inputs) -> Item:
         if not self._network.seq2seq:

@@ -97,6 +97,10 @@ class Texts:
         """Tokens of ids; ``#id`` where there is no tokenizer to name them."""
         return self._reader.tokens(ids)
 
+    def text(self, token_id: int) -> str:
+        """What one id stands for."""
+        return self._reader.text(token_id)
+
     def plain(self, ids: Sequence[int]) -> str:
         """Ids as one line of text without special tokens, or the ids themselves."""
         if self._tokenizer is None:

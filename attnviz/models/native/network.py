@@ -73,6 +73,26 @@ class NativeLayer:
     norm_2: Norm
 
 
+class Cache:
+    """Keys and values of the tokens that ran before, [B, H, S, d] each, by layer."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[Tensor, Tensor]] = {}
+
+    @property
+    def length(self) -> int:
+        """How many tokens ran."""
+        return self._kept[0][0].shape[2] if self._kept else 0
+
+    def extend(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """All keys and values of a layer, the new ones at the end."""
+        if layer in self._kept:
+            before = self._kept[layer]
+            key, value = torch.cat([before[0], key], 2), torch.cat([before[1], value], 2)
+        self._kept[layer] = (key, value)
+        return key, value
+
+
 @dataclass(frozen=True)
 class Network:
     """A model's tensors in the order in which they are used; made by :func:`build`."""
@@ -95,6 +115,7 @@ class Network:
         *,
         whole: bool = True,
         mlps: list[Tensor] | None = None,
+        cache: Cache | None = None,
     ) -> Iterator[Tensor]:
         """Run the layers.
 
@@ -107,13 +128,14 @@ class Network:
             gates: what passes of the heads.
             whole: go on to the end; otherwise stop once the last layer has attended.
             mlps: gets what each feed-forward part adds, [B, T, D].
+            cache: of a decoder: the tokens that ran before, which these come after.
 
         Yields:
             The states [B, T, D] that each layer made, before any closing normalization.
         """
         family = self.config.family
         for number, layer in enumerate(self.layers[first:], start=first):
-            z = self._attend(layer, number, x, padding, observers, gates)
+            z = self._attend(layer, number, x, padding, observers, gates, cache)
             if len(z) > len(x):
                 x = x.repeat(len(z) // len(x), 1, 1)
             if not whole and number == len(self.layers) - 1:
@@ -130,12 +152,13 @@ class Network:
         """The last layer's states as the model returns them: normalized in pre-norm families."""
         return self.norm(x) if self.config.family.pre_norm else x
 
-    def embed(self, ids: Tensor, segments: Tensor) -> Tensor:
+    def embed(self, ids: Tensor, segments: Tensor, start: int = 0) -> Tensor:
         """What enters the first layer, [B, T, D].
 
         Args:
             ids: vocabulary ids, int64 [B, T].
             segments: int64 [B, T]; not used by models without segments.
+            start: how many tokens stand before these; only where padding does not count.
         """
         family = self.config.family
         if family.from_padding:
@@ -143,7 +166,7 @@ class Network:
             real = ids != self.config.pad
             places = real.cumsum(1) * real + self.config.pad
         else:
-            places = torch.arange(ids.shape[1], device=ids.device)
+            places = torch.arange(start, start + ids.shape[1], device=ids.device)
         x = self.tokens[ids] + self.positions[places]  # [B, T, D]
         if self.segments is not None:
             x = x + self.segments[segments]
@@ -157,6 +180,7 @@ class Network:
         padding: Tensor | None,
         observers: Sequence[Observer],
         gates: Gates,
+        cache: Cache | None,
     ) -> Tensor:
         """Attention up to the heads' outputs side by side, [B, T, D]."""
         family, heads = self.config.family, self.config.heads
@@ -165,6 +189,8 @@ class Network:
         made = [affine(h).view(split) for affine in layer.project]  # [B, T, 1 or 3, H, d] each
         parts = [part.transpose(1, 2) for several in made for part in several.unbind(2)]
         query, key, value = parts  # [B, H, T, d] each
+        if cache is not None:
+            key, value = cache.extend(number, key, value)
         site = Site(family.kind, number)
         attended = attend(
             query,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 
@@ -14,14 +15,16 @@ from torch import Tensor
 
 from attnviz.attention.layers import output_slices
 from attnviz.errors import InputError, Message, ModelError, UsageError
+from attnviz.generation import Generation
 from attnviz.models import limits, text
-from attnviz.models.folder import Located
+from attnviz.models.folder import Located, ends
 from attnviz.models.foreign import refusing
 from attnviz.models.gating import Gated, merged
 from attnviz.models.native import reading
 from attnviz.models.native.network import Network
 from attnviz.models.native.portable import changed, portable
 from attnviz.models.native.words import Words
+from attnviz.models.native.writing import write
 from attnviz.models.running import begin, running
 from attnviz.passes import (
     Embedding,
@@ -61,7 +64,7 @@ class Native(Gated):
     ) -> None:
         self._network, self._tokenizer, self._name = network, tokenizer, located.name
         self._located = located
-        self._read_words = words
+        self._read_words, self._ends = words, ends(located.folder, located.config)
         self._reader = text.unnamed_reader() if tokenizer is None else text.reader(tokenizer)
         self._device = network.tokens.device
         dtype = str(network.tokens.dtype).removeprefix("torch.")
@@ -123,7 +126,32 @@ class Native(Gated):
         note = limits.check_length(len(tokens), self.max_tokens, truncate=prompt.truncate)
         if note:
             tokens = self._cut(prompt, tokens)
-        return Inputs({kind: Sides(tokens, tokens)}, (note,) if note else ())
+        notes = [note] if note else []
+        if prompt.generate is not None:
+            tokens = self._go_on(tokens, prompt.generate)
+            notes.append(limits.written(tokens, prompt.generate))
+        return Inputs({kind: Sides(tokens, tokens)}, tuple(notes))
+
+    def _go_on(self, tokens: Tokens, generation: Generation) -> Tokens:
+        """The tokens and what the model writes after them."""
+        limits.check_generation(generation, len(tokens), self.max_tokens)
+        words = self._words
+        reason = f"{self._name} reads texts in both directions and writes none"
+        if self._network.config.family.kind == "decoder":
+            reason = words if isinstance(words, str) else ""
+        if reason or isinstance(words, str):
+            raise UsageError(limits.NO_WRITER, reason, generate=generation.tokens)
+        ids, network = list(tokens.ids), self._network
+        prompt = torch.tensor([ids], device=self._device)
+        item = Inputs({network.config.family.kind: Sides(tokens, tokens)})
+        with (
+            limits.telling(generation, tokens, self._reader.text) as tell,
+            running(self._name, [item], self._device, grad=False, kept=False),
+        ):
+            for token in write(network, words, prompt, generation, self._ends, self._standing):
+                ids.append(token)
+                tell(token)
+        return replace(self._reader.tokens(ids), written=len(ids) - len(tokens))
 
     @cached_property
     def _words(self) -> Words | str:

@@ -239,6 +239,7 @@ def _axis(tokens: Tokens) -> dict[str, Any]:
         "special": [int(special) for special in tokens.special],
         "separators": [int(separator) for separator in tokens.separators],
         "segments": list(tokens.segments),
+        "written": tokens.written,
         "starts": [int(start) for start in starts],
         "words": [visible(text.removeprefix(" ") or text) for text in words.texts],
     }

@@ -50,7 +50,7 @@ export function geometry(painter, panel, zoom, W, H) {
   const { R, C } = panel;
   /** @param {string[]} labels @param {number} most */
   const longest = (labels, most) => clamp(Math.max(...labels.map((label) => painter.measure(label, FONT()))) + 12, 24, most);
-  const left = longest(panel.queries.labels, Math.min(150 * magnified(), W * 0.28));
+  const left = longest(panel.queries.rows, Math.min(150 * magnified(), W * 0.28));
   const top = longest(panel.keys.labels, 110 * magnified());
   const [under, across] = margins(painter, panel, W);
   const [roomW, roomH] = [W - left - SUMS, H - top - under];
@@ -193,7 +193,7 @@ export function drawMap(painter, panel, state, g, finest) {
   const [rowFont, columnFont] = [everyRow * g.ch, everyColumn * g.cw].map((room) => clamp(room * 0.9, 9, FONT()));
   for (let r = ra; r < rb; r++) {
     if (yOf(r + 0.5) < g.top || yOf(r + 0.5) > g.top + g.plotH || (r % everyRow && !found.has(r))) continue;
-    painter.text(fitted(painter, queries.labels[r], g.left - 10, rowFont), g.left - 6, yOf(r + 0.5), {
+    painter.text(fitted(painter, queries.rows[r], g.left - 10, rowFont), g.left - 6, yOf(r + 0.5), {
       size: rowFont, align: "right", weight: found.has(r) ? 700 : 400, color: found.has(r) ? tones.mark : queries.special[r] ? tones.soft : tones.text,
     });
   }
@@ -204,6 +204,10 @@ export function drawMap(painter, panel, state, g, finest) {
       color: foundKeys.has(c) ? tones.mark : keys.special[c] ? tones.soft : tones.text,
     });
   }
+  // between the prompt and what the model wrote
+  const [row, column] = [queries, keys].map(({ written }) => written.indexOf(true));
+  if (row > ra && row < rb) painter.rect(g.left, yOf(row) - 1, g.plotW, 2, tones.mark);
+  if (column > ca && column < cb) painter.rect(xOf(column) - 1, g.top, 2, g.plotH, tones.mark);
   drawSums(painter, panel, g, ra, rb, ca, cb);
   painter.rect(g.left, g.top - 1, g.plotW, 1, tones.line);
   painter.rect(g.left - 1, g.top - 1, 1, g.plotH + 1, tones.line);

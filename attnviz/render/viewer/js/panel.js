@@ -24,7 +24,7 @@ function shownAxis(axis, state, segment) {
   const count = axis.labels.length;
   const starts = state.words ? axis.starts : axis.labels.map((_, i) => i);
   /** @type {Axis} */
-  const out = { labels: [], named: [], spoken: [], inline: [], gaps: [], special: [], from: [], to: [], at: [] };
+  const out = { labels: [], named: [], spoken: [], inline: [], gaps: [], special: [], rows: [], written: [], from: [], to: [], at: [] };
   starts.forEach((from, i) => {
     if (segment && axis.segments[from] !== (segment === "A" ? 0 : 1)) return;
     if (state.separators && axis.separators[from]) return;
@@ -34,6 +34,10 @@ function shownAxis(axis, state, segment) {
     out.inline.push(state.words ? axis.words[i] : axis.inline[from]);
     out.gaps.push(Boolean(axis.gaps[from]));
     out.special.push(Boolean(axis.special[from]));
+    const label = out.labels[out.labels.length - 1];
+    const next = state.words ? axis.words[i + 1] : axis.labels[to];
+    out.rows.push(to < count && to >= count - axis.written ? `${label} → ${next}` : label);
+    out.written.push(from >= count - axis.written);
     out.from.push(from);
     out.to.push(to);
     out.at.push(i);

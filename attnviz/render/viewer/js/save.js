@@ -134,7 +134,7 @@ async function allNpz() {
     arrays[`${prefix}segments`] = integers(axis.segments);
     arrays[`${prefix}words`] = integers(wordNumbers(axis));
   }
-  const meta = { model: item.model, exactness: `${precision(state)}, saved from a page`, kinds: [kind], title, bits: page.bits, error, quantity };
+  const meta = { model: item.model, written: item.axes[queries].written, exactness: `${precision(state)}, saved from a page`, kinds: [kind], title, bits: page.bits, error, quantity };
   arrays.meta = texts([JSON.stringify(meta)], []);
   download(await npz(arrays), "all-heads", "npz");
 }

@@ -77,7 +77,7 @@ function paragraph(axis, side, title) {
   const words = [];
   axis.inline.forEach((text, i) => {
     const button = make("button", {
-      type: "button", class: axis.special[i] ? "word special" : "word", tabindex: "-1", "data-side": side, "data-at": i,
+      type: "button", class: `word${axis.special[i] ? " special" : ""}${axis.written[i] ? " written" : ""}`, tabindex: "-1", "data-side": side, "data-at": i,
     }, make("bdi", {}, text));
     const last = words[words.length - 1];
     if (i && !axis.gaps[i] && last instanceof HTMLElement && last.childElementCount < MOST_JOINED) {
@@ -226,6 +226,7 @@ export const textView = {
         if (made) painter.rect(x, y - 11, w, 22, made.color);
         const own = token && i === token.i && (panel.queries === panel.keys || side === token.side);
         if (own) painter.rect(x, y + 11, w, 2, tones.mark);
+        else if (axis.written[i]) painter.rect(x, y + 11, w, 1, tones.soft);
         painter.text(text, x + 2, y, { size: SIZE, color: made ? made.ink : axis.special[i] ? tones.soft : tones.text });
         x += w;
       });

@@ -22,6 +22,8 @@ export interface KindData {
 export interface AxisData {
   labels: string[]; inline: string[]; gaps: number[]; special: number[]; separators: number[];
   segments: number[]; starts: number[]; words: string[];
+  /** how many of the last tokens the model wrote itself */
+  written: number;
 }
 export interface Item {
   label: string; text: string; origin: string; model: string; notes: string[]; emptyRows: number;
@@ -51,6 +53,10 @@ export interface State {
 export interface Axis {
   /** `named` tells repeated labels apart by their number, `spoken` leaves the marks of spaces out */
   labels: string[]; named: string[]; spoken: string[]; inline: string[]; gaps: boolean[]; special: boolean[];
+  /** what stands beside rows: a query that chose the next token names it */
+  rows: string[];
+  /** which entries the model wrote */
+  written: boolean[];
   /** first and one past the last token of each entry */
   from: number[]; to: number[];
   /** its number on the whole axis */

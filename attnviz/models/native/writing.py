@@ -1,0 +1,44 @@
+"""A native decoder goes on with a text, token by token, on a cache of keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from attnviz.generation import Choice, Generation
+from attnviz.models.native.network import Cache, Network
+from attnviz.models.native.words import Words
+from attnviz.passes import Gates, Observer
+
+
+def write(
+    network: Network,
+    words: Words,
+    ids: Tensor,
+    generation: Generation,
+    ends: Collection[int],
+    gates: Gates,
+    observers: Sequence[Observer] = (),
+) -> Iterator[int]:
+    """The tokens that a decoder writes.
+
+    Args:
+        network: its layers.
+        words: its head for words.
+        ids: the prompt, int64 [1, T].
+        generation: how many tokens, and how they are chosen.
+        ends: ids after which it stops; the one that it stops at is given.
+        gates: what passes of the heads.
+        observers: get the rows of every step: all of the prompt's, then one a token.
+    """
+    choose, cache = Choice(generation), Cache()
+    for _ in range(generation.tokens):
+        first = network.embed(ids, torch.zeros_like(ids), start=cache.length)
+        *_, last = network.run(first, 0, None, observers, gates, cache=cache)
+        token = choose(words(network.close(last[:, -1:]))[0, 0])
+        yield token
+        if token in ends:
+            return
+        ids = ids.new_tensor([[token]])

@@ -1,0 +1,330 @@
+"""Models that write: equal to transformers' own generate, and looked at as any finished text."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import attnviz as av
+from attnviz.errors import AttnvizError, InputError, UsageError
+from attnviz.generation import Choice, Generation
+from attnviz.models import recorded
+from attnviz.models.demo import DEMOS
+from attnviz.models.hooked.interface import WatchedPass, hooking
+from attnviz.models.native.writing import write
+from attnviz.models.pretrained import load
+from attnviz.passes import Rows
+from attnviz.records import Prompt, Sides, Tokens
+from attnviz.render.labels import row_labels
+from attnviz.render.panels import sentence_breaks
+from attnviz.scoring.shown import shown_sides
+from attnviz.scoring.words import in_words
+from tests.models.tiny import LONG, LONGEST, SEQ2SEQ, SHORT, Folders, hooked_only
+
+transformers = pytest.importorskip("transformers")
+
+DECODERS = ("llama", "qwen3", "mistral", "gemma2", "gpt_neox", "opt", "gpt_oss", "phi", "cohere")
+TEXT = "one two three one two"
+
+
+def generated(
+    folder: Path | str, ids: tuple[int, ...], tokens: int, kind: str, *, cache: bool = True
+) -> list[int]:
+    """What transformers' own generate gives with its own attention, the prompt among it."""
+    model = getattr(transformers, kind).from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.no_grad():
+        written = model.generate(
+            torch.tensor([ids]),
+            attention_mask=torch.ones(1, len(ids), dtype=torch.long),
+            max_new_tokens=tokens,
+            do_sample=False,
+            num_beams=1,
+            use_cache=cache,
+        )
+    return list(written[0].tolist())
+
+
+def side(inputs: Any) -> Tokens:
+    return list(inputs.sides.values())[-1].queries
+
+
+@pytest.mark.parametrize("backend", ["native", "hooked"])
+def test_demo_gpt2_writes_what_transformers_generates(backend: Any) -> None:
+    source = load("demo-gpt2", backend=backend)
+    for text in (TEXT, "The keys to the cabinet", "a"):
+        before = source.prepare(Prompt(text))
+        found = side(source.prepare(Prompt(text, generate=Generation(25))))
+        whole = generated(DEMOS["demo-gpt2"], side(before).ids, 25, "AutoModelForCausalLM")
+        assert list(found.ids) == whole
+        assert found.written == len(whole) - len(side(before))
+
+
+@pytest.mark.parametrize("ids", [SHORT, LONG, SHORT[:1]])
+@pytest.mark.parametrize("family", ["gpt2", *DECODERS])
+def test_tiny_models_write_what_transformers_generates(
+    family: str, ids: tuple[int, ...], folders: Folders
+) -> None:
+    folder = folders(family, words=True)
+    found = side(load(str(folder)).prepare(Prompt(ids=ids, generate=Generation(9))))
+    whole = generated(folder, ids, 9, "AutoModelForCausalLM")
+    assert list(found.ids) == whole
+    assert found.written == len(whole) - len(ids)
+
+
+@pytest.mark.parametrize("family", SEQ2SEQ)
+def test_decoders_beside_encoders_write_what_transformers_generates(
+    family: str, folders: Folders
+) -> None:
+    folder = folders(family)
+    inputs = load(str(folder)).prepare(Prompt(ids=SHORT, generate=Generation(9)))
+    # transformers makes the cache of a T5 for as many layers as its encoder has
+    whole = generated(folder, SHORT, 9, "AutoModelForSeq2SeqLM", cache=family != "t5")
+    for kind in ("decoder", "cross"):
+        assert list(inputs.sides[kind].queries.ids) == whole
+        assert inputs.sides[kind].queries.written == len(whole) - 1
+    assert inputs.sides["cross"].keys.written == 0
+
+
+@pytest.mark.parametrize("family", ["gpt2", *DECODERS])
+def test_attention_is_that_of_the_finished_text_to_the_bit(family: str, folders: Folders) -> None:
+    source = load(str(folders(family, words=True)))
+    hooked_only(source) if family != "gpt2" else None
+    made = av.capture(Prompt(ids=SHORT, generate=Generation(8)), model=source)
+    tokens = side(made.inputs)
+    given = av.capture(Prompt(ids=tokens.ids), model=source)
+    assert len(tokens) > len(SHORT)
+    for site, maps in made.maps.items():
+        assert maps.shape[1] == len(tokens)  # the last token has a row as well
+        assert np.array_equal(maps, given.maps[site])
+
+
+class _Kept:
+    """Keeps the last row of every block that goes by."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, torch.Tensor]] = []
+
+    def observe(self, rows: Rows) -> None:
+        weights = rows.weights[0]
+        self.rows += [(rows.start + i, weights[:, i].clone()) for i in range(weights.shape[1])]
+
+
+def agree(kept: list[tuple[int, torch.Tensor]], maps: list[np.ndarray]) -> int:
+    """How many rows of the cache there were; each is that of the whole pass."""
+    at: dict[int, int] = {}
+    places = itertools.cycle(range(len(maps)))
+    layer, last = -1, None
+    for start, weights in kept:
+        if start == 0 or last is None:  # a block begins: the next layer
+            layer = next(places)
+        number = at.get(layer, 0)
+        row = maps[layer][:, number]
+        some = weights.shape[-1]
+        assert np.abs(row[:, :some] - weights.numpy()).max() < 1e-5
+        assert not row[:, number + 1 :].any()
+        at[layer] = number + 1
+        last = start
+    return min(at.values())
+
+
+def test_rows_of_the_native_cache_are_those_of_the_whole_pass() -> None:
+    source: Any = load("demo-gpt2")
+    made = av.capture(Prompt(TEXT, generate=Generation(12)), model=source)
+    tokens, kept = side(made.inputs), _Kept()
+    before = torch.tensor([tokens.ids[: -tokens.written]])
+    with torch.inference_mode():
+        new = list(
+            write(source._network, source._words, before, Generation(12), frozenset(), {}, [kept])
+        )
+    assert tuple(new) == tokens.ids[-12:]
+    assert agree(kept.rows, list(made.maps.values())) == len(tokens) - 1
+
+
+@pytest.mark.parametrize("family", ["llama", "granite", "qwen3", "phi"])
+def test_rows_of_a_hooked_model_s_cache_are_those_of_the_whole_pass(
+    family: str, folders: Folders
+) -> None:
+    source: Any = load(str(folders(family, words=True)))
+    hooked_only(source)
+    made = av.capture(Prompt(ids=SHORT, generate=Generation(8)), model=source)
+    tokens, kept = side(made.inputs), _Kept()
+    from attnviz.models.hooked.network import Item
+
+    with hooking(WatchedPass([kept])):
+        new = source._network.write(Item(SHORT), Generation(8))
+    assert (*SHORT, *new) == tokens.ids
+    assert agree(kept.rows, list(made.maps.values())) == len(tokens) - 1
+
+
+def test_draws_follow_the_seed_and_are_the_same_on_both_backends() -> None:
+    sources = [load("demo-gpt2", backend=backend) for backend in ("native", "hooked")]
+    texts = {}
+    for seed in (0, 1, 2):
+        how = Generation(12, temperature=0.9, top_p=0.95, seed=seed)
+        found = [side(source.prepare(Prompt(TEXT, generate=how))).ids for source in sources]
+        assert found[0] == found[1]
+        assert found[0] == side(sources[0].prepare(Prompt(TEXT, generate=how))).ids
+        texts[seed] = found[0]
+    assert len(set(texts.values())) == 3
+
+
+def test_the_nucleus_is_that_of_transformers() -> None:
+    from transformers.generation.logits_process import TopPLogitsWarper
+
+    generator = torch.Generator().manual_seed(0)
+    for share in (0.1, 0.5, 0.9, 1.0):
+        logits = torch.randn(23, generator=generator) * 2
+        kept = TopPLogitsWarper(share)(torch.zeros(1, 1, dtype=torch.long), logits[None])[0]
+        chances = kept.double().softmax(-1)
+        choose = Choice(Generation(1, top_p=share, seed=3))
+        drawn = Counter(choose(logits) for _ in range(20_000))
+        assert set(drawn) <= set(chances.nonzero().flatten().tolist())
+        for token, chance in enumerate(chances.tolist()):
+            spread = 5 * (chance * (1 - chance) / 20_000) ** 0.5
+            assert abs(drawn[token] / 20_000 - chance) <= spread + 1e-9
+
+
+def test_temperature_divides_logits_and_none_is_the_likeliest() -> None:
+    logits = torch.tensor([0.0, 2.0, 1.0])
+    cold = Choice(Generation(1, temperature=0.01))
+    assert {cold(logits) for _ in range(50)} == {1}
+    assert {Choice(how)(logits) for how in (Generation(1), Generation(1, temperature=0))} == {1}
+    assert Generation(1).manner == "greedily"
+    assert Generation(1, 0.8, 0.9, 3).manner == "at temperature 0.8 from the likeliest 0.9, seed 3"
+    hot = Choice(Generation(1, temperature=2.0, seed=1))
+    drawn = Counter(hot(logits) for _ in range(20_000))
+    for token, chance in enumerate((logits.double() / 2).softmax(-1).tolist()):
+        assert abs(drawn[token] / 20_000 - chance) < 0.02
+
+
+def test_writing_stops_at_the_end_and_keeps_it(folders: Folders) -> None:
+    source = load("demo-gpt2")
+    free = side(source.prepare(Prompt(TEXT, generate=Generation(6))))
+    source._ends = frozenset({free.ids[-3]})  # type: ignore[attr-defined]
+    ended = source.prepare(Prompt(TEXT, generate=Generation(6)))
+    first = free.ids.index(free.ids[-3], len(free) - free.written)
+    assert side(ended).ids == free.ids[: first + 1]
+    assert "and ended the text there" in ended.notes[0]
+    folder = folders("gpt2", words=True)
+    assert load(str(folder))._ends == frozenset({2})  # type: ignore[attr-defined]
+
+
+def test_a_watcher_sees_the_text_grow() -> None:
+    for backend in ("native", "hooked"):
+        pieces: list[str] = []
+        how = Generation(5, tell=pieces.append)
+        tokens = side(load("demo-gpt2", backend=backend).prepare(Prompt(TEXT, generate=how)))  # type: ignore[arg-type]
+        assert pieces == [TEXT, *tokens.texts[-5:], ""]
+
+
+@pytest.mark.parametrize(
+    ("model", "prompt", "said"),
+    [
+        ("demo-bert", Prompt("a", generate=Generation(3)), "reads texts in both directions"),
+        ("fresh", Prompt("a", generate=Generation(3)), "a fresh layer has no vocabulary"),
+        ("demo-gpt2", Prompt("a", generate=Generation(0)), "generate=0 must be at least 1"),
+        ("demo-gpt2", Prompt("a", generate=Generation(9, temperature=-1)), "must be 0 or above"),
+        ("demo-gpt2", Prompt("a", generate=Generation(9, float("nan"))), "must be 0 or above"),
+        ("demo-gpt2", Prompt("a", generate=Generation(9, top_p=0)), "above 0 and at most 1"),
+        ("demo-gpt2", Prompt("a", generate=Generation(9, 0, 0.5)), "nothing to draw from"),
+        ("demo-gpt2", Prompt("a", generate=Generation(9, seed=1)), "is no draw; add temperature"),
+        ("demo-gpt2", Prompt("a", generate=Generation(9, 1, seed=-1)), "must not be negative"),
+        ("demo-gpt2", Prompt("a", generate=Generation(999)), "generate at most 254"),
+    ],
+)
+def test_what_cannot_be_written(model: str, prompt: Prompt, said: str) -> None:
+    with pytest.raises(AttnvizError, match=said):
+        av.capture(prompt, model=model)
+
+
+def test_two_stacks_take_a_target_or_write_one(folders: Folders) -> None:
+    source = load(str(folders("bart")))
+    with pytest.raises(UsageError, match="both give the decoder's text"):
+        source.prepare(Prompt(ids=SHORT, target="x", generate=Generation(3)))
+    with pytest.raises(InputError, match=f"more than the {LONGEST:,} that the model takes"):
+        source.prepare(Prompt(ids=SHORT, generate=Generation(LONGEST)))
+    bert = load(str(folders("modernbert", words=True)))
+    with pytest.raises(UsageError, match="writes no text"):
+        bert.prepare(Prompt(ids=SHORT, generate=Generation(3)))
+
+
+# how it is shown
+
+MIXED = Tokens(("", "a", "b", "c", "d", "e"), words=(0, 1, 1, 2, 3, 4), written=3)
+
+
+def test_what_was_written_is_told_from_the_prompt() -> None:
+    assert row_labels(MIXED) == ("∅", "a", "b → c", "c → d", "d → e", "e")
+    assert row_labels(replace(MIXED, written=0)) == ("∅", "a", "b", "c", "d", "e")
+    assert sentence_breaks(MIXED) == (3,)
+    sides = Sides(MIXED, MIXED)
+    assert in_words(sides).queries.written == 3
+    left = shown_sides(sides, words=False, hide_sink=True).queries
+    assert (len(left), left.written) == (5, 3)
+
+
+def test_views_mark_prompt_and_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from attnviz.cli import main
+
+    out = tmp_path / "a.npz"
+    assert main(["capture", TEXT, "--generate", "4", "-o", str(out)]) == 0
+    assert side(recorded.load(out).inputs).written == 4
+    capsys.readouterr()
+    for source in ([TEXT, "--generate", "4"], ["--recorded", str(out)]):
+        assert main(["heatmap", *source, "-s", "2.4"]) == 0
+        shown, said = capsys.readouterr()
+        assert "prompt | output; a row a → b chose b" in shown
+        assert "·two → ," in shown
+        assert ("The model wrote 4 tokens greedily" in " ".join(said.split())) == (
+            source[0] == TEXT
+        )
+    made = av.heatmap(Prompt(TEXT, generate=Generation(4)), "2.4")
+    picture = tmp_path / "a.svg"
+    made.save(picture)
+    assert "prompt | output" in picture.read_text() or "a row a" in picture.read_text()
+    page = tmp_path / "a.html"
+    av.view(Prompt(TEXT, generate=Generation(4))).save(page)
+    assert '"written":4' in page.read_text().replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["heads", TEXT],
+        ["logits", TEXT],
+        ["ablate", TEXT, "--heads", "2.4"],
+        ["flow", TEXT],
+        ["heads", TEXT, "--temperature", "1.3", "--seed", "4"],
+        ["logits", TEXT, "--top-p", "0.9", "--seed", "4"],
+    ],
+)
+def test_commands_let_models_write(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from attnviz.cli import main
+
+    assert main([*arguments, "--generate", "5"]) == 0
+    assert "The model wrote 5 tokens" in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_terminal_shows_it_grow(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sys
+
+    from attnviz.cli import main
+
+    assert main(["heads", TEXT, "--generate", "3", "--json"]) == 0
+    assert TEXT not in capsys.readouterr().err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert main(["heads", TEXT, "--generate", "3", "--json"]) == 0
+    assert f"{TEXT}, and the\n" in capsys.readouterr().err
+    assert main(["heads", TEXT, "--generate", "3", "--json", "--quiet"]) == 0
+    assert TEXT not in capsys.readouterr().err
