@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from attnviz.generation import Generation
-from attnviz.media import Picture, Place, Sound, Space, space
 from attnviz.measures import PrefixMatching
+from attnviz.media import Picture, Place, Sound, Space, space
 from attnviz.reach import Reach
 
 if TYPE_CHECKING:

@@ -182,6 +182,7 @@ COMMANDS_REACH = {
     "answers",
     "render",  # what prints their results
     *("ablation.settings", "export.settings", "export.execution"),  # options
+    "generation",  # options of writing
     *("models.untrained", "attention.sizes"),  # options of a fresh layer
     *("export.run", "profiling.run"),  # progress and interruption
     *("scoring.arrange", "scoring.scores"),  # which rows of a table, by which score

@@ -10,9 +10,6 @@ from attnviz.errors import InputError, Setting, UsageError
 from attnviz.generation import Generation
 from attnviz.records import Prompt, Tokens
 
-NO_WRITER = "{generate} needs a model that writes: {}; take a decoder such as gpt2"
-"""What to say of a model that cannot go on with a text."""
-
 SENSES: Mapping[str, str] = {"image": "pictures", "audio": "sound"}
 """The parameters that name a file to look at or to listen to, and what is in it."""
 
@@ -145,12 +142,11 @@ def check_generation(generation: Generation, length: int, limit: int | None) -> 
             temperature=0,
             top_p=how.top_p,
         )
-    if how.seed is not None and (how.greedy or how.seed < 0):
+    if how.seed is not None and how.seed < 0:
+        raise UsageError("{seed} must not be negative", seed=how.seed)
+    if how.seed is not None and how.greedy:
         raise UsageError(
-            "{seed} is of draws, and the likeliest token is no draw; add {temperature}"
-            if how.greedy
-            else "{seed} must not be negative{}",
-            "",
+            "{seed} is of draws, and the likeliest token is no draw; add {temperature}",
             seed=how.seed,
             temperature=1,
         )
@@ -163,6 +159,15 @@ def check_generation(generation: Generation, length: int, limit: int | None) -> 
             max(limit - length, 0),
             generate=how.tokens,
         )
+
+
+def no_writer(generation: Generation, reason: str) -> UsageError:
+    """What to say of a model that cannot go on with a text."""
+    return UsageError(
+        "{generate} needs a model that writes: {}; take a decoder such as gpt2",
+        reason,
+        generate=generation.tokens,
+    )
 
 
 @contextmanager

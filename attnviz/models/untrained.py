@@ -26,7 +26,7 @@ from attnviz.attention.layers import (
 from attnviz.attention.sizes import KINDS, Kind, Sizes, check_sizes
 from attnviz.errors import InputError, ModelError, Setting, SizeError, UsageError
 from attnviz.models.gating import Gated, merged
-from attnviz.models.limits import NO_WRITER, SENSES, check_length
+from attnviz.models.limits import SENSES, check_length, no_writer
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.models.running import begin, running
 from attnviz.passes import (
@@ -169,7 +169,7 @@ class Fresh(Gated):
             raise UsageError("a fresh layer finds words itself; name a trained {model}", model=...)
         if prompt.generate is not None:
             reason = "a fresh layer has no vocabulary"
-            raise UsageError(NO_WRITER, reason, generate=prompt.generate.tokens)
+            raise no_writer(prompt.generate, reason)
         for name, value in (("pair", prompt.pair), ("target", prompt.target)):
             if value is not None:
                 raise UsageError(

@@ -8,12 +8,13 @@ two captures, and a pass that fails leaves no trace.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import nn
 
 from attnviz.errors import ModelError, UsageError
+from attnviz.generation import Generation
 from attnviz.models.hooked.checkpoint import body_of, has_words
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.source import Hooked
@@ -44,10 +45,17 @@ class Borrowed(HookedModel):
         with self._ours():
             return super().run(items, **options)
 
-    def write(self, item: Item, limit: int | None) -> tuple[int, ...]:
+    def write(
+        self,
+        item: Item,
+        generation: Generation,
+        tell: Callable[[int], None] | None = None,
+        *,
+        cache: bool = True,
+    ) -> tuple[int, ...]:
         """See :meth:`HookedModel.write`."""
         with self._ours():
-            return super().write(item, limit)
+            return super().write(item, generation, tell, cache=cache)
 
     @contextlib.contextmanager
     def _ours(self) -> Iterator[None]:

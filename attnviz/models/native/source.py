@@ -140,7 +140,7 @@ class Native(Gated):
         if self._network.config.family.kind == "decoder":
             reason = words if isinstance(words, str) else ""
         if reason or isinstance(words, str):
-            raise UsageError(limits.NO_WRITER, reason, generate=generation.tokens)
+            raise limits.no_writer(generation, reason)
         ids, network = list(tokens.ids), self._network
         prompt = torch.tensor([ids], device=self._device)
         item = Inputs({network.config.family.kind: Sides(tokens, tokens)})
