@@ -19,11 +19,23 @@ from attnviz.grammar.names import run_names
 from attnviz.grammar.settings import CorefSettings
 from attnviz.looking import DEFAULT_MODEL, Model, load, loader
 from attnviz.models.identity import identity
-from attnviz.notebook import Pictured, picture_format
+from attnviz.notebook import Pictured, Tabular, picture_format, printed
 
 
-class Coref(Pictured, CorefReport):
-    """A report as :func:`coref` returns it: it draws and saves itself."""
+class Coref(Pictured, Tabular, CorefReport):
+    """A report as :func:`coref` returns it: it prints, draws and saves itself."""
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """A row for each kind of example and head, those that are right most often first."""
+        from attnviz.render.grammar.tables import coref_rows
+
+        return coref_rows(self)
+
+    def __str__(self) -> str:
+        """The grid and the tables, as the command line prints them, without colours."""
+        from attnviz.render.grammar.printed import coref_parts
+
+        return printed(*coref_parts(self))
 
     def figure(self, format: str = "png") -> bytes:
         """The best heads beside the baselines, and the grid, in ``png``, ``svg`` or ``pdf``."""

@@ -14,7 +14,7 @@ from attnviz.differences import DiffReport
 from attnviz.errors import InputError, UsageError
 from attnviz.looking import DEFAULT_MODEL, Look, Model, capture, load
 from attnviz.models import recorded
-from attnviz.notebook import picture_format
+from attnviz.notebook import Pictured, Tabular, picture_format, printed
 from attnviz.profiling import saved
 from attnviz.profiling.summary import summarize
 from attnviz.records import Capture, Prompt
@@ -24,8 +24,20 @@ RECORDED = (".npz", ".safetensors")
 """Files that hold a capture."""
 
 
-class Diff(DiffReport):
-    """A report as :func:`diff` returns it: it draws and saves itself."""
+class Diff(Pictured, Tabular, DiffReport):
+    """A report as :func:`diff` returns it: it prints, draws and saves itself."""
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """A row for each figure of each head, the distance of its maps first."""
+        from attnviz.render.diff.tables import change_rows
+
+        return change_rows(self)
+
+    def __str__(self) -> str:
+        """The heads that differ most, as the command line prints them, without colours."""
+        from attnviz.render.diff.terminal import parts
+
+        return printed(*parts(self))
 
     def figure(self, format: str = "png", top: int = 4) -> bytes:
         """The distances of all heads, and signed maps of those that differ most."""

@@ -227,8 +227,20 @@ class Arcs(Pictured):
         return f"<Arcs of {names}; {model}, {sum(right)} of {len(right)} right>"
 
 
-class Syntax(Pictured, SyntaxReport):
+class Syntax(Pictured, Tabular, SyntaxReport):
     """A report as :func:`syntax` returns it: it prints, draws and saves itself."""
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """A row for each relation: the chosen head, its accuracy, and the best offset's."""
+        from attnviz.render.grammar.tables import relation_rows
+
+        return relation_rows(self)
+
+    def __str__(self) -> str:
+        """The grid and the relations, as the command line prints them, without colours."""
+        from attnviz.render.grammar.printed import syntax_parts
+
+        return printed(*syntax_parts(self))
 
     def figure(self, format: str = "png") -> bytes:
         """Best head against best offset, and the grid, in ``png``, ``svg`` or ``pdf``."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from attnviz import files
 from attnviz.errors import UsageError
 from attnviz.flowing.run import Progress, follow, run, run_recorded
 from attnviz.flows import Direction, FlowReport
 from attnviz.looking import DEFAULT_MODEL, Look, Model, prompt_of, source_for
-from attnviz.notebook import Pictured, picture_format
+from attnviz.notebook import Pictured, Tabular, picture_format, printed
 from attnviz.records import Capture
 from attnviz.render.figure import FORMATS
 from attnviz.render.labels import percent, visible
@@ -26,8 +27,20 @@ def check_path(path: Path) -> None:
         raise UsageError(f"cannot draw {path.name!r}; name the file {known} or .html")
 
 
-class Flow(Pictured, FlowReport):
-    """A report as :func:`flow` returns it: it draws and saves itself."""
+class Flow(Pictured, Tabular, FlowReport):
+    """A report as :func:`flow` returns it: it prints, draws and saves itself."""
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """A row for each position and token that can reach it: its share by flow, and by weight."""
+        from attnviz.render.flow.tables import flow_rows
+
+        return flow_rows(self)
+
+    def __str__(self) -> str:
+        """The maps and the lines, as the command line prints them, without colours."""
+        from attnviz.render.flow.terminal import parts
+
+        return printed(*parts(self, Style()))
 
     def figure(self, format: str = "png", style: Style | None = None) -> bytes:
         """The maps and the lines across layers, in ``png``, ``svg`` or ``pdf``."""

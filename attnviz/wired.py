@@ -9,13 +9,25 @@ from attnviz import files
 from attnviz.edges import CircuitsReport
 from attnviz.errors import UsageError
 from attnviz.looking import DEFAULT_MODEL, Model, load
-from attnviz.notebook import picture_format
+from attnviz.notebook import Pictured, Tabular, picture_format, printed
 from attnviz.scoring.select import select
 from attnviz.wiring.run import CircuitsSettings, Progress, run
 
 
-class Circuits(CircuitsReport):
-    """A report as :func:`circuits` returns it: it draws and saves itself."""
+class Circuits(Pictured, Tabular, CircuitsReport):
+    """A report as :func:`circuits` returns it: it prints, draws and saves itself."""
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """A row for each edge: side, writer, reader, ratio, and that above random weights."""
+        from attnviz.render.circuits.tables import edge_rows
+
+        return edge_rows(self)
+
+    def __str__(self) -> str:
+        """Copying, positions and edges, as the command line prints them, without colours."""
+        from attnviz.render.circuits.terminal import parts
+
+        return printed(*parts(self))
 
     def figure(self, format: str = "png", top: int = 10) -> bytes:
         """The graph of the strongest edges, in ``png``, ``svg`` or ``pdf``."""

@@ -17,6 +17,8 @@ from attnviz.errors import SelectionError, UsageError
 from attnviz.records import Head, Site
 from attnviz.render.tables import heads_csv
 
+ALL = ["heads", "profile", "ablate", "logits", "syntax", "coref", "flow", "circuits", "diff"]
+INPUTS = Path(__file__).parent.parent / "sample_inputs"
 TEXT = "one two three one two three <b>one</b> two"
 
 
@@ -34,11 +36,17 @@ def capture(source: Any) -> Any:
 def reports(source: Any, capture: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     texts = tmp_path_factory.mktemp("texts") / "t.txt"
     texts.write_text("one two three one two\na b c a b c\n")
+    other = av.capture(TEXT.replace("three", "two"), model=source)
     return {
         "heads": av.heads(capture),
         "profile": av.profile(texts, model=source),
         "ablate": av.ablate(TEXT, model=source, heads="0.5,2.4"),
         "logits": av.logits(TEXT, model=source),
+        "syntax": av.syntax(INPUTS / "treebank.conllu", model=source),
+        "coref": av.coref(INPUTS / "pronouns.tsv", model=source),
+        "flow": av.flow("one two three one two", model=source),
+        "circuits": av.circuits(model=source),
+        "diff": av.diff(capture, other, align="position"),
     }
 
 
@@ -61,7 +69,41 @@ def test_records_have_the_figures(reports: dict[str, Any]) -> None:
     assert sum(row["value"] for row in parts) == pytest.approx(reports["logits"].logit, abs=1e-3)
 
 
-@pytest.mark.parametrize("name", ["heads", "profile", "ablate", "logits"])
+def test_records_of_relations_and_antecedents(reports: dict[str, Any]) -> None:
+    syntax = reports["syntax"]
+    rows = syntax.to_records()
+    assert [row["relation"] for row in rows] == [found.name for found in syntax.relations]
+    for row, found in zip(rows, syntax.relations, strict=True):
+        assert row["accuracy"] == (found.best.accuracy.value if found.best else None)
+    sure = [row for row in rows if row["role"]]
+    assert len(sure) == sum(
+        bool(found.best) and (role.head, role.relation) == (found.best.head, found.name)
+        for role in syntax.roles
+        for found in syntax.relations
+    )
+    coref = reports["coref"]
+    rows = [row for row in coref.to_records() if row["kind"] == "all"]
+    assert [row["head"] for row in rows] == [
+        coref.layout.name(found.head) for found in coref.kinds[0].ranked
+    ]
+    assert rows[0]["accuracy"] == coref.best.accuracy.value
+
+
+def test_records_of_flows_circuits_and_differences(reports: dict[str, Any]) -> None:
+    flow = reports["flow"]
+    rows = flow.to_records()
+    assert len(rows) == flow.reach.sum()
+    for row in rows:
+        assert row["share"] == pytest.approx(flow.total[row["to"], row["from"]], abs=1e-4)
+    edges = reports["circuits"].to_records()
+    assert [row["excess"] for row in edges] == [edge.excess for edge in reports["circuits"].edges]
+    diff = reports["diff"]
+    far = [row for row in diff.to_records() if row["figure"] == "js distance"]
+    assert [row["change"] for row in far] == [head.distance.mean for head in diff.heads]
+    assert far[0]["head"] == diff.heads[0].name
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_pandas_has_what_records_have(reports: dict[str, Any], name: str) -> None:
     pytest.importorskip("pandas")
     records = reports[name].to_records()
@@ -98,6 +140,11 @@ def test_without_pandas(reports: dict[str, Any], monkeypatch: pytest.MonkeyPatch
         ("profile", ["layer ↓  head →", "95 %", "2 texts"]),
         ("ablate", ["layer ↓  head →", "effect", "loss in nats"]),
         ("logits", ["probability", "adds", "native backend"]),
+        ("syntax", ["layer ↓  head →", "relation", "95 %", "best fixed offset"]),
+        ("coref", ["layer ↓  head →", "baseline", "95 %", "measured on"]),
+        ("flow", ["own token", "native backend", "three"]),
+        ("circuits", ["layer ↓  head →", "random", "Composition", "native backend"]),
+        ("diff", ["distance", "rows matched by position", "largest change"]),
     ],
 )
 def test_printing_shows_the_grid_and_the_evidence(
@@ -123,7 +170,7 @@ class Tags(HTMLParser):
         self.words.append(data)
 
 
-@pytest.mark.parametrize("name", ["heads", "profile", "ablate", "logits"])
+@pytest.mark.parametrize("name", ALL)
 def test_notebooks_get_words_for_every_picture(reports: dict[str, Any], name: str) -> None:
     tags = Tags(reports[name]._repr_html_())
     ((_, image),) = [found for found in tags.found if found[0] == "img"]

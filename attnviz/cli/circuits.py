@@ -54,8 +54,7 @@ def circuits(
     """
     from attnviz import files, wired
     from attnviz.notebook import picture_format
-    from attnviz.render.circuits import tables, terminal, words
-    from attnviz.render.terminal import Line
+    from attnviz.render.circuits import tables, terminal
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
@@ -73,6 +72,6 @@ def circuits(
         console.put((tables.circuits_json if json else tables.circuits_csv)(report))
         return
     screen = console.stdout()
-    screen.print(terminal.Circuits(report, top))
-    screen.print(Line(words.closing(report), "dim"))
+    for part in terminal.parts(report, top):
+        screen.print(part)
     console.note(report.notes, output.quiet)

@@ -72,10 +72,8 @@ def coref(
     """
     from attnviz import antecedents, files
     from attnviz.notebook import picture_format
-    from attnviz.render.grammar import coref_terminal as terminal
     from attnviz.render.grammar import tables
-    from attnviz.render.grammar.words import choice_line, coref_measured
-    from attnviz.render.terminal import Line
+    from attnviz.render.grammar.printed import coref_parts
 
     if plot is not None:
         picture_format(plot)
@@ -98,12 +96,6 @@ def coref(
         console.put(tables.annotated_json(report))
         return
     screen = console.stdout()
-    screen.print(terminal.CorefGrid(report))
-    screen.print(terminal.kinds_table(report))
-    screen.print("")
-    screen.print(terminal.heads_table(report, top))
-    screen.print("")
-    screen.print(Line(choice_line(report)))
-    screen.print(Line(terminal.legend(report), "dim"))
-    screen.print(Line(coref_measured(report), "dim"))
+    for part in coref_parts(report, top):
+        screen.print(part)
     console.note(report.notes, output.quiet)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from attnviz.cli import console
 from attnviz.cli.options import OutputOptions, TrainedOptions, flatten
-
-if TYPE_CHECKING:
-    from attnviz.compared import Diff
 
 
 @flatten
@@ -70,7 +67,7 @@ def diff(
     from attnviz import compared, files
     from attnviz.errors import InputError, UsageError
     from attnviz.notebook import picture_format
-    from attnviz.render.diff import tables
+    from attnviz.render.diff import tables, terminal
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
@@ -93,19 +90,11 @@ def diff(
     if json or csv:
         console.put((tables.diff_json if json else tables.diff_csv)(report))
     else:
-        _print(report, top, output.quiet)
+        screen = console.stdout()
+        for part in terminal.parts(report, top):
+            screen.print(part)
+        console.note(report.notes, output.quiet)
     if fail_over is not None and report.largest > fail_over:
         console.note([f"{report.heads[0].name} differs by {report.largest:.3g}, more than "
                       f"{fail_over:g}"], quiet=False)  # fmt: skip
         raise typer.Exit(1)
-
-
-def _print(report: Diff, top: int, quiet: bool) -> None:
-    from attnviz.render.diff import terminal
-
-    screen = console.stdout()
-    screen.print(terminal.Differences(report, top))
-    if report.maps:
-        screen.print("")
-        screen.print(terminal.SignedMap(report))
-    console.note(report.notes, quiet)

@@ -75,7 +75,7 @@ def flow(
       attnviz flow --recorded capture.npz --method max-flow
     """
     from attnviz import files, flowed
-    from attnviz.render.flow import tables
+    from attnviz.render.flow import tables, terminal
     from attnviz.render.style import Style
 
     if json and csv:
@@ -96,30 +96,9 @@ def flow(
     if json or csv:
         console.put((tables.flow_json if json else tables.flow_csv)(report))
         return
-    _print(report, style, output.quiet)
+    screen = console.stdout()
+    for part in terminal.parts(report, style):
+        screen.print(part)
+    console.note(report.notes, output.quiet)
     if out is not None and not output.quiet:
         console.wrote(out)
-
-
-def _print(report: object, style: object, quiet: bool) -> None:
-    from attnviz.flows import FlowReport
-    from attnviz.render.flow import terminal, words
-    from attnviz.render.style import Style
-    from attnviz.render.terminal import Line
-
-    assert isinstance(report, FlowReport)
-    assert isinstance(style, Style)
-    screen = console.stdout()
-    if report.followed:
-        screen.print(terminal.Shares(report))
-    else:
-        for part in terminal.maps(report, style):
-            screen.print(part)
-        for sentence in words.beside(report):
-            screen.print(Line(sentence))
-    screen.print("")
-    screen.print(terminal.Lines(report))
-    screen.print("")
-    screen.print(Line(report.formula, "dim"))
-    screen.print(Line(words.closing(report), "dim"))
-    console.note(report.notes, quiet)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from attnviz.cli import console
 from attnviz.cli.options import RAY, OutputOptions, TrainedOptions, flatten
 from attnviz.cli.stages import Stages
-
-if TYPE_CHECKING:
-    from attnviz.evidence import Syntax
 
 COUNTED, CONTROL, RESULT = "What counts", "Beside it", "Result"
 
@@ -135,6 +132,7 @@ def syntax(
     from attnviz import evidence, files
     from attnviz.notebook import picture_format
     from attnviz.render.grammar import tables
+    from attnviz.render.grammar.printed import syntax_parts
 
     if out is not None and not show:
         raise typer.BadParameter("--out draws sentences; say how many with --show")
@@ -168,34 +166,7 @@ def syntax(
     if json:
         console.put(tables.annotated_json(report))
         return
-    _print(report, relation)
-    console.note(report.notes, output.quiet)
-
-
-def _print(report: Syntax, relation: str | None) -> None:
-    """The grid, the table, sentences with arcs, what is found in whole ones, and the legends."""
-    from attnviz.render.grammar import arcs, terminal, whole
-    from attnviz.render.grammar.arcs_terminal import ArcSentence
-    from attnviz.render.grammar.words import measured
-    from attnviz.render.terminal import Line
-
     screen = console.stdout()
-    if relation is None:
-        screen.print(terminal.SyntaxGrid(report))
-    screen.print(terminal.syntax_table(report, report.named(relation)))
-    screen.print("")
-    for parse in report.shown:
-        screen.print(ArcSentence(parse))
-    for line in arcs.lines(report):
-        screen.print(Line(line, "dim"))
-    if report.shown:
-        screen.print("")
-    if report.trees or report.combined:
-        screen.print(whole.whole_table(report))
-        screen.print("")
-    screen.print(Line(terminal.legend(report), "dim"))
-    if report.untrained:
-        screen.print(Line(terminal.control_line(report), "dim"))
-    for line in whole.whole_lines(report):
-        screen.print(Line(line, "dim"))
-    screen.print(Line(measured(report), "dim"))
+    for part in syntax_parts(report, relation):
+        screen.print(part)
+    console.note(report.notes, output.quiet)

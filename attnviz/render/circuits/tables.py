@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 
 from attnviz.edges import CircuitsReport
+from attnviz.render.tables import Row, as_csv
+
+_COLUMNS = ("side", "writer", "reader", "ratio", "excess")
 
 
 def circuits_json(report: CircuitsReport) -> str:
@@ -16,10 +17,15 @@ def circuits_json(report: CircuitsReport) -> str:
 
 def circuits_csv(report: CircuitsReport) -> str:
     """CSV text, a line for each edge."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["side", "writer", "reader", "ratio", "excess"])
+    return as_csv(edge_rows(report), _COLUMNS)
+
+
+def edge_rows(report: CircuitsReport) -> list[Row]:
+    """A row for each edge; none where there are no edges."""
     name = report.layout.name
-    for edge in report.edges:
-        writer.writerow([edge.side, name(edge.writer), name(edge.reader), edge.ratio, edge.excess])
-    return out.getvalue()
+    return [
+        dict(
+            zip(_COLUMNS, (e.side, name(e.writer), name(e.reader), e.ratio, e.excess), strict=True)
+        )
+        for e in report.edges
+    ]

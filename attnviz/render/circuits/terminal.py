@@ -20,6 +20,12 @@ _SENT = 10
 """Heads that are listed by where positions send them."""
 
 
+def parts(report: CircuitsReport, top: int = 10) -> Iterator[RenderableType]:
+    """What is printed: all that there is, with so many edges of each side, and the model."""
+    yield Circuits(report, top)
+    yield Line(words.closing(report), "dim")
+
+
 class Circuits:
     """A renderable: all that there is.
 

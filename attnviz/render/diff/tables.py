@@ -17,6 +17,11 @@ def diff_json(report: DiffReport) -> str:
 
 def diff_csv(report: DiffReport) -> str:
     """CSV text, a line for each figure of each head; the distance of its maps first."""
+    return as_csv(change_rows(report), _COLUMNS)
+
+
+def change_rows(report: DiffReport) -> list[Row]:
+    """A row for each figure of each head; the distance of its maps first."""
     rows: list[Row] = []
     for head in report.heads:
         if head.distance is not None:
@@ -29,4 +34,4 @@ def diff_csv(report: DiffReport) -> str:
              "change": one.change, "low": one.low, "high": one.high}
             for one in head.changes
         ]  # fmt: skip
-    return as_csv(rows, _COLUMNS)
+    return rows

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +20,14 @@ _CELL = 2
 _LABEL = 14
 _CLEAR = 0.05
 """Without colours, a smaller difference of weights is a dot."""
+
+
+def parts(report: DiffReport, top: int = 10) -> Iterator[RenderableType]:
+    """What is printed: so many heads, and of a single text the signed map of the first."""
+    yield Differences(report, top)
+    if report.maps:
+        yield ""
+        yield SignedMap(report)
 
 
 class Differences:

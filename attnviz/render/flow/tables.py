@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 
 from attnviz.flows import FlowReport, rounded
+from attnviz.render.tables import Row, as_csv
+
+_COLUMNS = ("to_side", "to", "to_token", "from_side", "from", "from_token", "share", "weight")
 
 
 def flow_json(report: FlowReport) -> str:
@@ -15,20 +16,21 @@ def flow_json(report: FlowReport) -> str:
 
 
 def flow_csv(report: FlowReport) -> str:
-    """CSV text, a line for each token that can reach a position.
+    """CSV text, a line for each token that can reach a position."""
+    return as_csv(flow_rows(report), _COLUMNS)
+
+
+def flow_rows(report: FlowReport) -> list[Row]:
+    """A row for each token that can reach a position.
 
     Positions are counted in each of two texts by itself; ``share`` is by flow, ``weight`` of the
-    mean weights. Where a token is followed there are only the lines to or from it.
+    mean weights. Where a token is followed there are only the rows to or from it.
     """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     texts, first = report.tokens.texts, report.targets
     names = [
         (_side(n, first), n - first if n >= first else n, text) for n, text in enumerate(texts)
     ]
-    writer.writerow(
-        ["to_side", "to", "to_token", "from_side", "from", "from_token", "share", "weight"]
-    )
+    rows: list[Row] = []
     followed = report.followed
     total, weights = rounded(report.total), rounded(report.weights)
     for i, to in enumerate(names):
@@ -38,8 +40,9 @@ def flow_csv(report: FlowReport) -> str:
             if followed and followed.direction == "from" and j not in followed.positions:
                 continue
             if report.reach[i, j]:
-                writer.writerow([*to, *origin, total[i][j], weights[i][j]])
-    return out.getvalue()
+                values = (*to, *origin, total[i][j], weights[i][j])
+                rows.append(dict(zip(_COLUMNS, values, strict=True)))
+    return rows
 
 
 def _side(node: int, first: int) -> str:

@@ -22,6 +22,7 @@ from attnviz.render.labels import fit, percent, signs, visible
 from attnviz.render.palette import mix
 from attnviz.render.signed import BLUE, coloured
 from attnviz.render.style import Style
+from attnviz.render.terminal import Line as Said
 from attnviz.render.terminal_heatmap import TerminalMap
 
 _GROUND = "#808080"
@@ -47,6 +48,21 @@ class _FlowMap(TerminalMap):
     AXES = "↓ positions after the last layer  → tokens"
     BLANK = "cannot be reached"
     noun = "share of the position"
+
+
+def parts(report: FlowReport, style: Style) -> Iterator[RenderableType]:
+    """What is printed: the maps or a followed token's shares, lines, how it was measured."""
+    if report.followed:
+        yield Shares(report)
+    else:
+        yield from maps(report, style)
+        for sentence in words.beside(report):
+            yield Said(sentence)
+    yield ""
+    yield Lines(report)
+    yield ""
+    yield Said(report.formula, "dim")
+    yield Said(words.closing(report), "dim")
 
 
 def maps(report: FlowReport, style: Style) -> Iterator[RenderableType]:
