@@ -20,6 +20,7 @@ from attnviz.render.viewer.quantize import Packed, pack
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.roles import ANNOTATED, FEW_ROWS, MIN_ROWS, SHOWN
 from attnviz.scoring.scores import SCORES
+from attnviz.scoring.strongest import strongest_pair
 from attnviz.scoring.words import word_starts
 
 _LABEL = 80
@@ -175,6 +176,7 @@ def _kinds(
         if capture.quantity != "weights":
             full = max(head["top"] for site in sites for head in site["heads"]) or 1.0
         ours = [scored[h] for h in chosen if h in scored and h.site.kind == kind]
+        opening = min(ours, key=leading) if ours else None
         queries, keys = places[kind]
         kinds.append(
             {
@@ -182,7 +184,8 @@ def _kinds(
                 "title": _TITLES[kind] + (", one map a layer" if capture.layout.whole else ""),
                 "queries": queries,
                 "keys": keys,
-                "opening": min(ours, key=leading).head.name if ours else "",
+                "opening": opening.head.name if opening else "",
+                "see": _see(capture, opening) if opening else None,
                 "sites": sites,
                 "quantity": capture.quantity,
                 "formula": QUANTITIES[capture.quantity].formula,
@@ -191,6 +194,22 @@ def _kinds(
             }
         )
     return kinds
+
+
+def _see(capture: Capture, scored: HeadScores) -> dict[str, Any] | None:
+    """What the head that the page opens on shows most clearly, and the pair of tokens to see it at.
+
+    The role is the one that puts the head first; its pair is None where the role is about no
+    single keys, or comes from other texts.
+    """
+    roles = [role for role in scored.roles if not role.rests] or list(scored.roles)
+    if not roles:
+        return None
+    role = max(roles, key=lambda one: one.evidence.lift or 0.0)
+    pair = strongest_pair(capture, scored.head, role.score) if role.score in SCORES else None
+    verb = "rests on" if role.rests else "does"
+    said = "is diffuse" if role.name == "diffuse" else f"{verb} {role.title}"
+    return {"said": said, "pair": pair}
 
 
 def _cut(text: str, most: int) -> str:

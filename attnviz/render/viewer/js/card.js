@@ -59,7 +59,7 @@ function roles(head) {
   return [
     sentence("On this text", head.data.roles.filter(({ given }) => !given)),
     sentence("On annotated text", head.data.roles.filter(({ given }) => given)),
-    make("table", { class: "numbers" }, tableHead(["role", "", "evidence", "score", "chance", "lift", "rows", "next there"]), make("tbody", {}, ...lines)),
+    make("table", { class: "numbers" }, tableHead(["role", "kind", "evidence", "score", "chance", "lift", "rows", "next there"]), make("tbody", {}, ...lines)),
     make("ul", { class: "small" }, ...why),
   ];
 }
@@ -108,7 +108,10 @@ function strongest(state, head) {
   }
   return best.map((i) => {
     const [r, c] = [Math.trunc(i / C), i % C];
-    return { query: queries.labels[r], key: keys.labels[c], r: queries.at[r], c: keys.at[c], weight: weightText(panel, 0, i) };
+    return {
+      query: queries.labels[r], key: keys.labels[c], r: queries.at[r], c: keys.at[c], weight: weightText(panel, 0, i),
+      who: `q${queries.from[r]}k${keys.from[c]}`, named: `${queries.spoken[r]} to ${keys.spoken[c]}`,
+    };
   });
 }
 
@@ -134,9 +137,10 @@ export const card = {
   draw(state) {
     const head = headOf(state, state.head);
     if (!head) return;
-    const pairs = strongest(state, head).map(({ query, key, r, c, weight }) => make("tr", {},
+    const pairs = strongest(state, head).map(({ query, key, r, c, weight, who, named }) => make("tr", {},
       make("td", {}, make("bdi", {}, query), make("span", { class: "tip-more" }, ` ${r}`)),
       make("td", {}, make("bdi", {}, key), make("span", { class: "tip-more" }, ` ${c}`)),
+      make("td", {}, make("button", { type: "button", class: "link", "data-who": who, "aria-label": `who does this, ${named}` }, "who?")),
       make("td", {}, weight)));
     const said = saidOf(panelOf(state, [head.id]), { ...state, mix: "mean" });
     fill(byId("card-body"),
@@ -146,7 +150,7 @@ export const card = {
           make("p", { class: "small" }, "Bar: the mean over the rows that count. Mark: the same under uniform attention. Scores are of the whole text, whatever is hidden here.")),
         make("section", {}, make("h3", {}, "Strongest pairs"),
           said.length ? make("p", { class: "small" }, said.join(" ")) : "",
-          make("table", { class: "numbers" }, tableHead(["query", "key", nounOf(state)]), make("tbody", {}, ...pairs)),
+          make("table", { class: "numbers" }, tableHead(["query", "key", "heads", nounOf(state)]), make("tbody", {}, ...pairs)),
           make("h3", {}, "What this can't prove"), make("ul", { class: "small" }, ...limits(head).map((text) => make("li", {}, text))))));
   },
   picture(painter, state) {

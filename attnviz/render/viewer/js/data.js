@@ -100,6 +100,28 @@ export function weights(site, row, rows, columns, shift = 0) {
   return out;
 }
 
+/**
+ * The weights [S] of one query of a head; see `weights`.
+ * @param {SiteData} site
+ * @param {number} row which of the site's heads
+ * @param {number} query
+ * @param {number} columns S
+ * @param {number} [shift]
+ */
+export function rowWeights(site, row, query, columns, shift = 0) {
+  const bytes = unpacked.get(site.chunk);
+  if (!bytes) throw new Error(`layer ${site.layer} is not unpacked yet`);
+  const low = page.bits === 16 ? bytes.length / 2 : 0;
+  const size = (low || bytes.length) / site.heads.length;
+  const from = row * size + (site.causal ? (query * (query + 1)) / 2 : query * columns);
+  const { top } = site.heads[row];
+  const out = new Float32Array(columns);
+  for (let s = 0, end = site.causal ? query + 1 : columns; s < end; s++) {
+    out[s] = top * share(low ? bytes[from + s] * 256 + bytes[low + from + s] : bytes[from + s], shift);
+  }
+  return out;
+}
+
 /** @param {State} state */
 export function itemOf(state) {
   return page.items[state.text];

@@ -3,6 +3,7 @@ import { described, headsOf, page } from "./data.js";
 import { get, MIXES, set, VIEWS } from "./store.js";
 import { nextMatch } from "./controls.js";
 import { hidePreview, toggle } from "./overview.js";
+import { ask } from "./who.js";
 import { hideTip } from "./tip.js";
 
 /** @typedef {import("./types.js").View} View */
@@ -17,6 +18,7 @@ const HELP = [
   ["a", "all heads on"],
   ["m", "blend, mean or maximum of the heads that are on"],
   ["1 – 5", "overview, map, lines, text, head card"],
+  ["h", "which heads do this: the pair or token that is pointed at or pinned"],
   ["w", "words instead of tokens"],
   ["s, f", "hide separators, hide the first token"],
   ["r", "rescale what is left"],
@@ -81,7 +83,7 @@ function pressed(event, view) {
     hideTip();
     hidePreview();
     view.escape?.();
-    set({ pin: "" });
+    set({ pin: "", who: "" });
     return true;
   }
   if (event.key === "Enter") {
@@ -105,6 +107,7 @@ function single(key, view) {
     case "o": set({ on: [state.head] }); return true;
     case "a": set({ on: headsOf(state).map(({ id }) => id) }); return true;
     case "m": set({ mix: after(MIXES, state.mix) }); return true;
+    case "h": ask(view); return true;
     case "w": set({ words: !state.words }); return true;
     case "s": set({ separators: !state.separators }); return true;
     case "f": set({ first: !state.first }); return true;

@@ -4,6 +4,7 @@ import { ink } from "./colors.js";
 import { matches, otherPanel, pairsTable, panelOf, pinned, weightText } from "./panel.js";
 import { fitted, magnified, prepared } from "./painter.js";
 import { caption, heading } from "./captions.js";
+import { withToken } from "./rank.js";
 import { hideTip, showTip } from "./tip.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -212,7 +213,9 @@ export function startLines() {
     if (!token || !panelNow) return;
     const pin = token.side + (token.side === "q" ? panelNow.queries : panelNow.keys).from[token.i];
     hovered = null;
-    set({ pin: get().pin === pin ? "" : pin });
+    const { who } = get();
+    if (who) set({ pin, who: withToken(who, token.side, Number(pin.slice(1)), false) });
+    else set({ pin: get().pin === pin ? "" : pin });
     tellToken(token);
   });
   frame.addEventListener("scroll", () => {
@@ -268,6 +271,11 @@ export const linesView = {
   },
   numbers: pairsTable,
   focus: () => byId("lines-frame"),
+  pointed() {
+    if (!panelNow || !hovered) return "";
+    const token = (hovered.side === "q" ? panelNow.queries : panelNow.keys).from[hovered.i];
+    return withToken(get().pin, hovered.side, token, false);
+  },
   step(dx, dy) {
     if (!panelNow) return;
     const now = chosen() || { side: "q", i: -dy };

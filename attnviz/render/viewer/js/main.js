@@ -1,5 +1,5 @@
 import { byId } from "./dom.js";
-import { isLoaded, loadAll, sitesShown } from "./data.js";
+import { isLoaded, kindOf, loadAll, sitesShown } from "./data.js";
 import { fromHash, get, subscribe, VIEWS } from "./store.js";
 import { hidePreview, overview, startOverview } from "./overview.js";
 import { map, startMap } from "./map.js";
@@ -9,6 +9,8 @@ import { card, counted } from "./card.js";
 import { drawControls, startControls } from "./controls.js";
 import { startKeys } from "./keys.js";
 import { startSave } from "./save.js";
+import { drawWho, startWho } from "./who.js";
+import { asksPair } from "./rank.js";
 import { failed, tell, track } from "./busy.js";
 import { loadAhead, startPrint } from "./print.js";
 import { hideTip } from "./tip.js";
@@ -39,10 +41,13 @@ function draw(state, changed) {
   byId("zoom").hidden = state.view !== "map";
   byId("where").textContent = state.view === "overview" ? "" : state.view === "card" ? `head ${state.head}` : counted(state);
   // the overview loads its layers as they come into sight
-  const missing = state.view === "overview" ? [] : sitesShown(state).filter((site) => !isLoaded(site));
+  const shown = state.view === "overview" ? [] : sitesShown(state);
+  const missing = [...new Set([...shown, ...(asksPair(state) ? kindOf(state).sites : [])])].filter((site) => !isLoaded(site));
   const now = turn;
   const view = views[state.view];
+  drawWho(state);
   const finish = () => {
+    if (missing.length) drawWho(state);
     view.draw(state, changed);
     // who worked in a view that has gone goes on in the one that came
     if (state.view === "overview") loadAhead();
@@ -80,6 +85,7 @@ function start() {
   startMap();
   startLines();
   startText();
+  startWho(current);
   startKeys(current);
   startSave(current);
   startPrint(current, () => draw(get(), null));

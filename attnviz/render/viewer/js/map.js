@@ -6,6 +6,7 @@ import { prepared } from "./painter.js";
 import { drawMap, geometry, margins, sums, SUMS } from "./cells.js";
 import { between, known } from "./digits.js";
 import { caption, heading } from "./captions.js";
+import { askedOf } from "./rank.js";
 import { hideTip, showTip } from "./tip.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -30,6 +31,11 @@ function cellAt(x, y) {
   if (!g || !panelNow || x < g.left || y < g.top || x >= g.left + g.plotW || y >= g.top + g.plotH) return null;
   const [r, c] = [Math.floor(g.r0 + (y - g.top) / g.ch), Math.floor(g.c0 + (x - g.left) / g.cw)];
   return r < panelNow.R && c < panelNow.C ? [r, c] : null;
+}
+
+/** @param {[number, number]} cell */
+function pairAt([r, c]) {
+  return panelNow ? `q${panelNow.queries.from[r]}k${panelNow.keys.from[c]}` : "";
 }
 
 /**
@@ -77,6 +83,9 @@ function drawCursor(spoken = false) {
     painter.rect(from - 1, 0, 1, top + plotH + SUMS, tones.mark, opacity);
     painter.rect(to, 0, 1, top + plotH + SUMS, tones.mark, opacity);
   };
+  const asked = askedOf(state);
+  if (asked && asked.r >= 0) row(asked.r, 0.9);
+  if (asked && asked.c >= 0) column(asked.c, 0.9);
   if (pin >= 0) row(pin, 0.9);
   if (pinnedKey >= 0) column(pinnedKey, 0.9);
   if (!cursor) {
@@ -163,7 +172,8 @@ export function startMap() {
     cursor = cell;
     if (cell) {
       const pin = `q${panelNow.queries.from[cell[0]]}`;
-      set({ pin: get().pin === pin ? "" : pin });
+      if (get().who) set({ pin, who: pairAt(cell) });
+      else set({ pin: get().pin === pin ? "" : pin });
     }
     drawCursor();
   };
@@ -250,6 +260,7 @@ export const map = {
   },
   numbers: pairsTable,
   focus: () => byId("map-over"),
+  pointed: () => (cursor ? pairAt(cursor) : ""),
   step(dx, dy) {
     if (!panelNow || !g) return;
     const pin = pinned(panelNow.queries, get().pin, "q");

@@ -5,6 +5,8 @@ import { ink } from "./colors.js";
 import { axesOf, cutSaid, fullSaid, isCut, nounOf } from "./panel.js";
 import { magnified, prepared } from "./painter.js";
 import { tile } from "./tiles.js";
+import { askedOf, ranking } from "./rank.js";
+import { firstQuestion } from "./who.js";
 import { track } from "./busy.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -80,6 +82,7 @@ function drawTile(painter, state, head, x, y, { size, strip }, cells) {
   const tones = ink();
   painter.rect(x - 0.5, y - 0.5, size + 1, size + strip + 1, tones.line);
   painter.image(colors, R, C, x, y, size, size);
+  markAsked(painter, state, head, x, y, size);
   const role = roleOf.get(signOf(head));
   painter.rect(x, y + size, size, strip, role ? role.color : tones.paper);
   if (strip > 10) {
@@ -91,6 +94,67 @@ function drawTile(painter, state, head, x, y, { size, strip }, cells) {
   }
 }
 
+/**
+ * The row and column of what is asked about; a frame as strong as the head's weight on that pair,
+ * and a veil over the others.
+ * @param {Painter} painter
+ * @param {State} state
+ * @param {Head} head
+ * @param {number} x
+ * @param {number} y
+ * @param {number} size
+ */
+function markAsked(painter, state, head, x, y, size) {
+  const asked = askedOf(state);
+  if (!asked) return;
+  const { queries, keys } = axesOf(state);
+  const tones = ink();
+  const part = ranking(state)?.find((one) => one.head.id === head.id)?.part;
+  if (part !== undefined) painter.rect(x, y, size, size, tones.paper, 0.75 * (1 - part));
+  const [down, across] = [size / queries.at.length, size / keys.at.length];
+  if (asked.r >= 0) {
+    painter.rect(x, y + asked.r * down - 0.5, size, 1, tones.mark, 0.8);
+    painter.rect(x, y + (asked.r + 1) * down - 0.5, size, 1, tones.mark, 0.8);
+  }
+  if (asked.c >= 0) {
+    painter.rect(x + asked.c * across - 0.5, y, 1, size, tones.mark, 0.8);
+    painter.rect(x + (asked.c + 1) * across - 0.5, y, 1, size, tones.mark, 0.8);
+  }
+  if (!part) return;
+  const wide = size >= 38 ? 3 : 2;
+  painter.rect(x, y, size, wide, tones.mark, part);
+  painter.rect(x, y + size - wide, size, wide, tones.mark, part);
+  painter.rect(x, y + wide, wide, size - 2 * wide, tones.mark, part);
+  painter.rect(x + size - wide, y + wide, wide, size - 2 * wide, tones.mark, part);
+}
+
+/** The pair of tokens under the pointer in a small map, as a question. */
+function pairUnder() {
+  const box = under && byId("overview-tiles").contains(under.button) ? under.button.getBoundingClientRect() : null;
+  if (!under || !box) return "";
+  const { queries, keys } = axesOf(get());
+  const [r, c] = [(under.y - box.top) * queries.at.length, (under.x - box.left) * keys.at.length].map((at) => Math.floor(at / measured.size));
+  return r >= 0 && c >= 0 && r < queries.at.length && c < keys.at.length ? `q${queries.from[r]}k${keys.from[c]}` : "";
+}
+
+/** What the first head shows, in a sentence that leads there. @param {State} state */
+function drawOpening(state) {
+  const { see, opening, queries, keys } = kindOf(state);
+  byId("opening").hidden = !see;
+  if (!see) return;
+  const { axes } = itemOf(state);
+  /** @param {number} axis @param {number} i */
+  const named = (axis, i) => {
+    const { labels } = axes[axis];
+    const several = labels.filter((label) => label === labels[i]).length > 1;
+    return make("bdi", {}, labels[i] + (several ? ` (${i})` : ""));
+  };
+  const pair = see.pair ? [": see ", named(queries, see.pair[0]), " → ", named(keys, see.pair[1])] : [];
+  fill(byId("opening"), make("button", { type: "button", class: "link", "data-head": opening }, `${opening} ${see.said}`, ...pair));
+}
+
+/** Where the pointer is. @type {{ button: HTMLElement, x: number, y: number } | null} */
+let under = null;
 /** @type {IntersectionObserver | null} */
 let watcher = null;
 /** @type {Map<Element, { canvas: HTMLCanvasElement, lines: (Head | null)[][] }>} */
@@ -251,7 +315,20 @@ export function startOverview() {
     const id = headAt(event);
     if (id && event.pointerType === "mouse") preview(id);
   });
-  place.addEventListener("pointerleave", hidePreview);
+  place.addEventListener("pointermove", (event) => {
+    const button = /** @type {HTMLElement} */ (event.target).closest("button");
+    under = button && { button, x: event.clientX, y: event.clientY };
+  });
+  place.addEventListener("pointerleave", () => {
+    under = null;
+    hidePreview();
+  });
+  byId("opening").addEventListener("click", (event) => {
+    const id = headAt(event);
+    if (!id) return;
+    const who = firstQuestion(get());
+    set({ view: "map", head: id, on: [id], who, pin: who.split("k")[0] });
+  });
   place.addEventListener("focusin", (event) => {
     const id = headAt(event);
     if (!id) return;
@@ -271,6 +348,7 @@ export function toggle(id) {
 /** @type {import("./types.js").View} */
 export const overview = {
   draw(state, changed) {
+    drawOpening(state);
     build(state);
     const { queries, keys } = axesOf(state);
     const nothing = !queries.at.length || !keys.at.length;
@@ -316,6 +394,7 @@ export const overview = {
     return { width: widest + 12, height: y + 8 };
   },
   focus: () => buttonOf(get().head),
+  pointed: pairUnder,
   numbers(state) {
     const names = page.scores.flatMap(({ name }) => [name, `${name}_chance`, `${name}_lift`, `${name}_rows`]);
     const lines = [["head", "roles", ...names]];

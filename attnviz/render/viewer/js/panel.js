@@ -161,7 +161,7 @@ function keyOf({ site, row }) {
  * @param {Float32Array} opposite the other bounds, or the weights themselves
  * @param {number} C
  */
-function rescaled(data, opposite, C) {
+export function rescaled(data, opposite, C) {
   const out = new Float32Array(data.length);
   for (let from = 0; from < data.length; from += C) {
     let sum = 0;

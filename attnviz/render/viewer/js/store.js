@@ -14,7 +14,7 @@ const DEFAULTS = {
   view: "overview", text: 0, kind: "", writes: page.items.some(({ written }) => written.length), head: "", on: [], mix: "blend", sort: "model",
   words: false, separators: false, first: false, rescale: false, quad: "all",
   scale: "map", palette: page.palette, theme: "system", top: 5, least: 0.05, toward: false, letters: true,
-  pin: "", find: "", zoom: "",
+  pin: "", who: "", find: "", zoom: "",
 };
 
 /** What each entry of a link may be. @type {Record<string, (value: string) => boolean>} */
@@ -29,6 +29,7 @@ const ALLOWED = {
   palette: (value) => value === "auto" || Object.hasOwn(page.palettes, value),
   theme: (value) => ["system", "light", "dark"].includes(value),
   pin: (value) => /^[qk]\d+$/.test(value),
+  who: (value) => /^(q\d+)?(k\d+)?$/.test(value),
   find: () => true,
   zoom: (value) => /^\d+(\.\d+)?,\d+(\.\d+)?,\d+(\.\d+)?$/.test(value) && Number.parseFloat(value) > 1 && Number.parseFloat(value) <= MOST_ZOOM,
 };
@@ -87,7 +88,7 @@ function settled(next) {
   next.text = Math.min(Math.max(next.text, 0), page.items.length - 1);
   const { kinds } = page.items[next.text];
   if (!kinds.some(({ kind }) => kind === next.kind)) next.kind = kinds[0].kind;
-  if (next.text !== state.text || next.kind !== state.kind) Object.assign(next, { pin: "", zoom: "" });
+  if (next.text !== state.text || next.kind !== state.kind) Object.assign(next, { pin: "", who: "", zoom: "" });
   if (next.words !== state.words || next.quad !== state.quad) next.zoom = "";
   const heads = headsOf(next);
   const known = new Set(heads.map(({ id }) => id));
@@ -148,9 +149,9 @@ export function fromHash() {
   next.on = headsOf(next)
     .filter(({ id, site }) => wanted.includes("*") || wanted.includes(`${site.layer}.*`) || wanted.includes(id))
     .map(({ id }) => id);
-  const { pin, zoom } = next;
+  const { pin, who, zoom } = next;
   state = { ...state, text: next.text, kind: next.kind, writes: next.writes, words: next.words, quad: next.quad };
-  state = settled({ ...next, pin, zoom });
+  state = settled({ ...next, pin, who, zoom });
   changed = new Set(/** @type {(keyof State)[]} */ (Object.keys(state)));
   visited = place();
   schedule();

@@ -3,6 +3,7 @@ import { kindOf } from "./data.js";
 import { get, set } from "./store.js";
 import { ink, inkOn, led, rgb, unit } from "./colors.js";
 import { fullSaid, matches, pairsTable, panelOf, pinned, weightText } from "./panel.js";
+import { withToken } from "./rank.js";
 import { caption, heading } from "./captions.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -43,6 +44,19 @@ function fromPin(panel, state) {
   if (q >= 0) return { side: "q", i: q };
   const k = pinned(panel.keys, state.pin, "k");
   return k >= 0 ? { side: "k", i: k } : null;
+}
+
+/**
+ * A question with a token of the text more: the first is what attends, or what is attended to.
+ * @param {Panel} panel
+ * @param {State} state
+ * @param {{ side: string, i: number }} token
+ * @param {string} who
+ */
+function question({ queries, keys }, state, { side, i }, who) {
+  const same = queries === keys;
+  const from = (side === "q" ? queries : keys).from[i];
+  return withToken(who, same ? (state.toward ? "k" : "q") : side, from, same);
 }
 
 /**
@@ -174,7 +188,9 @@ export function startText() {
     const word = wordAt(event);
     if (!word || !panelNow) return;
     const pin = word.side + (word.side === "q" ? panelNow.queries : panelNow.keys).from[word.i];
-    set({ pin: get().pin === pin ? "" : pin });
+    const { who } = get();
+    if (who) set({ pin, who: question(panelNow, get(), word, who) });
+    else set({ pin: get().pin === pin ? "" : pin });
   });
 }
 
@@ -241,6 +257,13 @@ export const textView = {
     return heading(painter, panel, state, WIDE, y + 6);
   },
   numbers: pairsTable,
+  pointed() {
+    const state = get();
+    if (!panelNow || !over) return "";
+    const pinnedNow = fromPin(panelNow, state);
+    const first = pinnedNow ? question(panelNow, state, pinnedNow, "") : "";
+    return pinnedNow && pinnedNow.i === over.i && pinnedNow.side === over.side ? first : question(panelNow, state, over, first);
+  },
   focus: () => buttons.find(({ tabIndex }) => tabIndex === 0) || null,
   step(dx, dy) {
     if (!panelNow) return;

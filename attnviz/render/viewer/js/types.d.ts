@@ -18,6 +18,8 @@ export interface SiteData { layer: number; causal: boolean; chunk: number; heads
 export interface KindData {
   kind: string; title: string; queries: number; keys: number; opening: string; sites: SiteData[];
   quantity: string; formula: string; full: number; error: number;
+  /** what the opening head shows, and the query and key to see it at */
+  see: { said: string; pair: [number, number] | null } | null;
 }
 export interface AxisData {
   labels: string[]; inline: string[]; gaps: number[]; special: number[]; separators: number[];
@@ -46,7 +48,8 @@ export interface State {
   view: string; text: number; kind: string; writes: boolean; head: string; on: string[]; mix: string; sort: string;
   words: boolean; separators: boolean; first: boolean; rescale: boolean; quad: string;
   scale: string; palette: string; theme: string; top: number; least: number; toward: boolean; letters: boolean;
-  pin: string; find: string; zoom: string;
+  /** the tokens that heads are ranked or marked by: a query and a key, or one of them */
+  pin: string; who: string; find: string; zoom: string;
 }
 
 /** One axis as shown: tokens or words, without what is hidden. */
@@ -93,6 +96,8 @@ export interface View {
   /** Shift and an arrow. */
   step?(dx: number, dy: number): void;
   zoom?(factor: number): void;
+  /** The pair of tokens under the pointer or cursor, or the token, as `who` of the state; or nothing. */
+  pointed?(): string;
   /** Let go of what the keyboard points at. */
   escape?(): void;
   /** What takes the focus when the view opens. */

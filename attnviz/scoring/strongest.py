@@ -1,0 +1,59 @@
+"""The pair of tokens to look at first: a head's strongest one among what a score counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnviz.passes import Rows
+from attnviz.records import Capture, Head, Site
+from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.scores import SCORES
+from attnviz.scoring.stored import allowed_in
+
+_CHOICES = 8
+"""So many keys of every query are looked at, the strongest."""
+
+
+def strongest_pair(capture: Capture, head: Head, score: str) -> tuple[int, int] | None:
+    """The query and the key with the largest weight among the targets of a score.
+
+    Which keys are targets is asked of the score itself: it sees, in place of the head, heads that
+    put all of a row's weight on its strongest key, on its second, and so on.
+
+    Args:
+        capture: holds the head's map.
+        head: whose weights are compared.
+        score: the name of one in :data:`~attnviz.scoring.scores.SCORES`.
+
+    Returns:
+        Their positions; None where the score has no targets, or where no row that counts has one
+        with any weight among its strongest keys.
+    """
+    if not SCORES[score].on_targets:
+        return None
+    stored = np.asarray(capture.maps[head.site])
+    weights = np.nan_to_num(stored[head.index].astype(np.float64))
+    reach = capture.reach.get(head.site)
+    allowed = allowed_in(stored, head.site.kind, reach)
+    allowed = allowed[head.index if len(allowed) > 1 else 0]
+    length, keys = weights.shape
+    order = np.argsort(-weights, axis=1, kind="stable")[:, :_CHOICES]
+    single = torch.zeros(1, order.shape[1], length, keys)
+    single.scatter_(3, torch.from_numpy(np.ascontiguousarray(order.T))[None, :, :, None], 1.0)
+    best: list[tuple[float, int, int]] = []
+
+    def watch(item: int, site: Site, start: int, names: Sequence[str], values: Tensor) -> None:
+        for choice, row in (values[0] > 0.5).nonzero().tolist():
+            key = int(order[start + row, choice])
+            best.append((-float(weights[start + row, key]), start + row, key))
+
+    observer = ScoreObserver([capture.inputs], capture.layout, [score], watch)
+    observer.observe(Rows(head.site, 0, 0, single, torch.from_numpy(allowed)[None, None]))
+    if not best or min(best)[0] == 0:
+        return None
+    _, query, key = min(best)
+    return query, key
