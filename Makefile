@@ -65,6 +65,7 @@ check: .venv/tested .venv/node/installed
 	.venv/node/node_modules/.bin/tsc -p attnviz/render/viewer/tsconfig.json
 	.venv/node/node_modules/.bin/tsc -p attnviz/render/live/tsconfig.json
 	.venv/node/node_modules/.bin/tsc -p attnviz/render/atlas/tsconfig.json
+	.venv/node/node_modules/.bin/tsc -p attnviz/render/diff/tsconfig.json
 
 # users have no constraints.txt, so neither has this venv; torch alone is held to the version that
 # is tested, since on Linux the newest wheel may bring gigabytes of CUDA that no test here uses

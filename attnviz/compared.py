@@ -22,6 +22,7 @@ from attnviz.render.profile_tables import profile_json
 
 RECORDED = (".npz", ".safetensors")
 """Files that hold a capture."""
+PAGES = (".html", ".htm")
 
 
 class Diff(Pictured, Tabular, DiffReport):
@@ -45,13 +46,22 @@ class Diff(Pictured, Tabular, DiffReport):
 
         return diff_figure(self, format, top)
 
+    def page(self) -> bytes:
+        """The heads and their maps side by side, as one offline page of a single text."""
+        from attnviz.render.diff.page import diff_page
+
+        return diff_page(self)
+
     def save(self, path: str | Path) -> Path:
-        """Write it as .json or .csv, or draw it as .png, .svg or .pdf."""
+        """Write it as .json, .csv or .html, or draw it as .png, .svg or .pdf."""
         from attnviz.render.diff.tables import diff_csv, diff_json
 
         path = Path(path)
         written = {".json": diff_json, ".csv": diff_csv}.get(path.suffix.lower())
-        data = written(self).encode() if written else self.figure(picture_format(path))
+        if path.suffix.lower() in PAGES:
+            data = self.page()
+        else:
+            data = written(self).encode() if written else self.figure(picture_format(path))
         files.write(path, data)
         return path
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from attnviz.records import Head, Layout, Sides
+from attnviz.records import Head, Layout, Sides, SourceInfo
 
 if TYPE_CHECKING:
     import numpy as np
@@ -104,8 +104,12 @@ class DiffReport:
         align: how rows were matched: ``token``, ``position`` or ``word``; empty for reports.
         texts: how many were compared.
         layout: of the heads, for maps.
-        sides: the tokens of a single text, by kind of site.
-        maps: after less before, [T, S] by head, of a single text.
+        sources: the model of the first run and of the second, for maps.
+        sides: the tokens of a single text in the first run, by kind of site; ``others`` in the
+            second.
+        others: see ``sides``.
+        first: of the first run, [T, S] by head, of a single text.
+        maps: after less before, likewise.
         notes: full sentences that the reader must not miss.
     """
 
@@ -116,7 +120,10 @@ class DiffReport:
     align: str = ""
     texts: int = 0
     layout: Layout | None = None
+    sources: tuple[SourceInfo, ...] = ()
     sides: Mapping[str, Sides] = field(default_factory=dict)
+    others: Mapping[str, Sides] = field(default_factory=dict)
+    first: Mapping[Head, NDArray[np.floating[Any]]] = field(default_factory=dict)
     maps: Mapping[Head, NDArray[np.floating[Any]]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 

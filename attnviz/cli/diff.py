@@ -51,6 +51,15 @@ def diff(
         Path | None,
         typer.Option(help="Also draw signed maps: a .png, .svg or .pdf file.", metavar="FILE"),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Also write a page with the maps of every head in both runs: an .html file.",
+            metavar="FILE",
+        ),
+    ] = None,
 ) -> None:
     """Show what changed between two captures, two reports, or one text through two models.
 
@@ -66,7 +75,7 @@ def diff(
     """
     from attnviz import compared, files
     from attnviz.errors import InputError, UsageError
-    from attnviz.notebook import picture_format
+    from attnviz.notebook import page_path, picture_format
     from attnviz.render.diff import tables, terminal
 
     if json and csv:
@@ -76,6 +85,9 @@ def diff(
     if plot is not None:
         picture_format(plot)
         files.check_writable(plot)
+    if out is not None:
+        page_path(out)
+        files.check_writable(out)
     what: Any = before
     if lines is not None:
         from attnviz.corpus import lines as texts
@@ -85,8 +97,9 @@ def diff(
             raise InputError(f"{texts.shown(lines)} holds no text; give a text a line")
     with console.waiting("comparing", output.quiet):
         report = compared.diff(what, after, against=against, align=align, **model.settings())
-    if plot is not None:
-        report.save(plot)
+    for path in (plot, out):
+        if path is not None:
+            report.save(path)
     if json or csv:
         console.put((tables.diff_json if json else tables.diff_csv)(report))
     else:

@@ -27,11 +27,13 @@ def distributions(capture: Capture, site: Site) -> Maps:
     return maps / np.where(sums > 0, sums, 1.0)
 
 
-def aligned(one: Capture, other: Capture, site: Site, align: str) -> tuple[Maps, Maps, Sides]:
+def aligned(
+    one: Capture, other: Capture, site: Site, align: str
+) -> tuple[Maps, Maps, tuple[Sides, Sides]]:
     """The maps of a layer in both captures, row by row and key by key the same.
 
     Returns:
-        Two [H, T, S], and the tokens of the first on both axes.
+        Two [H, T, S], and the tokens of each on both axes.
 
     Raises:
         UsageError: no such alignment.
@@ -46,7 +48,7 @@ def aligned(one: Capture, other: Capture, site: Site, align: str) -> tuple[Maps,
         maps, sides = [m.astype(np.float64) for m, _ in merged], [s for _, s in merged]
     for a, b in ((sides[0].queries, sides[1].queries), (sides[0].keys, sides[1].keys)):
         _check(a, b, align)
-    return maps[0], maps[1], sides[0]
+    return maps[0], maps[1], (sides[0], sides[1])
 
 
 def _check(one: Tokens, other: Tokens, align: str) -> None:

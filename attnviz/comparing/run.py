@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from attnviz.comparing.rows import Maps, aligned, distances
 from attnviz.differences import Change, DiffReport, Distance, HeadChange
 from attnviz.errors import InputError
-from attnviz.records import Capture, Head, HeadScores, Layout, Sides
+from attnviz.records import Capture, Head, HeadScores, Layout, Sides, SourceInfo
 from attnviz.scoring.observe import score_capture
 from attnviz.statistics.paired import difference
 
@@ -87,21 +87,23 @@ def compare(
     far: dict[Head, _Far] = {}
     before, after = _Run(), _Run()
     layout: Layout | None = None
-    texts, sides, maps = 0, dict[str, Sides](), dict[Head, Maps]()
+    sources: tuple[SourceInfo, ...] = ()
+    texts, sides, others = 0, dict[str, Sides](), dict[str, Sides]()
+    first, maps = dict[Head, Maps](), dict[Head, Maps]()
     found_names = names
     for one, other in pairs:
         _check(one, other)
-        layout = one.layout
+        layout, sources = one.layout, (one.source, other.source)
         if found_names is None:
             found_names = one.source.model, other.source.model
         for site in one.maps:
             p, q, both = aligned(one, other, site, align)
-            sides[site.kind] = both
+            sides[site.kind], others[site.kind] = both
             for index, row in enumerate(distances(p, q)):
                 head = Head(site, index)
-                far.setdefault(head, _Far()).add(row, texts, both)
+                far.setdefault(head, _Far()).add(row, texts, both[0])
                 if not texts:
-                    maps[head] = q[index] - p[index]
+                    first[head], maps[head] = p[index], q[index] - p[index]
         before.add(score_capture(one).result())
         after.add(score_capture(other).result())
         texts += 1
@@ -118,11 +120,13 @@ def compare(
         for head, found in far.items()
     ]
     heads.sort(key=lambda head: -head.largest())
-    alone = texts == 1
-    return DiffReport(
-        *found_names, "maps", tuple(heads), align, texts, layout,
-        sides if alone else {}, maps if alone else {}, tuple(_notes(texts)),
+    report = DiffReport(
+        *found_names, "maps", tuple(heads), align, texts, layout, sources,
+        notes=tuple(_notes(texts)),
     )  # fmt: skip
+    if texts > 1:
+        return report
+    return replace(report, sides=sides, others=others, first=first, maps=maps)
 
 
 def _changes(

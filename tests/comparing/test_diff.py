@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import numpy as np
@@ -16,6 +18,8 @@ from attnviz.comparing.rows import distances
 from attnviz.errors import InputError, UsageError
 from attnviz.models.untrained import FreshConfig
 from attnviz.statistics.paired import difference
+from tests.render.test_view_page import axe
+from tests.viewing import opened
 
 ROOT = Path(__file__).parent.parent.parent
 SCHEMA = json.loads((ROOT / "docs" / "diff.schema.json").read_text("utf-8"))
@@ -241,3 +245,67 @@ def test_files_and_command_line(
     for name, start in (("a.svg", b"<?xml"), ("a.pdf", b"%PDF"), ("a.json", b"{")):
         assert report.save(name).read_bytes().startswith(start)
     assert replace(report, heads=()).largest == 0
+
+
+def test_the_page_has_the_maps(tmp_path: Path, browser: Any) -> None:
+    report = av.diff(TIRED, WIDE, align="position")
+    path = report.save(tmp_path / "d.html")
+    by_name = {report.layout.name(head): head for head in report.maps}
+    wide = av.capture(WIDE)
+    with opened(browser) as found:
+        found.documents.add(path.as_uri())
+        page = found.page
+        page.goto(path.as_uri())
+        names = page.eval_on_selector_all("#heads tbody tr", "all => all.map(r => r.dataset.head)")
+        assert names == [head.name for head in report.heads]
+        assert f"Head {names[0]}" in page.inner_text("#card")
+        page.focus(f'[data-head="{names[1]}"] a')
+        page.keyboard.press("Enter")
+        page.wait_for_function(
+            f"document.querySelector('#card h2').textContent.includes('{names[1]}')"
+        )
+        head = by_name[names[1]]
+        last = report.maps[head].shape[0] - 1
+        page.focus("#maps")
+        for _ in range(last):
+            page.keyboard.press("ArrowDown")
+        column = int(abs(report.maps[head][last]).argmax())
+        for _ in range(column):
+            page.keyboard.press("ArrowRight")
+        said = page.inner_text("#cell")
+        before, change = report.first[head][last, column], report.maps[head][last, column]
+        assert wide[names[1]][last, column] == pytest.approx(before + change, abs=1e-6)
+        assert "tired" in said
+        assert "wide" in said
+        numbers = [float(n) for n in re.findall(r"[0-9]\.[0-9]+", said.replace("<0.0001", "0.0"))]
+        assert numbers == pytest.approx([before, before + change, abs(change)], abs=0.006)
+        box = page.locator("#maps canvas").nth(2).bounding_box()
+        page.mouse.move(box["x"] + box["width"] - 3, box["y"] + box["height"] - 3)
+        assert f"({last}, {last})" in page.inner_text("#cell")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1400, 390])
+def test_axe_finds_nothing_on_the_page(
+    tmp_path: Path, browser: Any, scheme: str, width: int
+) -> None:
+    path = av.diff(TIRED, WIDE, align="position").save(tmp_path / "d.html")
+    size = {"width": width, "height": 900}
+    with opened(browser, color_scheme=scheme, viewport=size) as found:
+        found.documents.add(path.as_uri())
+        found.page.goto(path.as_uri())
+        assert found.page.evaluate("document.documentElement.scrollWidth") <= width
+        found.page.evaluate(axe())
+        violations = found.page.evaluate("axe.run()")["violations"]
+        assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in violations] == []
+
+
+def test_what_has_no_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    texts = tmp_path / "t.txt"
+    texts.write_text("\n".join(TEXTS))
+    page = str(tmp_path / "d.html")
+    assert main(["diff", "--lines", str(texts), "--against", "demo-gpt2", "-o", page]) == 2
+    assert "3 were compared" in capsys.readouterr().err
+    assert main(["diff", TIRED, TIRED, "-o", page]) == 0
+    assert main(["diff", TIRED, TIRED, "-o", "d.txt"]) == 2
+    assert ".html" in capsys.readouterr().err

@@ -1,0 +1,20 @@
+import { byId, shown } from "./dom.js";
+
+/** @type {import("./types.js").Data} */
+export const data = JSON.parse(byId("data").textContent || "");
+
+/** A difference, with its sign. @param {number} value */
+export function signed(value) {
+  const text = shown(value).replace("-", "−");
+  return value > 0 ? `+${text}` : text;
+}
+
+/** The values of a map, row by row. @param {string} packed base64 of float32, little-endian */
+export function unpacked(packed) {
+  return new Float32Array(Uint8Array.from(atob(packed), (sign) => sign.charCodeAt(0)).buffer);
+}
+
+/** Which of the colours are in use. @returns {"light" | "dark"} */
+export function scheme() {
+  return getComputedStyle(document.documentElement).colorScheme === "dark" ? "dark" : "light";
+}

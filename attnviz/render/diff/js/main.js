@@ -1,0 +1,75 @@
+import { byId, fill, make, shown } from "./dom.js";
+import { data, signed } from "./data.js";
+import { drawMaps } from "./maps.js";
+
+/** @typedef {import("./types.js").Head} Head */
+
+/** Roles gained and lost, in words. @param {Head} head */
+function roles({ gained, lost }) {
+  return [...gained.map((name) => `+${name}`), ...lost.map((name) => `−${name}`)].join(" ");
+}
+
+/** @param {string[]} titles @param {(string | Node)[][]} rows */
+function table(titles, rows) {
+  return make("table", {}, make("thead", {}, make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title)))),
+    make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, cell))))));
+}
+
+/** @param {Head} head */
+function drawCard(head) {
+  const { distance, changes } = head;
+  const far = distance
+    ? `mean distance ${shown(distance.mean)} over ${distance.rows} rows; largest ${shown(distance.largest)} at ${distance.token} (${distance.row})`
+    : "no row could be compared";
+  const sorted = changes.filter(({ change }) => change !== 0).sort((a, b) => Math.abs(b.change) - Math.abs(a.change));
+  fill(
+    byId("card"),
+    make("h2", {}, `Head ${head.name}`),
+    make("p", {}, far, roles(head) ? `; roles ${roles(head)}` : ""),
+    ...drawMaps(head),
+    ...(sorted.length ? [make("h3", {}, "Scores that changed"), table(["score", "first", "second", "difference"], sorted.map(({ name, before, after, change }) => [name, shown(before), shown(after), signed(change)]))] : []),
+  );
+}
+
+/** The head that the address names, or else the first. */
+function show() {
+  const name = decodeURIComponent(location.hash.slice(1));
+  const head = data.heads.find((one) => one.name === name) || data.heads[0];
+  for (const row of byId("heads").querySelectorAll("tbody tr")) {
+    row.setAttribute("aria-current", String(/** @type {HTMLElement} */ (row).dataset.head === head.name));
+  }
+  drawCard(head);
+}
+
+function start() {
+  fill(byId("below"), data.below);
+  const titles = ["head", "distance", "largest", "roles"];
+  fill(/** @type {HTMLElement} */ (byId("heads").querySelector("thead")), make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title))));
+  fill(/** @type {HTMLElement} */ (byId("heads").querySelector("tbody")), ...data.heads.map((head) => {
+    const { name, distance } = head;
+    const cells = [make("a", { href: `#${name}` }, name), distance ? shown(distance.mean) : "", distance ? shown(distance.largest) : "", roles(head)];
+    const row = make("tr", { "data-head": name }, ...cells.map((cell) => make("td", {}, cell)));
+    row.addEventListener("click", () => { location.hash = name; });
+    return row;
+  }));
+  fill(
+    byId("methods"),
+    make("p", {}, `Distance: the Jensen-Shannon distance of a head's rows in both runs, from 0 (the same weights) to 1 (none in common); the heads stand by its mean. Rows and keys belong together by ${data.align}.`),
+    ...data.origin.map((said, n) => make("p", {}, `${n ? "Second" : "First"} run: ${said}.`)),
+  );
+  fill(byId("notes"), ...data.notes.map((note) => make("p", {}, note)));
+  const theme = /** @type {HTMLSelectElement} */ (byId("theme"));
+  theme.addEventListener("change", () => {
+    if (theme.value === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme.value;
+    show();
+  });
+  addEventListener("hashchange", show);
+  show();
+}
+
+addEventListener("error", (event) => {
+  byId("failure").hidden = false;
+  fill(byId("failure"), `this page failed: ${event.error || event.message}`);
+});
+start();

@@ -1,0 +1,116 @@
+"""Differences as one page that needs nothing else: the heads by distance, each with its maps."""
+
+from __future__ import annotations
+
+import base64
+import html
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.differences import DiffReport
+from attnviz.errors import UsageError
+from attnviz.records import Head, Sides
+from attnviz.render import viewer
+from attnviz.render.assemble import assemble
+from attnviz.render.diff import words
+from attnviz.render.labels import model_name, token_labels, visible
+from attnviz.render.page import filled, modules, policy, safe_json, stylesheet
+from attnviz.render.palette import anchors
+from attnviz.render.signed import BLUE, NONE, ORANGE
+
+_SHARED = ("dom",)
+"""Modules of the viewer that this page uses too."""
+_SIGNED = {"light": (ORANGE, NONE, BLUE), "dark": ("#fdae61", "#22262d", "#74b3f7")}
+"""Less, nothing, more; on dark paper nothing is dark."""
+
+
+def diff_page(report: DiffReport) -> bytes:
+    """The whole page, as UTF-8.
+
+    Raises:
+        UsageError: reports were compared, which have no maps, or several texts, whose maps are not
+            kept.
+    """
+    if report.kind != "maps" or report.layout is None:
+        raise UsageError(f"two reports of {report.kind} have no maps to show; compare captures")
+    if not report.maps:
+        raise UsageError(
+            f"a page shows the maps of one text, and {report.texts} were compared; give a single "
+            "text or capture of each"
+        )
+    template, style, script = _parts()
+    title = f"What changed: {words.title(report)}"
+    return filled(
+        template,
+        {
+            "policy": policy(script=script, style=style),
+            "title": html.escape(title),
+            "style": style,
+            "script": script,
+            "data": safe_json(_data(report)),
+        },
+    )
+
+
+def _data(report: DiffReport) -> dict[str, Any]:
+    assert report.layout is not None
+    by_name = {report.layout.name(head): head for head in report.maps}
+    listed = report.to_json()["heads"]
+    origin = [f"{model_name(info)}, {info.backend} backend, {info.exactness}"
+              for info in report.sources]  # fmt: skip
+    return {
+        "before": visible(report.before),
+        "after": visible(report.after),
+        "below": words.below(report),
+        "align": report.align,
+        "origin": list(map(visible, origin)),
+        "notes": [visible(str(note)) for note in report.notes],
+        "sides": {
+            kind: [_labels(sides), _labels(report.others[kind])]
+            for kind, sides in report.sides.items()
+        },
+        "heads": [_head(report, by_name[one["name"]], one) for one in listed],
+        "palettes": {"light": list(anchors("blues")), "dark": list(anchors("magma"))},
+        "signed": {scheme: list(colors) for scheme, colors in _SIGNED.items()},
+    }
+
+
+def _head(report: DiffReport, head: Head, found: dict[str, Any]) -> dict[str, Any]:
+    """A head's figures, and its map in the first run and how it changed, as base64 of float32."""
+    distance = found["distance"]
+    if distance is not None:
+        distance = {**distance, "token": visible(distance["token"])}
+    rows, columns = report.maps[head].shape
+    return {
+        **found,
+        "distance": distance,
+        "kind": head.site.kind,
+        "rows": rows,
+        "columns": columns,
+        "first": _packed(report.first[head]),
+        "change": _packed(report.maps[head]),
+    }
+
+
+def _labels(sides: Sides) -> dict[str, list[str]]:
+    return {"queries": list(token_labels(sides.queries)), "keys": list(token_labels(sides.keys))}
+
+
+def _packed(values: NDArray[np.floating[Any]]) -> str:
+    return base64.b64encode(np.ascontiguousarray(values, "<f4").tobytes()).decode("ascii")
+
+
+@lru_cache(maxsize=1)
+def _parts() -> tuple[str, str, str]:
+    """Template, style and script."""
+    here = files(__package__)
+    scripts = modules(files(viewer) / "js", _SHARED) | modules(here / "js")
+    return (
+        (here / "page.html").read_text("utf-8"),
+        stylesheet(here / "style.css"),
+        assemble(scripts, "main"),
+    )
