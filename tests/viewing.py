@@ -7,6 +7,7 @@ import csv
 import io
 import os
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -244,6 +245,17 @@ class Opened:
         asked = [url for url in others if not url.startswith(("about:", "blob:"))]
         assert not asked, asked
         assert not self.console, self.console
+
+
+def until(page: Any, expression: str, arg: Any = None, seconds: float = 20.0) -> None:
+    """Wait until something is true in a page.
+
+    ``wait_for_function`` asks again by ``eval``, which a page's policy forbids.
+    """
+    end = time.monotonic() + seconds
+    while not page.evaluate(expression, arg):
+        assert time.monotonic() < end, expression
+        page.wait_for_timeout(15)
 
 
 @contextmanager

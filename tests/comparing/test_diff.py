@@ -19,7 +19,7 @@ from attnviz.errors import InputError, UsageError
 from attnviz.models.untrained import FreshConfig
 from attnviz.statistics.paired import difference
 from tests.render.test_view_page import axe
-from tests.viewing import opened
+from tests.viewing import opened, until
 
 ROOT = Path(__file__).parent.parent.parent
 SCHEMA = json.loads((ROOT / "docs" / "diff.schema.json").read_text("utf-8"))
@@ -261,9 +261,7 @@ def test_the_page_has_the_maps(tmp_path: Path, browser: Any) -> None:
         assert f"Head {names[0]}" in page.inner_text("#card")
         page.focus(f'[data-head="{names[1]}"] a')
         page.keyboard.press("Enter")
-        page.wait_for_function(
-            f"document.querySelector('#card h2').textContent.includes('{names[1]}')"
-        )
+        until(page, f"document.querySelector('#card h2').textContent.includes('{names[1]}')")
         head = by_name[names[1]]
         last = report.maps[head].shape[0] - 1
         page.focus("#maps")

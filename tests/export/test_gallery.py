@@ -13,7 +13,7 @@ from attnviz.export.execution import Execution
 from attnviz.export.settings import ExportSettings
 from attnviz.models.untrained import FreshConfig
 from attnviz.render.style import Style
-from tests.viewing import Opened
+from tests.viewing import Opened, until
 
 TEXTS = ("the first text", "a second one", "<img src=x onerror=alert(1)>")
 PICTURES = 3 * (6 + 2)  # sentences * (heads + layers)
@@ -43,15 +43,15 @@ def gallery(browser: Any, folder: Path) -> Iterator[Opened]:
 
 
 def count(gallery: Opened, text: str) -> None:
-    gallery.page.wait_for_function(
-        "text => document.getElementById('count').textContent.startsWith(text)", arg=text
+    until(
+        gallery.page, "text => document.getElementById('count').textContent.startsWith(text)", text
     )
 
 
 def test_only_what_is_in_sight_is_in_the_page(gallery: Opened) -> None:
     count(gallery, "344 of 344")
     assert gallery.page.locator(".tile").count() < 100
-    gallery.page.wait_for_function("[...document.images].slice(0, 6).every(i => i.naturalWidth)")
+    until(gallery.page, "[...document.images].slice(0, 6).every(i => i.naturalWidth)")
     gallery.page.evaluate("window.scrollTo(0, 1e6)")
     gallery.page.get_by_text("more of it 39").wait_for()
     assert gallery.page.get_by_text(TEXTS[0]).count() == 0
@@ -97,7 +97,7 @@ def test_a_large_picture_and_back(gallery: Opened, way: str) -> None:
     assert page.inner_text("#sentence") == "4: more of it 0"
     page.keyboard.press("Escape")
     focused = "document.activeElement"
-    page.wait_for_function(f"{focused}.textContent.startsWith('layer 1')")
+    until(page, f"{focused}.textContent.startsWith('layer 1')")
     box = page.evaluate(f"{focused}.getBoundingClientRect().toJSON()")
     assert box["top"] > 0
     assert box["bottom"] <= 700
@@ -119,9 +119,9 @@ def test_a_filter_typed_just_before_a_picture_opens_waits_for_its_end(gallery: O
         page.keyboard.press("Escape")
         count(gallery, "8 of")
         if caption is None:  # it is not among those that match
-            page.wait_for_function("document.activeElement.id === 'words'")
+            until(page, "document.activeElement.id === 'words'")
         else:
-            page.wait_for_function(f"document.activeElement.textContent.startsWith('{caption}')")
+            until(page, f"document.activeElement.textContent.startsWith('{caption}')")
 
 
 def test_a_link_shows_the_same_filters_and_picture(gallery: Opened, folder: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_link_shows_the_same_filters_and_picture(gallery: Opened, folder: Path
     page.keyboard.press("ArrowLeft")
     assert page.url != link
     page.keyboard.press("Escape")
-    page.wait_for_function("!location.hash.includes('picture')")
+    until(page, "!location.hash.includes('picture')")
     page.goto(f"{(folder / 'index.html').as_uri()}#layer=99&kind=x&picture=../../etc&odd=1")
     count(gallery, "344 of")
     assert not page.is_visible("#view")

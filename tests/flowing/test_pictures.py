@@ -21,7 +21,7 @@ from attnviz.render.flow import terminal, words
 from attnviz.render.flow.canvas import Dots
 from attnviz.render.flow.figure import flow_figure
 from attnviz.render.flow.page import page
-from tests.viewing import Opened, encoder_decoder, made, opened
+from tests.viewing import Opened, encoder_decoder, made, opened, until
 
 ODD = Tokens(("<b>@</script>", "\x1b[31m", "שלום", "\n", " x ", "{{}}", "a" * 40))
 
@@ -217,11 +217,11 @@ def test_page_follows_what_is_pointed_at_and_moves_by_keys(tab: Opened, tmp_path
     box = tab.page.query_selector("#lines").bounding_box()
     tab.page.mouse.move(box["x"] + 3, box["y"] + box["height"] - 3)
     tab.settle()
-    tab.page.wait_for_function("document.getElementById('stage').dataset.node === '0:6'")
+    until(tab.page, "document.getElementById('stage').dataset.node === '0:6'")
     tab.page.mouse.click(box["x"] + box["width"] - 3, box["y"] + 3)  # held from now on
     tab.page.mouse.move(box["x"] + 3, box["y"] + box["height"] - 3)
     tab.settle()
-    tab.page.wait_for_function("document.getElementById('stage').dataset.node === '3:0'")
+    until(tab.page, "document.getElementById('stage').dataset.node === '3:0'")
 
 
 def test_page_opens_on_the_followed_token(tab: Opened, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import attnviz as av
 from attnviz.models import recorded
 from attnviz.scoring.words import merge_words
 from tests.render.test_view_page import axe, cell, geometry, hover, of, says
-from tests.viewing import Opened, encoder_decoder, made, opened, pair, words, write_page
+from tests.viewing import Opened, encoder_decoder, made, opened, pair, until, words, write_page
 
 SVG = "{http://www.w3.org/2000/svg}"
 HELD = "document.activeElement.id || document.activeElement.dataset.head"
@@ -475,13 +475,14 @@ def test_paper_gets_the_whole_drawing_in_light(browser: Any, pages, view: str) -
 def test_paper_gets_layers_that_were_never_in_sight(browser: Any, pages) -> None:
     with opened(browser, viewport={"width": 1200, "height": 300}) as page:
         page.open(pages["tall"])
-        page.page.wait_for_function(
+        until(
+            page.page,
             """() => {
                 dispatchEvent(new Event('beforeprint'));
                 const found = document.querySelectorAll('#print g.map').length;
                 if (found !== 4 * 14) dispatchEvent(new Event('afterprint'));
                 return found === 4 * 14;
-            }"""
+            }""",
         )
 
 
