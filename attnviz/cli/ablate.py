@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from attnviz.cli import console
-from attnviz.cli.options import OutputOptions, TextsOptions, TrainedOptions, flatten
+from attnviz.cli.flattening import flatten
+from attnviz.cli.options import OutputOptions, TextsOptions, TrainedOptions
 from attnviz.cli.stages import Stages
 
 AWAY, MEASURED, CURVE = "What is taken away", "What is measured", "How many heads can go"

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from attnviz.cli import browser, console
-from attnviz.cli.options import OutputOptions, TrainedOptions, flatten
+from attnviz.cli.flattening import flatten
+from attnviz.cli.options import OutputOptions, TrainedOptions
 from attnviz.cli.stages import Stages
 
 

@@ -8,14 +8,8 @@ from typing import Annotated
 import typer
 
 from attnviz.cli import console
-from attnviz.cli.options import (
-    WEIGH_HELP,
-    WEIGHTS,
-    InputOptions,
-    ModelOptions,
-    OutputOptions,
-    flatten,
-)
+from attnviz.cli.flattening import flatten
+from attnviz.cli.options import WEIGH_HELP, WEIGHTS, InputOptions, ModelOptions, OutputOptions
 
 
 @flatten

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from attnviz.cli import console
-from attnviz.cli.options import RAY, OutputOptions, TrainedOptions, flatten
+from attnviz.cli.flattening import flatten
+from attnviz.cli.options import RAY, OutputOptions, TrainedOptions
 from attnviz.cli.stages import Stages
 
 COUNTED, RESULT = "What counts", "Result"

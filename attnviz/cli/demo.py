@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from attnviz.cli import console
-from attnviz.cli.options import OutputOptions, flatten
+from attnviz.cli.flattening import flatten
+from attnviz.cli.options import OutputOptions
 
 
 @flatten

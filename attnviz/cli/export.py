@@ -10,6 +10,7 @@ import typer
 
 from attnviz.cli import console
 from attnviz.cli.exits import IN_PART, Interrupted
+from attnviz.cli.flattening import flatten
 from attnviz.cli.options import (
     SELECT_HELP,
     SPECIAL_TOKENS,
@@ -18,7 +19,6 @@ from attnviz.cli.options import (
     ModelOptions,
     OutputOptions,
     StyleOptions,
-    flatten,
 )
 from attnviz.errors import UsageError
 

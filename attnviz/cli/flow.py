@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from attnviz.cli import console
+from attnviz.cli.flattening import flatten
 from attnviz.cli.options import (
     DEFAULT,
     DPI,
@@ -16,7 +17,6 @@ from attnviz.cli.options import (
     InputOptions,
     ModelOptions,
     OutputOptions,
-    flatten,
 )
 from attnviz.cli.stages import Stages
 

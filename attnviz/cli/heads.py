@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from attnviz.cli import console
+from attnviz.cli.flattening import changed, flatten
 from attnviz.cli.options import (
     EVIDENCE,
     SELECT_HELP,
@@ -18,8 +19,6 @@ from attnviz.cli.options import (
     InputOptions,
     ModelOptions,
     OutputOptions,
-    changed,
-    flatten,
 )
 from attnviz.cli.voice import option
 from attnviz.errors import UsageError

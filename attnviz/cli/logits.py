@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnviz.cli import console
-from attnviz.cli.options import InputOptions, OutputOptions, TrainedOptions, flatten
+from attnviz.cli.flattening import flatten
+from attnviz.cli.options import InputOptions, OutputOptions, TrainedOptions
 
 if TYPE_CHECKING:
     from attnviz.votes import Position

@@ -1,19 +1,18 @@
 """The options that commands share, defined once: what to run, on which model, which heads.
 
-A command takes these dataclasses as parameters; :func:`flatten` turns their fields into options.
+A command takes these dataclasses as parameters; see :mod:`attnviz.cli.flattening`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from attnviz.cli.flattening import changed
 from attnviz.cli.voice import option
 from attnviz.errors import InputError, UsageError
 from attnviz.render.style import Style
@@ -416,52 +415,6 @@ WEIGH_HELP = (
     "weights, norm (what heads write: ‖αf(x)‖), norm-residual or norm-residual-ln (of layers)."
 )
 SELECT_HELP = "Heads: 4.11, L4H11, 5.*, *.3, 0-3.*, lists by comma; enc:, dec:, cross: in front."
-
-
-def changed(options: Any, *, but: Sequence[str] = ()) -> list[str]:
-    """The options of a group that were given, as they stand on the command line."""
-    return [
-        option(field.name, value if isinstance(value, bool) else ...)
-        for field in dataclasses.fields(options)
-        if field.name not in but and (value := getattr(options, field.name)) != field.default
-    ]
-
-
-def flatten(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command one parameter for each field of the dataclasses that it takes."""
-    hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {
-        n: kind for n, kind in hints.items() if dataclasses.is_dataclass(kind)
-    }
-    parameters = []
-    for name, parameter in inspect.signature(command).parameters.items():
-        if name not in groups:
-            parameters.append(
-                parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name])
-            )
-            continue
-        inner = get_type_hints(groups[name], include_extras=True)
-        parameters += [
-            inspect.Parameter(
-                field.name,
-                parameter.KEYWORD_ONLY,
-                default=field.default,
-                annotation=inner[field.name],
-            )
-            for field in dataclasses.fields(groups[name])
-        ]
-
-    @functools.wraps(command)
-    def run(**values: Any) -> None:
-        for name, kind in groups.items():
-            fields = {f.name: values.pop(f.name) for f in dataclasses.fields(kind)}
-            values[name] = kind(**fields)
-        command(**values)
-
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters}
-    del run.__wrapped__
-    return run
 
 
 def _read_text(name: str) -> str:

@@ -10,6 +10,7 @@ import typer
 
 from attnviz.cli import console
 from attnviz.cli.exits import IN_PART, Interrupted
+from attnviz.cli.flattening import changed, flatten
 from attnviz.cli.options import (
     EVIDENCE,
     SPECIAL_TOKENS,
@@ -17,8 +18,6 @@ from attnviz.cli.options import (
     WEIGHTS,
     ModelOptions,
     OutputOptions,
-    changed,
-    flatten,
 )
 from attnviz.errors import UsageError
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from attnviz.cli import console, voice
-from attnviz.cli.options import flatten
+from attnviz.cli.flattening import flatten
 from attnviz.cli.shapes_options import (
     Asked,
     FormatOptions,

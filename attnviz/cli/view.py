@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from attnviz.cli import browser, console
+from attnviz.cli.flattening import flatten
 from attnviz.cli.options import (
     EVIDENCE,
     SELECT_HELP,
@@ -17,7 +18,6 @@ from attnviz.cli.options import (
     ModelOptions,
     OutputOptions,
     TextsOptions,
-    flatten,
 )
 
 LARGE_PAGE = 16e6
