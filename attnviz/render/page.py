@@ -1,7 +1,7 @@
 """What every offline page needs: its parts put together, data that cannot become markup, a policy.
 
-A page is a template, a style behind the one that all share (``page.css``), a script put together
-from modules (:mod:`attnviz.render.assemble`), and data.
+A page is a template, a style behind the one that all share (``page.css``), scripts put together
+from modules (:mod:`attnviz.render.assemble`), those in ``js/`` for all pages among them, and data.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
+
+from attnviz.render.assemble import assemble
 
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}
 
@@ -27,22 +30,27 @@ def filled(template: str, parts: Mapping[str, str]) -> bytes:
     return "".join(out).encode("utf-8")
 
 
-def stylesheet(own: Traversable) -> str:
-    """A page's own style behind what all pages share."""
-    return "".join(one.read_text("utf-8") for one in (files(__package__) / "page.css", own))
+@lru_cache
+def parts(package: str, *entries: str) -> tuple[str, ...]:
+    """The template of a page, its style behind the one of all pages, and a script for each entry.
+
+    Args:
+        package: holds ``page.html``, ``style.css`` and the modules in ``js/``.
+        entries: modules that run.
+    """
+    shared, own = files(__package__), files(package)
+    style = "".join(one.read_text("utf-8") for one in (shared / "page.css", own / "style.css"))
+    scripts = _modules(shared / "js") | _modules(own / "js")
+    template = (own / "page.html").read_text("utf-8")
+    return (template, style, *(assemble(scripts, entry) for entry in entries))
 
 
-def modules(folder: Traversable, names: Container[str] | None = None) -> dict[str, str]:
-    """The JavaScript modules of a folder, by name without ``.js``; only those named, if any are."""
-    found = {
-        entry.name.removesuffix(".js"): entry
+def _modules(folder: Traversable) -> dict[str, str]:
+    """The JavaScript modules of a folder, by name without ``.js``."""
+    return {
+        entry.name.removesuffix(".js"): entry.read_text("utf-8")
         for entry in folder.iterdir()
         if entry.name.endswith(".js")
-    }
-    return {
-        name: entry.read_text("utf-8")
-        for name, entry in found.items()
-        if names is None or name in names
     }
 
 

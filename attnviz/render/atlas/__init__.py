@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
-from attnviz.render import viewer
-from attnviz.render.assemble import assemble
 from attnviz.render.labels import visible
-from attnviz.render.page import filled, modules, policy, safe_json, stylesheet
+from attnviz.render.page import filled, parts, policy, safe_json
 from attnviz.render.palette import anchors, ink
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
-
-_SHARED = ("dom",)
-"""Modules of the viewer that this page uses too."""
 
 
 def atlas_page(document: Mapping[str, Any], *, title: str) -> bytes:
@@ -27,7 +20,7 @@ def atlas_page(document: Mapping[str, Any], *, title: str) -> bytes:
         document: what :func:`attnviz.gathered.gather` made.
         title: of the page.
     """
-    template, style, script = _parts()
+    template, style, script = parts(__package__, "main")
     data = {
         "atlas": _visible(document),
         "roles": {
@@ -58,15 +51,3 @@ def _visible(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_visible(one) for one in value]
     return value
-
-
-@lru_cache(maxsize=1)
-def _parts() -> tuple[str, str, str]:
-    """Template, style and script."""
-    here = files(__package__)
-    scripts = modules(files(viewer) / "js", _SHARED) | modules(here / "js")
-    return (
-        (here / "page.html").read_text("utf-8"),
-        stylesheet(here / "style.css"),
-        assemble(scripts, "main"),
-    )

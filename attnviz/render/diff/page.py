@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import html
-from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -14,16 +12,12 @@ from numpy.typing import NDArray
 from attnviz.differences import DiffReport
 from attnviz.errors import UsageError
 from attnviz.records import Head, Sides
-from attnviz.render import viewer
-from attnviz.render.assemble import assemble
 from attnviz.render.diff import words
 from attnviz.render.labels import model_name, token_labels, visible
-from attnviz.render.page import filled, modules, policy, safe_json, stylesheet
+from attnviz.render.page import filled, parts, policy, safe_json
 from attnviz.render.palette import anchors
 from attnviz.render.signed import BLUE, NONE, ORANGE
 
-_SHARED = ("dom",)
-"""Modules of the viewer that this page uses too."""
 _SIGNED = {"light": (ORANGE, NONE, BLUE), "dark": ("#fdae61", "#22262d", "#74b3f7")}
 """Less, nothing, more; on dark paper nothing is dark."""
 
@@ -42,7 +36,7 @@ def diff_page(report: DiffReport) -> bytes:
             f"a page shows the maps of one text, and {report.texts} were compared; give a single "
             "text or capture of each"
         )
-    template, style, script = _parts()
+    template, style, script = parts(__package__, "main")
     title = f"What changed: {words.title(report)}"
     return filled(
         template,
@@ -102,15 +96,3 @@ def _labels(sides: Sides) -> dict[str, list[str]]:
 
 def _packed(values: NDArray[np.floating[Any]]) -> str:
     return base64.b64encode(np.ascontiguousarray(values, "<f4").tobytes()).decode("ascii")
-
-
-@lru_cache(maxsize=1)
-def _parts() -> tuple[str, str, str]:
-    """Template, style and script."""
-    here = files(__package__)
-    scripts = modules(files(viewer) / "js", _SHARED) | modules(here / "js")
-    return (
-        (here / "page.html").read_text("utf-8"),
-        stylesheet(here / "style.css"),
-        assemble(scripts, "main"),
-    )

@@ -10,23 +10,16 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
 from attnviz.portable import Portable
 from attnviz.records import HeadScores
-from attnviz.render import viewer
-from attnviz.render.assemble import assemble
 from attnviz.render.labels import head_phrase, visible
 from attnviz.render.live.pack import pack
-from attnviz.render.page import filled, modules, policy, safe_json, stylesheet
+from attnviz.render.page import filled, parts, policy, safe_json
 from attnviz.render.palette import anchors, ink
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.roles import ROLES
-
-_SHARED = ("dom",)
-"""Modules of the viewer that this page uses too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +63,7 @@ def live_page(
         tour: steps of a guided tour.
     """
     entries, packed = pack(model.tensors, bits)
-    template, style, script, worker = _parts()
+    template, style, script, worker = parts(__package__, "main", "worker")
     data = {
         "title": visible(title),
         "model": visible(model.source.model),
@@ -144,16 +137,3 @@ def _head(scores: HeadScores) -> dict[str, Any]:
             "code": known.code,
         },
     }
-
-
-@lru_cache(maxsize=1)
-def _parts() -> tuple[str, str, str, str]:
-    """Template, style, the page's script and that of its worker."""
-    here = files(__package__)
-    scripts = modules(files(viewer) / "js", _SHARED) | modules(here / "js")
-    return (
-        (here / "page.html").read_text("utf-8"),
-        stylesheet(here / "style.css"),
-        assemble(scripts, "main"),
-        assemble(scripts, "worker"),
-    )

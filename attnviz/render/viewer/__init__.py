@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import html
 from collections.abc import Collection, Sequence
-from functools import lru_cache
-from importlib.resources import files
 
 from attnviz.errors import UsageError
 from attnviz.records import Capture, Head, HeadScores, Inputs
-from attnviz.render.assemble import assemble
 from attnviz.render.labels import visible
-from attnviz.render.page import filled, modules, policy, safe_json, stylesheet
+from attnviz.render.page import filled, parts, policy, safe_json
 from attnviz.render.viewer.document import Scored, document
 from attnviz.render.viewer.quantize import least_bytes, packed_bytes
 
@@ -54,7 +51,7 @@ def page(
         raise UsageError("nothing to view: give at least one capture")
     written = written or (None,) * len(captures)
     data, chunks = document(captures, scores, heads, written, title=title, bits=bits, notes=notes)
-    template, style, script = _parts()
+    template, style, script = parts(__package__, "main")
     maps = "\n".join(
         f'<script type="application/octet-stream" id="maps-{number}">{text}</script>'
         for number, text in enumerate(chunks)
@@ -74,7 +71,7 @@ def page(
 
 def estimate(captures: Sequence[Capture], heads: Sequence[Collection[Head]], bits: int = 8) -> int:
     """About how many bytes the page will have, at most, before any of the work is done."""
-    total = sum(len(part.encode()) for part in _parts())
+    total = sum(len(part.encode()) for part in parts(__package__, "main"))
     for capture, chosen in zip(captures, heads, strict=True):
         for site, maps in capture.maps.items():
             count = sum(head.site == site for head in chosen)
@@ -89,14 +86,3 @@ def least(inputs: Inputs, heads: Collection[Head], bits: int = 8) -> int:
         sides = inputs.sides[head.site.kind]
         total += least_bytes(len(sides.queries), len(sides.keys), bits) + _SCORES_BYTES
     return total
-
-
-@lru_cache(maxsize=1)
-def _parts() -> tuple[str, str, str]:
-    """Template, style and script."""
-    here = files(__package__)
-    return (
-        (here / "page.html").read_text("utf-8"),
-        stylesheet(here / "style.css"),
-        assemble(modules(here / "js"), "main"),
-    )

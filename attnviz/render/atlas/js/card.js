@@ -1,4 +1,4 @@
-import { byId, fill, make } from "./dom.js";
+import { byId, fill, make, table } from "./dom.js";
 import { data, figure, interval, metric, percent, roleSign } from "./data.js";
 
 /** @typedef {import("./types.js").Head} Head */
@@ -29,12 +29,6 @@ export function drawCard(head) {
       make("span", { title: data.scores[name] || "" }, name), figure(mean || 0), interval(low, high).trim(), chance === null ? "" : figure(chance), String(rows), String(texts),
     ])),
   );
-}
-
-/** @param {string[]} titles @param {(string | Node)[][]} rows */
-function table(titles, rows) {
-  return make("table", {}, make("thead", {}, make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title)))),
-    make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, cell))))));
 }
 
 /** What is known, a sentence each. @param {Head} head @returns {(Node | string)[][]} */

@@ -1,6 +1,7 @@
 import { byId, fill, make } from "./dom.js";
 import { drawCard } from "./card.js";
 import { data, heads } from "./data.js";
+import { startFrame } from "./frame.js";
 import { mark, startTable } from "./table.js";
 
 /** The head that the address names. */
@@ -18,24 +19,15 @@ function show() {
 }
 
 function start() {
+  startFrame(show);
   const { summary, methods, notes, model, backend, exactness } = data.atlas;
   fill(byId("origin"), [model, `${backend} backend`, exactness].filter(Boolean).join(" · "));
   fill(byId("summary"), ...summary.map((line) => make("li", {}, line)));
   fill(/** @type {HTMLElement} */ (document.querySelector("#methods dl")), ...methods.flatMap(({ part, said }) => [make("dt", {}, part), make("dd", {}, said)]));
   fill(byId("notes"), ...notes.map((note) => make("p", {}, note)));
   startTable();
-  const theme = /** @type {HTMLSelectElement} */ (byId("theme"));
-  theme.addEventListener("change", () => {
-    if (theme.value === "system") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = theme.value;
-    show();
-  });
   addEventListener("hashchange", show);
   show();
 }
 
-addEventListener("error", (event) => {
-  byId("failure").hidden = false;
-  fill(byId("failure"), `this page failed: ${event.error || event.message}`);
-});
 start();

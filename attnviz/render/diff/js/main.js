@@ -1,4 +1,5 @@
-import { byId, fill, make, shown } from "./dom.js";
+import { byId, fill, make, shown, table } from "./dom.js";
+import { startFrame } from "./frame.js";
 import { data, signed } from "./data.js";
 import { drawMaps } from "./maps.js";
 
@@ -7,12 +8,6 @@ import { drawMaps } from "./maps.js";
 /** Roles gained and lost, in words. @param {Head} head */
 function roles({ gained, lost }) {
   return [...gained.map((name) => `+${name}`), ...lost.map((name) => `−${name}`)].join(" ");
-}
-
-/** @param {string[]} titles @param {(string | Node)[][]} rows */
-function table(titles, rows) {
-  return make("table", {}, make("thead", {}, make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title)))),
-    make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, cell))))));
 }
 
 /** @param {Head} head */
@@ -42,6 +37,7 @@ function show() {
 }
 
 function start() {
+  startFrame(show);
   fill(byId("below"), data.below);
   const titles = ["head", "distance", "largest", "roles"];
   fill(/** @type {HTMLElement} */ (byId("heads").querySelector("thead")), make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title))));
@@ -58,18 +54,8 @@ function start() {
     ...data.origin.map((said, n) => make("p", {}, `${n ? "Second" : "First"} run: ${said}.`)),
   );
   fill(byId("notes"), ...data.notes.map((note) => make("p", {}, note)));
-  const theme = /** @type {HTMLSelectElement} */ (byId("theme"));
-  theme.addEventListener("change", () => {
-    if (theme.value === "system") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = theme.value;
-    show();
-  });
   addEventListener("hashchange", show);
   show();
 }
 
-addEventListener("error", (event) => {
-  byId("failure").hidden = false;
-  fill(byId("failure"), `this page failed: ${event.error || event.message}`);
-});
 start();

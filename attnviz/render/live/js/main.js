@@ -1,5 +1,6 @@
 import { byId, fill, make } from "./dom.js";
 import { ask, startEngine } from "./engine.js";
+import { failed, startFrame } from "./frame.js";
 import { drawGrid, drawSwitches, startGrid } from "./grid.js";
 import { drawMaps, label, startMaps } from "./headmap.js";
 import { drawWords } from "./nextwords.js";
@@ -15,12 +16,6 @@ const network = JSON.parse(byId("network").textContent || "");
 const box = /** @type {HTMLTextAreaElement} */ (byId("text"));
 /** @type {Answer | null} */
 let current = null;
-
-/** @param {unknown} why */
-function failed(why) {
-  byId("failure").hidden = false;
-  fill(byId("failure"), `this page failed: ${why}`);
-}
 
 /** Heads by number, from those by name. @param {Set<string>} off */
 function numbers(off) {
@@ -92,6 +87,7 @@ function start() {
     failed("this browser cannot unpack the model (no DecompressionStream); use Chrome 103, Firefox 113, Safari 16.4 or newer");
     return;
   }
+  startFrame(draw);
   startGrid();
   startMaps();
   startTour();
@@ -107,12 +103,6 @@ function start() {
     event.preventDefault();
   });
   byId("copy-link").addEventListener("click", () => navigator.clipboard?.writeText(location.href));
-  const theme = /** @type {HTMLSelectElement} */ (byId("theme"));
-  theme.addEventListener("change", () => {
-    if (theme.value === "system") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = theme.value;
-    draw();
-  });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   let resizing = 0;
   addEventListener("resize", () => {
@@ -140,6 +130,4 @@ Object.assign(globalThis, {
   },
 });
 
-addEventListener("error", (event) => failed(event.error || event.message));
-addEventListener("unhandledrejection", (event) => failed(event.reason));
 start();

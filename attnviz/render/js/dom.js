@@ -34,6 +34,12 @@ export function fill(element, ...children) {
   element.replaceChildren(...children);
 }
 
+/** @param {string[]} titles of the columns @param {(string | Node)[][]} rows */
+export function table(titles, rows) {
+  return make("table", {}, make("thead", {}, make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title)))),
+    make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, cell))))));
+}
+
 /**
  * A weight for people: two decimals, three below 0.1, four below 0.01.
  * @param {number} value
