@@ -15,7 +15,7 @@ from typing import Any
 
 from attnviz.export.names import KINDS
 from attnviz.records import SITE_KINDS
-from attnviz.render.page import policy, safe_json
+from attnviz.render.page import filled, policy, safe_json
 from attnviz.scoring.roles import ROLES
 
 INDEX = "index.html"
@@ -29,14 +29,14 @@ def page(lines: Iterable[bytes]) -> Iterator[bytes]:
         lines: of the manifest, in order.
     """
     here = files(__package__)
-    html, style, script = (
+    template, style, script = (
         (here / name).read_text("utf-8") for name in ("page.html", "style.css", "script.js")
     )
     rules = policy("img-src 'self' file:", style=style, script=script)
-    start, end = html.split("@DATA@")
-    yield start.replace("@CSP@", rules).replace("@STYLE@", style).encode()
+    start, end = template.split("{{data}}")
+    yield filled(start, {"policy": rules, "style": style})
     yield from _data(lines)
-    yield end.replace("@SCRIPT@", script).encode()
+    yield filled(end, {"script": script})
 
 
 def _data(lines: Iterable[bytes]) -> Iterator[bytes]:

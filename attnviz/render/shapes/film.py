@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import html
 from importlib.resources import files
-from string import Template
 
-from attnviz.render.page import policy, safe_json
+from attnviz.render.page import filled, policy, safe_json
 from attnviz.render.shapes.stage import CAPTION_TOP, WIDTH, Frame
 from attnviz.render.shapes.storyboard import storyboard
 from attnviz.render.shapes.units import plural
@@ -31,17 +30,17 @@ def film_page(walked: NumericWalk) -> bytes:
         f"{plural(given.heads, 'head')}. Every number is real: float64, shown to two digits."
     )
     style, script = asset("film.css"), asset("film.js")
-    page = Template(asset("film.html")).substitute(
-        policy=policy(script=script, style=style),
-        title=html.escape(f"attnviz: attention over “{words}”"),
-        about=html.escape(about),
-        css=style,
-        script=script,
-        data=film_json(storyboard(walked)),
-        width=WIDTH,
-        height=CAPTION_TOP,
-    )
-    return page.encode("utf-8")
+    parts = {
+        "policy": policy(script=script, style=style),
+        "title": html.escape(f"attnviz: attention over “{words}”"),
+        "about": html.escape(about),
+        "style": style,
+        "script": script,
+        "data": film_json(storyboard(walked)),
+        "width": str(WIDTH),
+        "height": str(CAPTION_TOP),
+    }
+    return filled(asset("film.html"), parts)
 
 
 def film_json(frames: tuple[Frame, ...]) -> str:

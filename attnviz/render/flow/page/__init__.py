@@ -17,7 +17,7 @@ from attnviz.flows import FlowReport
 from attnviz.records import SITE_PREFIX
 from attnviz.render.flow.words import closing, through
 from attnviz.render.labels import model_name, token_labels
-from attnviz.render.page import policy, safe_json
+from attnviz.render.page import filled, policy, safe_json
 
 LARGEST = 100e6
 """Bytes of a page at most; browsers take minutes to open more."""
@@ -57,15 +57,14 @@ def page(report: FlowReport) -> bytes:
     template, style, script = (
         (here / name).read_text("utf-8") for name in ("page.html", "style.css", "script.js")
     )
-    filled = {
-        "CSP": policy(style=style, script=script),
-        "TITLE": html.escape(title),
-        "STYLE": style,
-        "SCRIPT": script,
-        "DATA": safe_json(data),
+    parts = {
+        "policy": policy(style=style, script=script),
+        "title": html.escape(title),
+        "style": style,
+        "script": script,
+        "data": safe_json(data),
     }
-    parts = template.split("@")
-    return "".join(filled.get(part, part) for part in parts).encode("utf-8")
+    return filled(template, parts)
 
 
 def columns(report: FlowReport) -> list[str]:
