@@ -37,15 +37,7 @@ def atlas(
     ablated: Annotated[
         int, typer.Option(help="Texts that heads are taken away on.", metavar="N", min=1)
     ] = 64,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="The .html file; without it a temporary one opens in the browser.",
-            metavar="FILE",
-        ),
-    ] = None,
+    out: Annotated[Path | None, browser.OUT] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON (attnviz.atlas/1) instead of a page.")
     ] = False,
@@ -61,16 +53,13 @@ def atlas(
 
       attnviz atlas --lines a.txt --conllu dev.conllu --gap gap.tsv --model gpt2 -o gpt2.html
     """
-    from attnviz import atlases, files
+    from attnviz import atlases
     from attnviz.errors import UsageError
-    from attnviz.notebook import page_path
     from attnviz.render.terminal import Line
 
     if not lines:
         raise UsageError("atlas needs texts: add {lines}", lines="sample_inputs/sentences.txt")
-    if out is not None:
-        page_path(out)
-        files.check_writable(out)
+    browser.check(out)
     keep = None if out is None else out.with_name(f".{out.name}.parts")
     with Stages(output.quiet) as stages:
         made = atlases.atlas(
@@ -86,14 +75,10 @@ def atlas(
     if json:
         console.put(made.json())
         return
-    saved = made.save(browser.temporary() if out is None else out)
-    if keep is not None:
-        atlases.forget(keep)
     screen = console.stdout()
     for line in made.document["summary"]:
         screen.print(Line(line))
-    if not output.quiet or out is None:
-        console.wrote(saved, f" ({made.size})")
-    if out is None and not browser.opened(saved):
-        console.note(["no browser answered; open the file yourself"], output.quiet)
+    browser.deliver(made, out, output.quiet)
+    if keep is not None:
+        atlases.forget(keep)
     console.note(made.document["notes"], output.quiet)

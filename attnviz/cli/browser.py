@@ -1,14 +1,45 @@
-"""Showing a page in the user's browser."""
+"""The end of every command that makes a page: write it, or show it in the user's browser."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from attnviz.cli import console
+
+if TYPE_CHECKING:
+    from attnviz.notebook import Page
+
+OUT = typer.Option(
+    "--out",
+    "-o",
+    help="The .html file; without it a temporary one opens in the browser.",
+    metavar="FILE",
+)
 _STARTS = 5.0
 """Seconds after which a browser that is still starting counts as there."""
+
+
+def check(out: Path | None) -> None:
+    """Before any work: UsageError or an error of the system where the page cannot be written."""
+    from attnviz import files
+    from attnviz.notebook import page_path
+
+    if out is not None:
+        page_path(out)
+        files.check_writable(out)
+
+
+def deliver(page: Page, out: Path | None, quiet: bool) -> None:
+    """Write the page to ``out``, or to a temporary file that the browser is asked to open."""
+    saved = page.save(_temporary() if out is None else out)
+    if not quiet or out is None:
+        console.wrote(saved, f" ({page.size})")
+    if out is None and not opened(saved):
+        console.note(["no browser answered; open the file yourself"], quiet)
 
 
 def opened(page: Path) -> bool:
@@ -33,7 +64,7 @@ def opened(page: Path) -> bool:
         return False
 
 
-def temporary() -> Path:
+def _temporary() -> Path:
     """A new file that stays after the program ends, for the browser to read."""
     import tempfile
 

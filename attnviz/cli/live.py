@@ -22,15 +22,7 @@ def live(
     model: Annotated[
         str, typer.Option(help="A bundled model, a folder or a hub id: BERT, GPT-2 and their like.")
     ] = "demo-gpt2",
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="The .html file; without it a temporary one opens in the browser.",
-            metavar="FILE",
-        ),
-    ] = None,
+    out: Annotated[Path | None, browser.OUT] = None,
     bits: Annotated[
         int, typer.Option(help="Of a weight of the model: 16, or 8 for half the size.")
     ] = 16,
@@ -50,12 +42,9 @@ def live(
 
       attnviz live "The cat sat on the [MASK]." --model demo-bert -o page.html
     """
-    from attnviz import files, inpage
-    from attnviz.notebook import page_path
+    from attnviz import inpage
 
-    if out is not None:
-        page_path(out)
-        files.check_writable(out)
+    browser.check(out)
     with console.waiting("making the page", output.quiet):
         page = inpage.live(
             inpage.TEXT if text is None else text,
@@ -64,8 +53,4 @@ def live(
             max_mb=max_mb,
             title=title,
         )
-        saved = page.save(browser.temporary() if out is None else out)
-    if not output.quiet or out is None:
-        console.wrote(saved, f" ({page.size})")
-    if out is None and not browser.opened(saved):
-        console.note(["no browser answered; open the file yourself"], output.quiet)
+    browser.deliver(page, out, output.quiet)

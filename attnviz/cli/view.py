@@ -29,15 +29,7 @@ def view(
     prompt: TextsOptions,
     model: ModelOptions,
     output: OutputOptions,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="The .html file; without it a temporary one opens in the browser.",
-            metavar="FILE",
-        ),
-    ] = None,
+    out: Annotated[Path | None, browser.OUT] = None,
     select: Annotated[
         str | None, typer.Option("--select", "-s", help=SELECT_HELP, metavar="HEADS")
     ] = None,
@@ -64,26 +56,18 @@ def view(
 
       attnviz view --lines sentences.txt --model gpt2 --select "0-5.*" -o page.html
     """
-    from attnviz import api, files
-    from attnviz.notebook import page_path
+    from attnviz import api
     from attnviz.render import terminal
 
-    if out is not None:
-        page_path(out)
-        files.check_writable(out)
+    browser.check(out)
     looks = prompt.looks(model, quiet=output.quiet)
     settings = model.settings(context=prompt.context, writing=prompt.generate is not None)
     settings |= {"select": select, "without": without, "weigh": weigh, "evidence": evidence}
     with console.waiting("making the page", output.quiet):
         page = api.view(looks, exact=exact, title=title, max_mb=max_mb, **settings)
-        saved = page.save(browser.temporary() if out is None else out)
-    screen = console.stdout()
-    if not output.quiet or out is None:
-        console.wrote(saved, f" ({page.size})")
+    browser.deliver(page, out, output.quiet)
     if not output.quiet:
-        screen.print(terminal.closing_line(page.captures[0]))
-    if out is None and not browser.opened(saved):
-        console.note(["no browser answered; open the file yourself"], output.quiet)
+        console.stdout().print(terminal.closing_line(page.captures[0]))
     notes = dict.fromkeys(note for one in page.captures for note in one.inputs.notes)
     if len(page.page) > LARGE_PAGE:
         notes[f"a page of {page.size} opens slowly; --select makes it smaller"] = None
