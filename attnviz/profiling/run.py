@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Protocol
 
@@ -120,7 +121,7 @@ def run(
     with Stopping() as stop:
         try:
             with executor as workers:
-                for task, answer in workers.run(_sampled(todo, state, stop)):
+                for task, answer in workers.run(takewhile(lambda _: not stop.asked(), todo)):
                     part = _lost(task, answer, about) if isinstance(answer, Lost) else answer
                     if strict and part.bad:
                         raise InputError(f"{part.bad[0].place}: {part.bad[0].reason}")
@@ -181,14 +182,6 @@ def _left(every: Iterator[Task], state: State, out: Path | None) -> Iterator[Tas
     raise InputError(
         f"{out} was made of other texts, or they have changed; name another file, or delete it"
     )
-
-
-def _sampled(todo: Iterable[Task], state: State, stop: Stopping) -> Iterator[Task]:
-    """Tell every task which texts can still come into the sample, until somebody stops it."""
-    for task in todo:
-        if stop.asked():
-            return
-        yield replace(task, sampled=state.tally.sampled)
 
 
 def _lost(task: Task, lost: Lost, about: About) -> Part:

@@ -160,11 +160,6 @@ class Tally:
         self.examples.prune()
         self.alike = heapq.nsmallest(self._sample, self.alike + other.alike, key=_key)
 
-    @property
-    def sampled(self) -> int:
-        """Only texts with smaller keys come into the sample any more."""
-        return self.alike[-1].key if len(self.alike) == self._sample else 1 << 64
-
 
 def _key(text: Divergences) -> int:
     return text.key

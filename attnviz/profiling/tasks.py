@@ -51,12 +51,10 @@ class Task:
     Attributes:
         pieces: of one file.
         bad: what could not be read on the way to them.
-        sampled: texts with a smaller key are compared for the likeness of heads.
     """
 
     pieces: tuple[Piece, ...]
     bad: tuple[Bad, ...] = ()
-    sampled: int = 0
 
     @property
     def digest(self) -> bytes:

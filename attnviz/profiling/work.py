@@ -14,7 +14,7 @@ from attnviz.corpus.texts import Bad
 from attnviz.errors import InputError, Message, UsageError
 from attnviz.passes import Source
 from attnviz.profiling.examples import LONGEST_TEXT, Examples, Shown, Watching
-from attnviz.profiling.likeness import Comparing
+from attnviz.profiling.likeness import Comparing, Smallest, sample_size
 from attnviz.profiling.passing import Passing
 from attnviz.profiling.sinks import Sinks
 from attnviz.profiling.tally import Tally
@@ -93,6 +93,7 @@ class Worker:
 
     def __init__(self, source: Source, settings: ProfileSettings) -> None:
         self._source, self._settings = source, settings
+        self._smallest = Smallest(sample_size(source.layout))
 
     def __call__(self, task: Task) -> Part:
         """What the texts of a task add up to."""
@@ -107,7 +108,7 @@ class Worker:
         ):
             assert not isinstance(batch, Bad)
             some = [window for window in batch if isinstance(window, Window)]
-            for window, sums in self._run(some, task.sampled, tally, examples, bad):
+            for window, sums in self._run(some, tally, examples, bad):
                 found[order[id(window)]] = sums
         tally.examples.merge(*examples)
         tally.examples.prune()
@@ -130,7 +131,6 @@ class Worker:
     def _run(
         self,
         batch: list[Window],
-        sampled: int,
         tally: Tally,
         examples: list[Examples],
         bad: list[Bad],
@@ -140,7 +140,11 @@ class Worker:
         watching = Watching([window.key for window in batch], source.layout)
         scores = ScoreObserver(inputs, source.layout, watch=watching.watch)
         passing = Passing(inputs, source.layout)
-        keys = {n: w.piece.key for n, w in enumerate(batch) if w.begins and w.piece.key < sampled}
+        keys = {
+            n: w.piece.key
+            for n, w in enumerate(batch)
+            if w.begins and self._smallest.may_have(w.piece.key)
+        }
         comparing, sinks = Comparing(inputs, keys, source.layout), Sinks(inputs, source.layout)
         source.forward(inputs, [scores, passing, comparing, sinks], hidden=False)
         for item, window in enumerate(batch):
@@ -154,6 +158,7 @@ class Worker:
             shown = Shown(text.number, text.place, words, window.number)
             if item in keys:
                 tally.alike.append(comparing.divergences(item))
+                self._smallest.add(keys[item])
             examples.append(watching.examples(item, window.inputs, shown))
             yield window, sums
 

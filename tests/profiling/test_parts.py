@@ -14,8 +14,9 @@ from attnviz.corpus import texts
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError
 from attnviz.passes import Rows
+from attnviz.profiling import work
 from attnviz.profiling.kinds import KINDS, kinds
-from attnviz.profiling.likeness import Comparing, Divergences, distances, plane
+from attnviz.profiling.likeness import Comparing, Divergences, Smallest, distances, plane
 from attnviz.profiling.passing import DISTANCES, Passing
 from attnviz.profiling.tasks import SEGMENT, key_of, mixed, tasks
 from attnviz.profiling.windows import limit, windows
@@ -171,6 +172,33 @@ def test_rows_are_compared_whatever_the_blocks(block: int) -> None:
     ]
     assert (found.key, found.rows) == (77, {"decoder": 16})
     np.testing.assert_allclose(found.sums["decoder"], expected, rtol=1e-5)
+
+
+def test_only_the_smallest_keys_can_come_into_the_sample() -> None:
+    smallest = Smallest(2)
+    for _ in range(3):
+        smallest.add(9)  # a text that comes again is one text
+        assert smallest.may_have(10)
+    smallest.add(5)
+    assert [smallest.may_have(key) for key in (8, 9, 10)] == [True, True, False]
+    smallest.add(7)
+    assert [smallest.may_have(key) for key in (6, 7, 8)] == [True, True, False]
+
+
+def test_every_worker_leaves_out_what_cannot_come_into_the_sample(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(work, "sample_size", lambda layout: 3)
+    source = av.load("demo-gpt2")
+    parts = list(tasks(texts.read([str(lines(tmp_path / "t.txt", sentences(200)))])))
+    keys = sorted(piece.key for task in parts for piece in task.pieces)
+    one, two, three = (work.Worker(source, work.ProfileSettings()) for _ in range(3))
+    for workers in ([one] * 4, [two, three] * 2):
+        found = [
+            text.key
+            for do, task in zip(workers, parts, strict=True)
+            for text in do(task).tally.alike
+        ]
+        assert sorted(found)[:3] == keys[:3]
+        assert len(found) < 100
 
 
 def test_the_sample_is_pooled_by_rows() -> None:
