@@ -12,12 +12,12 @@ from attnviz.render import signed_figure
 from attnviz.render.ablation.words import measure, most, role
 from attnviz.render.canvas import rendered
 from attnviz.render.fonts import Ruler, choose, spelled
+from attnviz.render.heading import GREY, Heading
 from attnviz.render.labels import model_name
 from attnviz.render.signed import BLUE, ORANGE
 from attnviz.render.signed_figure import CELL
 
 _LISTED = 15
-_GREY = "#555555"
 _ORDERS = ("#1b1b1b", "#b0b0b0")
 _BAR = 0.21
 _MARGIN = 0.2
@@ -45,8 +45,8 @@ def build(report: AblationReport, dpi: float) -> Figure:
     families, missing = choose([title, below])
     title, below = spelled(title, missing), spelled(below, missing)
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
-    lines = ruler.wrapped(below, 7.5, wide - 2 * _MARGIN)
-    head_high = 0.34 + 0.13 * len(lines) + 0.1
+    heading = Heading(ruler, title, [below], wide, _MARGIN)
+    head_high = heading.high + 0.24
     high = 2 * _MARGIN + head_high + body_high + curve_high + 0.45
     figure = Figure(figsize=(wide, high))
 
@@ -54,13 +54,7 @@ def build(report: AblationReport, dpi: float) -> Figure:
         """Inches from the top left to matplotlib's fractions from the bottom left."""
         return x / wide, 1 - (y + h) / high, w / wide, h / high
 
-    figure.text(
-        _MARGIN / wide, 1 - _MARGIN / high, title, fontsize=11, va="top", family=families,
-        fontweight=ruler.title_weight,
-    )  # fmt: skip
-    for number, line in enumerate(lines):
-        y = 1 - (_MARGIN + 0.26 + 0.13 * number) / high
-        figure.text(_MARGIN / wide, y, line, fontsize=7.5, va="top", color=_GREY, family=families)
+    heading.draw(figure)
     top = _MARGIN + head_high + 0.2
     if alone:
         axes = figure.add_axes(place(_MARGIN + left, top, grid_wide, rows * CELL[1]))
@@ -95,7 +89,7 @@ def _bars(axes: Axes, report: AblationReport, listed: Sequence[Effect]) -> None:
     names = [f"{_short(e.name)}  {role(e)}".strip() for e in listed]
     axes.set_yticks(range(len(listed)), names)
     axes.set_ylim(len(listed) - 0.4, -0.6)
-    axes.axvline(0, color=_GREY, linewidth=0.5)
+    axes.axvline(0, color=GREY, linewidth=0.5)
     axes.tick_params(axis="y", length=0, labelsize=7)
     axes.tick_params(axis="x", labelsize=7)
     lines = " with 95 % interval over texts" if report.low is not None else ""

@@ -14,6 +14,7 @@ from attnviz.records import Head
 from attnviz.render.canvas import rendered
 from attnviz.render.circuits import words
 from attnviz.render.fonts import Ruler, choose, spelled
+from attnviz.render.heading import GREY, Heading
 from attnviz.render.palette import ink
 from attnviz.render.signed import BLUE, NONE, ORANGE, color
 
@@ -23,7 +24,7 @@ COLORS: Mapping[Side, str] = {"Q": BLUE, "K": ORANGE, "V": "#1b7837"}
 _BEND: Mapping[Side, float] = {"Q": -0.18, "K": 0.0, "V": 0.18}
 """Arrows between the same two heads lie side by side."""
 
-_GREY, _FAINT = "#555555", "#c8c8c8"
+_FAINT = "#c8c8c8"
 _MARGIN, _LEFT = 0.25, 0.45
 _STEP, _RISE = 0.62, 1.15
 """Between heads and between layers, in inches."""
@@ -69,23 +70,14 @@ def build(report: CircuitsReport, top: int, dpi: float) -> Figure:
         notes.append("Heads: blue where they copy what they read, orange where they lower it.")
     families, missing = choose([title, *notes])
     ruler = Ruler(families, dpi, bold=len(families) == 1)
-    titles = ruler.wrapped(spelled(title, missing), 11, wide - 2 * _MARGIN, title=True)
-    below: list[str] = []
-    for note in notes:
-        below += ruler.wrapped(spelled(note, missing), 7.5, wide - 2 * _MARGIN)
-    head_high = 0.2 * len(titles) + 0.14 * len(below) + 0.15 * len(sides)
+    below = [spelled(note, missing) for note in notes]
+    heading = Heading(ruler, spelled(title, missing), below, wide, _MARGIN)
+    head_high = heading.high + 0.15 * len(sides)
     body = len(counts) * _RISE
     high = 2 * _MARGIN + head_high + body
     figure = Figure(figsize=(wide, high))
-    y = _MARGIN
-    for text in titles:
-        figure.text(_MARGIN / wide, 1 - y / high, text, fontsize=11, va="top", family=families,
-                    fontweight=ruler.title_weight)  # fmt: skip
-        y += 0.2
-    for text in below:
-        figure.text(_MARGIN / wide, 1 - (y + 0.06) / high, text, fontsize=7.5, va="top",
-                    color=_GREY, family=families)  # fmt: skip
-        y += 0.14
+    heading.draw(figure)
+    y = _MARGIN + heading.high
     for side in sides:
         text = f"into {words.FED[side]}, up to {report.of(side)[0].excess:+.3f}"
         figure.text(_MARGIN / wide, 1 - (y + 0.1) / high, text, fontsize=8, va="top",
@@ -109,7 +101,7 @@ def _draw(axes: Axes, report: CircuitsReport, edges: list[Edge], step: float, wi
         places[head] = left + (head.index + 0.5) * step, _MARGIN + (head.layer + 0.5) * _RISE
     for layer in range(report.layout.layers(kind)):
         axes.text(left - 0.12, _MARGIN + (layer + 0.5) * _RISE, f"layer {layer}", fontsize=7.5,
-                  color=_GREY, ha="right", va="center")  # fmt: skip
+                  color=GREY, ha="right", va="center")  # fmt: skip
     radius = min(_RADIUS, 0.42 * step)
     most = max((edge.excess for edge in edges), default=0.0)
     for edge in reversed(edges):
@@ -126,7 +118,7 @@ def _draw(axes: Axes, report: CircuitsReport, edges: list[Edge], step: float, wi
     scores = report.copying()
     for head, place in places.items():
         paint = color(scores[head].score, 1.0, words.UP) if head in scores else NONE
-        rim = _GREY if head in joined else _FAINT
+        rim = GREY if head in joined else _FAINT
         axes.add_patch(Circle(place, radius, facecolor=paint, edgecolor=rim, zorder=2))
         axes.text(*place, str(head.index), fontsize=7 if step == _STEP else 5, ha="center",
                   va="center", color=ink(paint), zorder=3)  # fmt: skip

@@ -12,10 +12,10 @@ from attnviz.render import signed_figure
 from attnviz.render.canvas import rendered
 from attnviz.render.diff import words
 from attnviz.render.fonts import Ruler, choose, spelled
+from attnviz.render.heading import GREY, Heading
 from attnviz.render.labels import number, shorten, token_labels
 from attnviz.render.signed import BLUE, NONE, ORANGE
 
-_GREY = "#555555"
 _MARGIN, _SIDE, _GAP = 0.25, 2.6, 0.35
 _LABELLED = 40
 """Tokens up to which they are written on the axes."""
@@ -54,20 +54,11 @@ def build(report: DiffReport, top: int, dpi: float) -> Figure:
     grid_wide = signed_figure.columns(layout) * signed_figure.CELL[0]
     grid_high = signed_figure.rows(layout) * signed_figure.CELL[1]
     wide = 2 * _MARGIN + 0.5 + grid_wide + len(shown) * (_SIDE + room + _GAP) + 0.2
-    titles = ruler.wrapped(spelled(title, missing), 11, wide - 2 * _MARGIN, title=True)
-    lines = ruler.wrapped(spelled(note, missing), 7.5, wide - 2 * _MARGIN)
-    head_high = 0.2 * len(titles) + 0.14 * len(lines) + 0.5
+    heading = Heading(ruler, spelled(title, missing), [spelled(note, missing)], wide, _MARGIN)
+    head_high = heading.high + 0.5
     high = 2 * _MARGIN + head_high + max(grid_high + 0.4, (_SIDE + room + 0.3) if shown else 0.0)
     figure = Figure(figsize=(wide, high))
-    y = _MARGIN
-    for text in titles:
-        figure.text(_MARGIN / wide, 1 - y / high, text, fontsize=11, va="top", family=families,
-                    fontweight=ruler.title_weight)  # fmt: skip
-        y += 0.2
-    for text in lines:
-        figure.text(_MARGIN / wide, 1 - (y + 0.06) / high, text, fontsize=7.5, va="top",
-                    color=_GREY, family=families)  # fmt: skip
-        y += 0.14
+    heading.draw(figure)
     at = _MARGIN + head_high
     x = _MARGIN + 0.5
     names = {layout.name(head): head for head in layout}
@@ -90,13 +81,13 @@ def build(report: DiffReport, top: int, dpi: float) -> Figure:
         x += _SIDE + room + _GAP
     if shown:
         figure.text((_MARGIN) / wide, 0.08 / high, f"maps: {words.MEANING}, full colour at a "
-                    f"difference of {most:.2g}", fontsize=7, color=_GREY)  # fmt: skip
+                    f"difference of {most:.2g}", fontsize=7, color=GREY)  # fmt: skip
     return figure
 
 
 def _label(axes: Axes, queries: list[str], keys: list[str], families: list[str]) -> None:
     """Tokens on both axes, where they are few."""
-    axes.tick_params(length=1.5, width=0.4, color=_GREY)
+    axes.tick_params(length=1.5, width=0.4, color=GREY)
     few = max(len(queries), len(keys)) <= _LABELLED
     axes.set_yticks(range(len(queries)) if few else [], queries if few else [], fontsize=6,
                     family=families)  # fmt: skip

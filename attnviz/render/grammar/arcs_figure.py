@@ -15,12 +15,13 @@ from attnviz.annotated.parses import Parse
 from attnviz.render.canvas import rendered
 from attnviz.render.fonts import Ruler, choose, spelled
 from attnviz.render.grammar.arcs import Bow, Line, bows, levels, line_up, lines
+from attnviz.render.heading import GREY, Heading
 from attnviz.render.labels import model_name, visible
 from attnviz.render.signed import BLUE, ORANGE
 
-_GREY, _INK = "#555555", "#1b1b1b"
+_INK = "#1b1b1b"
 _MARGIN, _GAP, _SIDE = 0.2, 0.14, 0.05
-_WORD, _LABEL, _SMALL = 10.0, 7.0, 7.0
+_WORD, _LABEL = 10.0, 7.0
 _FOOT, _STEP = 0.16, 0.19
 """How far from the words' line the first level is, and each level from the last one."""
 _CORNER, _ARROW = 0.07, (0.028, 0.055)
@@ -68,14 +69,9 @@ def build(report: SyntaxReport, dpi: float) -> Figure:
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
     blocks = [_block(parse, ruler, missing) for parse in report.shown]
     wide = max([_LEAST, *(block.line.width for block in blocks)]) + 2 * _MARGIN
-    title = spelled(title, missing)
-    titles = ruler.wrapped(title, 11, wide - 2 * _MARGIN, title=True)
-    facts = [
-        part
-        for text in below
-        for part in ruler.wrapped(spelled(text, missing), _SMALL, wide - 2 * _MARGIN)
-    ]
-    top = _MARGIN + 0.19 * len(titles) + 0.06 + 0.14 * len(facts) + 0.12
+    facts = [spelled(text, missing) for text in below]
+    heading = Heading(ruler, spelled(title, missing), facts, wide, _MARGIN)
+    top = _MARGIN + heading.high + 0.18
     high = (
         top + sum(block.up + block.down + 0.16 + _BETWEEN for block in blocks) - _BETWEEN + _MARGIN
     )
@@ -84,18 +80,11 @@ def build(report: SyntaxReport, dpi: float) -> Figure:
     axes.set_xlim(0, wide)
     axes.set_ylim(high, 0)
     axes.set_axis_off()
-    y = _MARGIN
-    for text in titles:
-        axes.text(_MARGIN, y, text, fontsize=11, va="top", family=families,
-                  fontweight=ruler.title_weight)  # fmt: skip
-        y += 0.19
-    for text in facts:
-        y += 0.14
-        axes.text(_MARGIN, y - 0.06, text, fontsize=_SMALL, va="top", color=_GREY, family=families)
+    heading.draw(figure)
     y = top
     for block in blocks:
         axes.text(_MARGIN, y + 0.1, spelled(block.name, missing), fontsize=6, va="center",
-                  color=_GREY, family=families)  # fmt: skip
+                  color=GREY, family=families)  # fmt: skip
         y += block.up + 0.16
         _draw(axes, block, y, families)
         y += block.down + _BETWEEN

@@ -21,9 +21,10 @@ from attnviz.render.grammar.words import (
     baseline_name,
     coref_measured,
 )
+from attnviz.render.heading import Heading
 from attnviz.render.labels import model_name
 
-_GREY, _BASELINE = "#555555", "#b0b0b0"
+_BASELINE = "#b0b0b0"
 _LISTED = 8
 _BAR, _MARGIN, _BARS, _GAP = 0.2, 0.2, 3.0, 0.12
 
@@ -54,18 +55,12 @@ def build(report: CorefReport, dpi: float) -> Figure:
     kind = report.layout.kinds[0]
     rows, columns = report.layout.layers(kind), max(report.layout.heads[kind])
     wide = 2 * _MARGIN + label + _BARS + 0.6 + max(columns, 8) * CELL[0]
-    lines = ruler.wrapped(below, 7, wide - 2 * _MARGIN)
-    top = _MARGIN + 0.3 + 0.13 * len(lines) + 0.35
+    heading = Heading(ruler, title, [below], wide, _MARGIN)
+    top = _MARGIN + heading.high + 0.45
     bars = sum(len(group) * _BAR for group in groups) + _GAP * (len(groups) - 1)
     high = top + max(bars, rows * CELL[1]) + 0.5 + _MARGIN
     figure = Figure(figsize=(wide, high), dpi=dpi)
-    figure.text(
-        _MARGIN / wide, 1 - _MARGIN / high, title, fontsize=11, va="top", family=families,
-        fontweight=ruler.title_weight,
-    )  # fmt: skip
-    for number, line in enumerate(lines):
-        y = 1 - (_MARGIN + 0.26 + 0.13 * number) / high
-        figure.text(_MARGIN / wide, y, line, fontsize=7, va="top", color=_GREY, family=families)
+    heading.draw(figure)
 
     def place(x: float, w: float, h: float) -> tuple[float, float, float, float]:
         return x / wide, 1 - (top + h) / high, w / wide, h / high

@@ -12,9 +12,10 @@ from attnviz.render.grammar.grid_axes import CELL, draw_grid
 from attnviz.render.grammar.terminal import strongest
 from attnviz.render.grammar.tiles import COLOR, FULL, Tile
 from attnviz.render.grammar.words import SHORT, measured
+from attnviz.render.heading import Heading
 from attnviz.render.labels import model_name, shorten, visible
 
-_GREY, _OFFSET = "#555555", "#b0b0b0"
+_OFFSET = "#b0b0b0"
 _LISTED = 20
 _BAR, _MARGIN, _BARS = 0.24, 0.2, 3.2
 
@@ -37,18 +38,12 @@ def build(report: SyntaxReport, dpi: float) -> Figure:
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
     label = ruler.widest(names, 7) + 0.1
     wide = 2 * _MARGIN + label + _BARS + 0.6 + columns * CELL[0]
-    lines = ruler.wrapped(below, 7, wide - 2 * _MARGIN)
-    top = _MARGIN + 0.3 + 0.13 * len(lines) + 0.35
+    heading = Heading(ruler, title, [below], wide, _MARGIN)
+    top = _MARGIN + heading.high + 0.45
     body = max(len(listed) * _BAR, rows * CELL[1])
     high = top + body + 0.5 + _MARGIN
     figure = Figure(figsize=(wide, high), dpi=dpi)
-    figure.text(
-        _MARGIN / wide, 1 - _MARGIN / high, title, fontsize=11, va="top", family=families,
-        fontweight=ruler.title_weight,
-    )  # fmt: skip
-    for number, line in enumerate(lines):
-        y = 1 - (_MARGIN + 0.26 + 0.13 * number) / high
-        figure.text(_MARGIN / wide, y, line, fontsize=7, va="top", color=_GREY, family=families)
+    heading.draw(figure)
 
     def place(x: float, w: float, h: float) -> tuple[float, float, float, float]:
         return x / wide, 1 - (top + h) / high, w / wide, h / high

@@ -45,7 +45,7 @@ def draw_grid(axes: Axes, layout: Layout, tiles: Mapping[Head, Tile], caption: s
     axes.set_yticks([n + 0.5 for n in range(len(counts))], [str(n) for n in range(len(counts))])
     axes.tick_params(length=0, labelsize=7)
     axes.xaxis.tick_top()
-    axes.set_xlabel(caption, fontsize=7)
+    axes.set_xlabel(caption, fontsize=7, wrap=True)
     axes.set_ylabel("layer", fontsize=7)
     for side in axes.spines.values():
         side.set_visible(False)

@@ -9,12 +9,12 @@ from attnviz.errors import UsageError
 from attnviz.render import signed_figure
 from attnviz.render.canvas import rendered
 from attnviz.render.fonts import Ruler, choose, spelled
+from attnviz.render.heading import GREY, Heading
 from attnviz.render.labels import model_name, shorten, visible
 from attnviz.render.logits.words import UP, by_token, checked, steps
 from attnviz.render.signed import BLUE, ORANGE, signed
 from attnviz.votes import LogitsReport
 
-_GREY = "#555555"
 _MARGIN = 0.2
 _LINE = 0.2
 _WIDE = 2.9
@@ -54,21 +54,12 @@ def build(report: LogitsReport, dpi: float) -> Figure:
     steps_left = 0.45 + ruler.widest([step.label for step in found], 7)
     through_left = 0.6 + ruler.widest([name for name, _ in through], 7)
     wide = 2 * _MARGIN + 0.5 + grid_wide + steps_left + _WIDE + through_left + _WIDE
-    titles = ruler.wrapped(title, 11, wide - 2 * _MARGIN, title=True)
-    lines = ruler.wrapped(below, 7.5, wide - 2 * _MARGIN)
-    head_high = 0.19 * len(titles) + 0.13 * len(lines) + 0.4
+    heading = Heading(ruler, title, [below], wide, _MARGIN)
+    head_high = heading.high + 0.4
     body_high = max(grid_high, len(found) * _LINE, len(through) * _LINE) + 0.45
     high = 2 * _MARGIN + head_high + body_high
     figure = Figure(figsize=(wide, high))
-    y = _MARGIN
-    for text in titles:
-        figure.text(_MARGIN / wide, 1 - y / high, text, fontsize=11, va="top", family=families,
-                    fontweight=ruler.title_weight)  # fmt: skip
-        y += 0.19
-    for text in lines:
-        figure.text(_MARGIN / wide, 1 - (y + 0.06) / high, text, fontsize=7.5, va="top",
-                    color=_GREY, family=families)  # fmt: skip
-        y += 0.13
+    heading.draw(figure)
 
     def axes(x: float, w: float, h: float) -> Axes:
         """Axes by inches from the left, below the titles."""
@@ -94,7 +85,7 @@ def _waterfall(axes: Axes, report: LogitsReport) -> None:
         color = BLUE if step.value > 0 else ORANGE
         axes.barh(number, step.value, left=step.before, height=0.62, color=color)
         if number:
-            axes.plot([step.before] * 2, [number - 1.31, number + 0.31], color=_GREY, linewidth=0.5)
+            axes.plot([step.before] * 2, [number - 1.31, number + 0.31], color=GREY, linewidth=0.5)
         right = max(step.before, step.after)
         axes.annotate(signed(step.value), (right, number), (3, 0), textcoords="offset points",
                       fontsize=6, va="center")  # fmt: skip
@@ -113,7 +104,7 @@ def _bars(axes: Axes, through: list[tuple[str, float]], families: list[str]) -> 
 
 def _finish(axes: Axes, count: int) -> None:
     axes.set_ylim(count - 0.4, -0.6)
-    axes.axvline(0, color=_GREY, linewidth=0.5)
+    axes.axvline(0, color=GREY, linewidth=0.5)
     axes.use_sticky_edges = False
     axes.margins(x=0.12)
     axes.tick_params(axis="y", length=0, labelsize=7)
