@@ -100,7 +100,6 @@ def atlas(
     kept = _Kept(
         None if keep is None else Path(keep), _state(model, names, conllu, gap, limit, dtype)
     )
-    settings: dict[str, Any] = {"model": model, "device": device, "dtype": dtype}
 
     def profile() -> str:
         known = texts.read(texts.resolve(names))
@@ -109,7 +108,9 @@ def atlas(
             names,
             limit=limit,
             progress=lambda at: progress("profile", at.texts, count),
-            **settings,
+            model=model,
+            device=device,
+            dtype=dtype,
         )
         return found.json()
 
@@ -118,7 +119,7 @@ def atlas(
             list(islice(_prompts(names, source), ablated)),
             gradient=not source.no_logits,
             progress=lambda part, done, total: progress(f"ablate: {part}", done, total),
-            **settings,
+            model=source,
         )
         return ablation_json(found)
 
@@ -126,7 +127,7 @@ def atlas(
         return circuits_json(
             run_circuits(
                 progress=lambda part, done, total: progress(f"circuits: {part}", done, total),
-                **settings,
+                model=source,
             )
         )
 
@@ -135,7 +136,7 @@ def atlas(
             run(
                 path,
                 progress=lambda part, done, total: progress(f"{name}: {part}", done, total),
-                **settings,
+                model=source,
             )
         )
 
