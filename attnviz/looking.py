@@ -13,6 +13,7 @@ from attnviz.ablation.closed import closed
 from attnviz.errors import InputError, UsageError
 from attnviz.models.device import resolve
 from attnviz.models.memory import human_bytes, physical_memory
+from attnviz.models.opened import Opening, asked, check_terms
 from attnviz.models.untrained import Fresh, FreshConfig
 from attnviz.models.weighed import weighed
 from attnviz.notebook import Captured
@@ -182,6 +183,7 @@ def capture(
     select: str | None = None,
     without: str | None = None,
     weigh: str = "weights",
+    why: str | None = None,
     device: str = "auto",
     dtype: str = "auto",
 ) -> Capture:
@@ -201,16 +203,20 @@ def capture(
         without: heads to take away first (``"2.4, role:first"``), to see how the others change.
         weigh: what the maps hold, a name of :data:`attnviz.quantities.QUANTITIES`: attention
             weights, or norms of what is written with them (``"norm"``).
+        why: heads whose queries and keys to keep (``"4.11"``), so that ``cap.why("4.11", 7, 2)``
+            takes any of their weights apart.
 
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.
     """
+    if why is not None and weigh != "weights":
+        raise UsageError("{why} is about weights; leave out {weigh}", why=..., weigh=weigh)
     if isinstance(what, str):
         what = Prompt(what, pair=pair, context=context, target=target, truncate=truncate)
     if tokenizer is not None:
         model = load(model, tokenizer=tokenizer, device=device, dtype=dtype)
         device = dtype = "auto"
-    options: dict[str, Any] = {"select": select, "without": without, "weigh": weigh}
+    options: dict[str, Any] = {"select": select, "without": without, "weigh": weigh, "why": why}
     (found,) = captures([what], model=model, device=device, dtype=dtype, **options)
     return found
 
@@ -222,6 +228,7 @@ def captures(
     select: str | None = None,
     without: str | None = None,
     weigh: str = "weights",
+    why: str | None = None,
     device: str = "auto",
     dtype: str = "auto",
 ) -> tuple[Capture, ...]:
@@ -230,7 +237,7 @@ def captures(
     Raises:
         UsageError: nothing at all; AttnvizError: as :func:`capture`.
     """
-    options: dict[str, Any] = {"select": select, "without": without, "weigh": weigh}
+    options: dict[str, Any] = {"select": select, "without": without, "weigh": weigh, "why": why}
     ready = prepare(what, model=model, device=device, dtype=dtype, **options)
     return tuple(one.capture() for one in list(ready))
 
@@ -264,6 +271,7 @@ def prepare(
     select: str | None = None,
     without: str | None = None,
     weigh: str = "weights",
+    why: str | None = None,
     device: str = "auto",
     dtype: str = "auto",
 ) -> Iterator[Ready]:
@@ -280,11 +288,12 @@ def prepare(
         if isinstance(one, Capture):
             check_whole(without)
             check_quantity(one, weigh)
+            check_terms(one, why)
             yield _captured(one, select)
             continue
         prompt = prompt_of(one)
         source = source or source_for(prompt, model, device, dtype)
-        ready = _prepared(prompt, source, select, without, weigh)
+        ready = _prepared(prompt, source, select, without, weigh, why)
         sites = {head.site for head in ready.heads}
         needed += sum(_bytes(ready, site) for site in sites)
         if needed > physical_memory() // 2:
@@ -306,12 +315,19 @@ def _captured(capture: Capture, select: str | None) -> Ready:
 
 
 def _prepared(
-    prompt: Prompt, source: Source, select: str | None, without: str | None, weigh: str
+    prompt: Prompt,
+    source: Source,
+    select: str | None,
+    without: str | None,
+    weigh: str,
+    why: str | None,
 ) -> Ready:
     shown = weighed(source, weigh, shares=False)
     layout = shown.layout
     heads = frozenset(layout if select is None else selection.select(select, layout))
+    opened = asked(why, heads, layout)
     inputs = source.prepare(prompt)
+    opening = Opening(source, inputs, opened) if opened else None
     texts = prompt.texts
     if inputs.output:
         texts = (*texts[:-1], f"{''.join(texts[-1:])} | {inputs.output.strip()}")
@@ -319,10 +335,12 @@ def _prepared(
 
     def run(shown: Source, weigh: str) -> Capture:
         recorder = Recorder([inputs], heads)
+        watching = [recorder, opening] if opening and weigh == "weights" else [recorder]
         with closed(source, without, inputs) as noted:
-            shown.forward([inputs], [recorder], hidden=False)
+            shown.forward([inputs], watching, hidden=False)
         maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
-        return Captured(source.info, layout, noted, maps, empty, reach, weigh)
+        terms = opening.result() if opening and weigh == "weights" else {}
+        return Captured(source.info, layout, noted, maps, empty, reach, weigh, terms)
 
     weights = None if weigh == "weights" or layout.whole else partial(run, source, "weights")
     return Ready(inputs, layout, heads, partial(run, shown, weigh), weights)

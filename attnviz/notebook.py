@@ -16,7 +16,9 @@ from attnviz import files
 from attnviz.errors import SelectionError, UsageError
 from attnviz.media import Picture, patch_grid
 from attnviz.models.memory import human_bytes
+from attnviz.models.opened import reason
 from attnviz.models.recorded import SUFFIXES
+from attnviz.reasons import Reason
 from attnviz.records import Capture, Head, HeadsReport, Role, Sides
 from attnviz.render import html
 from attnviz.render.figure import FORMATS, heads_figure, heatmap_figure, overlay_figure
@@ -43,6 +45,10 @@ class Captured(Capture):
 
     def __getitem__(self, head: Head | str) -> NDArray[np.floating]:
         """The [T, S] map of one head, by its name such as ``"4.11"``; SelectionError for none."""
+        return super().__getitem__(self._head(head))
+
+    def _head(self, head: Head | str) -> Head:
+        """A head that the capture holds."""
         if isinstance(head, str):
             found = select(head, self.layout)
             if len(found) != 1:
@@ -55,7 +61,21 @@ class Captured(Capture):
                 f"the capture does not hold {self.layout.name(head)}; capture it again with a "
                 "selection that does"
             )
-        return super().__getitem__(head)
+        return head
+
+    def why(self, head: Head | str, query: int, key: int) -> Why:
+        """Why a head's weight is what it is: query, key, their products, the row's softmax.
+
+        Args:
+            head: one of those that were captured with ``why=``.
+            query: position of the query, from 0 or, negative, from the end; ``key`` of the key.
+            key: see ``query``.
+
+        Raises:
+            SelectionError: no such head; UsageError: one whose queries and keys were not kept, or
+            no such position.
+        """
+        return Why(**vars(reason(self, self._head(head), query, key)))
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -120,6 +140,23 @@ def printed(*parts: Any) -> str:
     for part in parts:
         console.print(part)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+class Why(Tabular, Reason):
+    """One weight taken apart, as :meth:`Captured.why` returns it."""
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """A row a dimension, the largest product first."""
+        return Reason.to_records(self)
+
+    def __str__(self) -> str:
+        """The steps from query and key to the weight and what is written with it."""
+        from attnviz.render import reasons
+
+        return printed(*reasons.parts(self))
+
+    def __repr__(self) -> str:
+        return f"<Why {self.head}, {self.query} to {self.key}: {self.weight:.4f}>"
 
 
 class Report(Pictured, Tabular, HeadsReport):

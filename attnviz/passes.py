@@ -20,6 +20,32 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Terms:
+    """What a layer's weights are made of: softmax(c tanh(s q·k / c) + bias) where keys are allowed.
+
+    Views of the layer's own tensors, of all rows and keys, not of a block.
+
+    Attributes:
+        query: [B, H, T, d], as they meet keys: turned by their positions where the model does that.
+        key: [B, G, S, d]; query head h meets key head h // (H / G).
+        value: [B, G, S, d_v].
+        scale: s.
+        softcap: c; None for scores that are not capped.
+        biases: added to the scores, each broadcastable to [B, H, T, S]; very low where an additive
+            mask blocks.
+        sinks: [H], scores of learned sinks that are no keys; None for none.
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    scale: float
+    softcap: float | None = None
+    biases: tuple[Tensor, ...] = ()
+    sinks: Tensor | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """A block of attention weights: some query rows of one layer, as :func:`attend` hands it out.
@@ -40,6 +66,7 @@ class Rows:
         residual: [B, r, D], what the residual path carries past attention to the block's queries;
             None where it is not at hand.
         gate: what passes of each head's output, and what takes its place; None where all passes.
+        terms: what the weights were computed from; None where it is not at hand.
     """
 
     site: Site
@@ -52,6 +79,7 @@ class Rows:
     sink: bool = False
     residual: Tensor | None = None
     gate: Gate | None = None
+    terms: Terms | None = None
 
 
 class Observer(Protocol):

@@ -16,6 +16,7 @@ from attnviz.generation import Generation
 from attnviz.measures import PrefixMatching
 from attnviz.media import Picture, Place, Sound, Space, space
 from attnviz.reach import Reach
+from attnviz.reasons import HeadTerms
 
 if TYPE_CHECKING:
     import numpy as np
@@ -289,7 +290,8 @@ class Capture:
     ``maps`` holds [H, T, S] float arrays by site, for the layers that were asked for; ``quantity``
     says of what, a name of :data:`attnviz.quantities.QUANTITIES`;
     ``empty_rows`` counts query rows that had no key to attend to (all zero); ``reach`` says which
-    keys each query may attend to, for layers where that is known and not read off the weights.
+    keys each query may attend to, for layers where that is known and not read off the weights;
+    ``terms`` what the weights of some heads are made of, for those that were asked for.
     """
 
     source: SourceInfo
@@ -299,6 +301,7 @@ class Capture:
     empty_rows: int = 0
     reach: Mapping[Site, Reach] = field(default_factory=dict)
     quantity: str = "weights"
+    terms: Mapping[Head, HeadTerms] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         what = "" if self.quantity == "weights" else f", {self.quantity}"

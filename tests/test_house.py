@@ -23,6 +23,7 @@ PACKAGE = Path(attnviz.__file__).parent
 FLOORS = {
     "errors": 0,
     "reach": 0,
+    "reasons": 0,
     "measures": 0,
     "media": 0,
     "quantities": 1,

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from attnviz.attention.masks import Masks, cut
 from attnviz.errors import ModelError
-from attnviz.passes import Gate, Observer, Rows
+from attnviz.passes import Gate, Observer, Rows, Terms
 from attnviz.records import Site
 
 BLOCK_ELEMENTS = 1 << 19
@@ -142,6 +142,8 @@ def _streamed(
     # [B, T, H, d_v] in memory, as the fused kernel has it: joining the heads then costs nothing
     output = value.new_empty(batch, length, heads, value.shape[-1]).transpose(1, 2)
     empties = []
+    extras = tuple(extra for extra in (bias, masks.additive) if extra is not None)
+    terms = Terms(query, key, value, scale, softcap, extras, sinks)
     for start, stop in blocks:
         allowed, keys, free = masks.block(start, stop)
         k, v = all_keys[:, keys], all_values[:, keys]
@@ -156,9 +158,8 @@ def _streamed(
         scores = scores if exact else scores.to(torch.float32).mul_(scale)
         if softcap is not None:
             scores = scores.div_(softcap).tanh_().mul(softcap)
-        for extra in (bias, masks.additive):
-            if extra is not None:
-                scores = scores.add_(cut(extra, start, stop, keys))
+        for extra in extras:
+            scores = scores.add_(cut(extra, start, stop, keys))
         scores, empty = _blocked(scores, allowed, free, scratch)
         space = scratch.take("weights", shape, scores, largest)
         weights = torch.softmax(scores, dim=-1, out=space)
@@ -174,7 +175,7 @@ def _streamed(
         past = None if residual is None else residual[:, start:stop].detach()
         block = Rows(
             site, start, keys.start, weights.detach(), allowed, logits, shown, sinks is not None,
-            past, gate,
+            past, gate, terms,
         )  # fmt: skip
         for observer in observers:
             observer.observe(block)
