@@ -17,7 +17,7 @@ from attnviz.models.opened import Opening, asked, check_terms
 from attnviz.models.untrained import Fresh, FreshConfig
 from attnviz.models.weighed import weighed
 from attnviz.notebook import Captured
-from attnviz.passes import Source
+from attnviz.passes import Observer, Source
 from attnviz.quantities import quantity
 from attnviz.records import Capture, Head, Inputs, Layout, Prompt, Site
 from attnviz.scoring import select as selection
@@ -327,7 +327,6 @@ def _prepared(
     heads = frozenset(layout if select is None else selection.select(select, layout))
     opened = asked(why, heads, layout)
     inputs = source.prepare(prompt)
-    opening = Opening(source, inputs, opened) if opened else None
     texts = prompt.texts
     if inputs.output:
         texts = (*texts[:-1], f"{''.join(texts[-1:])} | {inputs.output.strip()}")
@@ -335,11 +334,16 @@ def _prepared(
 
     def run(shown: Source, weigh: str) -> Capture:
         recorder = Recorder([inputs], heads)
-        watching = [recorder, opening] if opening and weigh == "weights" else [recorder]
+        watching: list[Observer] = [recorder]
+        options: dict[str, Any] = {}
+        opening = Opening(source, inputs, opened) if opened and weigh == "weights" else None
+        if opening is not None:
+            watching.append(opening)
+            options = {"terms": True}
         with closed(source, without, inputs) as noted:
-            shown.forward([inputs], watching, hidden=False)
+            shown.forward([inputs], watching, hidden=False, **options)
         maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
-        terms = opening.result() if opening and weigh == "weights" else {}
+        terms = {} if opening is None else opening.result()
         return Captured(source.info, layout, noted, maps, empty, reach, weigh, terms)
 
     weights = None if weigh == "weights" or layout.whole else partial(run, source, "weights")

@@ -329,6 +329,7 @@ class Source(Protocol):
         states: bool = False,
         mlps: bool = False,
         residuals: bool = False,
+        terms: bool = False,
         grad: bool = False,
         start: Start | None = None,
     ) -> Output:
@@ -349,6 +350,8 @@ class Source(Protocol):
                 :meth:`readout`.
             residuals: whether the blocks of every layer with a known :meth:`sublayer` carry what
                 the residual path carries; without it they may.
+            terms: whether the blocks carry what their weights are made of, of every layer where it
+                is known; without it they may.
             grad: let gradients reach the gates; the model's own weights stay frozen. Without it
                 nothing is tracked.
             start: begin at a layer, with these states: gating a layer leaves everything below it

@@ -74,7 +74,7 @@ class HeadTerms:
         sums = powers.sum(1, keepdims=True)
         if self.sink is not None:
             sums = sums + np.exp(self.sink - tops)
-        return powers / np.where(sums > 0, sums, 1.0)  # type: ignore[no-any-return]
+        return powers / np.where(sums > 0, sums, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,17 +104,20 @@ class Reason:
     @property
     def q(self) -> NDArray[np.floating[Any]]:
         """[d], the query."""
-        return self.terms.query[self.query]
+        one: NDArray[np.floating[Any]] = self.terms.query[self.query]
+        return one
 
     @property
     def k(self) -> NDArray[np.floating[Any]]:
         """[d], the key."""
-        return self.terms.key[self.key]
+        one: NDArray[np.floating[Any]] = self.terms.key[self.key]
+        return one
 
     @property
     def products(self) -> NDArray[np.float64]:
         """[d], q times k dimension by dimension."""
-        return self.q.astype("float64") * self.k
+        found: NDArray[np.float64] = self.q.astype("float64") * self.k
+        return found
 
     @property
     def dot(self) -> float:
@@ -123,12 +126,12 @@ class Reason:
 
     @property
     def scaled(self) -> float:
-        """s q·k."""
+        """The product times its factor, s q·k."""
         return self.terms.scale * self.dot
 
     @property
     def capped(self) -> float:
-        """c tanh(s q·k / c); s q·k where nothing is capped."""
+        """The same capped, c tanh(s q·k / c), where the model does that."""
         cap = self.terms.softcap
         return self.scaled if cap is None else cap * math.tanh(self.scaled / cap)
 
@@ -152,7 +155,8 @@ class Reason:
             softcap=terms.softcap,
             bias=None if terms.bias is None else terms.bias[self.query][None],
         )  # fmt: skip
-        return one.scores(self.allowed[None])[0]
+        scores: NDArray[np.float64] = one.scores(self.allowed[None])[0]
+        return scores
 
     @property
     def top(self) -> float:

@@ -7,6 +7,7 @@ computed from (:class:`~attnviz.passes.Terms`); :class:`Opening` keeps that of s
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -28,17 +29,9 @@ class Opening:
         source: the model that runs.
         inputs: the text, alone in its batch.
         heads: which.
-
-    Raises:
-        ModelError: a model that computes its attention in code of its own.
     """
 
     def __init__(self, source: Source, inputs: Inputs, heads: Collection[Head]) -> None:
-        if source.info.backend == "eager":
-            raise ModelError(
-                "the queries and keys of {} cannot be had: {}", source.info.model, source.no_gates,
-                remedy="leave out {why}", why=...,
-            )  # fmt: skip
         self._source, self._inputs, self._heads = source, inputs, heads
         self._found: dict[Head, HeadTerms] = {}
 
@@ -51,8 +44,23 @@ class Opening:
                 self._found[head] = self._opened(head, rows, rows.terms)
 
     def result(self) -> Mapping[Head, HeadTerms]:
-        """The heads whose layer went by."""
-        return {head: self._found[head] for head in sorted(self._found)}
+        """What was kept of every head.
+
+        Raises:
+            ModelError: a layer that has not told what its weights are made of.
+        """
+        missing = [head for head in self._heads if head not in self._found]
+        if missing:
+            raise ModelError(
+                "the queries and keys of {} of {} cannot be had: its scores are more than one "
+                "product of these, a scale and a bias by position",
+                missing[0].qualified, self._source.info.model, remedy="leave out {why}", why=...,
+            )  # fmt: skip
+        readings = {head: self._source.reading(head.site) for head in self._heads}
+        return {
+            head: replace(self._found[head], turned=one.turned if one.query is not None else None)
+            for head, one in readings.items()
+        }
 
     def _opened(self, head: Head, rows: Rows, terms: Terms) -> HeadTerms:
         sides = self._inputs.sides[head.site.kind]
@@ -69,7 +77,6 @@ class Opening:
         if rows.gate is not None:
             share = rows.gate.share
             norms = norms * (share if share.ndim == 1 else share[0])[head.index].abs()
-        reading = self._source.reading(head.site)
         return HeadTerms(
             _array(terms.query[0, head.index, :length]),
             _array(terms.key[0, group, :keys]),
@@ -79,7 +86,6 @@ class Opening:
             terms.softcap,
             bias,
             None if terms.sinks is None else float(terms.sinks[head.index]),
-            None if reading.query is None else reading.turned,
         )
 
 
@@ -96,7 +102,7 @@ def _bias(terms: Terms, head: int, queries: int, keys: int) -> NDArray[np.floati
 def _array(x: Tensor) -> NDArray[np.floating]:
     """A copy in float32, or float64 where it is that."""
     x = x.detach()
-    return x.to(torch.promote_types(x.dtype, torch.float32)).cpu().numpy().copy()  # type: ignore[no-any-return]
+    return x.to(torch.promote_types(x.dtype, torch.float32)).cpu().numpy().copy()
 
 
 def asked(why: str | None, shown: Collection[Head], layout: Layout) -> tuple[Head, ...]:

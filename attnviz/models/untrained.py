@@ -208,6 +208,7 @@ class Fresh(Gated):
         states: bool = False,
         mlps: bool = False,
         residuals: bool = False,
+        terms: bool = False,
         grad: bool = False,
         start: Start | None = None,
     ) -> Output:

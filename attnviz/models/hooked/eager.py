@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from attnviz.attention.attend import BLOCK_ELEMENTS
-from attnviz.passes import Observer, Rows
+from attnviz.passes import Observer, Rows, Terms
 from attnviz.records import Site, SiteKind
 
 _FIELDS: Mapping[str, SiteKind] = {
@@ -52,6 +52,7 @@ def hand_out(
     padding: Tensor | None,
     causal: bool,
     windows: Iterable[int] = (),
+    terms: Terms | None = None,
 ) -> None:
     """Give ``weights`` to the observers in blocks of query rows.
 
@@ -63,6 +64,7 @@ def hand_out(
         causal: no query sees later keys.
         windows: sizes the layer's sliding window may have. One is in force if no weight lies
             outside of it, which chance cannot bring about.
+        terms: what the weights were computed from, where that was overheard.
     """
     batch, heads, length, keys = weights.shape
     window = next((w for w in sorted(windows) if w < keys and _inside(weights, w, padding)), None)
@@ -75,7 +77,7 @@ def hand_out(
             seen = padding[:, None, None, :]
             allowed = seen if allowed is None else allowed & seen
         for observer in observers:
-            observer.observe(Rows(site, start, 0, block, allowed))
+            observer.observe(Rows(site, start, 0, block, allowed, terms=terms))
 
 
 def _distance(start: int, rows: int, keys: int, device: torch.device) -> Tensor:

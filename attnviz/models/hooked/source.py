@@ -20,6 +20,7 @@ from attnviz.models.hooked.compare import lengths, real
 from attnviz.models.hooked.eager import hand_out, returned
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.network import WRITES_AT_MOST, HookedModel, Item, without_end
+from attnviz.models.hooked.overheard import Overhearing
 from attnviz.models.hooked.reading import Anatomy, find_anatomy
 from attnviz.models.hooked.residual import Residual, find_residual
 from attnviz.models.hooked.stack import Stack, find_stack
@@ -144,6 +145,7 @@ class Hooked(Gated):
         states: bool = False,
         mlps: bool = False,
         residuals: bool = False,
+        terms: bool = False,
         grad: bool = False,
         start: Start | None = None,
     ) -> Output:
@@ -187,7 +189,7 @@ class Hooked(Gated):
                     output = self._network.run(items, segments=self._texts.segments, logits=logits)
                 run.check_complete()
             else:
-                output = self._forward_eagerly(items, observers, logits=logits)
+                output = self._forward_eagerly(items, observers, logits=logits, terms=terms)
         last = output.get("last_hidden_state")
         sizes = (len(items), -1, added[0].shape[-1]) if added else ()
         scores = output.get("logits") if logits else None
@@ -253,16 +255,23 @@ class Hooked(Gated):
         return self._texts.tokens(ids)
 
     def _forward_eagerly(
-        self, items: Sequence[Item], observers: Sequence[Observer], *, logits: bool
+        self,
+        items: Sequence[Item],
+        observers: Sequence[Observer],
+        *,
+        logits: bool,
+        terms: bool,
     ) -> Mapping[str, Any]:
         """The same by the weights that come back with the output; the rest of it."""
         network, single = self._network, self._survey.kind is not None
-        output = network.run(
-            items, weights=bool(observers), segments=self._texts.segments, logits=logits
-        )
+        with Overhearing() if terms else contextlib.nullcontext() as heard:
+            output = network.run(
+                items, weights=bool(observers), segments=self._texts.segments, logits=logits
+            )
         sources = network.padding([item.length for item in items])
         targets = network.padding([len(item.target) for item in items])
         found = returned(output, self._survey.kind)
+        told = {} if heard is None else heard.terms(found)
         rest = {name: output.get(name) for name in ("last_hidden_state", "logits")}
         del output
         named = [getattr(network.config, name, None) for name in _WINDOWS]
@@ -287,6 +296,7 @@ class Hooked(Gated):
                 padding=None if bool(padding.all()) else padding,
                 causal=site.kind == "decoder",
                 windows=() if site.kind == "cross" else windows,
+                terms=told.get(site),
             )
         return rest
 

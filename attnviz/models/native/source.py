@@ -179,6 +179,7 @@ class Native(Gated):
         states: bool = False,
         mlps: bool = False,
         residuals: bool = False,
+        terms: bool = False,
         grad: bool = False,
         start: Start | None = None,
     ) -> Output:

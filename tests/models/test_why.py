@@ -1,0 +1,219 @@
+"""Weights taken apart: what queries, keys, scale and bias give is the weight, for every family."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import attnviz as av
+from attnviz.errors import ModelError, SelectionError, UsageError
+from attnviz.records import Head, Prompt, Site
+from tests.models.tiny import FAMILIES, HOOKED, LONG, SEQ2SEQ, SHORT, Folders, transformers
+
+TEXT = "The keys to the cabinet are on the table, and the keys are old."
+SINGLE_PRECISION = ("mistral", "gemma2", "falcon", "gpt_oss", "deepseek_v3")
+"""What transformers cannot run in double, or masks wrongly there."""
+OPENED = (*HOOKED, "bloom", "gpt_neo", "falcon")
+
+
+def rebuilt(capture: Any) -> float:
+    """How far the weights computed from what was kept are off, at most."""
+    off = 0.0
+    for head, terms in capture.terms.items():
+        reach = capture.reach[head.site].allowed(*capture[head].shape)
+        again = terms.weights(reach[head.index if len(reach) > 1 else 0])
+        off = max(off, float(np.abs(again - capture[head]).max()))
+    return off
+
+
+@pytest.mark.parametrize("model", ["demo-gpt2", "demo-bert", "fresh"])
+def test_bundled_models(model: str) -> None:
+    capture = av.capture(TEXT, model=model, why="*.*")
+    assert set(capture.terms) == set(capture.layout)
+    assert rebuilt(capture) < 1e-5
+
+
+def test_minilm_on_both_backends(minilm: str) -> None:
+    ours = av.capture(TEXT, model=minilm, why="*.*")
+    assert ours.source.backend == "native"
+    bert = transformers.AutoModel.from_pretrained(minilm, attn_implementation="sdpa")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
+    theirs = av.capture(TEXT, model=bert, tokenizer=tokenizer, why="*.*")
+    assert theirs.source.backend == "hooked"
+    for capture in (ours, theirs):
+        assert len(capture.terms) == 72
+        assert rebuilt(capture) < 1e-5
+    eager = transformers.AutoModel.from_pretrained(minilm, attn_implementation="eager").double()
+    with torch.no_grad():
+        found = eager(**tokenizer(TEXT, return_tensors="pt"), output_attentions=True).attentions
+    for head, terms in [*ours.terms.items(), *theirs.terms.items()]:
+        everything = np.ones(ours[head].shape, bool)
+        exact = found[head.layer][0, head.index].numpy()
+        assert np.abs(terms.weights(everything) - exact).max() < 1e-4
+
+
+def held(family: str, folders: Folders) -> tuple[Any, dict[Site, Any]]:
+    """A capture with all queries and keys, and what eager attention gives, both in double."""
+    folder: Path = folders(family)
+    kind = "AutoModelForSeq2SeqLM" if family in SEQ2SEQ else "AutoModel"
+    load = getattr(transformers, kind).from_pretrained
+    dtype = torch.float32 if family in SINGLE_PRECISION else torch.float64
+    theirs = load(folder, attn_implementation="eager", dtype=dtype).eval()
+    inputs: dict[str, Any] = {"input_ids": torch.tensor([LONG]), "use_cache": False}
+    if family in SEQ2SEQ:
+        inputs["decoder_input_ids"] = torch.tensor([SHORT])
+    if family in ("bert", "roberta", "distilbert", "electra", "albert", "modernbert"):
+        del inputs["use_cache"]
+    with torch.no_grad():
+        output = theirs(**inputs, output_attentions=True)
+    names = ("encoder", "decoder", "cross") if family in SEQ2SEQ else ("",)
+    single = family in SINGLE_PRECISION
+    ours = av.load(str(folder) if single else load(folder, dtype=dtype).eval())
+    if family in SEQ2SEQ:
+        from attnviz.looking import _prepared  # a target of ids has no words
+        from tests.models.tiny import inputs_of
+
+        prepared = inputs_of(ours, LONG, SHORT)
+        ours.prepare = lambda prompt: prepared
+        capture = _prepared(Prompt(ids=LONG), ours, None, None, "weights", "*.*").capture()
+    else:
+        capture = av.capture(Prompt(ids=LONG), model=ours, why="*.*")
+    kinds = {name: name or capture.layout.kinds[0] for name in names}
+    found = {
+        Site(kinds[name], n): weights[0].numpy()
+        for name in names
+        for n, weights in enumerate(output[f"{name}_attentions" if name else "attentions"])
+        if weights is not None
+    }
+    return capture, found
+
+
+@pytest.mark.parametrize("family", OPENED)
+def test_every_family_equals_eager_attention_in_double_precision(
+    family: str, folders: Folders
+) -> None:
+    capture, exact = held(family, folders)
+    assert set(capture.terms) == set(capture.layout)
+    sites = sorted({head.site for head in capture.layout})
+    if family == "lfm2":  # a layer without attention has no number of its own there
+        exact = {site: exact[Site(site.kind, 0)] for site in sites}
+    for head, terms in capture.terms.items():
+        reach = capture.reach[head.site].allowed(*capture[head].shape)
+        again = terms.weights(reach[head.index if len(reach) > 1 else 0])
+        close = 1e-4 if family in SINGLE_PRECISION else 1e-6
+        assert np.abs(again - exact[head.site][head.index]).max() < close, head
+    first = next(iter(capture.terms.values()))
+    assert (first.softcap is not None) == (family == "gemma2")
+    assert (first.sink is not None) == (family == "gpt_oss")
+    assert (first.bias is not None) == (family in ("t5", "bloom"))
+    if family in ("t5", "gpt_neo"):
+        assert first.scale == 1.0
+    if family in ("llama", "mistral", "gpt_neox"):
+        assert first.turned
+    if family in ("gpt2", "opt"):
+        assert first.turned is False
+
+
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - set(OPENED)))
+def test_scores_of_several_products_are_refused(family: str, folders: Folders) -> None:
+    source = av.load(str(folders(family)))
+    with pytest.raises(ModelError, match="cannot be had") as refused:
+        av.capture(Prompt(ids=LONG), model=source, why="0.1")
+    assert "leave out why" in str(refused.value)
+
+
+def test_a_reason_by_hand() -> None:
+    """One weight of demo-gpt2, step by step, from the matrices themselves."""
+    model = av.load("demo-gpt2")
+    capture = av.capture(TEXT, model=model, why="2.4")
+    why = capture.why("2.4", -2, 3)
+    site = Site("decoder", 2)
+    head = Head(site, 4)
+    length = len(capture.tokens)
+    inputs = model.prepare(Prompt(TEXT))
+    entered = model.forward([inputs], states=True).states[2][0].double()
+    read, norm = model.reading(site), model.reading(site).norm
+    n = torch.nn.functional.layer_norm(
+        entered, entered.shape[-1:], norm.scale.double(), norm.shift.double(), norm.eps
+    )
+    q = n @ read.query[4].double() + read.query_bias[4].double()
+    k = n @ read.key[4].double() + read.key_bias[4].double()
+    row = read.scale * (q[length - 2] @ k[: length - 1].T)
+    weights = row.softmax(-1)
+    assert why.dot == pytest.approx(float(q[length - 2] @ k[3]), abs=1e-4)
+    assert why.scaled == pytest.approx(float(row[3]), abs=1e-4)
+    assert why.capped == why.scaled
+    assert why.score == pytest.approx(why.scaled)
+    assert why.weight == pytest.approx(float(weights[3]), abs=1e-6)
+    assert why.weight == pytest.approx(why.shown, abs=1e-6)
+    assert math.exp(why.score - why.top) / why.total == why.weight
+    assert (why.query, why.key, why.head) == (length - 2, 3, "2.4")
+    written = av.capture(TEXT, weigh="norm")[head][length - 2, 3]
+    assert why.weight * why.norm == pytest.approx(float(written), rel=1e-4)
+    records = why.to_records()
+    assert sum(one["product"] for one in records) == pytest.approx(why.dot)
+    assert [abs(one["product"]) for one in records] == sorted(
+        (abs(one["product"]) for one in records), reverse=True
+    )
+    assert {one["dimension"] for one in records} == set(range(32))
+    text = str(why)
+    for shown in (
+        "q·k",
+        "scaled",
+        "times 0.1768",
+        "softmax",
+        "weight",
+        "‖f(x)‖",
+        f"{why.dot:+.4f}",
+    ):
+        assert shown in text
+    assert "capped" not in text
+    assert "bias" not in text
+
+
+def test_a_blocked_key_has_no_weight() -> None:
+    why = av.capture(TEXT, why="2.4").why("2.4", 2, 5)
+    assert why.weight == why.shown == 0
+    assert why.score == -math.inf
+    assert "may not attend" in str(why)
+
+
+def test_heads_that_are_off_write_nothing() -> None:
+    without = av.capture(TEXT, without="0.*", why="1.2,0.3")
+    plain = av.capture(TEXT, why="1.2")
+    assert rebuilt(without) < 1e-6
+    assert not np.allclose(without.why("1.2", 5, 3).q, plain.why("1.2", 5, 3).q)
+    assert without.why("0.3", 5, 3).norm == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"why": "9.9"}, SelectionError, "9.9"),
+        ({"why": "2.4", "select": "0-1.*"}, SelectionError, "leaves out"),
+        ({"why": "2.4", "weigh": "norm"}, UsageError, "leave out weigh"),
+    ],
+)
+def test_what_cannot_be_asked(options: dict[str, str], error: type, words: str) -> None:
+    with pytest.raises(error, match=words):
+        av.capture(TEXT, **options)
+
+
+def test_captures_without_queries_and_keys_say_so(tmp_path: Path) -> None:
+    capture = av.capture(TEXT)
+    with pytest.raises(UsageError, match=r"capture the text again with why='2\.4'"):
+        capture.why("2.4", 1, 0)
+    capture = av.capture(TEXT, why="2.4")
+    read = av.read_capture(av.write_capture(capture, tmp_path / "one.npz"))
+    with pytest.raises(UsageError, match="recorded attention has none; run the model"):
+        read.why("2.4", 1, 0)
+    with pytest.raises(UsageError, match="recorded attention has none; run the model"):
+        av.capture(read, why="2.4")
+    with pytest.raises(UsageError, match="a key is a position from 0 to"):
+        capture.why("2.4", 1, 99)
+    assert av.capture(capture, why="2.4") is capture
