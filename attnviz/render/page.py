@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -20,14 +21,32 @@ from attnviz.render.assemble import assemble
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}
 
 
-def filled(template: str, parts: Mapping[str, str]) -> bytes:
-    """A template with its parts in place of ``{{name}}``, as UTF-8; parts are not looked into."""
+def html_page(
+    template: str, *rules: str, title: str, style: str, script: str, **parts: str
+) -> bytes:
+    """A page, as UTF-8: a template with its parts in place of ``{{name}}``.
+
+    Args:
+        template: ``{{head}}`` stands for how the head of every page begins.
+        rules: of its policy, beside those that let its own style and script in.
+        title: plain text, as it is to be shown; it is escaped here.
+        style: of the page.
+        script: of the page.
+        parts: others, each as it goes into the page; they are not looked into.
+    """
+    parts |= {"title": html.escape(title), "style": style, "script": script}
+    head = (files(__package__) / "head.html").read_text("utf-8")
+    head = _filled(head, {**parts, "policy": _policy(rules, script=script, style=style)})
+    return _filled(template, {**parts, "head": head}).encode("utf-8")
+
+
+def _filled(template: str, parts: Mapping[str, str]) -> str:
     first, *rest = template.split("{{")
     out = [first]
     for part in rest:
         name, _, after = part.partition("}}")
         out += [parts[name], after]
-    return "".join(out).encode("utf-8")
+    return "".join(out)
 
 
 @lru_cache
@@ -59,13 +78,8 @@ def safe_json(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_UNSAFE)
 
 
-def policy(*more: str, **own: str) -> str:
-    """A content security policy that lets in the page's own parts and nothing else.
-
-    Args:
-        more: further rules.
-        own: the page's ``script`` and ``style``, which it names by their hashes.
-    """
+def _policy(more: Iterable[str], **own: str) -> str:
+    """A content security policy that lets in the page's own parts, by their hashes."""
     rules = ["default-src 'none'", *more]
     rules += [f"{name}-src {_hash(text)}" for name, text in own.items()]
     return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])

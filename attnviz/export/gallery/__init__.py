@@ -15,11 +15,13 @@ from typing import Any
 
 from attnviz.export.names import KINDS
 from attnviz.records import SITE_KINDS
-from attnviz.render.page import filled, policy, safe_json
+from attnviz.render.page import html_page, safe_json
 from attnviz.scoring.roles import ROLES
 
 INDEX = "index.html"
+_TITLE = "attention maps"
 _LONGEST_TEXT = 300
+_HERE = "{{data}}"
 
 
 def page(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -32,11 +34,13 @@ def page(lines: Iterable[bytes]) -> Iterator[bytes]:
     template, style, script = (
         (here / name).read_text("utf-8") for name in ("page.html", "style.css", "script.js")
     )
-    rules = policy("img-src 'self' file:", style=style, script=script)
-    start, end = template.split("{{data}}")
-    yield filled(start, {"policy": rules, "style": style})
+    whole = html_page(
+        template, "img-src 'self' file:", title=_TITLE, style=style, script=script, data=_HERE
+    )
+    start, end = whole.split(_HERE.encode())
+    yield start
     yield from _data(lines)
-    yield filled(end, {"script": script})
+    yield end
 
 
 def _data(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from typing import Any
 
 from attnviz.render.labels import visible
-from attnviz.render.page import filled, parts, policy, safe_json
+from attnviz.render.page import html_page, parts, safe_json
 from attnviz.render.palette import anchors, ink
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
@@ -30,15 +29,12 @@ def atlas_page(document: Mapping[str, Any], *, title: str) -> bytes:
         "scores": {score.name: score.formula for score in SCORES.values()},
         "palettes": {"light": list(anchors("blues")), "dark": list(anchors("magma"))},
     }
-    return filled(
+    return html_page(
         template,
-        {
-            "policy": policy(script=script, style=style),
-            "title": html.escape(visible(title)),
-            "style": style,
-            "script": script,
-            "data": safe_json(data),
-        },
+        title=visible(title),
+        style=style,
+        script=script,
+        data=safe_json(data),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from attnviz.errors import UsageError
 from attnviz.records import Head, Sides
 from attnviz.render.diff import words
 from attnviz.render.labels import model_name, token_labels, visible
-from attnviz.render.page import filled, parts, policy, safe_json
+from attnviz.render.page import html_page, parts, safe_json
 from attnviz.render.palette import anchors
 from attnviz.render.signed import BLUE, NONE, ORANGE
 
@@ -38,15 +37,12 @@ def diff_page(report: DiffReport) -> bytes:
         )
     template, style, script = parts(__package__, "main")
     title = f"What changed: {words.title(report)}"
-    return filled(
+    return html_page(
         template,
-        {
-            "policy": policy(script=script, style=style),
-            "title": html.escape(title),
-            "style": style,
-            "script": script,
-            "data": safe_json(_data(report)),
-        },
+        title=title,
+        style=style,
+        script=script,
+        data=safe_json(_data(report)),
     )
 
 

@@ -7,7 +7,6 @@ the viewer are, some of which they share.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from attnviz.portable import Portable
 from attnviz.records import HeadScores
 from attnviz.render.labels import head_phrase, visible
 from attnviz.render.live.pack import pack
-from attnviz.render.page import filled, parts, policy, safe_json
+from attnviz.render.page import html_page, parts, safe_json
 from attnviz.render.palette import anchors, ink
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.roles import ROLES
@@ -77,18 +76,16 @@ def live_page(
         "palettes": {"light": list(anchors("blues")), "dark": list(anchors("magma"))},
         "notes": [visible(note) for note in notes],
     }
-    return filled(
+    return html_page(
         template,
-        {
-            "policy": policy("worker-src blob:", script=script, style=style),
-            "title": html.escape(visible(title)),
-            "style": style,
-            "script": script,
-            "worker": worker,
-            "data": safe_json(data),
-            "network": safe_json({"entries": entries, **_network(model)}),
-            "weights": packed,
-        },
+        "worker-src blob:",
+        title=visible(title),
+        style=style,
+        script=script,
+        worker=worker,
+        data=safe_json(data),
+        network=safe_json({"entries": entries, **_network(model)}),
+        weights=packed,
     )
 
 

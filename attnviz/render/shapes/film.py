@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from importlib.resources import files
 
-from attnviz.render.page import filled, policy, safe_json
+from attnviz.render.page import html_page, safe_json
 from attnviz.render.shapes.stage import CAPTION_TOP, WIDTH, Frame
 from attnviz.render.shapes.storyboard import storyboard
 from attnviz.render.shapes.units import plural
@@ -29,18 +29,16 @@ def film_page(walked: NumericWalk) -> bytes:
         f"“{words}”: {plural(len(given.tokens), 'token')}, "
         f"{plural(given.heads, 'head')}. Every number is real: float64, shown to two digits."
     )
-    style, script = asset("film.css"), asset("film.js")
-    parts = {
-        "policy": policy(script=script, style=style),
-        "title": html.escape(f"attnviz: attention over “{words}”"),
-        "about": html.escape(about),
-        "style": style,
-        "script": script,
-        "data": film_json(storyboard(walked)),
-        "width": str(WIDTH),
-        "height": str(CAPTION_TOP),
-    }
-    return filled(asset("film.html"), parts)
+    return html_page(
+        asset("film.html"),
+        title=f"attnviz: attention over “{words}”",
+        style=asset("film.css"),
+        script=asset("film.js"),
+        about=html.escape(about),
+        data=film_json(storyboard(walked)),
+        width=str(WIDTH),
+        height=str(CAPTION_TOP),
+    )
 
 
 def film_json(frames: tuple[Frame, ...]) -> str:

@@ -7,13 +7,12 @@ and nothing out. It is put together here from ``page.html``, ``style.css`` and t
 
 from __future__ import annotations
 
-import html
 from collections.abc import Collection, Sequence
 
 from attnviz.errors import UsageError
 from attnviz.records import Capture, Head, HeadScores, Inputs
 from attnviz.render.labels import visible
-from attnviz.render.page import filled, parts, policy, safe_json
+from attnviz.render.page import html_page, parts, safe_json
 from attnviz.render.viewer.document import Scored, document
 from attnviz.render.viewer.quantize import least_bytes, packed_bytes
 
@@ -56,16 +55,13 @@ def page(
         f'<script type="application/octet-stream" id="maps-{number}">{text}</script>'
         for number, text in enumerate(chunks)
     )
-    return filled(
+    return html_page(
         template,
-        {
-            "policy": policy(script=script, style=style),
-            "title": html.escape(visible(title)),
-            "style": style,
-            "script": script,
-            "data": safe_json(data),
-            "maps": maps,
-        },
+        title=visible(title),
+        style=style,
+        script=script,
+        data=safe_json(data),
+        maps=maps,
     )
 
 

@@ -6,7 +6,6 @@ The page holds its style, its script and its data; a content security policy let
 from __future__ import annotations
 
 import base64
-import html
 from importlib.resources import files
 
 import numpy as np
@@ -17,7 +16,7 @@ from attnviz.flows import FlowReport
 from attnviz.records import SITE_PREFIX
 from attnviz.render.flow.words import closing, through
 from attnviz.render.labels import model_name, token_labels
-from attnviz.render.page import filled, policy, safe_json
+from attnviz.render.page import html_page, safe_json
 
 LARGEST = 100e6
 """Bytes of a page at most; browsers take minutes to open more."""
@@ -57,14 +56,7 @@ def page(report: FlowReport) -> bytes:
     template, style, script = (
         (here / name).read_text("utf-8") for name in ("page.html", "style.css", "script.js")
     )
-    parts = {
-        "policy": policy(style=style, script=script),
-        "title": html.escape(title),
-        "style": style,
-        "script": script,
-        "data": safe_json(data),
-    }
-    return filled(template, parts)
+    return html_page(template, title=title, style=style, script=script, data=safe_json(data))
 
 
 def columns(report: FlowReport) -> list[str]:
