@@ -247,6 +247,7 @@ def view(
         SelectionError: no such heads, or a capture that does not hold any of them.
         InputError: the page would be larger than ``max_mb``, or weights that are not finite.
     """
+    from attnviz.profiling.alike import alike
     from attnviz.render import viewer
     from attnviz.render.viewer.document import short_name
 
@@ -282,7 +283,16 @@ def view(
     ]
     if title is None:
         title = f"Attention of {short_name(several[0].source.model)}"
-    page = viewer.page(looked, scores, heads, written, title=title, bits=bits, notes=tuple(said))
+    page = viewer.page(
+        looked,
+        scores,
+        heads,
+        written,
+        title=title,
+        bits=bits,
+        notes=tuple(said),
+        alike=alike(looked, heads),
+    )
     return Viewer(page, title, tuple(several))
 
 

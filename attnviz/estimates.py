@@ -104,6 +104,27 @@ class HeadProfile:
         return self.estimates.get(role.title) or self.estimates[role.score]
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Alike:
+    """How much alike n heads of one kind of layer are, in a plane.
+
+    Attributes:
+        heads: which.
+        places: [n, 2], in the unit of the distances; the plane that keeps most of them.
+        nearest: of each, the heads most alike and their distances, the nearest first.
+        kept: share of the squared distances that the plane keeps.
+        rows: how many rows were compared, of ``texts`` texts.
+        texts: see there.
+    """
+
+    heads: tuple[Head, ...]
+    places: NDArray[np.float64]
+    nearest: tuple[tuple[tuple[Head, float], ...], ...]
+    kept: float
+    rows: int
+    texts: int
+
+
 @dataclass(frozen=True)
 class Profile:
     """What the heads of a model do over many texts.

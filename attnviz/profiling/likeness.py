@@ -87,19 +87,28 @@ class Comparing:
         batch: the items that run, in the order of the batch axis.
         keys: of those items that are in the sample; the others are left alone.
         layout: the heads of the model.
+        rows: of an item, at most; ``work`` logarithms, about, where one row does not take more.
+        work: see there.
     """
 
-    def __init__(self, batch: Sequence[Inputs], keys: Mapping[int, int], layout: Layout) -> None:
+    def __init__(
+        self,
+        batch: Sequence[Inputs],
+        keys: Mapping[int, int],
+        layout: Layout,
+        rows: int = ROWS,
+        work: int = _WORK,
+    ) -> None:
         self._keys, self._layout = keys, layout
         self._rows: dict[tuple[int, SiteKind], list[int]] = {}
         self._seen: dict[tuple[int, SiteKind], dict[Site, list[Tensor]]] = {}
         for item, key in keys.items():
             for kind, sides in batch[item].sides.items():
-                heads = sum(layout.heads[kind])
-                room = _WORK // max(1, heads * heads // 2 * len(sides.keys))
+                heads = sum(layout.heads.get(kind, ()))
+                room = work // max(1, heads * heads // 2 * len(sides.keys))
                 usable = [i for i, special in enumerate(sides.queries.special) if not special]
                 draw = np.argsort(mixed(key, np.array(usable, np.uint64)), kind="stable")
-                chosen = draw[: max(1, min(ROWS, room))]
+                chosen = draw[: max(1, min(rows, room))]
                 self._rows[item, kind] = sorted(usable[i] for i in chosen)
                 self._seen[item, kind] = {}
 
@@ -189,3 +198,18 @@ def plane(apart: Floats) -> Floats:
         axis = vectors[:, best] * np.sqrt(max(values[best], 0))
         places[:, column] = axis * np.sign(axis[np.abs(axis).argmax()] or 1)
     return places
+
+
+def nearest(apart: Floats, head: int, most: int) -> tuple[tuple[int, float], ...]:
+    """The heads most alike one, each with its distance: so many, the nearest first.
+
+    Args:
+        apart: [n, n], distances; where they are not known there is none.
+        head: which one, from 0.
+        most: how many.
+    """
+    if np.isnan(apart).any():
+        return ()
+    order = np.argsort(apart[head], kind="stable").tolist()
+    order.remove(head)
+    return tuple((other, float(apart[head, other])) for other in order[:most])

@@ -232,9 +232,5 @@ def _nearest(
     apart: Floats, within: int, layout: Layout, kind: SiteKind
 ) -> tuple[tuple[Head, float], ...]:
     """The heads most alike, the nearest first."""
-    if np.isnan(apart).any():
-        return ()
     heads = [head for head in layout if head.site.kind == kind]
-    order = np.argsort(apart[within], kind="stable").tolist()
-    order.remove(within)
-    return tuple((heads[other], float(apart[within, other])) for other in order[:NEAREST])
+    return tuple((heads[n], far) for n, far in likeness.nearest(apart, within, NEAREST))

@@ -7,10 +7,11 @@ and nothing out. It is put together here from ``page.html``, ``style.css`` and t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from attnviz.errors import UsageError
-from attnviz.records import Capture, Head, HeadScores, Inputs
+from attnviz.estimates import Alike
+from attnviz.records import Capture, Head, HeadScores, Inputs, SiteKind
 from attnviz.render.labels import visible
 from attnviz.render.page import html_page, parts, safe_json
 from attnviz.render.viewer.document import Scored, document
@@ -29,6 +30,7 @@ def page(
     title: str,
     bits: int = 8,
     notes: Sequence[str] = (),
+    alike: Sequence[Mapping[SiteKind, Alike]] = (),
 ) -> bytes:
     """The whole page, as UTF-8.
 
@@ -41,6 +43,8 @@ def page(
         title: of the page.
         bits: of a weight: 8 (off by at most 0.004) or 16 (by at most 0.00002).
         notes: full sentences on the whole page.
+        alike: how much alike the heads of each capture are, by kind of layer; the overview then has
+            a map of them.
 
     Raises:
         UsageError: no capture, or another number of bits.
@@ -49,7 +53,9 @@ def page(
     if not captures:
         raise UsageError("nothing to view: give at least one capture")
     written = written or (None,) * len(captures)
-    data, chunks = document(captures, scores, heads, written, title=title, bits=bits, notes=notes)
+    data, chunks = document(
+        captures, scores, heads, written, title=title, bits=bits, notes=notes, alike=alike
+    )
     template, style, script = parts(__package__, "main")
     maps = "\n".join(
         f'<script type="application/octet-stream" id="maps-{number}">{text}</script>'

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from attnviz.estimates import Alike
 from attnviz.quantities import QUANTITIES
 from attnviz.records import Capture, Head, HeadScores, Role, Score, SiteKind, Tokens
 from attnviz.render.labels import head_phrase, origin, percent, visible
@@ -48,6 +49,7 @@ def document(
     title: str,
     bits: int,
     notes: Sequence[str] = (),
+    alike: Sequence[Mapping[SiteKind, Alike]] = (),
 ) -> tuple[dict[str, Any], list[str]]:
     """The page's data, and the packed maps that it refers to by number.
 
@@ -59,18 +61,25 @@ def document(
         title: of the page.
         bits: of a weight, 8 or 16.
         notes: full sentences on the whole page.
+        alike: how much alike the heads of each capture are, by kind; captures may share values.
     """
     chunks: list[str] = []
+    planes = {id(one): one for some in alike for one in some.values()}
+    numbers = {key: number for number, key in enumerate(planes)}
     items = [
         _item((capture, scored), beside, chosen, bits, chunks)
         for capture, scored, chosen, beside in zip(captures, scores, heads, written, strict=True)
     ]
+    for item, some in zip(items, alike, strict=False):
+        for kind in (*item["kinds"], *item["written"]):
+            kind["alike"] = numbers.get(id(some.get(kind["kind"])))
     for item in items:
         item["notes"] += [visible(note) for note in notes]
     page = {
         "title": visible(title),
         "bits": bits,
         "items": items,
+        "planes": [_plane(one) for one in planes.values()],
         "roles": [
             {
                 "name": role.name,
@@ -191,9 +200,26 @@ def _kinds(
                 "formula": QUANTITIES[capture.quantity].formula,
                 "full": full,
                 "error": error,
+                "alike": None,
             }
         )
     return kinds
+
+
+def _plane(alike: Alike) -> dict[str, Any]:
+    """Where every head is, by its name, and the three that are most like it."""
+    return {
+        "rows": alike.rows,
+        "texts": alike.texts,
+        "kept": _short(alike.kept),
+        "heads": {
+            head.name: [
+                *(round(float(at), 4) for at in place),
+                *((other.name, round(far, 4)) for other, far in near),
+            ]
+            for head, place, near in zip(alike.heads, alike.places, alike.nearest, strict=True)
+        },
+    }
 
 
 def _see(capture: Capture, scored: HeadScores) -> dict[str, Any] | None:

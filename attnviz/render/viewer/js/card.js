@@ -1,8 +1,9 @@
 import { byId, fill, make, shown } from "./dom.js";
-import { headOf, itemOf, kindOf, page, roleOf } from "./data.js";
+import { described, headOf, itemOf, kindOf, page, roleOf } from "./data.js";
 import { ink } from "./colors.js";
 import { mixOf, nounOf, panelOf, saidOf, weightText } from "./panel.js";
 import { overview } from "./overview.js";
+import { measured, nearest } from "./plane.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Head} Head */
@@ -116,6 +117,21 @@ function strongest(state, head) {
 }
 
 /**
+ * The heads most like it, each a link.
+ * @param {State} state
+ * @param {Head} head
+ */
+function alike(state, head) {
+  const near = nearest(state, head.id);
+  if (!near.length) return [];
+  const items = near.map(([id, far]) => {
+    const other = headOf(state, id);
+    return make("li", {}, make("button", { type: "button", class: "link", "data-head": id }, other ? described(other) : id), ` ${far.toFixed(2)}`);
+  });
+  return [make("h3", {}, "Most like it"), make("ul", {}, ...items), make("p", { class: "small" }, `${measured(state)}.`)];
+}
+
+/**
  * What can't be concluded from all this.
  * @param {Head} head
  */
@@ -151,6 +167,7 @@ export const card = {
         make("section", {}, make("h3", {}, "Strongest pairs"),
           said.length ? make("p", { class: "small" }, said.join(" ")) : "",
           make("table", { class: "numbers" }, tableHead(["query", "key", "heads", nounOf(state)]), make("tbody", {}, ...pairs)),
+          ...alike(state, head),
           make("h3", {}, "What this can't prove"), make("ul", { class: "small" }, ...limits(head).map((text) => make("li", {}, text))))));
   },
   picture(painter, state) {

@@ -1,9 +1,8 @@
 import { byId, fill, make } from "./dom.js";
 import { described, headsOf, itemOf, kindOf, page, roleOf, signOf } from "./data.js";
-import { get, MIXES, QUADRANTS, set } from "./store.js";
+import { get, MIXES, QUADRANTS, set, toggle } from "./store.js";
 import { ink } from "./colors.js";
 import { axesOf, fullSaid, isPair, matches, mixOf, precision } from "./panel.js";
-import { toggle } from "./overview.js";
 
 /** @typedef {import("./types.js").State} State */
 
@@ -11,8 +10,8 @@ let built = "";
 
 /** The switches, and the entry of the state that each one is. @type {[string, "words" | "separators" | "first" | "rescale" | "toward" | "letters"][]} */
 const SWITCHES = [["words", "words"], ["separators", "separators"], ["first", "first"], ["rescale", "rescale"], ["toward", "toward"], ["letters", "letters"]];
-/** @type {[string, "palette" | "scale" | "sort" | "theme" | "quad"][]} */
-const CHOICES = [["palette", "palette"], ["scale", "scale"], ["sort", "sort"], ["theme", "theme"], ["quad", "quad"]];
+/** @type {[string, "palette" | "scale" | "theme" | "quad"][]} */
+const CHOICES = [["palette", "palette"], ["scale", "scale"], ["theme", "theme"], ["quad", "quad"]];
 
 /** @param {string} id */
 function input(id) {
@@ -150,7 +149,6 @@ export function drawControls(state) {
   const count = matches(queries, state.find).length + (queries === keys ? 0 : matches(keys, state.find).length);
   byId("find-said").textContent = state.find ? `${count} match${count === 1 ? "" : "es"}` : "";
   byId("lines-options").hidden = state.view !== "lines";
-  byId("sort-line").hidden = state.view !== "overview";
   byId("direction-line").hidden = state.view !== "text";
   enable(state);
   const { paper } = ink();

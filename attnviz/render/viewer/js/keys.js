@@ -1,8 +1,9 @@
 import { byId, clamp, fill, make, say } from "./dom.js";
-import { described, headsOf, page } from "./data.js";
-import { get, MIXES, set, VIEWS } from "./store.js";
+import { described, headsOf, kindOf, page } from "./data.js";
+import { get, MIXES, set, SORTS, toggle, VIEWS } from "./store.js";
 import { nextMatch } from "./controls.js";
-import { hidePreview, toggle } from "./overview.js";
+import { hidePreview } from "./preview.js";
+import { beside } from "./plane.js";
 import { ask } from "./who.js";
 import { hideTip } from "./tip.js";
 
@@ -10,7 +11,7 @@ import { hideTip } from "./tip.js";
 
 /** @type {[string, string][]} */
 const HELP = [
-  ["← → ↑ ↓", "the head beside, the layer above or below"],
+  ["← → ↑ ↓", "the head beside, the layer above or below; by likeness the nearest head that way"],
   ["Shift + arrows", "the weight or token beside (map, lines, text)"],
   ["Enter", "open the head of the overview"],
   ["x", "turn this head on or off"],
@@ -18,6 +19,7 @@ const HELP = [
   ["a", "all heads on"],
   ["m", "blend, mean or maximum of the heads that are on"],
   ["1 – 5", "overview, map, lines, text, head card"],
+  ["l", "overview: by layer, by role, by likeness"],
   ["h", "which heads do this: the pair or token that is pointed at or pinned"],
   ["w", "words instead of tokens"],
   ["s, f", "hide separators, hide the first token"],
@@ -37,14 +39,19 @@ function moveHead(dx, dy) {
   const state = get();
   const heads = headsOf(state);
   const now = heads.find(({ id }) => id === state.head) || heads[0];
+  const alone = state.on.length === 1 && state.on[0] === state.head;
+  /** @param {import("./types.js").Head} head */
+  const go = (head) => {
+    set(alone ? { head: head.id, on: [head.id] } : { head: head.id });
+    say(described(head));
+  };
+  if (state.view === "overview" && state.sort === "likeness") return go(beside(state, now, dx, dy));
   const layers = [...new Set(heads.map(({ site }) => site))];
   const site = layers[clamp(layers.indexOf(now.site) + dy, 0, layers.length - 1)];
   const line = heads.filter((head) => head.site === site);
   const same = heads.filter((head) => head.site === now.site);
   const next = line[clamp((dy ? same.indexOf(now) : line.indexOf(now)) + dx, 0, line.length - 1)];
-  const alone = state.on.length === 1 && state.on[0] === state.head;
-  set(alone ? { head: next.id, on: [next.id] } : { head: next.id });
-  say(described(next));
+  go(next);
 }
 
 /** @param {string} name */
@@ -107,6 +114,7 @@ function single(key, view) {
     case "o": set({ on: [state.head] }); return true;
     case "a": set({ on: headsOf(state).map(({ id }) => id) }); return true;
     case "m": set({ mix: after(MIXES, state.mix) }); return true;
+    case "l": set({ view: "overview", sort: after(SORTS.filter((sort) => sort !== "likeness" || kindOf(state).alike !== null), state.sort) }); return true;
     case "h": ask(view); return true;
     case "w": set({ words: !state.words }); return true;
     case "s": set({ separators: !state.separators }); return true;

@@ -1,7 +1,9 @@
 import { byId } from "./dom.js";
 import { isLoaded, kindOf, loadAll, sitesShown } from "./data.js";
 import { fromHash, get, subscribe, VIEWS } from "./store.js";
-import { hidePreview, overview, startOverview } from "./overview.js";
+import { overview, startOverview } from "./overview.js";
+import { hidePreview } from "./preview.js";
+import { startPlane } from "./plane.js";
 import { map, startMap } from "./map.js";
 import { linesView, startLines } from "./lines.js";
 import { startText, textView } from "./text.js";
@@ -82,6 +84,7 @@ function start() {
   const current = () => views[get().view];
   startControls();
   startOverview();
+  startPlane();
   startMap();
   startLines();
   startText();

@@ -1,6 +1,6 @@
 import { byId, clamp, fill, make } from "./dom.js";
 import { described, headsOf, isLoaded, itemOf, kindOf, load, page, roleOf, signOf } from "./data.js";
-import { get, set } from "./store.js";
+import { get, set, SORTS, toggle } from "./store.js";
 import { ink } from "./colors.js";
 import { axesOf, cutSaid, fullSaid, isCut, nounOf } from "./panel.js";
 import { magnified, prepared } from "./painter.js";
@@ -8,6 +8,8 @@ import { tile } from "./tiles.js";
 import { askedOf, ranking } from "./rank.js";
 import { firstQuestion } from "./who.js";
 import { track } from "./busy.js";
+import { hidePreview, preview } from "./preview.js";
+import { drawPlane, paintPlane, planeCanvas, planeNumbers } from "./plane.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Head} Head */
@@ -16,7 +18,6 @@ import { track } from "./busy.js";
 
 const SIDE = 24;
 const LARGEST = 240;
-const PREVIEW = 224;
 /** Saved overviews have about so many cells, so that an SVG stays small. */
 const SAVED_CELLS = 250000;
 
@@ -153,6 +154,16 @@ function drawOpening(state) {
   fill(byId("opening"), make("button", { type: "button", class: "link", "data-head": opening }, `${opening} ${see.said}`, ...pair));
 }
 
+/** How the heads stand. @param {State} state */
+function drawSorts(state) {
+  const names = { model: "by layer", role: "by role", likeness: "by likeness" };
+  if (!byId("sorts").firstChild) fill(byId("sorts"), ...SORTS.map((sort) => make("button", { type: "button", "data-sort": sort }, names[sort])));
+  for (const button of byId("sorts").querySelectorAll("button")) {
+    button.setAttribute("aria-pressed", String(button.dataset.sort === state.sort));
+    button.disabled = button.dataset.sort === "likeness" && kindOf(state).alike === null;
+  }
+}
+
 /** Where the pointer is. @type {{ button: HTMLElement, x: number, y: number } | null} */
 let under = null;
 /** @type {IntersectionObserver | null} */
@@ -267,37 +278,6 @@ function buttonOf(id) {
   return /** @type {HTMLElement | null} */ (byId("overview-tiles").querySelector(`[data-head="${id}"]`));
 }
 
-/**
- * Show a head large, beside its tile.
- * @param {string} id
- */
-function preview(id) {
-  const state = get();
-  const button = buttonOf(id);
-  const head = headsOf(state).find((one) => one.id === id);
-  if (!button || !head || !isLoaded(head.site)) return;
-  const box = byId("preview");
-  const canvas = /** @type {HTMLCanvasElement} */ (byId("preview-map"));
-  const { colors, R, C } = tile(state, head, PREVIEW * (devicePixelRatio || 1));
-  prepared(canvas, PREVIEW, PREVIEW).image(colors, R, C, 0, 0, PREVIEW, PREVIEW);
-  fill(byId("preview-name"), make("strong", {}, `Head ${head.id}`));
-  const lines = head.data.roles.map(({ name, said }) => {
-    const chip = make("span", { class: "chip" });
-    chip.style.background = roleOf.get(name)?.color || "transparent";
-    return make("div", {}, chip, said);
-  });
-  fill(byId("preview-roles"), ...(lines.length ? lines : ["no role"]));
-  box.hidden = false;
-  const at = button.getBoundingClientRect();
-  const left = at.right + 12 + PREVIEW + 20 < innerWidth ? at.right + 12 : at.left - PREVIEW - 34;
-  box.style.left = `${clamp(left, 4, Math.max(4, innerWidth - PREVIEW - 26))}px`;
-  box.style.top = `${clamp(at.top - 40, 4, Math.max(4, innerHeight - box.offsetHeight - 4))}px`;
-}
-
-export function hidePreview() {
-  byId("preview").hidden = true;
-}
-
 export function startOverview() {
   const place = byId("overview-tiles");
   /** @param {Event} event */
@@ -313,7 +293,7 @@ export function startOverview() {
   });
   place.addEventListener("pointerover", (event) => {
     const id = headAt(event);
-    if (id && event.pointerType === "mouse") preview(id);
+    if (id && event.pointerType === "mouse") preview(id, event.target);
   });
   place.addEventListener("pointermove", (event) => {
     const button = /** @type {HTMLElement} */ (event.target).closest("button");
@@ -322,6 +302,10 @@ export function startOverview() {
   place.addEventListener("pointerleave", () => {
     under = null;
     hidePreview();
+  });
+  byId("sorts").addEventListener("click", (event) => {
+    const sort = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.sort;
+    if (sort) set({ sort });
   });
   byId("opening").addEventListener("click", (event) => {
     const id = headAt(event);
@@ -333,22 +317,22 @@ export function startOverview() {
     const id = headAt(event);
     if (!id) return;
     if (id !== get().head) set({ head: id });
-    if (/** @type {HTMLElement} */ (event.target).matches(":focus-visible")) preview(id);
+    if (/** @type {HTMLElement} */ (event.target).matches(":focus-visible")) preview(id, event.target);
   });
   place.addEventListener("focusout", hidePreview);
   addEventListener("scroll", hidePreview, { passive: true });
-}
-
-/** @param {string} id */
-export function toggle(id) {
-  const { on } = get();
-  set({ head: id, on: on.includes(id) ? (on.length > 1 ? on.filter((one) => one !== id) : on) : [...on, id] });
 }
 
 /** @type {import("./types.js").View} */
 export const overview = {
   draw(state, changed) {
     drawOpening(state);
+    drawSorts(state);
+    drawPlane(state);
+    if (state.sort === "likeness") {
+      byId("overview-tiles").hidden = true;
+      return;
+    }
     build(state);
     const { queries, keys } = axesOf(state);
     const nothing = !queries.at.length || !keys.at.length;
@@ -367,6 +351,7 @@ export const overview = {
     }
   },
   picture(painter, state) {
+    if (state.sort === "likeness") return paintPlane(painter, state);
     const layout = sizes(state, 1200);
     const { size, gap, strip } = layout;
     const tones = ink();
@@ -393,9 +378,10 @@ export const overview = {
     }
     return { width: widest + 12, height: y + 8 };
   },
-  focus: () => buttonOf(get().head),
+  focus: () => (get().sort === "likeness" ? planeCanvas() : buttonOf(get().head)),
   pointed: pairUnder,
   numbers(state) {
+    if (state.sort === "likeness") return planeNumbers(state);
     const names = page.scores.flatMap(({ name }) => [name, `${name}_chance`, `${name}_lift`, `${name}_rows`]);
     const lines = [["head", "roles", ...names]];
     for (const head of headsOf(state)) {

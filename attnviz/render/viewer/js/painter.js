@@ -28,6 +28,14 @@ export function canvasPainter(context) {
       context.fillRect(x, y, w, h);
       context.globalAlpha = 1;
     },
+    dot(x, y, radius, fill, opacity = 1) {
+      context.globalAlpha = opacity;
+      context.fillStyle = fill;
+      context.beginPath();
+      context.arc(x, y, radius, 0, 2 * Math.PI);
+      context.fill();
+      context.globalAlpha = 1;
+    },
     line(x1, y1, x2, y2, color, width, opacity = 1) {
       context.globalAlpha = opacity;
       context.strokeStyle = color;
@@ -101,6 +109,10 @@ export function svgPainter() {
     rect(x, y, w, h, fill, opacity = 1) {
       const faint = opacity < 1 ? ` fill-opacity="${short(opacity)}"` : "";
       out.push(`<rect x="${short(x)}" y="${short(y)}" width="${short(w)}" height="${short(h)}" fill="${fill}"${faint}/>`);
+    },
+    dot(x, y, radius, fill, opacity = 1) {
+      const faint = opacity < 1 ? ` fill-opacity="${short(opacity)}"` : "";
+      out.push(`<circle cx="${short(x)}" cy="${short(y)}" r="${short(radius)}" fill="${fill}"${faint}/>`);
     },
     line(x1, y1, x2, y2, color, width, opacity = 1) {
       const faint = opacity < 1 ? ` stroke-opacity="${short(opacity)}"` : "";

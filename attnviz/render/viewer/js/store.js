@@ -3,6 +3,7 @@ import { headsOf, kindOf, page } from "./data.js";
 /** @typedef {import("./types.js").State} State */
 
 export const VIEWS = ["overview", "map", "lines", "text", "card"];
+export const SORTS = /** @type {const} */ (["model", "role", "likeness"]);
 export const MIXES = ["blend", "mean", "max"];
 export const QUADRANTS = ["all", "AA", "AB", "BA", "BB"];
 export const MOST_ZOOM = 64;
@@ -23,7 +24,7 @@ const ALLOWED = {
   kind: () => true,
   head: (value) => /^\d+\.\d+$/.test(value),
   mix: (value) => MIXES.includes(value),
-  sort: (value) => value === "model" || value === "role",
+  sort: (value) => SORTS.some((sort) => sort === value),
   quad: (value) => QUADRANTS.includes(value),
   scale: (value) => ["map", "row", "one"].includes(value),
   palette: (value) => value === "auto" || Object.hasOwn(page.palettes, value),
@@ -90,6 +91,7 @@ function settled(next) {
   if (!kinds.some(({ kind }) => kind === next.kind)) next.kind = kinds[0].kind;
   if (next.text !== state.text || next.kind !== state.kind) Object.assign(next, { pin: "", who: "", zoom: "" });
   if (next.words !== state.words || next.quad !== state.quad) next.zoom = "";
+  if (next.sort === "likeness" && kindOf(next).alike === null) next.sort = "model";
   const heads = headsOf(next);
   const known = new Set(heads.map(({ id }) => id));
   const on = new Set(next.on.filter((id) => known.has(id)));
@@ -97,6 +99,12 @@ function settled(next) {
   if (!on.size) on.add(next.head);
   next.on = heads.filter(({ id }) => on.has(id)).map(({ id }) => id);
   return next;
+}
+
+/** Turn a head on or off; one stays on. @param {string} id */
+export function toggle(id) {
+  const { on } = state;
+  set({ head: id, on: on.includes(id) ? (on.length > 1 ? on.filter((one) => one !== id) : on) : [...on, id] });
 }
 
 /** The state as a link carries it: only what differs from the start. */

@@ -18,9 +18,15 @@ export interface SiteData { layer: number; causal: boolean; chunk: number; heads
 export interface KindData {
   kind: string; title: string; queries: number; keys: number; opening: string; sites: SiteData[];
   quantity: string; formula: string; full: number; error: number;
+  /** which of the page's planes has these heads; null where their likeness is not known */
+  alike: number | null;
   /** what the opening head shows, and the query and key to see it at */
   see: { said: string; pair: [number, number] | null } | null;
 }
+/** Of each head its place x, y, then the heads most like it and their distances, the nearest first. */
+export type Placed = [number, number, ...[string, number][]];
+/** Heads by likeness: `kept` is the share of the squared distances that a plane keeps. */
+export interface PlaneData { rows: number; texts: number; kept: number; heads: Record<string, Placed> }
 export interface AxisData {
   labels: string[]; inline: string[]; gaps: number[]; special: number[]; separators: number[];
   segments: number[]; starts: number[]; words: string[];
@@ -34,7 +40,7 @@ export interface Item {
   written: KindData[];
 }
 export interface Page {
-  title: string; bits: number; items: Item[]; roles: Role[]; scores: ScoreDef[];
+  title: string; bits: number; items: Item[]; planes: PlaneData[]; roles: Role[]; scores: ScoreDef[];
   palettes: Record<string, string[]>; fewRows: number; minRows: number;
   /** the marks of few rows and of no role, and the palette to begin with */
   few: string; noRole: string; palette: string;
@@ -82,6 +88,7 @@ export interface TextStyle { size: number; color: string; align?: "left" | "cent
 /** What can be drawn on: a canvas, or an SVG text. */
 export interface Painter {
   rect(x: number, y: number, w: number, h: number, fill: string, opacity?: number): void;
+  dot(x: number, y: number, radius: number, fill: string, opacity?: number): void;
   line(x1: number, y1: number, x2: number, y2: number, color: string, width: number, opacity?: number): void;
   curve(x1: number, y1: number, x2: number, y2: number, color: string, width: number, opacity: number): void;
   text(text: string, x: number, y: number, style: TextStyle): void;

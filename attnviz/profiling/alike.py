@@ -1,0 +1,109 @@
+"""How much alike the heads of captures are: likeness from maps that are there already."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+import torch
+
+from attnviz.estimates import Alike
+from attnviz.passes import Rows
+from attnviz.profiling.likeness import (
+    Comparing,
+    Divergences,
+    distances,
+    nearest,
+    plane,
+    sample_size,
+)
+from attnviz.records import Capture, Head, Layout, SiteKind
+
+LEAST, MOST = 3, 1536
+"""Heads of a kind: fewer have no map to speak of, more would take seconds."""
+NEAREST = 3
+ROWS = 32
+"""Rows of a text, at most."""
+_WORK = 1 << 28
+"""Logarithms of all texts together, about: a second for 1,024 heads, a sixth of one for 144."""
+
+
+def alike(
+    captures: Sequence[Capture], heads: Sequence[Collection[Head]]
+) -> list[Mapping[SiteKind, Alike]]:
+    """The likeness of the heads of every capture; of one model's heads, over its texts together.
+
+    Args:
+        captures: maps; norms are compared by each row's shares.
+        heads: the heads of each capture to compare.
+
+    Returns:
+        For each capture the kinds of layers that have heads enough, but not too many, and a row to
+        compare; captures of the same heads share their values.
+    """
+    found: dict[tuple[str, str, frozenset[Head]], list[int]] = {}
+    for number, (capture, some) in enumerate(zip(captures, heads, strict=True)):
+        whole = capture.layout.whole
+        key = (capture.source.model, capture.quantity, frozenset(() if whole else some))
+        found.setdefault(key, []).append(number)
+    out: list[Mapping[SiteKind, Alike]] = [{} for _ in captures]
+    for (_, _, some), numbers in found.items():
+        together = _together([captures[number] for number in numbers], some)
+        for number in numbers:
+            out[number] = together
+    return out
+
+
+def _together(captures: Sequence[Capture], heads: Collection[Head]) -> Mapping[SiteKind, Alike]:
+    """The same heads over several texts."""
+    chosen: dict[SiteKind, list[Head]] = {}
+    for head in captures[0].layout:
+        if head in heads:
+            chosen.setdefault(head.site.kind, []).append(head)
+    chosen = {kind: some for kind, some in chosen.items() if LEAST <= len(some) <= MOST}
+    counts = {
+        kind: tuple(sum(head.layer == n for head in some) for n in range(some[-1].layer + 1))
+        for kind, some in chosen.items()
+    }
+    layout = Layout(counts)
+    captures = captures[: sample_size(layout)] if chosen else ()
+    sample = [
+        _divergences(capture, chosen, layout, number, _WORK // len(captures))
+        for number, capture in enumerate(captures)
+    ]
+    found: dict[SiteKind, Alike] = {}
+    for kind, some in chosen.items():
+        apart = distances(sample, kind, len(some))
+        if np.isnan(apart).any():
+            continue
+        places = plane(apart)
+        total = float((apart**2).sum()) / (2 * len(some))
+        found[kind] = Alike(
+            tuple(some),
+            places,
+            tuple(
+                tuple((some[other], far) for other, far in nearest(apart, n, NEAREST))
+                for n in range(len(some))
+            ),
+            float((places**2).sum()) / total if total > 0 else 1.0,
+            sum(text.rows.get(kind, 0) for text in sample),
+            sum(kind in text.rows for text in sample),
+        )
+    return found
+
+
+def _divergences(
+    capture: Capture,
+    chosen: Mapping[SiteKind, Sequence[Head]],
+    layout: Layout,
+    key: int,
+    work: int,
+) -> Divergences:
+    """What one text says of the heads that are compared."""
+    watch = Comparing([capture.inputs], {0: key}, layout, ROWS, work)
+    for site, maps in capture.maps.items():
+        some = [head.index for head in chosen.get(site.kind, ()) if head.site == site]
+        if some:
+            weights = torch.from_numpy(np.asarray(maps[some], np.float32))
+            watch.observe(Rows(site, 0, 0, weights[None], None))
+    return watch.divergences(0)

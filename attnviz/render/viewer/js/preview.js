@@ -1,0 +1,38 @@
+import { byId, clamp, fill, make } from "./dom.js";
+import { headOf, isLoaded, roleOf } from "./data.js";
+import { get } from "./store.js";
+import { prepared } from "./painter.js";
+import { tile } from "./tiles.js";
+
+const PREVIEW = 224;
+
+/**
+ * Show a head large, beside where it stands.
+ * @param {string} id
+ * @param {any} place an element, or whatever else knows its rectangle on the screen
+ */
+export function preview(id, place) {
+  const state = get();
+  const head = headOf(state, id);
+  if (!head || !isLoaded(head.site)) return;
+  const box = byId("preview");
+  const canvas = /** @type {HTMLCanvasElement} */ (byId("preview-map"));
+  const { colors, R, C } = tile(state, head, PREVIEW * (devicePixelRatio || 1));
+  prepared(canvas, PREVIEW, PREVIEW).image(colors, R, C, 0, 0, PREVIEW, PREVIEW);
+  fill(byId("preview-name"), make("strong", {}, `Head ${head.id}`));
+  const lines = head.data.roles.map(({ name, said }) => {
+    const chip = make("span", { class: "chip" });
+    chip.style.background = roleOf.get(name)?.color || "transparent";
+    return make("div", {}, chip, said);
+  });
+  fill(byId("preview-roles"), ...(lines.length ? lines : ["no role"]));
+  box.hidden = false;
+  const at = place.getBoundingClientRect();
+  const left = at.right + 12 + PREVIEW + 20 < innerWidth ? at.right + 12 : at.left - PREVIEW - 34;
+  box.style.left = `${clamp(left, 4, Math.max(4, innerWidth - PREVIEW - 26))}px`;
+  box.style.top = `${clamp(at.top - 40, 4, Math.max(4, innerHeight - box.offsetHeight - 4))}px`;
+}
+
+export function hidePreview() {
+  byId("preview").hidden = true;
+}
