@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import attnviz as av
+from attnviz.profiling.alike import alike
 from attnviz.records import Capture, Inputs, Layout, Sides, Site, SourceInfo, Tokens
 from benchmarks.table import Row, show
 
@@ -28,6 +29,8 @@ MOST_SECONDS = {128: 1.0, 256: 1.5}
 LONG = 512
 HOVERED = 30
 MOST_FRAME_SECONDS = 0.05
+COMPARED = ((12, 128), (86, 64))
+"""Layers of 12 heads, and tokens, whose likeness is timed."""
 
 
 def capture(length: int, layers: int = LAYERS) -> Capture:
@@ -152,6 +155,16 @@ def measure(lengths: tuple[int, ...] = (64, 128, 256)) -> list[Row]:
             )
     with tempfile.TemporaryDirectory() as folder:
         frame = text_frame_seconds(av.view(capture(LONG, 1)).save(Path(folder) / "page.html"))
+    for layers, length in COMPARED:
+        shown = capture(length, layers)
+        start = time.process_time()
+        av.view(shown)
+        whole = time.process_time() - start
+        start = time.process_time()
+        alike([shown], [frozenset(shown.layout)])
+        took = time.process_time() - start
+        what = f"likeness of {len(shown.layout):,} heads, {length} tokens"
+        rows.append(Row(what, "making the page", took / whole, None, f"{took:.2f} s"))
     if frame is not None:
         rows.append(
             Row(

@@ -126,7 +126,8 @@ function alike(state, head) {
   if (!near.length) return [];
   const items = near.map(([id, far]) => {
     const other = headOf(state, id);
-    return make("li", {}, make("button", { type: "button", class: "link", "data-head": id }, other ? described(other) : id), ` ${far.toFixed(2)}`);
+    const roles = other ? described(other).slice(`head ${id}`.length) : "";
+    return make("li", {}, make("button", { type: "button", class: "link", "data-head": id, "aria-label": `head ${id}` }, id), ` at ${far.toFixed(2)}${roles}`);
   });
   return [make("h3", {}, "Most like it"), make("ul", {}, ...items), make("p", { class: "small" }, `${measured(state)}.`)];
 }

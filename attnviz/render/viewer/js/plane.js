@@ -49,7 +49,7 @@ export function measured(state) {
   if (!plane) return "";
   const { quantity, formula } = itemOf(state).kinds[0];
   const what = quantity === "weights" ? "attention" : `shares of ${formula}`;
-  const of = plane.texts > 1 ? `${plane.texts} texts of this page` : "the whole text";
+  const of = plane.texts > 1 ? `${plane.texts} texts of this page` : "this text";
   return `Jensen-Shannon distance (root of bits; 0: the same, 1: nothing in common) of their ${what} over ${plane.rows} row${plane.rows > 1 ? "s" : ""} of ${of}`;
 }
 
@@ -134,8 +134,9 @@ function legend(painter, state, width, top) {
  */
 function mark(painter, x, y, radius, color, opacity) {
   const tones = ink();
-  painter.dot(x, y, radius + 1, color ? tones.paper : tones.soft, opacity);
-  painter.dot(x, y, color ? radius : radius - 0.5, color || tones.paper, opacity);
+  painter.dot(x, y, radius + 1, tones.paper);
+  painter.dot(x, y, color ? radius : radius + 1, color || tones.soft, opacity);
+  if (!color) painter.dot(x, y, radius - 0.5, tones.paper);
 }
 
 /**
@@ -185,7 +186,9 @@ export function drawPlane(state) {
   const focused = document.activeElement === canvas && canvas.matches(":focus-visible");
   const id = pointed || (focused ? state.head : "");
   const trial = paint(prepared(canvas, width, height), state, width, height, id);
-  dots = paint(prepared(canvas, width, trial.height), state, width, height, id).dots;
+  const painter = prepared(canvas, width, trial.height);
+  painter.rect(0, 0, width, trial.height, ink().paper);
+  dots = paint(painter, state, width, height, id).dots;
   const head = headOf(state, state.head);
   const likes = nearest(state, state.head).map(([other, far]) => `${other} at ${far.toFixed(2)}`);
   canvas.setAttribute("aria-label", `${dots.length} heads by likeness; ${head ? described(head) : ""}; most alike: ${likes.join(", ")}`);
