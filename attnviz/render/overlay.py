@@ -62,6 +62,20 @@ def box(picture: Picture, row: int, column: int) -> tuple[int, int, int, int]:
     return int(down[0]), int(down[-1]) + 1, int(across[0]), int(across[-1]) + 1
 
 
+def shrunk(pixels: NDArray[Any], high: int, wide: int) -> NDArray[Any]:
+    """Means over blocks, [high, wide, 3]; pixels repeat where there are too few."""
+    for axis, size in ((0, high), (1, wide)):
+        length = pixels.shape[axis]
+        starts = np.arange(size) * length // size
+        if length >= size:
+            sums = np.add.reduceat(pixels.astype(np.float64), starts, axis=axis)
+            counts = np.diff(np.append(starts, length))
+            pixels = sums / counts.reshape((-1, 1, 1) if axis == 0 else (1, -1, 1))
+        else:
+            pixels = pixels.take(starts, axis=axis)
+    return pixels
+
+
 def _cells(length: int, count: int) -> NDArray[np.int64]:
     """For each pixel on an axis the patch that it belongs to."""
     return np.arange(length) * count // length

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from attnviz.media import Picture
 from attnviz.render.labels import signs, visible
-from attnviz.render.overlay import tinted
+from attnviz.render.overlay import shrunk, tinted
 from attnviz.render.shades import Map
 from attnviz.render.terminal_heatmap import ASCII_RAMP
 
@@ -52,7 +52,7 @@ class TerminalOverlay:
         """Two pixels a cell, one above the other."""
         pixels = tinted(self.picture, self.shown, self.palette)
         high = max(2, round(wide * pixels.shape[0] / pixels.shape[1] / 2) * 2)
-        small = _shrunk(pixels, high, wide)
+        small = shrunk(pixels, high, wide)
         for upper, lower in zip(small[::2], small[1::2], strict=True):
             line = Text(no_wrap=True)
             for above, below in zip(upper, lower, strict=True):
@@ -66,20 +66,6 @@ class TerminalOverlay:
             places = np.minimum((row * len(ASCII_RAMP)).astype(int), len(ASCII_RAMP) - 1)
             yield Text("|" + "".join(ASCII_RAMP[place] * 2 for place in places) + "|")
         yield Text("+" + "-" * (2 * self.picture.columns) + "+")
-
-
-def _shrunk(pixels: NDArray[Any], high: int, wide: int) -> NDArray[Any]:
-    """Means over blocks, [high, wide, 3]; pixels repeat where there are too few."""
-    for axis, size in ((0, high), (1, wide)):
-        length = pixels.shape[axis]
-        starts = np.arange(size) * length // size
-        if length >= size:
-            sums = np.add.reduceat(pixels.astype(np.float64), starts, axis=axis)
-            counts = np.diff(np.append(starts, length))
-            pixels = sums / counts.reshape((-1, 1, 1) if axis == 0 else (1, -1, 1))
-        else:
-            pixels = pixels.take(starts, axis=axis)
-    return pixels
 
 
 def _hex(color: NDArray[Any]) -> str:

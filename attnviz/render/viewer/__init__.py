@@ -16,6 +16,7 @@ from attnviz.render.labels import visible
 from attnviz.render.page import html_page, parts, safe_json
 from attnviz.render.viewer.document import Scored, document
 from attnviz.render.viewer.quantize import least_bytes, packed_bytes
+from attnviz.render.viewer.scene import most_bytes
 
 _SCORES_BYTES = 900
 """About what the scores of one head take."""
@@ -57,12 +58,14 @@ def page(
         captures, scores, heads, written, title=title, bits=bits, notes=notes, alike=alike
     )
     template, style, script = parts(__package__, "main")
+    pictures = any(capture.inputs.picture is not None for capture in captures)
     maps = "\n".join(
         f'<script type="application/octet-stream" id="maps-{number}">{text}</script>'
         for number, text in enumerate(chunks)
     )
     return html_page(
         template,
+        *["img-src data:"] * pictures,
         title=visible(title),
         style=style,
         script=script,
@@ -75,6 +78,7 @@ def estimate(captures: Sequence[Capture], heads: Sequence[Collection[Head]], bit
     """About how many bytes the page will have, at most, before any of the work is done."""
     total = sum(len(part.encode()) for part in parts(__package__, "main"))
     for capture, chosen in zip(captures, heads, strict=True):
+        total += most_bytes(capture.inputs)
         for site, maps in capture.maps.items():
             count = sum(head.site == site for head in chosen)
             total += packed_bytes([maps], bits) * count // len(maps) + count * _SCORES_BYTES

@@ -18,6 +18,7 @@ from attnviz.records import Capture, Head, HeadScores, Role, Score, SiteKind, To
 from attnviz.render.labels import head_phrase, origin, percent, visible
 from attnviz.render.palette import DEFAULT_PALETTE, FEW, NO_ROLE, PALETTES, anchors, ink
 from attnviz.render.viewer.quantize import Packed, pack
+from attnviz.render.viewer.scene import cells, scene
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.roles import ANNOTATED, FEW_ROWS, MIN_ROWS, SHOWN
 from attnviz.scoring.scores import SCORES
@@ -120,11 +121,12 @@ def _item(
     """One text: its axes, and for each kind of site its layers, by one quantity or two."""
     axes: list[dict[str, Any]] = []
     known: dict[int, int] = {}
+    seen = scene(looked[0].inputs)
 
     def axis(tokens: Tokens) -> int:
         if id(tokens) not in known:
             known[id(tokens)] = len(axes)
-            axes.append(_axis(tokens))
+            axes.append(_axis(tokens) | {"cells": cells(tokens, seen)})
         return known[id(tokens)]
 
     capture = looked[0]
@@ -143,6 +145,7 @@ def _item(
         "notes": [visible(note) for note in capture.inputs.notes],
         "emptyRows": capture.empty_rows,
         "axes": axes,
+        "scene": seen,
         "kinds": kinds,
         "written": _kinds(*written, chosen, places, bits, chunks) if written else [],
     }

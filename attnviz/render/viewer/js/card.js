@@ -4,6 +4,7 @@ import { ink } from "./colors.js";
 import { mixOf, nounOf, panelOf, saidOf, weightText } from "./panel.js";
 import { overview } from "./overview.js";
 import { measured, nearest } from "./plane.js";
+import { drawOne } from "./sceneheads.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Head} Head */
@@ -149,6 +150,18 @@ function limits(head) {
   return out;
 }
 
+/**
+ * What the head sees of a picture or hears of a sound, from the token that is pinned.
+ * @param {State} state
+ * @param {Head} head
+ */
+function beside(state, head) {
+  const canvas = make("canvas", { role: "img" });
+  const said = drawOne(canvas, state, head);
+  canvas.setAttribute("aria-label", said);
+  return said ? [make("h3", {}, said), canvas] : [];
+}
+
 /** @type {import("./types.js").View} */
 export const card = {
   draw(state) {
@@ -163,11 +176,12 @@ export const card = {
     fill(byId("card-body"),
       make("h2", {}, `Head ${head.id}`, make("span", { class: "soft" }, `  ${kindOf(state).title}, ${itemOf(state).model}`)),
       make("div", { class: "columns-2" },
-        make("section", {}, make("h3", {}, "Roles"), ...roles(head), make("h3", {}, "Scores against chance"), bars(head),
+        make("section", { tabindex: "0", "aria-label": "roles and scores" }, make("h3", {}, "Roles"), ...roles(head), make("h3", {}, "Scores against chance"), bars(head),
           make("p", { class: "small" }, "Bar: the mean over the rows that count. Mark: the same under uniform attention. Scores are of the whole text, whatever is hidden here.")),
         make("section", {}, make("h3", {}, "Strongest pairs"),
           said.length ? make("p", { class: "small" }, said.join(" ")) : "",
           make("table", { class: "numbers" }, tableHead(["query", "key", "heads", nounOf(state)]), make("tbody", {}, ...pairs)),
+          ...beside(state, head),
           ...alike(state, head),
           make("h3", {}, "What this can't prove"), make("ul", { class: "small" }, ...limits(head).map((text) => make("li", {}, text))))));
   },

@@ -1,6 +1,6 @@
 import { byId, fill, make } from "./dom.js";
-import { described, headsOf, itemOf, kindOf, page, roleOf, signOf } from "./data.js";
-import { get, MIXES, QUADRANTS, set, toggle } from "./store.js";
+import { described, headsOf, itemOf, kindOf, page, roleOf, sceneOf, signOf } from "./data.js";
+import { get, MIXES, QUADRANTS, set, toggle, viewsOf } from "./store.js";
 import { ink } from "./colors.js";
 import { axesOf, fullSaid, isPair, matches, mixOf, precision } from "./panel.js";
 
@@ -86,7 +86,7 @@ function build(state) {
  */
 function enable(state) {
   const { view } = state;
-  const drawn = view === "map" || view === "lines" || view === "text";
+  const drawn = view === "map" || view === "lines" || view === "text" || view === "scene";
   const several = state.on.length > 1;
   const { queries, keys } = kindOf(state);
   const axes = [itemOf(state).axes[queries], itemOf(state).axes[keys]];
@@ -95,15 +95,15 @@ function enable(state) {
     find: drawn,
     words: axes.some(({ labels, starts }) => starts.length < labels.length),
     separators: axes.some(({ separators }) => separators.includes(1)),
-    scale: view === "overview" || view === "map" || view === "text",
-    palette: view === "overview" || (view === "map" && (!several || mixOf(state, state.on.length) !== "blend")),
+    scale: view === "overview" || view === "map" || view === "text" || view === "scene",
+    palette: view === "overview" || ((view === "map" || view === "scene") && (!several || mixOf(state, state.on.length) !== "blend")),
   };
   for (const [id, can] of Object.entries(use)) {
     input(id).disabled = !can && !input(id).checked;
     (input(id).closest(".line, .check") || input(id)).setAttribute("title", can ? "" : "has no effect here");
   }
   for (const button of byId("mix").querySelectorAll("button")) button.disabled = !drawn || !several;
-  byId("mix").title = drawn && several ? "" : "for several heads in a map, lines or text";
+  byId("mix").title = drawn && several ? "" : "for several heads in a map, lines, text or picture";
 }
 
 /** @param {State} state */
@@ -134,7 +134,11 @@ export function drawControls(state) {
     const own = button.dataset.view === state.view;
     button.setAttribute("aria-selected", String(own));
     button.tabIndex = own ? 0 : -1;
+    button.hidden = !viewsOf(state).includes(button.dataset.view || "");
   }
+  const own = byId("scale").querySelector("[value=map]");
+  if (own) own.textContent = state.view === "scene" ? "the largest weight shown" : "the head's largest weight";
+  byId("tab-scene").textContent = sceneOf(state)?.kind === "sound" ? "Sound" : "Picture";
   const mixed = mixOf(state, state.on.length);
   for (const button of byId("mix").querySelectorAll("button")) button.setAttribute("aria-pressed", String(button.dataset.mix === (mixed === "single" ? state.mix : mixed)));
   byId("on-count").textContent = `${state.on.length} of ${headsOf(state).length} on`;
@@ -149,7 +153,7 @@ export function drawControls(state) {
   const count = matches(queries, state.find).length + (queries === keys ? 0 : matches(keys, state.find).length);
   byId("find-said").textContent = state.find ? `${count} match${count === 1 ? "" : "es"}` : "";
   byId("lines-options").hidden = state.view !== "lines";
-  byId("direction-line").hidden = state.view !== "text";
+  byId("direction-line").hidden = state.view !== "text" && state.view !== "scene";
   enable(state);
   const { paper } = ink();
   document.querySelector("meta[name=theme-color]")?.setAttribute("content", paper);

@@ -118,6 +118,16 @@ export function kindOf(state) {
 }
 
 /**
+ * What the tokens shown stand in: a picture or a sound; null where they are a text alone.
+ * @param {State} state
+ */
+export function sceneOf(state) {
+  const { scene, axes } = itemOf(state);
+  const { queries, keys } = kindOf(state);
+  return scene && (axes[queries].cells.length || axes[keys].cells.length) ? scene : null;
+}
+
+/**
  * The same heads by the other quantity, if the page has both.
  * @param {State} state
  */

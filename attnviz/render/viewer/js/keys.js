@@ -1,6 +1,6 @@
 import { byId, clamp, fill, make, say } from "./dom.js";
 import { described, headsOf, kindOf, page } from "./data.js";
-import { get, MIXES, set, SORTS, toggle, VIEWS } from "./store.js";
+import { get, MIXES, set, SORTS, toggle, viewsOf } from "./store.js";
 import { nextMatch } from "./controls.js";
 import { hidePreview } from "./preview.js";
 import { beside } from "./plane.js";
@@ -12,20 +12,20 @@ import { hideTip } from "./tip.js";
 /** @type {[string, string][]} */
 const HELP = [
   ["← → ↑ ↓", "the head beside, the layer above or below; by likeness the nearest head that way"],
-  ["Shift + arrows", "the weight or token beside (map, lines, text)"],
+  ["Shift + arrows", "the weight or token beside (map, lines, text, picture or sound)"],
   ["Enter", "open the head of the overview"],
   ["x", "turn this head on or off"],
   ["o", "only this head"],
   ["a", "all heads on"],
   ["m", "blend, mean or maximum of the heads that are on"],
-  ["1 – 5", "overview, map, lines, text, head card"],
+  ["1 – 5", "overview, map, lines, text (or picture, sound), head card"],
   ["l", "overview: by layer, by role, by likeness"],
   ["h", "which heads do this: the pair or token that is pointed at or pinned"],
   ["w", "words instead of tokens"],
   ["s, f", "hide separators, hide the first token"],
   ["r", "rescale what is left"],
   ["v", "weights, or what is written with them, where the page has both"],
-  ["d", "text: attends to, or is attended to by"],
+  ["d", "text, picture, sound: attends to, or is attended to by"],
   ["+ − 0", "map: zoom in, out, all of it"],
   ["/", "search a token; Enter and n: the next match"],
   ["[ ]", "the text before, the text after"],
@@ -134,7 +134,7 @@ function single(key, view) {
     case "?": openHelp(); return true;
     default:
       if (/^[1-5]$/.test(key)) {
-        set({ view: VIEWS[Number(key) - 1] });
+        set({ view: viewsOf(state)[Number(key) - 1] });
         return true;
       }
       return false;
@@ -153,7 +153,8 @@ export function startKeys(current) {
   byId("tabs").addEventListener("keydown", (event) => {
     const way = arrow(event.key);
     if (!way || event.shiftKey) return;
-    const view = VIEWS[clamp(VIEWS.indexOf(get().view) + way[0] + way[1], 0, VIEWS.length - 1)];
+    const views = viewsOf(get());
+    const view = views[clamp(views.indexOf(get().view) + way[0] + way[1], 0, views.length - 1)];
     set({ view });
     /** @type {HTMLElement | null} */ (byId("tabs").querySelector(`[data-view=${view}]`))?.focus();
     event.preventDefault();

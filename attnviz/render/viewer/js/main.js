@@ -1,5 +1,5 @@
 import { byId } from "./dom.js";
-import { isLoaded, kindOf, loadAll, sitesShown } from "./data.js";
+import { isLoaded, kindOf, loadAll, sceneOf, sitesShown } from "./data.js";
 import { fromHash, get, subscribe, VIEWS } from "./store.js";
 import { overview, startOverview } from "./overview.js";
 import { hidePreview } from "./preview.js";
@@ -7,11 +7,13 @@ import { startPlane } from "./plane.js";
 import { map, startMap } from "./map.js";
 import { linesView, startLines } from "./lines.js";
 import { startText, textView } from "./text.js";
+import { sceneView, startScene } from "./sceneview.js";
 import { card, counted } from "./card.js";
 import { drawControls, startControls } from "./controls.js";
 import { startKeys } from "./keys.js";
 import { startSave } from "./save.js";
 import { drawWho, startWho } from "./who.js";
+import { isReady, prepareScene } from "./scene.js";
 import { asksPair } from "./rank.js";
 import { failed, tell, track } from "./busy.js";
 import { loadAhead, startPrint } from "./print.js";
@@ -20,7 +22,7 @@ import { hideTip } from "./tip.js";
 /** @typedef {import("./types.js").State} State */
 
 /** @type {Record<string, import("./types.js").View>} */
-const views = { overview, map, lines: linesView, text: textView, card };
+const views = { overview, map, lines: linesView, text: textView, scene: sceneView, card };
 
 let turn = 0;
 
@@ -45,6 +47,8 @@ function draw(state, changed) {
   // the overview loads its layers as they come into sight
   const shown = state.view === "overview" ? [] : sitesShown(state);
   const missing = [...new Set([...shown, ...(asksPair(state) ? kindOf(state).sites : [])])].filter((site) => !isLoaded(site));
+  const scene = state.view === "overview" ? null : sceneOf(state);
+  const waits = missing.length > 0 || (scene !== null && !isReady(scene));
   const now = turn;
   const view = views[state.view];
   drawWho(state);
@@ -55,9 +59,9 @@ function draw(state, changed) {
     if (state.view === "overview") loadAhead();
     if (left && left.id !== `view-${state.view}`) view.focus?.()?.focus();
   };
-  if (!missing.length) finish();
+  if (!waits) finish();
   else {
-    track(loadAll(missing).then(() => {
+    track(Promise.all([loadAll(missing), scene && prepareScene(scene)]).then(() => {
       if (turn === now) finish();
     }));
   }
@@ -88,6 +92,7 @@ function start() {
   startMap();
   startLines();
   startText();
+  startScene();
   startWho(current);
   startKeys(current);
   startSave(current);

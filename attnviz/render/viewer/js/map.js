@@ -1,4 +1,5 @@
 import { byId, clamp, say } from "./dom.js";
+import { sceneOf } from "./data.js";
 import { get, MOST_ZOOM, set } from "./store.js";
 import { ink } from "./colors.js";
 import { otherPanel, pairsTable, panelOf, pinned, weightText } from "./panel.js";
@@ -7,6 +8,7 @@ import { drawMap, geometry, margins, sums, SUMS } from "./cells.js";
 import { between, known } from "./digits.js";
 import { caption, heading } from "./captions.js";
 import { askedOf } from "./rank.js";
+import { axesData, framed, placeName } from "./scene.js";
 import { hideTip, showTip } from "./tip.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -98,8 +100,10 @@ function drawCursor(spoken = false) {
   const lines = cellLines(panelNow, r, c);
   const { queries, keys } = panelNow;
   const box = overlay.getBoundingClientRect();
-  showTip(`${queries.named[r]} → ${keys.named[c]}`, lines, box.left + left + (c + 1 - c0) * cw + 10, box.top + top + (r + 1 - r0) * ch + 10);
-  if (spoken) say(`${queries.spoken[r]} to ${keys.spoken[c]}: ${lines.map(({ text }) => text).join(", ")}`);
+  const [scene, data] = [sceneOf(state), axesData(state)];
+  const pair = [placeName(scene, data[0], queries, r), placeName(scene, data[1], keys, c)];
+  showTip(pair.join(" → "), lines, box.left + left + (c + 1 - c0) * cw + 10, box.top + top + (r + 1 - r0) * ch + 10, framed(state, queries.from[r], keys.from[c]));
+  if (spoken) say(`${placeName(scene, data[0], queries, r, queries.spoken)} to ${placeName(scene, data[1], keys, c, keys.spoken)}: ${lines.map(({ text }) => text).join(", ")}`);
 }
 
 /** @param {number} dr @param {number} dc rows and columns to move by */

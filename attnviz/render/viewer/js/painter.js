@@ -80,6 +80,10 @@ export function canvasPainter(context) {
       context.imageSmoothingEnabled = false;
       context.drawImage(small, x, y, w, h);
     },
+    picture(drawn, x, y, w, h) {
+      context.imageSmoothingEnabled = true;
+      context.drawImage(drawn, x, y, w, h);
+    },
     measure(text, size, weight) {
       context.font = font(size, weight);
       return context.measureText(text).width;
@@ -147,6 +151,9 @@ export function svgPainter() {
       out.push(`<g class="map" data-rows="${rows}" data-columns="${columns}" shape-rendering="crispEdges" transform="translate(${short(x)} ${short(y)}) scale(${w / columns} ${h / rows})">`);
       for (const [color, path] of paths) out.push(`<path fill="${color}" d="${path.join("")}"/>`);
       out.push("</g>");
+    },
+    picture(drawn, x, y, w, h) {
+      out.push(`<image href="${drawn.toDataURL("image/png")}" x="${short(x)}" y="${short(y)}" width="${short(w)}" height="${short(h)}"/>`);
     },
     measure(text, size, weight) {
       ruler.font = font(size, weight);

@@ -6,7 +6,7 @@ import { drawnSvg } from "./save.js";
 /** @typedef {import("./types.js").View} View */
 
 /** Views that are drawings: paper gets the whole of them, at the width of a page. */
-const DRAWN = ["overview", "map", "lines"];
+const DRAWN = ["overview", "map", "lines", "scene"];
 /** A drawing that is higher than so many times its width goes over several pages. */
 const TALL = 3;
 /** So many weights are unpacked ahead, since printing cannot wait for them. */

@@ -1,8 +1,8 @@
-import { headsOf, kindOf, page } from "./data.js";
+import { headsOf, kindOf, page, sceneOf } from "./data.js";
 
 /** @typedef {import("./types.js").State} State */
 
-export const VIEWS = ["overview", "map", "lines", "text", "card"];
+export const VIEWS = ["overview", "map", "lines", "text", "scene", "card"];
 export const SORTS = /** @type {const} */ (["model", "role", "likeness"]);
 export const MIXES = ["blend", "mean", "max"];
 export const QUADRANTS = ["all", "AA", "AB", "BA", "BB"];
@@ -81,6 +81,15 @@ function tell() {
 }
 
 /**
+ * The views there are: a text is read, a picture or a sound is looked over.
+ * @param {State} state
+ */
+export function viewsOf(state) {
+  const other = sceneOf(state) ? "text" : "scene";
+  return VIEWS.filter((view) => view !== other);
+}
+
+/**
  * What cannot be is put right: a kind or head that this text does not have, no head at all.
  * @param {State} next
  * @returns {State}
@@ -92,6 +101,7 @@ function settled(next) {
   if (next.text !== state.text || next.kind !== state.kind) Object.assign(next, { pin: "", who: "", zoom: "" });
   if (next.words !== state.words || next.quad !== state.quad) next.zoom = "";
   if (next.sort === "likeness" && kindOf(next).alike === null) next.sort = "model";
+  if (!viewsOf(next).includes(next.view)) next.view = sceneOf(next) ? "scene" : "text";
   const heads = headsOf(next);
   const known = new Set(heads.map(({ id }) => id));
   const on = new Set(next.on.filter((id) => known.has(id)));

@@ -2,13 +2,14 @@ import { byId, clamp, fill, make, say } from "./dom.js";
 import { kindOf } from "./data.js";
 import { get, set } from "./store.js";
 import { ink, inkOn, led, rgb, unit } from "./colors.js";
-import { fullSaid, matches, pairsTable, panelOf, pinned, weightText } from "./panel.js";
-import { withToken } from "./rank.js";
+import { fullSaid, matches, pairsTable, panelOf, weightText } from "./panel.js";
+import { chosen, clicked, fromPin, pointedAt } from "./token.js";
 import { caption, heading } from "./captions.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Panel} Panel */
 /** @typedef {import("./types.js").Axis} Axis */
+/** @typedef {import("./types.js").Token} Token */
 
 /** So many tokens without a space between them stay on one line. */
 const MOST_JOINED = 6;
@@ -18,52 +19,15 @@ let panelNow = null;
 /** The words of the text, as they stand. @type {HTMLElement[]} */
 let buttons = [];
 let painting = 0;
-/** @type {{ side: string, i: number } | null} */
+/** @type {Token | null} */
 let over = null;
 let shape = "";
-
-/**
- * The token whose weights tint the text: the one under the pointer or in focus, else the pinned one.
- * @param {Panel} panel
- * @param {State} state
- * @returns {{ side: string, i: number } | null}
- */
-function chosen(panel, state) {
-  const token = over || fromPin(panel, state);
-  if (!token || panel.queries !== panel.keys) return token;
-  return { side: state.toward ? "k" : "q", i: token.i };
-}
-
-/**
- * @param {Panel} panel
- * @param {State} state
- */
-function fromPin(panel, state) {
-  const same = panel.queries === panel.keys;
-  const q = pinned(panel.queries, same ? state.pin.replace("k", "q") : state.pin, "q");
-  if (q >= 0) return { side: "q", i: q };
-  const k = pinned(panel.keys, state.pin, "k");
-  return k >= 0 ? { side: "k", i: k } : null;
-}
-
-/**
- * A question with a token of the text more: the first is what attends, or what is attended to.
- * @param {Panel} panel
- * @param {State} state
- * @param {{ side: string, i: number }} token
- * @param {string} who
- */
-function question({ queries, keys }, state, { side, i }, who) {
-  const same = queries === keys;
-  const from = (side === "q" ? queries : keys).from[i];
-  return withToken(who, same ? (state.toward ? "k" : "q") : side, from, same);
-}
 
 /**
  * How the other words are tinted: the cell each stands for, its colour and that of its letters.
  * @param {Panel} panel
  * @param {State} state
- * @param {{ side: string, i: number }} token
+ * @param {Token} token
  */
 function tinting(panel, state, token) {
   const { layers } = panel;
@@ -107,7 +71,7 @@ function paint(passing = false) {
   const panel = panelNow;
   if (!panel) return;
   const state = get();
-  const token = chosen(panel, state);
+  const token = chosen(panel, state, over);
   const same = panel.queries === panel.keys;
   const found = { q: new Set(matches(panel.queries, state.find)), k: new Set(matches(panel.keys, state.find)) };
   const focus = over || fromPin(panel, state) || { side: "q", i: 0 };
@@ -139,7 +103,7 @@ function paint(passing = false) {
 /**
  * @param {Panel} panel
  * @param {State} state
- * @param {{ side: string, i: number } | null} token
+ * @param {Token | null} token
  */
 function sentence(panel, state, token) {
   if (!token) return "Point at a word, or go to it with Shift and the arrows; a click keeps it.";
@@ -187,10 +151,7 @@ export function startText() {
   body.addEventListener("click", (event) => {
     const word = wordAt(event);
     if (!word || !panelNow) return;
-    const pin = word.side + (word.side === "q" ? panelNow.queries : panelNow.keys).from[word.i];
-    const { who } = get();
-    if (who) set({ pin, who: question(panelNow, get(), word, who) });
-    else set({ pin: get().pin === pin ? "" : pin });
+    set(clicked(panelNow, get(), word));
   });
 }
 
@@ -222,7 +183,7 @@ export const textView = {
   },
   picture(painter, state) {
     const panel = panelOf(state, state.on);
-    const token = chosen(panel, state);
+    const token = chosen(panel, state, over);
     const tint = token && tinting(panel, state, token);
     const tones = ink();
     const [WIDE, SIZE, LINE] = [760, 15, 27];
@@ -257,17 +218,11 @@ export const textView = {
     return heading(painter, panel, state, WIDE, y + 6);
   },
   numbers: pairsTable,
-  pointed() {
-    const state = get();
-    if (!panelNow || !over) return "";
-    const pinnedNow = fromPin(panelNow, state);
-    const first = pinnedNow ? question(panelNow, state, pinnedNow, "") : "";
-    return pinnedNow && pinnedNow.i === over.i && pinnedNow.side === over.side ? first : question(panelNow, state, over, first);
-  },
+  pointed: () => pointedAt(panelNow, get(), over),
   focus: () => buttons.find(({ tabIndex }) => tabIndex === 0) || null,
   step(dx, dy) {
     if (!panelNow) return;
-    const now = chosen(panelNow, get());
+    const now = chosen(panelNow, get(), over);
     const same = panelNow.queries === panelNow.keys;
     const side = !now ? "q" : same || !dy ? now.side : dy < 0 ? "q" : "k";
     const axis = side === "q" ? panelNow.queries : panelNow.keys;

@@ -6,14 +6,15 @@ import { byId, clamp, fill, make } from "./dom.js";
  * @param {{ color: string, text: string, more?: string }[]} lines
  * @param {number} x in the window
  * @param {number} y
+ * @param {HTMLElement | null} [drawn] below them
  */
-export function showTip(title, lines, x, y) {
+export function showTip(title, lines, x, y, drawn) {
   const box = byId("tip");
   fill(box, make("div", { class: "tip-title" }, title), ...lines.map(({ color, text, more }) => {
     const chip = make("span", { class: "chip" });
     if (color) chip.style.background = color;
     return make("div", {}, color ? chip : "", make("strong", {}, text), more ? make("span", { class: "tip-more" }, ` ${more}`) : "");
-  }));
+  }), drawn || "");
   box.hidden = false;
   const { offsetWidth: w, offsetHeight: h } = box;
   box.style.left = `${clamp(x + w > innerWidth - 6 ? x - w - 24 : x, 4, Math.max(4, innerWidth - w - 4))}px`;

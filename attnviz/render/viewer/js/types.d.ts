@@ -32,10 +32,17 @@ export interface AxisData {
   segments: number[]; starts: number[]; words: string[];
   /** how many of the last tokens the model wrote itself */
   written: number;
+  /** where each token stands in the scene: its patch or frame, -1 nowhere, -2 after the end; or empty */
+  cells: number[];
 }
+/** What the tokens stand in: a picture in rows and columns of patches, or a sound in frames. */
+export interface PictureData { kind: "picture"; name: string; rows: number; columns: number; width: number; height: number; source: string }
+/** `start` and `step` are seconds; `source` has the least and the largest sample of each of a frame's `parts`. */
+export interface SoundData { kind: "sound"; name: string; rows: number; columns: number; start: number; step: number; parts: number; source: string }
+export type Scene = PictureData | SoundData;
 export interface Item {
   label: string; text: string; origin: string; model: string; notes: string[]; emptyRows: number;
-  axes: AxisData[]; kinds: KindData[];
+  axes: AxisData[]; kinds: KindData[]; scene: Scene | null;
   /** the same heads by what they write; empty where the page has one quantity */
   written: KindData[];
 }
@@ -71,6 +78,8 @@ export interface Axis {
   /** its number on the whole axis */
   at: number[];
 }
+/** One entry of an axis: a query or a key. */
+export interface Token { side: string; i: number }
 /** A map to be coloured. */
 export interface Shade { color: string; data: Float32Array; top: number; rowTops: Float32Array; full: number }
 export interface Layer extends Shade {
@@ -93,6 +102,8 @@ export interface Painter {
   curve(x1: number, y1: number, x2: number, y2: number, color: string, width: number, opacity: number): void;
   text(text: string, x: number, y: number, style: TextStyle): void;
   image(colors: Uint8ClampedArray, rows: number, columns: number, x: number, y: number, w: number, h: number): void;
+  /** What has been drawn already. */
+  picture(drawn: HTMLCanvasElement, x: number, y: number, w: number, h: number): void;
   measure(text: string, size: number, weight?: number): number;
 }
 export interface View {

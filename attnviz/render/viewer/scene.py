@@ -1,0 +1,122 @@
+"""What tokens stand in, for the page: a picture with its patches, or the waveform of a sound."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from attnviz.media import Picture, Place, Sound
+from attnviz.records import Inputs, Tokens
+from attnviz.render.labels import visible
+from attnviz.render.overlay import shrunk
+from attnviz.render.png import encode_colors
+
+LONGEST = 512
+"""Pixels that a picture has in a page at most, each way."""
+_BINS = 3000
+"""About so many peaks of a sound."""
+_OUTSIDE, _HIDDEN = -1, -2
+_BASE64 = 4 / 3
+
+
+def scene(inputs: Inputs) -> dict[str, Any] | None:
+    """The picture as a data URI, or the peaks of the sound frame by frame; None for a text."""
+    if inputs.picture is not None:
+        return _picture(inputs.picture)
+    frames = next(filter(None, map(_frames, _sequences(inputs))), None)
+    return None if inputs.sound is None or frames is None else _sound(inputs.sound, frames)
+
+
+def cells(tokens: Tokens, found: dict[str, Any] | None) -> list[int]:
+    """Where the tokens of one sequence stand in a scene; empty where none of them does.
+
+    Returns:
+        For each token the number of its patch or frame, row by row; -1 for one that has no place,
+        -2 for a frame after the sound's end.
+    """
+    if found is None or not any(tokens.places):
+        return []
+    if found["kind"] == "picture":
+        wide: int = found["columns"]
+        return [
+            int(place[0]) * wide + int(place[1]) if len(place) == 2 else _OUTSIDE
+            for place in tokens.places
+        ]
+    frames = iter(range(found["columns"]))
+    return [
+        _OUTSIDE if not place else _HIDDEN if special else next(frames)
+        for place, special in zip(tokens.places, tokens.special, strict=True)
+    ]
+
+
+def most_bytes(inputs: Inputs) -> int:
+    """About how many bytes the scene takes in a page, at most."""
+    if inputs.picture is not None:
+        high, wide = _size(inputs.picture)
+        return int(3 * high * wide * _BASE64)
+    return 0 if inputs.sound is None else int(4 * _BINS * _BASE64)
+
+
+def _sequences(inputs: Inputs) -> list[Tokens]:
+    return [one for sides in inputs.sides.values() for one in (sides.keys, sides.queries)]
+
+
+def _frames(tokens: Tokens) -> list[Place]:
+    """The places of the frames of a sequence, without those after the sound's end."""
+    if not tokens.places:
+        return []
+    pairs = zip(tokens.places, tokens.special, strict=True)
+    return [place for place, special in pairs if len(place) == 1 and not special]
+
+
+def _size(picture: Picture) -> tuple[int, int]:
+    high, wide = picture.pixels.shape[:2]
+    scale = min(1.0, LONGEST / max(high, wide))
+    return max(1, round(high * scale)), max(1, round(wide * scale))
+
+
+def _picture(picture: Picture) -> dict[str, Any]:
+    high, wide = _size(picture)
+    pixels = picture.pixels
+    if pixels.shape[:2] != (high, wide):
+        pixels = np.rint(shrunk(pixels, high, wide)).astype(np.uint8)
+    coded = base64.b64encode(encode_colors(pixels)).decode("ascii")
+    return {
+        "kind": "picture",
+        "name": visible(picture.name),
+        "rows": picture.rows,
+        "columns": picture.columns,
+        "width": wide,
+        "height": high,
+        "source": f"data:image/png;base64,{coded}",
+    }
+
+
+def _sound(sound: Sound, frames: Sequence[Place]) -> dict[str, Any]:
+    """Peaks are the least and the largest sample of equal parts of a frame, as bytes around 128."""
+    first, last = frames[0][0], frames[-1][0]
+    step = (last - first) / (len(frames) - 1) if len(frames) > 1 else sound.seconds
+    start = first - step / 2
+    parts = max(1, _BINS // len(frames))
+    edges = start + step * np.arange(len(frames) * parts + 1) / parts
+    at = np.clip(np.rint(edges * sound.rate).astype(int), 0, len(sound.samples))
+    loudest = float(np.abs(sound.samples).max()) or 1.0
+    peaks = []
+    for low, high in pairwise(at):
+        samples = sound.samples[low:high] / loudest if high > low else np.zeros(1)
+        peaks += [float(samples.min()), float(samples.max())]
+    coded = np.clip(np.rint(np.array(peaks) * 127) + 128, 0, 255).astype(np.uint8)
+    return {
+        "kind": "sound",
+        "name": visible(sound.name),
+        "rows": 1,
+        "columns": len(frames),
+        "start": round(start, 6),
+        "step": round(step, 6),
+        "parts": parts,
+        "source": base64.b64encode(coded.tobytes()).decode("ascii"),
+    }
