@@ -7,8 +7,8 @@ number of processes gives the same bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,9 @@ from attnviz.ablation.fills import Means, Method, donors, longest, resampled
 from attnviz.ablation.groups import Group
 from attnviz.ablation.metrics import Metric
 from attnviz.ablation.trials import Trial
-from attnviz.corpus.executors import Inline, Lost, Processes
-from attnviz.errors import AttnvizError, UsageError
+from attnviz.corpus.executors import Lost
+from attnviz.corpus.running import executor
+from attnviz.errors import AttnvizError
 from attnviz.models.memory import physical_memory
 from attnviz.passes import Source
 from attnviz.statistics.clusters import ClusterSums
@@ -149,18 +150,6 @@ class Meter:
         )
 
 
-@dataclass(frozen=True)
-class SetUp:
-    """Loads a model in a worker process and gives its :class:`Meter`."""
-
-    load: Loader
-    plan: Plan
-
-    def __call__(self) -> Meter:
-        """Called once in every process."""
-        return Meter(self.load(), self.plan)
-
-
 class Bench:
     """Where tasks are measured: this process, several, or Ray; use in a ``with`` block.
 
@@ -184,22 +173,7 @@ class Bench:
         ray: str | None = None,
     ) -> None:
         self.plan = plan
-        self._executor: AbstractContextManager[Any]
-        if load is None and (jobs > 1 or ray is not None):
-            raise UsageError(
-                "other processes load the model by its name, and this one is loaded already; leave "
-                "out {jobs} and {ray}",
-                jobs=...,
-                ray=...,
-            )
-        if ray is not None and load is not None:
-            from attnviz.corpus.on_ray import OnRay
-
-            self._executor = OnRay(SetUp(load, plan), ray, jobs if jobs > 1 else None)
-        elif load is not None and jobs > 1:
-            self._executor = Processes(SetUp(load, plan), jobs)
-        else:
-            self._executor = Inline(Meter(source, plan))
+        self._executor = executor(partial(Meter, plan=plan), source, load, jobs, ray)
 
     def __enter__(self) -> Bench:
         self._running = self._executor.__enter__()

@@ -13,6 +13,7 @@ import pytest
 import attnviz as av
 from attnviz.ablation import measure
 from attnviz.cli import main
+from attnviz.corpus.executors import Inline
 from attnviz.effects import AblationReport, CurvePoint, affordable_share
 from attnviz.errors import AttnvizError, InputError, ModelError, UsageError
 
@@ -143,7 +144,7 @@ def test_positions_show_who_pays() -> None:
 
 
 def test_interrupted_is_part_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = measure.Inline.run
+    run = Inline.run
 
     def interrupted(self, tasks):
         for number, found in enumerate(run(self, tasks)):
@@ -152,7 +153,7 @@ def test_interrupted_is_part_and_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
             yield found
 
     monkeypatch.setattr(measure, "LARGEST", 1)
-    monkeypatch.setattr(measure.Inline, "run", interrupted)
+    monkeypatch.setattr(Inline, "run", interrupted)
     found = av.ablate(TEXTS, heads="2.4")
     assert found.partial
     assert found.texts == 1
