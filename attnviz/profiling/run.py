@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
-from attnviz.corpus.executors import Inline, Lost, Processes
+from attnviz.corpus import running
+from attnviz.corpus.executors import Lost
 from attnviz.corpus.stopping import Stopping
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError, UsageError
@@ -22,7 +22,7 @@ from attnviz.profiling import saved
 from attnviz.profiling.state import About, Run, State
 from attnviz.profiling.tally import Tally
 from attnviz.profiling.tasks import Task, tasks
-from attnviz.profiling.work import Part, Worker, set_up
+from attnviz.profiling.work import Part, Worker
 from attnviz.scoring.scores import SCORES
 
 SAVE_EVERY = 30.0
@@ -59,16 +59,9 @@ class ProfileInterrupted(KeyboardInterrupt):
         self.texts = texts
 
 
-class Executor(Protocol):
-    """Does tasks, each with its answer in order; see :mod:`attnviz.corpus.executors`."""
-
-    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Part | Lost]]:
-        """Every task with its answer."""
-
-
 def executor(
     load: Callable[[], Source], source: Source, about: About, jobs: int | None, ray: str | None
-) -> AbstractContextManager[Executor]:
+) -> AbstractContextManager[running.Executor[Task, Part]]:
     """This process, or several, or actors on Ray.
 
     Args:
@@ -78,20 +71,19 @@ def executor(
         jobs: how many processes; None for as many as Ray has room for.
         ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
     """
+    worker = partial(Worker, settings=about.settings)
     if ray is not None:
         from attnviz.corpus.on_ray import OnRay
 
-        return OnRay(partial(set_up, load, about.settings), ray, jobs)
-    if jobs == 1:
-        return Inline(Worker(source, about.settings))
-    return Processes(partial(set_up, load, about.settings), jobs or 1)
+        return OnRay(running.SetUp(load, worker), ray, jobs)
+    return running.executor(worker, source, load, jobs or 1)
 
 
 def run(
     texts: Iterable[Text | Bad],
     names: tuple[str, ...],
     about: About,
-    executor: AbstractContextManager[Executor],
+    executor: AbstractContextManager[running.Executor[Task, Part]],
     *,
     out: Path | None = None,
     strict: bool = False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -81,11 +81,6 @@ class Window(Tokenized):
     def begins(self) -> bool:
         """Whether it is the first of its text."""
         return self.piece.part == self.number == 0
-
-
-def set_up(load: Callable[[], Source], settings: ProfileSettings) -> Callable[[Task], Part]:
-    """Load the model, and give the function of a task."""
-    return Worker(load(), settings)
 
 
 class Worker:

@@ -16,8 +16,9 @@ from attnviz.corpus import on_ray
 from attnviz.corpus.executors import Lost
 from attnviz.corpus.on_ray import OnRay
 from attnviz.errors import InputError, UsageError
+from attnviz.passes import Source
 from attnviz.profiling import run
-from attnviz.profiling.work import Part, ProfileSettings, set_up
+from attnviz.profiling.work import Part, ProfileSettings, Worker
 from tests.corpus import tasks
 from tests.profiling.corpus import lines, sentences
 from tests.profiling.test_bits import content
@@ -25,11 +26,9 @@ from tests.profiling.test_bits import content
 pytest.importorskip("ray", reason="NO RAY, SO IT IS NOT TESTED: install attnviz[ray]")
 
 
-def killed_once(
-    flag: str, load: Callable[[], Any], settings: ProfileSettings
-) -> Callable[[Any], Part]:
+def killed_once(flag: str, source: Source, settings: ProfileSettings) -> Callable[[Any], Part]:
     """A worker that dies over the first task, the first time."""
-    do = set_up(load, settings)
+    do = Worker(source, settings)
 
     def work(task: Any) -> Part:
         if not Path(flag).exists():
@@ -58,7 +57,7 @@ def test_a_profile_has_the_bits_of_one_process_though_an_actor_dies(tmp_path, mo
     path = lines(tmp_path / "t.txt", sentences(150))
     one, two = tmp_path / "one.profile", tmp_path / "two.profile"
     av.profile(path, model="demo-gpt2", jobs=1, out=one)
-    monkeypatch.setattr(run, "set_up", partial(killed_once, str(tmp_path / "flag")))
+    monkeypatch.setattr(run, "Worker", partial(killed_once, str(tmp_path / "flag")))
     av.profile(path, model="demo-gpt2", ray="local", jobs=2, out=two)
     assert (tmp_path / "flag").exists()
     assert content(two) == content(one)
