@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from attnviz.corpus.executors import Inline, Lost, Processes
-from attnviz.errors import UsageError
+from attnviz.errors import AttnvizError, UsageError
 from attnviz.passes import Source
 
 Task = TypeVar("Task")
@@ -38,6 +38,25 @@ class SetUp(Generic[Task, Answer]):
     def __call__(self) -> Callable[[Task], Answer]:
         """Load the model."""
         return self.worker(self.load())
+
+
+def answered(
+    running: Executor[Task, Answer], tasks: Iterable[Task], what: str
+) -> Iterator[tuple[Task, Answer]]:
+    """Every task with its answer, in order, where none may be missing.
+
+    Args:
+        running: who does them.
+        tasks: what to do.
+        what: a task is called, such as ``a batch of texts``.
+
+    Raises:
+        AttnvizError: a task is lost.
+    """
+    for task, answer in running.run(tasks):
+        if isinstance(answer, Lost):
+            raise AttnvizError("{} cannot be run: {}", what, answer.reason)
+        yield task, answer
 
 
 def executor(

@@ -22,9 +22,8 @@ import torch
 from numpy.typing import NDArray
 
 from attnviz.annotated.parses import Combined
-from attnviz.corpus.executors import Lost
-from attnviz.corpus.running import executor
-from attnviz.errors import AttnvizError, InputError
+from attnviz.corpus.running import answered, executor
+from attnviz.errors import InputError
 from attnviz.grammar.cases import Cases, Loader, Progress, SyntaxSettings
 from attnviz.grammar.pointing import WordMaps, present
 from attnviz.grammar.tally import ALL, Tally, share
@@ -206,9 +205,7 @@ class _Study:
         jobs, ray = self.settings.jobs, self.settings.ray
         with executor(CombineWork, self.source, self.load, jobs, ray) as running:
             tasks = (CombineTask(task, weights) for task in cases.tasks(tally, some))
-            for task, answer in running.run(tasks):
-                if isinstance(answer, Lost):
-                    raise AttnvizError("a batch of sentences cannot be run: {}", answer.reason)
+            for task, answer in answered(running, tasks, "a batch of sentences"):
                 self.told(len(task.task.batch))
                 yield task.task, answer
 

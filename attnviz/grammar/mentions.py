@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from attnviz.annotated.coref import CorefReport
 from attnviz.corpus.batches import batches, tokenize
-from attnviz.corpus.executors import Lost
-from attnviz.corpus.running import executor
+from attnviz.corpus.running import answered, executor
 from attnviz.corpus.texts import Bad, Text
-from attnviz.errors import AttnvizError, InputError
+from attnviz.errors import InputError
 from attnviz.grammar.cases import BATCH_TOKENS, EVERYTHING, Loader, Progress, check_single
 from attnviz.grammar.choosing import Bools, Examples, report
 from attnviz.grammar.entities import KINDS, Document, Mention
@@ -298,9 +297,7 @@ def run_mentions(
     study = _Study(source, documents, settings)
     answers = []
     with executor(MentionWork, source, load, settings.jobs, settings.ray) as running:
-        for _, answer in running.run(study.tasks()):
-            if isinstance(answer, Lost):
-                raise AttnvizError("a batch of windows cannot be run: {}", answer.reason)
+        for _, answer in answered(running, study.tasks(), "a batch of windows"):
             answers.append(answer)
             progress("windows", study.done, len(study.windows))
     if not answers:

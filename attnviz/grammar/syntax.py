@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.annotated import DIRECTIONS, Best, Relation, SyntacticRole, SyntaxReport
-from attnviz.corpus.executors import Lost
-from attnviz.corpus.running import executor
+from attnviz.corpus.running import answered, executor
 from attnviz.corpus.texts import Bad
-from attnviz.errors import AttnvizError, InputError
+from attnviz.errors import InputError
 from attnviz.grammar.cases import (
     EVERYTHING,
     Cases,
@@ -64,9 +63,7 @@ def run(
     study = Cases(source, sentences, settings)
     tally = Tally()
     with executor(Work, source, load, settings.jobs, settings.ray) as running:
-        for task, answer in running.run(study.tasks(tally)):
-            if isinstance(answer, Lost):
-                raise AttnvizError("a batch of sentences cannot be run: {}", answer.reason)
+        for task, answer in answered(running, study.tasks(tally), "a batch of sentences"):
             tally.add_hits(answer)
             study.done += len(task.batch)
             progress("sentences", study.done, len(sentences))

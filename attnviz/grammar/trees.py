@@ -16,9 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.annotated.parses import TreeChoice, Trees
-from attnviz.corpus.executors import Lost
-from attnviz.corpus.running import executor
-from attnviz.errors import AttnvizError
+from attnviz.corpus.running import answered, executor
 from attnviz.grammar.cases import Cases, Loader, Progress, SyntaxSettings, halves
 from attnviz.grammar.pointing import WordMaps, present
 from attnviz.grammar.tally import ALL, Tally, share
@@ -143,9 +141,7 @@ def grow(
     cases, tally = Cases(source, sentences, settings), Tally()
     hits: dict[int, Integers] = {}
     with executor(TreeWork, source, load, settings.jobs, settings.ray) as running:
-        for task, answer in running.run(cases.tasks(tally)):
-            if isinstance(answer, Lost):
-                raise AttnvizError("a batch of sentences cannot be run: {}", answer.reason)
+        for task, answer in answered(running, cases.tasks(tally), "a batch of sentences"):
             for document, some in answer.items():
                 hits[document] = hits.get(document, 0) + some
             cases.done += len(task.batch)

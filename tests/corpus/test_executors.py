@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from attnviz.corpus.executors import Inline, Lost, Processes
+from attnviz.corpus.running import answered
 from attnviz.errors import AttnvizError, InputError
 from tests.corpus import tasks
 
@@ -53,6 +54,14 @@ def test_a_process_that_dies_is_replaced_and_a_deadly_task_reported(tmp_path: Pa
     assert answers == {n: n for n in (0, 1, 2, 3, 4, 6, 9, 10, 11)}
     assert isinstance(lost, Lost)
     assert "2 processes died over it, the last by SIGKILL" in lost.reason
+
+
+def test_where_no_answer_may_be_missing_a_deadly_task_is_an_error(tmp_path: Path) -> None:
+    says = "a number cannot be run: 2 processes died over it"
+    with Processes(partial(tasks.hostile, str(tmp_path)), 2) as several:
+        assert list(answered(several, [4, 6], "a number")) == [(4, 4), (6, 6)]
+        with pytest.raises(AttnvizError, match=says):
+            list(answered(several, [5], "a number"))
 
 
 def collect(answers: Iterator[tuple[int, object]], done: list[int]) -> None:
