@@ -36,6 +36,7 @@ from attnviz.render.ablation.tables import ablation_json
 from attnviz.render.atlas import atlas_page
 from attnviz.render.circuits.tables import circuits_json
 from attnviz.render.grammar.tables import annotated_json
+from attnviz.render.labels import model_name
 from attnviz.scoring import select as selection
 from attnviz.wired import circuits as run_circuits
 
@@ -159,7 +160,7 @@ def atlas(
     }
     maps = _maps(profiled, source, progress)
     document = gather(profiled, **parts, absent=absent, maps=maps)
-    title = f"attnviz atlas: {source.info.model}"
+    title = f"attnviz atlas: {model_name(source.info)}"
     return Atlas(atlas_page(document, title=title), title, document)
 
 

@@ -13,6 +13,9 @@ from attnviz.records import Head, Layout, SourceInfo
 
 SCHEMA = "attnviz.ablate/1"
 
+DISTANCES = ("kl", "hidden")
+"""Metrics of how far the ablated model is from the full one: 0 for that, and never below."""
+
 
 @dataclass(frozen=True, slots=True)
 class Effect:
@@ -94,7 +97,7 @@ class AblationReport:
         unit: of the metric.
         method: what took a head's place, in words.
         worse: +1 if more of the metric is worse, -1 if less is.
-        base: the metric on the full model.
+        base: the metric on the full model; 0 for a distance from it.
         low: of its interval; ``high`` likewise.
         high: the other end.
         texts: how many texts.

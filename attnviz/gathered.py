@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from attnviz.effects import DISTANCES
+
 SCHEMA = "attnviz.atlas/1"
 
 Document = Mapping[str, Any]
@@ -70,7 +72,7 @@ def gather(
         "summary": list(_summary(profile, heads, ablate, circuits)),
         "methods": list(_methods(profile, parts, absent or {})),
         "notes": list(dict.fromkeys(_notes(profile, parts))),
-        "metric": None if ablate is None else {"name": ablate["metric"], "unit": ablate["unit"]},
+        "metric": None if ablate is None else _metric(ablate),
         "heads": heads,
     }
 
@@ -94,15 +96,21 @@ def _effects(ablate: Document | None) -> dict[str, dict[str, Any]]:
     alone = [effect for effect in ablate["effects"] if not effect["members"]]
     alone = [effect for effect in alone if effect["heads"] == [effect["name"]]]
     ranked = sorted(alone, key=lambda effect: -effect["effect"])
+    distance = ablate["metric"] in DISTANCES  # above zero for every head that does anything
     keys = ("effect", "low", "high", "worse", "gradient")
     return {
         effect["name"]: {
             **{key: effect[key] for key in keys},
             "rank": rank,
-            "needed": needed(effect),
+            "needed": None if distance else needed(effect),
         }
         for rank, effect in enumerate(ranked, start=1)
     }
+
+
+def _metric(ablate: Document) -> dict[str, Any]:
+    name = ablate["metric"]
+    return {"name": name, "unit": ablate["unit"], "distance": name in DISTANCES}
 
 
 def needed(effect: Document) -> bool | None:
@@ -182,14 +190,20 @@ def _summary(
     if ablate is not None:
         effects = [head for head in heads if head["effect"]]
         top = sorted(effects, key=lambda head: head["effect"]["rank"])[:3]
-        certain = sum(bool(head["effect"]["needed"]) for head in effects)
         told = ", ".join(f"{head['name']} {_change(head['effect'])}" for head in top)
-        yield (
-            f"Taken away one by one ({ablate['method']} ablation, {ablate['metric']} in "
-            f"{ablate['unit']}, base {ablate['base']:.3g}, {ablate['texts']:,} texts), the "
-            f"costliest are {told}; {certain} of {len(effects)} cost something with an interval "
-            "above zero."
-        )
+        how = f"{ablate['texts']:,} texts, {ablate['method']} ablation"
+        if ablate["metric"] in DISTANCES:
+            yield (
+                f"Taken away one by one ({how}), these change the prediction most "
+                f"({ablate['metric']}, {ablate['unit']}): {told}."
+            )
+        else:
+            certain = sum(bool(head["effect"]["needed"]) for head in effects)
+            yield (
+                f"Taken away one by one ({how}, {ablate['metric']} in {ablate['unit']}, base "
+                f"{ablate['base']:.3g}), the costliest are {told}; {certain} of {len(effects)} "
+                "cost something with an interval above zero."
+            )
     found = [
         f"{entry['relation']} by {head['name']} ({100 * entry['accuracy']:.0f} %, best offset "
         f"{100 * entry['offset_accuracy']:.0f} %)"
@@ -199,13 +213,18 @@ def _summary(
     ]
     if found:
         yield f"Grammar, on documents that no head was chosen on: {', '.join(found)}."
-    for head in heads:
-        if head["coreference"] and head["coreference"]["role"]:
-            entry = head["coreference"]
-            yield (
-                f"Coreference: {head['name']} {100 * entry['accuracy']:.0f} %, "
-                f"{entry['baseline']} {100 * entry['baseline_accuracy']:.0f} %."
-            )
+    names = [head for head in heads if head["coreference"] and head["coreference"]["role"]]
+    if names:
+        names.sort(key=lambda head: -head["coreference"]["accuracy"])
+        told = ", ".join(
+            f"{head['name']} {100 * head['coreference']['accuracy']:.0f} %" for head in names
+        )
+        entry = names[0]["coreference"]
+        yield (
+            f"Names, on documents that no head was chosen on: {told} right of "
+            f"{entry['count']:,} cases; {entry['baseline']} "
+            f"{100 * entry['baseline_accuracy']:.0f} %."
+        )
     if circuits is not None and circuits["edges"]:
         edges = sorted(circuits["edges"], key=lambda edge: -edge["excess"])[:3]
         told = ", ".join(

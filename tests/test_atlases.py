@@ -77,7 +77,6 @@ def test_the_summary_says_what_is_known(demo: atlases.Atlas) -> None:
 
 def test_what_a_model_cannot_give_is_said(bert: atlases.Atlas) -> None:
     assert len(bert.document["heads"]) == 72
-    assert bert.document["metric"] == {"name": "hidden", "unit": "1 - cosine"}
     assert all(head["coreference"] is None for head in bert.document["heads"])
     assert all(head["effect"] for head in bert.document["heads"])
 
@@ -194,3 +193,13 @@ def test_axe_finds_nothing(
 def test_the_json_follows_its_schema(request: Any, which: str) -> None:
     schema = json.loads((ROOT / "docs" / "atlas.schema.json").read_text("utf-8"))
     Draft202012Validator(schema).validate(json.loads(request.getfixturevalue(which).json()))
+
+
+def test_a_distance_is_no_evidence_of_need(bert: atlases.Atlas, demo: atlases.Atlas) -> None:
+    assert not demo.document["metric"]["distance"]
+    assert any(head["effect"]["needed"] for head in demo.document["heads"])
+    assert bert.document["metric"] == {"name": "hidden", "unit": "1 - cosine", "distance": True}
+    assert {head["effect"]["needed"] for head in bert.document["heads"]} == {None}
+    (said,) = (line for line in bert.document["summary"] if line.startswith("Taken away"))
+    assert "above zero" not in said
+    assert "base" not in said

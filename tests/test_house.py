@@ -36,7 +36,7 @@ FLOORS = {
     "votes": 2,
     "flows": 2,
     "portable": 2,
-    "gathered": 2,
+    "gathered": 3,
     "edges": 2,
     "differences": 2,
     "attention": 3,

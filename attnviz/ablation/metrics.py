@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attnviz.ablation.trials import Trial
+from attnviz.effects import DISTANCES
 from attnviz.errors import ModelError
 from attnviz.passes import Output
 
@@ -38,7 +39,6 @@ class Metric:
         logits: whether it looks at logits or at hidden states.
         unit: for reports.
         worse: +1 if more of it is worse, -1 if less is.
-        compares: whether it compares with the full model, and is 0 there, with gradient 0.
     """
 
     name: MetricName
@@ -46,7 +46,11 @@ class Metric:
     logits: bool = True
     unit: str = "nats"
     worse: int = 1
-    compares: bool = False
+
+    @property
+    def compares(self) -> bool:
+        """Whether it compares with the full model, and is 0 there, with gradient 0."""
+        return self.name in DISTANCES
 
     def of(self, full: Output, changed: Output, trials: Sequence[Trial]) -> list[Tensor]:
         """The value at every position that counts, [n] in float64 for each trial.
@@ -86,8 +90,8 @@ def _hidden(full: Tensor, states: Tensor, _: Trial) -> Tensor:
 
 
 LOSS = Metric("loss", _loss)
-KL = Metric("kl", _kl, compares=True)
-HIDDEN = Metric("hidden", _hidden, logits=False, unit="1 - cosine", compares=True)
+KL = Metric("kl", _kl)
+HIDDEN = Metric("hidden", _hidden, logits=False, unit="1 - cosine")
 
 
 def logit_difference(answer: int, against: int) -> Metric:

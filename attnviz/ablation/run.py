@@ -98,6 +98,8 @@ def run(study: Study) -> AblationReport:
             points = curve(bench, effects, settings, metric, source.layout, study.progress)
     base, half = summed.mean_base()
     low, high = _interval(base, half)
+    if metric.compares:  # but for rounding
+        base, low, high = 0.0, None, None
     single = len(summed.texts) == 1
     return AblationReport(
         source=source.info,

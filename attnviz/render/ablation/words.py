@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from attnviz.effects import AblationReport, Effect
+from attnviz.effects import DISTANCES, AblationReport, Effect
 from attnviz.render.signed import signed
 
 
@@ -46,8 +46,9 @@ def measure(report: AblationReport) -> str:
     known = f" ({report.low:.3g} to {report.high:.3g})" if report.low is not None else ""
     texts = "1 text" if report.texts == 1 else f"{report.texts:,} texts"
     what = {"loss": "loss", "kl": "KL(full ‖ ablated)", "hidden": "change of hidden states"}
+    base = f": {report.base:.3g}{known} on the full model"
     return (
-        f"{what.get(report.metric, report.metric)} in {report.unit}: {report.base:.3g}{known} on "
-        f"the full model · {texts}, {report.positions:,} positions · heads replaced by: "
-        f"{report.method}"
+        f"{what.get(report.metric, report.metric)} in {report.unit}"
+        f"{'' if report.metric in DISTANCES else base} · {texts}, {report.positions:,} positions · "
+        f"heads replaced by: {report.method}"
     )

@@ -44,7 +44,7 @@ function lines(head) {
   if (rests) out.push([roleSign(rests), `rests on ${rests.name} ${figure(rests.mean)}`]);
   if (!does && !rests) out.push(["no role with enough evidence"]);
   if (effect && metric) {
-    const sure = effect.needed === null ? "no interval: one text" : effect.needed ? "the interval lies above zero" : "the interval holds zero or less";
+    const sure = metric.distance ? "a distance, which is never below zero" : effect.needed === null ? "no interval: one text" : effect.needed ? "the interval lies above zero" : "the interval holds zero or less";
     out.push([`taken away: ${metric.name} ${figure(effect.effect, true)} ${metric.unit}${interval(effect.low, effect.high, (value) => figure(value, true))}, rank ${effect.rank}; ${sure}${effect.gradient === null ? "" : `; gradient ${figure(effect.gradient)}`}`]);
   }
   for (const { relation, role, direction, accuracy, low, high, count, offset_accuracy } of relations) {

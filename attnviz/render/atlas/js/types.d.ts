@@ -15,7 +15,7 @@ export interface Head {
   copying: { plain: number | null; first: number | null } | null; feeds: Edge[]; reads: Edge[]; map: HeadMap | null;
 }
 export interface Data {
-  atlas: { model: string; backend: string; exactness: string; summary: string[]; methods: { part: string; said: string }[]; notes: string[]; metric: { name: string; unit: string } | null; heads: Head[] };
+  atlas: { model: string; backend: string; exactness: string; summary: string[]; methods: { part: string; said: string }[]; notes: string[]; metric: { name: string; unit: string; distance: boolean } | null; heads: Head[] };
   roles: Record<string, { color: string; ink: string; code: string }>;
   scores: Record<string, string>;
   palettes: { light: string[]; dark: string[] };
