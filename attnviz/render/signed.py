@@ -18,6 +18,9 @@ ORANGE, BLUE, NONE = "#b35806", "#2166ac", "#f7f7f7"
 """Ends and middle of the colours; safe for the colour-blind (PuOr and RdBu of Brewer 2003, whose
 ends differ in lightness and hue)."""
 
+SCHEMES = {"light": (ORANGE, NONE, BLUE), "dark": ("#fdae61", "#22262d", "#74b3f7")}
+"""Less, nothing, more on pages; on dark paper nothing is dark."""
+
 _GROUND = "#808080"
 """Nothing is mid grey, which reads on light and on dark terminals."""
 _TILE, _DECIMALS = 6, 3

@@ -15,10 +15,7 @@ from attnviz.render.diff import words
 from attnviz.render.labels import model_name, token_labels, visible
 from attnviz.render.page import html_page, parts, safe_json
 from attnviz.render.palette import anchors
-from attnviz.render.signed import BLUE, NONE, ORANGE
-
-_SIGNED = {"light": (ORANGE, NONE, BLUE), "dark": ("#fdae61", "#22262d", "#74b3f7")}
-"""Less, nothing, more; on dark paper nothing is dark."""
+from attnviz.render.signed import SCHEMES
 
 
 def diff_page(report: DiffReport) -> bytes:
@@ -65,7 +62,7 @@ def _data(report: DiffReport) -> dict[str, Any]:
         },
         "heads": [_head(report, by_name[one["name"]], one) for one in listed],
         "palettes": {"light": list(anchors("blues")), "dark": list(anchors("magma"))},
-        "signed": {scheme: list(colors) for scheme, colors in _SIGNED.items()},
+        "signed": {scheme: list(colors) for scheme, colors in SCHEMES.items()},
     }
 
 

@@ -17,6 +17,7 @@ from attnviz.quantities import QUANTITIES
 from attnviz.records import Capture, Head, HeadScores, Role, Score, SiteKind, Tokens
 from attnviz.render.labels import head_phrase, origin, percent, visible
 from attnviz.render.palette import DEFAULT_PALETTE, FEW, NO_ROLE, PALETTES, anchors, ink
+from attnviz.render.signed import SCHEMES
 from attnviz.render.viewer.quantize import Packed, pack
 from attnviz.render.viewer.scene import cells, scene
 from attnviz.scoring.arrange import leading
@@ -51,6 +52,8 @@ def document(
     bits: int,
     notes: Sequence[str] = (),
     alike: Sequence[Mapping[SiteKind, Alike]] = (),
+    runs: Sequence[str] = (),
+    against: bool = False,
 ) -> tuple[dict[str, Any], list[str]]:
     """The page's data, and the packed maps that it refers to by number.
 
@@ -63,6 +66,8 @@ def document(
         bits: of a weight, 8 or 16.
         notes: full sentences on the whole page.
         alike: how much alike the heads of each capture are, by kind; captures may share values.
+        runs: what each text was run on, where there are several.
+        against: whether every text is there twice, one run behind the other, to be compared.
     """
     chunks: list[str] = []
     planes = {id(one): one for some in alike for one in some.values()}
@@ -74,7 +79,8 @@ def document(
     for item, some in zip(items, alike, strict=False):
         for kind in (*item["kinds"], *item["written"]):
             kind["alike"] = numbers.get(id(some.get(kind["kind"])))
-    for item in items:
+    for number, item in enumerate(items):
+        item["run"] = visible(runs[number]) if runs else ""
         item["notes"] += [visible(note) for note in notes]
     page = {
         "title": visible(title),
@@ -103,6 +109,8 @@ def document(
         ],
         "palettes": {name: list(anchors(name)) for name in PALETTES},
         "palette": DEFAULT_PALETTE,
+        "against": against,
+        "signed": {scheme: list(colors) for scheme, colors in SCHEMES.items()},
         "fewRows": FEW_ROWS,
         "few": FEW,
         "noRole": NO_ROLE,

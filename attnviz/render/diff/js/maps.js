@@ -1,4 +1,5 @@
 import { clamp, fill, make, say, shown } from "./dom.js";
+import { changeColor } from "./signed.js";
 import { data, scheme, signed, unpacked } from "./data.js";
 
 /** @typedef {import("./types.js").Head} Head */
@@ -17,11 +18,11 @@ export function drawMaps(head) {
   const top = Math.max(...[first, second].map((values) => values.reduce((a, b) => Math.max(a, b), 0)));
   const { palettes, signed: ends, sides } = data;
   const weights = palettes[scheme()];
-  const [less, none, more] = ends[scheme()];
+  const colors = ends[scheme()];
   /** @param {number} value */
   const weight = (value) => weights[Math.round(Math.sqrt(clamp(value / (top || 1), 0, 1)) * (weights.length - 1))];
   /** @param {number} value */
-  const tint = (value) => mixed(none, value > 0 ? more : less, most ? Math.abs(value) / most : 0);
+  const tint = (value) => `rgb(${changeColor(colors, most ? value / most : 0)})`;
   const [before, after] = sides[head.kind];
   const canvases = [
     canvas(head, first, weight, before, `head ${head.name} in ${data.before}`),
@@ -29,7 +30,7 @@ export function drawMaps(head) {
     canvas(head, change, tint, before, `head ${head.name}, what changed`),
   ];
   const scale = legend(weights, "0", `${shown(top)}, by the square root of the weight`);
-  const difference = legend([less, none, more], signed(-most), `${signed(most)}; blue is more in the second run`);
+  const difference = legend(colors, signed(-most), `${signed(most)}; blue is more in the second run`);
   const figures = [data.before, data.after, "difference: the second less the first"].map((said, n) =>
     make("figure", {}, make("figcaption", {}, said), canvases[n], n < 2 ? scale.cloneNode(true) : difference));
   const box = make("div", { id: "maps", tabindex: 0, role: "group", "aria-label": "three maps, rows are queries and columns keys; arrow keys go from cell to cell" }, ...figures);
@@ -124,14 +125,4 @@ function legend(colors, low, high) {
   const bar = make("i", {});
   bar.style.background = `linear-gradient(to right, ${colors.join(", ")})`;
   return make("div", { class: "legend" }, low, bar, high);
-}
-
-/** Between two colours. @param {string} from @param {string} to @param {number} share */
-function mixed(from, to, share) {
-  /** @param {number} n */
-  const part = (n) => {
-    const [a, b] = [from, to].map((color) => parseInt(color.slice(n, n + 2), 16));
-    return Math.round(a + (b - a) * share);
-  };
-  return `rgb(${part(1)}, ${part(3)}, ${part(5)})`;
 }

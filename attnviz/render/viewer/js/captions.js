@@ -12,8 +12,9 @@ import { saidOf } from "./panel.js";
  * @param {string} id
  * @param {Panel} panel
  * @param {State} state
+ * @param {string} [text] which text, where several are shown
  */
-export function caption(id, panel, state) {
+export function caption(id, panel, state, text = "") {
   const chips = panel.layers.map((layer) => {
     const chip = make("span", { class: "chip" });
     chip.style.background = panel.layers.length > 1 ? layer.color : "transparent";
@@ -23,7 +24,7 @@ export function caption(id, panel, state) {
       make("span", { class: "head-roles" }, roles ? ` ${roles}` : ""));
   });
   const said = saidOf(panel, state);
-  fill(byId(id), ...chips, make("span", { class: "said" }, said.join(" ")));
+  fill(byId(id), ...(text ? [make("bdi", { class: "soft" }, text)] : []), ...chips, make("span", { class: "said" }, said.join(" ")));
 }
 
 /**
@@ -35,11 +36,22 @@ export function caption(id, panel, state) {
  * @param {number} height
  */
 export function heading(painter, panel, state, width, height) {
-  const tones = ink();
   const names = `${itemOf(state).model}, ${kindOf(state).title}: ${panel.layers.map(({ name }) => name).join(", ")}`;
-  const said = saidOf(panel, state).join(" ");
-  painter.text(names, 10, 14, { size: 13, weight: 600, color: tones.text });
-  painter.text(said || itemOf(state).label, 10, 31, { size: 10.5, color: tones.soft });
-  const needed = Math.max(painter.measure(names, 13, 600), painter.measure(said || itemOf(state).label, 10.5)) + 20;
+  return headed(painter, names, saidOf(panel, state).join(" ") || itemOf(state).label, width, height);
+}
+
+/**
+ * Two lines above a saved picture.
+ * @param {Painter} painter
+ * @param {string} title
+ * @param {string} said
+ * @param {number} width
+ * @param {number} height
+ */
+export function headed(painter, title, said, width, height) {
+  const tones = ink();
+  painter.text(title, 10, 14, { size: 13, weight: 600, color: tones.text });
+  painter.text(said, 10, 31, { size: 10.5, color: tones.soft });
+  const needed = Math.max(painter.measure(title, 13, 600), painter.measure(said, 10.5)) + 20;
   return { width: Math.max(width, Math.min(needed, 1600)), height };
 }

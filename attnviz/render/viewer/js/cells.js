@@ -1,5 +1,5 @@
 import { clamp } from "./dom.js";
-import { ink, inkOn, pixels, ramp } from "./colors.js";
+import { ends, ink, inkOn, pixels, ramp } from "./colors.js";
 import { matches, weightText } from "./panel.js";
 import { known, upward } from "./digits.js";
 import { fitted, magnified } from "./painter.js";
@@ -108,9 +108,10 @@ export function sums(panel) {
   let found = ready.get(panel);
   if (!found) {
     const { R, C } = panel;
-    found = panel.layers.map(({ data, low, high, whole }) => ({
-      middle: summed(data, R, C, whole), low: summed(low(), R, C, whole), high: summed(high(), R, C, whole),
-    }));
+    found = panel.layers.map(({ data, low, high, whole: all, signed }) => {
+      const whole = all && !signed;
+      return { middle: summed(data, R, C, whole), low: summed(low(), R, C, whole), high: summed(high(), R, C, whole) };
+    });
     ready.set(panel, found);
   }
   return found;
@@ -150,7 +151,7 @@ function cut(panel, state, ra, rb, ca, cb, most) {
  */
 function inCell(text, high) {
   const short = text.includes("–") ? `<${upward(high, 1)}` : text;
-  return short.replace(/^([≈<]?)0(?=\.)/, "$1");
+  return short.replace(/^([≈<+−±]*)0(?=\.)/, "$1");
 }
 
 /**
@@ -175,7 +176,7 @@ export function drawMap(painter, panel, state, g, finest) {
     for (let r = ra; r < rb; r++) {
       for (let c = ca; c < cb; c++) {
         const value = panel.layers[0].data[r * C + c];
-        if (value < 0.005) continue;
+        if (Math.abs(value) < 0.005) continue;
         const i = 4 * ((r - ra) * picture.C + c - ca);
         const color = inkOn(picture.colors[i], picture.colors[i + 1], picture.colors[i + 2]);
         painter.text(inCell(weightText(panel, 0, r * C + c), panel.layers[0].high()[r * C + c]), xOf(c + 0.5), yOf(r + 0.5), { size: SMALL(), align: "center", color });
@@ -226,27 +227,33 @@ export function drawMap(painter, panel, state, g, finest) {
 function drawSums(painter, panel, g, ra, rb, ca, cb) {
   const tones = ink();
   const all = sums(panel);
-  const most = Math.max(...all.flatMap(({ high }) => [...high.rows]), 1e-9);
-  const mostDown = Math.max(...all.flatMap(({ high }) => [...high.columns]), 1e-9);
+  /** @param {"rows" | "columns"} way */
+  const largest = (way) => Math.max(...all.flatMap(({ high, low }) => [...high[way], ...low[way].map((sum) => -sum)]), 1e-9);
+  const [most, mostDown] = [largest("rows"), largest("columns")];
+  const [less, , more] = ends();
   const [right, below] = [g.left + g.plotW + 6, g.top + g.plotH + 6];
   const room = SUMS - 14;
   const part = 1 / panel.layers.length;
   panel.layers.forEach((layer, l) => {
     const { rows, columns } = all[l].middle;
-    const color = panel.layers.length > 1 ? layer.color : tones.soft;
-    for (let r = ra; r < rb; r++) {
+    /** @param {number} sum */
+    const color = (sum) => (layer.signed ? (sum < 0 ? less : more) : panel.layers.length > 1 ? layer.color : tones.soft);
+    // rows that sum to 1 on both sides do not change
+    for (let r = layer.signed && layer.whole ? rb : ra; r < rb; r++) {
       const y = g.top + (r + l * part - g.r0) * g.ch;
       if (y < g.top - 0.5 || y + g.ch * part > g.top + g.plotH + 0.5) continue;
-      painter.rect(right, y + (g.ch > 4 ? 0.5 : 0), (room * rows[r]) / most, Math.max(g.ch * part - (g.ch > 4 ? 1 : 0), 0.2), color, 0.8);
+      painter.rect(right, y + (g.ch > 4 ? 0.5 : 0), (room * Math.abs(rows[r])) / most, Math.max(g.ch * part - (g.ch > 4 ? 1 : 0), 0.2), color(rows[r]), 0.8);
     }
     for (let c = ca; c < cb; c++) {
       const x = g.left + (c + l * part - g.c0) * g.cw;
       if (x < g.left - 0.5 || x + g.cw * part > g.left + g.plotW + 0.5) continue;
-      painter.rect(x + (g.cw > 4 ? 0.5 : 0), below, Math.max(g.cw * part - (g.cw > 4 ? 1 : 0), 0.2), (room * columns[c]) / mostDown, color, 0.8);
+      painter.rect(x + (g.cw > 4 ? 0.5 : 0), below, Math.max(g.cw * part - (g.cw > 4 ? 1 : 0), 0.2), (room * Math.abs(columns[c])) / mostDown, color(columns[c]), 0.8);
     }
   });
-  painter.text(`Σ ≤${upward(most, 2)}`, right, g.top - 8, { size: 9.5, color: tones.soft });
-  painter.text(`Σ ≤${upward(mostDown, 2)}`, g.left - 6, below + 6, { size: 9.5, align: "right", color: tones.soft });
+  const [{ signed, whole }] = panel.layers;
+  const size = signed ? "|Σ|" : "Σ";
+  if (!signed || !whole) painter.text(`${size} ≤${upward(most, 2)}`, right, g.top - 8, { size: 9.5, color: tones.soft });
+  painter.text(`${size} ≤${upward(mostDown, 2)}`, g.left - 6, below + 6, { size: 9.5, align: "right", color: tones.soft });
 }
 
 /**
@@ -261,6 +268,10 @@ function drawKey(painter, panel, state, g) {
   const y = g.top + g.plotH + SUMS + 4;
   const x = Math.min(g.left, 12);
   const share = { map: `its largest ${panel.noun}`, row: "the row's largest", one: panel.noun }[state.scale] || "";
+  if (panel.layers[0].signed) {
+    drawSignedKey(painter, panel, state, x, y);
+    return;
+  }
   if (panel.layers.length === 1) {
     const colors = ramp(state.palette);
     const rgba = new Uint8ClampedArray(4 * 64);
@@ -277,6 +288,28 @@ function drawKey(painter, panel, state, g) {
     painter.text(text, at + 15, y + line * KEY_LINE + 6, { size: 10.5, color: tones.text });
   }
   painter.text(`full colour: ${share}    queries ↓   keys →`, x, y + g.height - g.top - g.plotH - SUMS - BELOW + 25, { size: 10.5, color: tones.soft });
+}
+
+/**
+ * What the colours of a difference mean, and their range.
+ * @param {Painter} painter
+ * @param {Panel} panel
+ * @param {State} state
+ * @param {number} x
+ * @param {number} y
+ */
+function drawSignedKey(painter, panel, state, x, y) {
+  const tones = ink();
+  const [layer] = panel.layers;
+  const steps = Float32Array.from({ length: 64 }, (_, i) => i / 31.5 - 1);
+  const bar = pixels({ R: 1, C: 64, layers: [{ ...layer, data: steps, top: 1, rowTops: Float32Array.of(1), full: 1 }] }, { ...state, scale: "map" });
+  const most = { map: upward(layer.top, 2), row: "the row's largest", one: upward(layer.full, 2) }[state.scale] || "";
+  const from = `−${most}`;
+  painter.text(from, x, y + 6, { size: 10.5, color: tones.text });
+  const at = x + painter.measure(from, 10.5) + 6;
+  painter.image(bar, 1, 64, at, y, 110, 11);
+  painter.text(`+${most}`, at + 116, y + 6, { size: 10.5, color: tones.text });
+  painter.text("orange: less in the second, blue: more    queries ↓   keys →", x, y + 25, { size: 10.5, color: tones.soft });
 }
 
 /**

@@ -1,4 +1,5 @@
 import { page } from "./data.js";
+import { changeColor } from "./signed.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Shade} Shade */
@@ -113,6 +114,30 @@ export function led(layers, full, i, paper, colors) {
   ];
 }
 
+/** Colours of less, nothing and more. */
+export function ends() {
+  return page.signed[isDark() ? "dark" : "light"];
+}
+
+/**
+ * Changes as pixels; see `pixels`.
+ * @param {{ R: number, C: number, layers: Shade[] }} panel
+ * @param {State} state
+ */
+function changes({ R, C, layers: [layer] }, state) {
+  const out = new Uint8ClampedArray(4 * R * C);
+  const points = ends();
+  const colors = Array.from({ length: 511 }, (_, i) => changeColor(points, i / 255 - 1));
+  for (let r = 0; r < R; r++) {
+    const full = unit(layer, r, state.scale);
+    for (let i = r * C; i < (r + 1) * C; i++) {
+      out.set(colors[Math.round(255 * (1 + Math.max(-1, Math.min(1, layer.data[i] * full))))], 4 * i);
+      out[4 * i + 3] = 255;
+    }
+  }
+  return out;
+}
+
 /**
  * Cells as pixels r, g, b, a. One map goes through the palette; of several the one that leads
  * gives the colour.
@@ -120,6 +145,7 @@ export function led(layers, full, i, paper, colors) {
  * @param {State} state
  */
 export function pixels({ R, C, layers }, state) {
+  if (layers[0].signed) return changes({ R, C, layers }, state);
   const out = new Uint8ClampedArray(4 * R * C);
   if (layers.length === 1) {
     const colors = ramp(state.palette);

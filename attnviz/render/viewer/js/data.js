@@ -168,18 +168,6 @@ export function headOf(state, id) {
   return headsOf(state).find((head) => head.id === id);
 }
 
-/**
- * The layers that a saved picture or table of the open view needs, or what it says under the pointer.
- * @param {State} state
- */
-export function sitesShown(state) {
-  const { view, head, on } = state;
-  const ids = view === "overview" ? headsOf(state).map(({ id }) => id) : view === "card" ? [head] : on;
-  const other = view === "overview" || view === "card" ? null : otherOf(state);
-  const both = other ? [state, other] : [state];
-  return [...new Set(ids.flatMap((id) => both.flatMap((one) => headOf(one, id)?.site || [])))];
-}
-
 /** @param {SiteData[]} sites */
 export function loadAll(sites) {
   return Promise.all(sites.map(load));

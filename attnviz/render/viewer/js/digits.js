@@ -22,6 +22,19 @@ export function known(low, high, most = 4) {
 }
 
 /**
+ * A difference that lies between two bounds: with its sign, or how far from nothing it can be.
+ * @param {number} low
+ * @param {number} high
+ * @param {number} [most] significant digits
+ */
+export function knownChange(low, high, most = 4) {
+  if (low > 0) return `+${known(low, high, most)}`;
+  if (high < 0) return `−${known(-high, -low, most)}`;
+  const far = Math.max(-low, high);
+  return far > 0 ? `±${upward(far, 1)}` : "0";
+}
+
+/**
  * The usual number of decimals; more of them, since bounds on two sides of a half agree again one
  * digit further; then fewer.
  * @param {number} usual

@@ -5,6 +5,7 @@ import { nextMatch } from "./controls.js";
 import { hidePreview } from "./preview.js";
 import { beside } from "./plane.js";
 import { ask } from "./who.js";
+import { nextSide, swapSides, toggleBeside } from "./beside.js";
 import { hideTip } from "./tip.js";
 
 /** @typedef {import("./types.js").View} View */
@@ -21,6 +22,8 @@ const HELP = [
   ["1 – 5", "overview, map, lines, text (or picture, sound), head card"],
   ["l", "overview: by layer, by role, by likeness"],
   ["h", "which heads do this: the pair or token that is pointed at or pinned"],
+  ["c, b", "compare two maps, or stop; swap them"],
+  ["e", "of two maps: all, the first, the second, their difference"],
   ["w", "words instead of tokens"],
   ["s, f", "hide separators, hide the first token"],
   ["r", "rescale what is left"],
@@ -116,6 +119,9 @@ function single(key, view) {
     case "m": set({ mix: after(MIXES, state.mix) }); return true;
     case "l": set({ view: "overview", sort: after(SORTS.filter((sort) => sort !== "likeness" || kindOf(state).alike !== null), state.sort) }); return true;
     case "h": ask(view); return true;
+    case "c": toggleBeside(); return true;
+    case "b": swapSides(); return true;
+    case "e": nextSide(); return true;
     case "w": set({ words: !state.words }); return true;
     case "s": set({ separators: !state.separators }); return true;
     case "f": set({ first: !state.first }); return true;

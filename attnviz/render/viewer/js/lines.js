@@ -15,6 +15,8 @@ import { hideTip, showTip } from "./tip.js";
 const FONT = () => 12.5 * magnified();
 const ABOVE = 26;
 const THICKEST = 5;
+/** Lines are no longer than this, or than twice their height. */
+const WIDEST = 1700;
 
 /** @type {Panel | null} */
 let panelNow = null;
@@ -238,12 +240,13 @@ export const linesView = {
     lines = kept(panel, state);
     const frame = byId("lines-frame");
     const count = Math.max(panel.R, panel.C);
-    step = (count <= 40 ? 24 : count <= 120 ? 19 : 15) * magnified();
-    const needed = ABOVE + count * step + 8;
     const room = Math.max(340, innerHeight - frame.getBoundingClientRect().top - scrollY - 24);
+    const usual = (count <= 40 ? 24 : count <= 120 ? 19 : 15) * magnified();
+    step = magnified() > 1 ? clamp((room - ABOVE - 8) / count, usual, 2 * usual) : usual;
+    const needed = ABOVE + count * step + 8;
     frame.style.height = `${Math.min(needed, room)}px`;
     byId("lines-space").style.height = `${Math.max(0, needed - Math.min(needed, room))}px`;
-    width = Math.max(frame.clientWidth, 240);
+    width = clamp(frame.clientWidth, 240, Math.max(WIDEST, 2 * frame.clientHeight));
     const painter = prepared(/** @type {HTMLCanvasElement} */ (byId("lines-canvas")), 1, 1);
     const longest = Math.max(...[...panel.queries.labels, ...panel.keys.labels].map((label) => painter.measure(label, FONT(), 700)));
     labelW = clamp(longest + 52, 60, Math.min(200 * magnified(), width * 0.34));

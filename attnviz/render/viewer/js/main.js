@@ -1,5 +1,5 @@
 import { byId } from "./dom.js";
-import { isLoaded, kindOf, loadAll, sceneOf, sitesShown } from "./data.js";
+import { isLoaded, kindOf, loadAll, sceneOf } from "./data.js";
 import { fromHash, get, subscribe, VIEWS } from "./store.js";
 import { overview, startOverview } from "./overview.js";
 import { hidePreview } from "./preview.js";
@@ -15,6 +15,8 @@ import { startSave } from "./save.js";
 import { drawWho, startWho } from "./who.js";
 import { isReady, prepareScene } from "./scene.js";
 import { asksPair } from "./rank.js";
+import { sitesShown } from "./second.js";
+import { startBeside } from "./beside.js";
 import { failed, tell, track } from "./busy.js";
 import { loadAhead, startPrint } from "./print.js";
 import { hideTip } from "./tip.js";
@@ -94,6 +96,7 @@ function start() {
   startText();
   startScene();
   startWho(current);
+  startBeside();
   startKeys(current);
   startSave(current);
   startPrint(current, () => draw(get(), null));

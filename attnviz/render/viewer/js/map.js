@@ -1,43 +1,64 @@
-import { byId, clamp, say } from "./dom.js";
-import { sceneOf } from "./data.js";
-import { get, MOST_ZOOM, set } from "./store.js";
-import { ink } from "./colors.js";
+import { byId, clamp, fill, make, say } from "./dom.js";
+import { get, set } from "./store.js";
 import { otherPanel, pairsTable, panelOf, pinned, weightText } from "./panel.js";
-import { prepared } from "./painter.js";
 import { drawMap, geometry, margins, sums, SUMS } from "./cells.js";
 import { between, known } from "./digits.js";
-import { caption, heading } from "./captions.js";
+import { itemOf, kindOf, page, sceneOf } from "./data.js";
+import { ink } from "./colors.js";
+import { shifted } from "./painter.js";
+import { caption, headed, heading } from "./captions.js";
 import { askedOf } from "./rank.js";
 import { axesData, framed, placeName } from "./scene.js";
 import { hideTip, showTip } from "./tip.js";
+import { columnIn, crosshair, drawPane, partOf, rowIn } from "./pane.js";
+import { pan, startMoving, zoomAt } from "./mapmove.js";
+import { secondOf } from "./second.js";
+import { alignmentSaid, comparedPairs, comparisonOf, runName, sideName } from "./comparison.js";
+import { drawBeside } from "./beside.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Panel} Panel */
 /** @typedef {import("./types.js").Painter} Painter */
-/** @typedef {ReturnType<typeof geometry>} Geometry */
+/** @typedef {import("./pane.js").Pane} Pane */
+/** @typedef {import("./comparison.js").Comparison} Comparison */
 
-/** @type {Panel | null} */
-let panelNow = null;
-/** @type {Geometry | null} */
-let g = null;
-/** @type {[number, number] | null} */
+const NAMES = ["first", "second", "difference"];
+const DIFFERENCE = "difference: the second less the first";
+
+/** The maps there are, and those of them that are drawn. @type {Pane[]} */
+let panes = [];
+/** @type {Pane[]} */
+let drawn = [];
+/** @type {Comparison | null} */
+let comparison = null;
+/** @type {{ name: string, r: number, c: number } | null} */
 let cursor = null;
 
-/**
- * The cell under a point of the drawing, or null.
- * @param {number} x
- * @param {number} y
- * @returns {[number, number] | null}
- */
-function cellAt(x, y) {
-  if (!g || !panelNow || x < g.left || y < g.top || x >= g.left + g.plotW || y >= g.top + g.plotH) return null;
-  const [r, c] = [Math.floor(g.r0 + (y - g.top) / g.ch), Math.floor(g.c0 + (x - g.left) / g.cw)];
-  return r < panelNow.R && c < panelNow.C ? [r, c] : null;
+/** @param {string} name */
+function paneOf(name) {
+  return panes.find((pane) => pane.name === name);
 }
 
-/** @param {[number, number]} cell */
-function pairAt([r, c]) {
-  return panelNow ? `q${panelNow.queries.from[r]}k${panelNow.keys.from[c]}` : "";
+/** The cursor's cell in the first map, as a question; nothing where it has none there. */
+function pairNow() {
+  const from = cursor && paneOf(cursor.name);
+  if (!cursor || !from) return "";
+  const [r, c] = [rowIn(cursor.r, from, panes[0]), columnIn(cursor.c, from, panes[0])];
+  const { queries, keys } = panes[0].panel;
+  return r >= 0 && c >= 0 ? `q${queries.from[r]}k${keys.from[c]}` : "";
+}
+
+/**
+ * A cell by its tokens, or by where they stand.
+ * @param {Pane} pane
+ * @param {number} r
+ * @param {number} c
+ * @param {boolean} [spoken]
+ */
+function pairName({ panel: { queries, keys }, state }, r, c, spoken = false) {
+  const [scene, data] = [sceneOf(state), axesData(state)];
+  const [query, key] = spoken ? [queries.spoken, keys.spoken] : [queries.named, keys.named];
+  return [placeName(scene, data[0], queries, r, query), placeName(scene, data[1], keys, c, key)].join(spoken ? " to " : " → ");
 }
 
 /**
@@ -61,218 +82,200 @@ function cellLines(panel, r, c) {
   });
 }
 
-/** The crosshair, and the number under it. @param {boolean} [spoken] */
+/**
+ * The weights of a cell on both sides, and their difference.
+ * @param {Comparison} found
+ * @param {(number[] | null)[]} cells of each pane
+ */
+function comparedLines({ states }, cells) {
+  return panes.flatMap(({ name, panel }, n) => {
+    const cell = cells[n];
+    const said = n < 2 ? sideName(states, n) : name;
+    if (!cell) return n < 2 ? [{ color: "", text: "–", more: `${said}: no counterpart` }] : [];
+    return [{ color: "", text: weightText(panel, 0, cell[0] * panel.C + cell[1], 4), more: said }];
+  });
+}
+
+/** The crosshairs, and the numbers under them. @param {boolean} [spoken] */
 function drawCursor(spoken = false) {
-  const overlay = /** @type {HTMLCanvasElement} */ (byId("map-over"));
-  if (!g || !panelNow) return;
-  const painter = prepared(overlay, g.width, g.height);
+  if (!drawn.length) return;
   const state = get();
-  const pin = pinned(panelNow.queries, state.pin, "q");
-  const pinnedKey = pinned(panelNow.keys, state.pin, "k");
-  const tones = ink();
-  const { left, top, plotW, plotH, cw, ch, r0, c0 } = g;
-  /** @param {number} r @param {number} opacity */
-  const row = (r, opacity) => {
-    const [from, to] = [Math.max(top, top + (r - r0) * ch), Math.min(top + plotH, top + (r + 1 - r0) * ch)];
-    if (to <= from) return;
-    painter.rect(0, from - 1, left + plotW + SUMS, 1, tones.mark, opacity);
-    painter.rect(0, to, left + plotW + SUMS, 1, tones.mark, opacity);
-  };
-  /** @param {number} c @param {number} opacity */
-  const column = (c, opacity) => {
-    const [from, to] = [Math.max(left, left + (c - c0) * cw), Math.min(left + plotW, left + (c + 1 - c0) * cw)];
-    if (to <= from) return;
-    painter.rect(from - 1, 0, 1, top + plotH + SUMS, tones.mark, opacity);
-    painter.rect(to, 0, 1, top + plotH + SUMS, tones.mark, opacity);
-  };
+  const from = cursor && paneOf(cursor.name);
+  const [first] = panes;
   const asked = askedOf(state);
-  if (asked && asked.r >= 0) row(asked.r, 0.9);
-  if (asked && asked.c >= 0) column(asked.c, 0.9);
-  if (pin >= 0) row(pin, 0.9);
-  if (pinnedKey >= 0) column(pinnedKey, 0.9);
-  if (!cursor) {
+  const [pin, pinnedKey] = [pinned(first.panel.queries, state.pin, "q"), pinned(first.panel.keys, state.pin, "k")];
+  const cells = panes.map((pane) => {
+    const own = cursor && from ? [rowIn(cursor.r, from, pane), columnIn(cursor.c, from, pane)] : [-1, -1];
+    if (drawn.includes(pane)) {
+      crosshair(pane,
+        [...[asked?.r ?? -1, pin].map((r) => /** @type {[number, number]} */ ([rowIn(r, first, pane), 0.9])), [own[0], 0.7]],
+        [...[asked?.c ?? -1, pinnedKey].map((c) => /** @type {[number, number]} */ ([columnIn(c, first, pane), 0.9])), [own[1], 0.7]]);
+    }
+    return own[0] >= 0 && own[1] >= 0 ? own : null;
+  });
+  if (!cursor || !from) {
     hideTip();
     return;
   }
-  const [r, c] = cursor;
-  row(r, 0.7);
-  column(c, 0.7);
-  const lines = cellLines(panelNow, r, c);
-  const { queries, keys } = panelNow;
-  const box = overlay.getBoundingClientRect();
-  const [scene, data] = [sceneOf(state), axesData(state)];
-  const pair = [placeName(scene, data[0], queries, r), placeName(scene, data[1], keys, c)];
-  showTip(pair.join(" → "), lines, box.left + left + (c + 1 - c0) * cw + 10, box.top + top + (r + 1 - r0) * ch + 10, framed(state, queries.from[r], keys.from[c]));
-  if (spoken) say(`${placeName(scene, data[0], queries, r, queries.spoken)} to ${placeName(scene, data[1], keys, c, keys.spoken)}: ${lines.map(({ text }) => text).join(", ")}`);
-}
-
-/** @param {number} dr @param {number} dc rows and columns to move by */
-function pan(dr, dc) {
-  if (!g || !panelNow) return;
-  const [factor] = (get().zoom || "1,0,0").split(",").map(Number);
-  setZoom(factor, g.r0 + dr, g.c0 + dc);
-}
-
-/** @param {number} factor @param {number} r @param {number} c */
-function setZoom(factor, r, c) {
-  if (!panelNow) return;
-  const wanted = clamp(factor, 1, MOST_ZOOM);
-  const zoom = wanted <= 1.001 ? "" : [wanted, clamp(r, 0, panelNow.R), clamp(c, 0, panelNow.C)].map((value) => value.toFixed(3)).join(",");
-  set({ zoom });
-}
-
-/**
- * Zoom so that what is under a point stays there.
- * @param {number} by
- * @param {number} x
- * @param {number} y
- */
-function zoomAt(by, x, y) {
-  if (!g) return;
-  const [factor] = (get().zoom || "1,0,0").split(",").map(Number);
-  const next = clamp(factor * by, 1, MOST_ZOOM);
-  const real = next / factor;
-  const [inX, inY] = [clamp(x - g.left, 0, g.plotW), clamp(y - g.top, 0, g.plotH)];
-  setZoom(next, g.r0 + inY / g.ch - inY / (g.ch * real), g.c0 + inX / g.cw - inX / (g.cw * real));
+  const { r, c } = cursor;
+  const { panel, g, name } = from;
+  const lines = comparison ? comparedLines(comparison, cells) : cellLines(panel, r, c);
+  const named = [...new Set(panes.slice(0, 2).flatMap((pane, n) => {
+    const cell = cells[n];
+    return cell ? pairName(pane, cell[0], cell[1]) : [];
+  }))].join(" and ");
+  const box = partOf(name, "over").getBoundingClientRect();
+  showTip(named, lines, box.left + g.left + (c + 1 - g.c0) * g.cw + 10, box.top + g.top + (r + 1 - g.r0) * g.ch + 10,
+    name === "second" ? undefined : framed(state, panel.queries.from[r], panel.keys.from[c]));
+  if (spoken) {
+    const texts = lines.map(({ text, more }) => (comparison ? `${more} ${text}` : text));
+    say(`${pairName(from, r, c, true)}: ${texts.join(", ")}`);
+  }
 }
 
 export function startMap() {
-  const overlay = /** @type {HTMLCanvasElement} */ (byId("map-over"));
-  /** @type {Map<number, { x: number, y: number }>} */
-  const fingers = new Map();
-  let moved = 0;
-  /** @param {PointerEvent} event */
-  const at = (event) => {
-    const box = overlay.getBoundingClientRect();
-    return { x: event.clientX - box.left, y: event.clientY - box.top };
-  };
-  overlay.addEventListener("pointerdown", (event) => {
-    fingers.set(event.pointerId, at(event));
-    moved = 0;
-    if (get().zoom || fingers.size > 1) overlay.setPointerCapture(event.pointerId);
-  });
-  overlay.addEventListener("pointermove", (event) => {
-    const now = at(event);
-    const before = fingers.get(event.pointerId);
-    if (before && g && (get().zoom || fingers.size > 1)) {
-      moved += Math.abs(now.x - before.x) + Math.abs(now.y - before.y);
-      if (fingers.size === 2) {
-        const [other] = [...fingers].filter(([id]) => id !== event.pointerId).map(([, point]) => point);
-        const was = Math.hypot(before.x - other.x, before.y - other.y);
-        zoomAt(Math.hypot(now.x - other.x, now.y - other.y) / Math.max(was, 1), (now.x + other.x) / 2, (now.y + other.y) / 2);
-      } else pan((before.y - now.y) / g.ch, (before.x - now.x) / g.cw);
-      fingers.set(event.pointerId, now);
-      return;
-    }
-    cursor = cellAt(now.x, now.y);
-    drawCursor();
-  });
-  /** @param {PointerEvent} event */
-  const up = (event) => {
-    fingers.delete(event.pointerId);
-    const { x, y } = at(event);
-    const cell = cellAt(x, y);
-    if (event.type !== "pointerup" || moved > 6 || !panelNow) return;
-    cursor = cell;
-    if (cell) {
-      const pin = `q${panelNow.queries.from[cell[0]]}`;
-      if (get().who) set({ pin, who: pairAt(cell) });
-      else set({ pin: get().pin === pin ? "" : pin });
-    }
-    drawCursor();
-  };
-  overlay.addEventListener("pointerup", up);
-  overlay.addEventListener("pointercancel", up);
-  overlay.addEventListener("pointerleave", () => {
-    cursor = null;
-    drawCursor();
-  });
-  overlay.addEventListener("wheel", (event) => {
-    if (!event.ctrlKey && !event.metaKey && !get().zoom) return;
-    event.preventDefault();
-    const box = overlay.getBoundingClientRect();
-    if (event.ctrlKey || event.metaKey) zoomAt(Math.exp(-event.deltaY / 200), event.clientX - box.left, event.clientY - box.top);
-    else if (g) pan(event.deltaY / g.ch, event.deltaX / g.cw);
-  }, { passive: false });
-  overlay.addEventListener("dblclick", (event) => {
-    const box = overlay.getBoundingClientRect();
-    if (get().zoom) set({ zoom: "" });
-    else zoomAt(4, event.clientX - box.left, event.clientY - box.top);
-  });
+  for (const name of NAMES) {
+    const now = () => {
+      const pane = drawn.find((one) => one.name === name);
+      return pane ? { first: panes[0], pane } : null;
+    };
+    startMoving(partOf(name, "over"), now, (cell) => {
+      cursor = cell && { name, r: cell[0], c: cell[1] };
+      drawCursor();
+    }, (cell) => {
+      cursor = cell && { name, r: cell[0], c: cell[1] };
+      const pair = pairNow();
+      const [pin] = pair.split("k");
+      if (pair && get().who) set({ pin, who: pair });
+      else if (pair) set({ pin: get().pin === pin ? "" : pin });
+      drawCursor();
+    });
+  }
 }
 
 /** @param {Panel} panel */
 function describedMap(panel) {
+  const [{ data, name, signed }] = panel.layers;
+  const size = signed ? Math.abs : Number;
   let best = 0;
-  const { data } = panel.layers[0];
-  for (let i = 0; i < data.length; i++) if (data[i] > data[best]) best = i;
+  for (let i = 0; i < data.length; i++) if (size(data[i]) > size(data[best])) best = i;
   const [r, c] = [Math.trunc(best / panel.C), best % panel.C];
-  return `Attention map of ${panel.layers.map(({ name }) => name).join(", ")}: ${panel.R} queries by ${panel.C} keys. ` +
+  const what = signed ? `Map of the ${name}, the second less the first` : `Attention map of ${panel.layers.map((layer) => layer.name).join(", ")}`;
+  return `${what}: ${panel.R} queries by ${panel.C} keys. ` +
     `Largest ${panel.noun} ${weightText(panel, 0, best)}, ${panel.queries.spoken[r]} to ${panel.keys.spoken[c]}. Shift and arrows read single weights.`;
+}
+
+/**
+ * The maps that the state shows: one, or both sides of a comparison and their difference.
+ * @param {State} state
+ */
+function panelsOf(state) {
+  const second = secondOf(state);
+  comparison = second && comparisonOf(state, second);
+  if (!comparison) return [{ name: "first", panel: panelOf(state, state.on), state }];
+  const { states, panels, difference } = comparison;
+  const found = panels.map((panel, n) => ({ name: NAMES[n], panel, state: states[n] }));
+  return difference ? [...found, { name: "difference", panel: difference, state }] : found;
+}
+
+/**
+ * Which maps are drawn: both from the start, with their difference once a comparison is asked for.
+ * @param {State} state
+ * @param {string[]} names of those there are
+ */
+function shownOf(state, names) {
+  if (names.length === 1) return names;
+  if (state.sides !== "all" && names.includes(state.sides)) return [state.sides];
+  return state.beside || page.against ? names : names.slice(0, 2);
+}
+
+/**
+ * Where the rows of a pane belong: of each its pair, or of both axes those that are the same.
+ * @param {string} name
+ * @param {import("./alignment.js").Alignment} alignment
+ * @param {number} count
+ */
+function places(name, { pairs, left }, count) {
+  if (!left) return null;
+  const side = NAMES.indexOf(name);
+  const out = Array(count).fill(-1);
+  pairs.forEach((pair, place) => { out[side < 2 ? pair[side] : place] = place; });
+  return out;
+}
+
+/** The zoom of the first map in the rows and columns of another. @param {string} zoom @param {Pane} pane */
+function zoomIn(zoom, pane) {
+  if (!zoom || pane === panes[0]) return zoom;
+  const [factor, r0, c0] = zoom.split(",").map(Number);
+  const [r, c] = [rowIn(Math.floor(r0), panes[0], pane), columnIn(Math.floor(c0), panes[0], pane)];
+  return [factor, r < 0 ? r0 : r + (r0 % 1), c < 0 ? c0 : c + (c0 % 1)].join(",");
 }
 
 /** @type {import("./types.js").View} */
 export const map = {
   draw(state) {
-    const frame = byId("map-frame");
-    const panel = panelOf(state, state.on);
-    const empty = !panel.R || !panel.C;
+    const found = panelsOf(state);
+    const empty = found.some(({ panel }) => !panel.R || !panel.C);
+    const shown = shownOf(state, found.map(({ name }) => name));
     byId("map-empty").hidden = !empty;
-    frame.hidden = empty;
-    caption("map-caption", panel, state);
-    if (empty) {
-      panelNow = g = null;
-      return;
+    byId("panes").hidden = empty;
+    panes = empty ? [] : found.map(({ name, panel, state: one }) => ({
+      name, panel, state: one, g: /** @type {any} */ (null),
+      rows: comparison && places(name, comparison.rows, panel.R), columns: comparison && places(name, comparison.columns, panel.C),
+    }));
+    drawn = panes.filter(({ name }) => shown.includes(name));
+    drawBeside(state, comparison);
+    for (const name of NAMES) byId(`pane-${name}`).hidden = !shown.includes(name);
+    for (const { name, panel, state: one } of drawn) {
+      const text = comparison && comparison.states[0].text !== comparison.states[1].text && name !== "difference" ? runName(one.text) : "";
+      if (name === "difference") fill(partOf(name, "caption"), make("span", { class: "head-name" }, DIFFERENCE));
+      else caption(partOf(name, "caption").id, panel, one, text);
     }
-    panelNow = panel;
-    if (cursor && (cursor[0] >= panel.R || cursor[1] >= panel.C)) cursor = null;
-    const canvas = /** @type {HTMLCanvasElement} */ (byId("map-cells"));
-    const room = Math.max(340, innerHeight - frame.getBoundingClientRect().top - scrollY - 24);
-    const first = prepared(canvas, 1, 1);
-    g = geometry(first, panel, state.zoom, Math.max(frame.clientWidth, 240), room);
-    frame.style.height = `${g.height}px`;
-    const painter = prepared(canvas, g.width, g.height);
-    painter.rect(0, 0, g.width, g.height, ink().paper);
-    drawMap(painter, panel, state, g, Math.ceil(Math.max(g.plotW, g.plotH) * (devicePixelRatio || 1)));
-    canvas.dataset.geometry = JSON.stringify(g);
-    canvas.dataset.shape = `${panel.R},${panel.C}`;
-    const overlay = byId("map-over");
-    overlay.setAttribute("aria-label", describedMap(panel));
-    overlay.style.touchAction = state.zoom ? "none" : "pan-y pinch-zoom";
+    if (cursor && (!drawn.some(({ name, panel }) => name === cursor?.name && cursor.r < panel.R && cursor.c < panel.C))) cursor = null;
+    if (empty) return;
+    const room = Math.max(340, innerHeight - partOf(drawn[0].name, "frame").getBoundingClientRect().top - scrollY - 24);
+    for (const pane of drawn) {
+      pane.g = drawPane(pane.name, pane.panel, { ...pane.state, zoom: zoomIn(state.zoom, pane) }, room);
+      partOf(pane.name, "over").setAttribute("aria-label", describedMap(pane.panel));
+    }
+    panes[0].g ||= drawn[0].g;
     drawCursor();
   },
   picture(painter, state) {
-    const panel = panelOf(state, state.on);
-    const most = Math.max(panel.R, panel.C);
-    const cell = most <= 12 ? 40 : most <= 24 ? 26 : most <= 64 ? 14 : most <= 128 ? 10 : 6;
-    /** @type {Painter} */
-    const shifted = { ...painter };
-    const above = 44;
-    shifted.rect = (x, y, w, h, fill, opacity) => painter.rect(x, y + above, w, h, fill, opacity);
-    shifted.text = (text, x, y, style) => painter.text(text, x, y + above, style);
-    shifted.image = (colors, rows, columns, x, y, w, h) => painter.image(colors, rows, columns, x, y + above, w, h);
-    const { left, top } = geometry(shifted, panel, "", 1e5, 1e5);
-    const [plotW, plotH] = [panel.C * cell, panel.R * cell];
-    const room = Math.max(left + plotW + SUMS, 520);
-    const [under, across] = margins(painter, panel, room);
-    const size = {
-      left, top, cw: cell, ch: cell, plotW, plotH, r0: 0, c0: 0, room,
-      width: Math.max(left + plotW + SUMS, across), height: top + plotH + under,
-    };
-    drawMap(shifted, panel, state, size, most);
-    return heading(painter, panel, state, size.width, size.height + above);
+    const found = panelsOf(state);
+    const shown = shownOf(state, found.map(({ name }) => name));
+    const some = found.filter(({ name }) => shown.includes(name));
+    const above = comparison ? 66 : 44;
+    let [x, height] = [0, 0];
+    for (const [n, { name, panel, state: one }] of some.entries()) {
+      if (n) x += 24;
+      const side = NAMES.indexOf(name);
+      if (comparison) painter.text(side < 2 ? sideName(comparison.states, side) : DIFFERENCE, x + 10, 54, { size: 12, weight: 600, color: ink().text });
+      const size = drawWhole(shifted(painter, x, above), panel, one);
+      x += size.width;
+      height = Math.max(height, size.height + above);
+    }
+    if (!comparison) return heading(painter, some[0].panel, state, x, height);
+    return headed(painter, `${itemOf(state).model}, ${kindOf(state).title}`, alignmentSaid(comparison) || itemOf(state).label, x, height);
   },
-  numbers: pairsTable,
-  focus: () => byId("map-over"),
-  pointed: () => (cursor ? pairAt(cursor) : ""),
+  numbers: (state) => {
+    const second = secondOf(state);
+    return second ? comparedPairs(comparisonOf(state, second)) : pairsTable(state);
+  },
+  focus: () => partOf(drawn[0]?.name || "first", "over"),
+  pointed: pairNow,
   step(dx, dy) {
-    if (!panelNow || !g) return;
-    const pin = pinned(panelNow.queries, get().pin, "q");
-    const [r, c] = cursor || [Math.max(pin, 0) - dy, -dx];
-    cursor = [clamp(r + dy, 0, panelNow.R - 1), clamp(c + dx, 0, panelNow.C - 1)];
+    const pane = drawn.find(({ name }) => partOf(name, "over") === document.activeElement) || (cursor && paneOf(cursor.name)) || drawn[0];
+    if (!pane) return;
+    const { panel, g, name } = pane;
+    const pin = pinned(panes[0].panel.queries, get().pin, "q");
+    const now = cursor && paneOf(cursor.name);
+    const [r0, c0] = cursor && now ? [rowIn(cursor.r, now, pane), columnIn(cursor.c, now, pane)] : [Math.max(rowIn(pin, panes[0], pane), 0) - dy, -dx];
+    const [r, c] = [clamp(r0 + dy, 0, panel.R - 1), clamp(c0 + dx, 0, panel.C - 1)];
+    cursor = { name, r, c };
     const [rowsIn, columnsIn] = [g.plotH / g.ch, g.plotW / g.cw];
-    if (cursor[0] < g.r0 || cursor[0] >= g.r0 + rowsIn - 1 || cursor[1] < g.c0 || cursor[1] >= g.c0 + columnsIn - 1) {
-      if (get().zoom) pan(cursor[0] - g.r0 - rowsIn / 2, cursor[1] - g.c0 - columnsIn / 2);
+    if (get().zoom && (r < g.r0 || r >= g.r0 + rowsIn - 1 || c < g.c0 || c >= g.c0 + columnsIn - 1)) {
+      pan(panes[0], r - g.r0 - rowsIn / 2, c - g.c0 - columnsIn / 2);
     }
     drawCursor(true);
   },
@@ -281,8 +284,28 @@ export const map = {
     drawCursor();
   },
   zoom(factor) {
-    if (!g) return;
     if (!factor) set({ zoom: "" });
-    else zoomAt(factor, g.left + g.plotW / 2, g.top + g.plotH / 2);
+    else if (drawn.length) zoomAt(panes[0], drawn[0], factor, drawn[0].g.left + drawn[0].g.plotW / 2, drawn[0].g.top + drawn[0].g.plotH / 2);
   },
 };
+
+/**
+ * A map with cells of a size that can be read on paper.
+ * @param {Painter} painter
+ * @param {Panel} panel
+ * @param {State} state
+ */
+function drawWhole(painter, panel, state) {
+  const most = Math.max(panel.R, panel.C);
+  const cell = most <= 12 ? 40 : most <= 24 ? 26 : most <= 64 ? 14 : most <= 128 ? 10 : 6;
+  const { left, top } = geometry(painter, panel, "", 1e5, 1e5);
+  const [plotW, plotH] = [panel.C * cell, panel.R * cell];
+  const room = Math.max(left + plotW + SUMS, 520);
+  const [under, across] = margins(painter, panel, room);
+  const size = {
+    left, top, cw: cell, ch: cell, plotW, plotH, r0: 0, c0: 0, room,
+    width: Math.max(left + plotW + SUMS, across), height: top + plotH + under,
+  };
+  drawMap(painter, panel, state, size, most);
+  return size;
+}

@@ -18,6 +18,8 @@ import { drawPlane, paintPlane, planeCanvas, planeNumbers } from "./plane.js";
 
 const SIDE = 24;
 const LARGEST = 240;
+/** What stands above and below the tiles. */
+const AROUND = 340;
 /** Saved overviews have about so many cells, so that an SVG stays small. */
 const SAVED_CELLS = 250000;
 
@@ -64,7 +66,9 @@ function sizes(state, width) {
   const room = width - SIDE;
   const gap = room / across > 40 ? 6 : room / across > 30 ? 3 : room / across > 26 ? 2 : 1;
   const least = state.sort === "role" ? 56 : 24;
-  const size = clamp(Math.floor(room / across) - gap, least, heads.length === 1 ? 360 : LARGEST);
+  // few layers on a large screen share its height
+  const tall = state.sort === "model" ? Math.floor((innerHeight - AROUND) / kindOf(state).sites.length) : 0;
+  const size = clamp(Math.floor(room / across) - gap, least, Math.max(heads.length === 1 ? 360 : LARGEST, tall));
   const strip = size >= 38 ? Math.round(15 * magnified()) : size >= 26 ? 6 : 4;
   return { size, gap, strip, across: Math.max(1, Math.floor(room / (size + gap))) };
 }

@@ -91,6 +91,26 @@ export function canvasPainter(context) {
   };
 }
 
+/**
+ * The same painter with another origin.
+ * @param {Painter} painter
+ * @param {number} dx
+ * @param {number} dy
+ * @returns {Painter}
+ */
+export function shifted(painter, dx, dy) {
+  return {
+    rect: (x, y, w, h, fill, opacity) => painter.rect(x + dx, y + dy, w, h, fill, opacity),
+    line: (x1, y1, x2, y2, color, width, opacity) => painter.line(x1 + dx, y1 + dy, x2 + dx, y2 + dy, color, width, opacity),
+    curve: (x1, y1, x2, y2, color, width, opacity) => painter.curve(x1 + dx, y1 + dy, x2 + dx, y2 + dy, color, width, opacity),
+    text: (text, x, y, style) => painter.text(text, x + dx, y + dy, style),
+    dot: (x, y, radius, fill, opacity) => painter.dot(x + dx, y + dy, radius, fill, opacity),
+    image: (colors, rows, columns, x, y, w, h) => painter.image(colors, rows, columns, x + dx, y + dy, w, h),
+    picture: (drawn, x, y, w, h) => painter.picture(drawn, x + dx, y + dy, w, h),
+    measure: painter.measure,
+  };
+}
+
 /** @param {number} value */
 function short(value) {
   return String(Math.round(value * 100) / 100);

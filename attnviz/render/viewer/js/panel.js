@@ -1,6 +1,6 @@
 import { headOf, isLoaded, itemOf, kindOf, otherOf, page, weights } from "./data.js";
 import { seriesColor } from "./colors.js";
-import { known, upward, withError } from "./digits.js";
+import { known, knownChange, upward, withError } from "./digits.js";
 import { MOST_BLENDED } from "./store.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -12,6 +12,8 @@ import { MOST_BLENDED } from "./store.js";
 
 /** Keep about so many weights ready for the next drawing. */
 const MOST_CACHED = 30e6;
+/** Both sides of a comparison, and what they were before. */
+const MOST_AXES = 4;
 
 /**
  * One axis: tokens or words, those of one sentence of a pair or all, without what is hidden.
@@ -59,8 +61,8 @@ export function isPair(state) {
   return kind.queries === kind.keys && itemOf(state).axes[kind.queries].segments.includes(1);
 }
 
-/** @type {{ key: string, queries: Axis, keys: Axis } | null} */
-let axesNow = null;
+/** The axes of the last few texts and choices, the newest last. @type {Map<string, { key: string, queries: Axis, keys: Axis }>} */
+const axesKept = new Map();
 /** @type {Map<string, Float32Array>} */
 const cache = new Map();
 let cached = 0;
@@ -70,17 +72,18 @@ export function axesOf(state) {
   const { text, words, separators, first, rescale } = state;
   const quad = isPair(state) && state.quad !== "all" ? state.quad : "";
   const key = JSON.stringify([text, kindOf(state).kind, words, separators, first, rescale, quad]);
-  if (!axesNow || axesNow.key !== key) {
+  let found = axesKept.get(key);
+  if (!found) {
     const kind = kindOf(state);
     const { axes } = itemOf(state);
     const queries = shownAxis(axes[kind.queries], state, quad[0] || "");
     const same = kind.queries === kind.keys && quad[0] === quad[1];
     const keys = same ? queries : shownAxis(axes[kind.keys], state, quad[1] || "");
-    axesNow = { key, queries, keys };
-    cache.clear();
-    cached = 0;
+    found = { key, queries, keys };
+    axesKept.set(key, found);
+    if (axesKept.size > MOST_AXES) axesKept.delete([...axesKept.keys()][0]);
   }
-  return axesNow;
+  return found;
 }
 
 /**
@@ -181,8 +184,8 @@ export function rescaled(data, opposite, C) {
  * @param {number} [shift] -0.5 for the least that each can have been, 0.5 for the largest
  */
 export function matrix(state, head, shift = 0) {
-  const { keys } = axesOf(state);
-  return ready(`${keyOf(head)} ${shift}`, () => {
+  const { key, keys } = axesOf(state);
+  return ready(`${key} ${keyOf(head)} ${shift}`, () => {
     const data = gathered(state, head, shift);
     return state.rescale ? rescaled(data, shift ? gathered(state, head, -shift) : data, keys.at.length) : data;
   });
@@ -234,7 +237,7 @@ function layer(name, color, weigh, R, C, whole, full) {
  * @param {() => T} compute
  * @returns {() => T} the same, computed when it is first asked for
  */
-function once(compute) {
+export function once(compute) {
   /** @type {{ value: T } | null} */
   let kept = null;
   return () => (kept ||= { value: compute() }).value;
@@ -246,7 +249,7 @@ function once(compute) {
  * @returns {Panel}
  */
 export function panelOf(state, ids) {
-  const { queries, keys } = axesOf(state);
+  const { key: shown, queries, keys } = axesOf(state);
   const [R, C] = [queries.at.length, keys.at.length];
   const heads = ids.flatMap((id) => headOf(state, id) || []);
   const mixed = mixOf(state, heads.length);
@@ -257,7 +260,7 @@ export function panelOf(state, ids) {
   /** @type {Layer[]} */
   let layers;
   if (mixed === "mean" || mixed === "max") {
-    const key = `${mixed} ${heads.map(keyOf)}`;
+    const key = `${shown} ${mixed} ${heads.map(keyOf)}`;
     /** @param {number} shift */
     const weigh = (shift) => ready(`${key} ${shift}`, () => together(state, heads, mixed, shift));
     layers = [layer(`${mixed} of ${heads.length} heads`, seriesColor(0), weigh, R, C, mixed === "mean" && heads.every(whole), full)];
@@ -397,8 +400,8 @@ export function precision(state) {
  * @param {number} [most] significant digits
  */
 export function weightText(panel, l, i, most = 2) {
-  const { low, high } = panel.layers[l];
-  return known(low()[i], high()[i], most);
+  const { low, high, signed } = panel.layers[l];
+  return (signed ? knownChange : known)(low()[i], high()[i], most);
 }
 
 /**

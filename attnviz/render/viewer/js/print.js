@@ -1,7 +1,8 @@
 import { byId, fill } from "./dom.js";
-import { headsOf, isLoaded, itemOf, kindOf, load, sitesShown } from "./data.js";
+import { headsOf, isLoaded, itemOf, kindOf, load } from "./data.js";
 import { get } from "./store.js";
 import { drawnSvg } from "./save.js";
+import { sitesShown } from "./second.js";
 
 /** @typedef {import("./types.js").View} View */
 

@@ -1,11 +1,12 @@
 import { byId, make } from "./dom.js";
-import { headsOf, itemOf, kindOf, loadAll, page, sitesShown, weights } from "./data.js";
+import { headsOf, itemOf, kindOf, loadAll, page, weights } from "./data.js";
 import { get } from "./store.js";
 import { ink } from "./colors.js";
 import { canvasPainter, svgPainter } from "./painter.js";
 import { axesOf, pairs, precision } from "./panel.js";
 import { booleans, floats, integers, npz, texts } from "./npz.js";
 import { tell, track } from "./busy.js";
+import { secondOf, sitesShown } from "./second.js";
 
 /** @typedef {import("./types.js").View} View */
 /** @typedef {import("./types.js").State} State */
@@ -20,6 +21,7 @@ const MOST_WEIGHTS = 8e6;
 function named(state) {
   if (state.view === "overview") return "overview";
   if (state.view === "card") return `card-head-${state.head}`;
+  if (secondOf(state)) return `compare-${state.head}`;
   return `${state.view}-${state.on.length === 1 ? `head-${state.on[0]}` : `${state.on.length}-heads`}`;
 }
 

@@ -1,4 +1,5 @@
 import { headsOf, kindOf, page, sceneOf } from "./data.js";
+import { readBeside, SHOWN } from "./second.js";
 
 /** @typedef {import("./types.js").State} State */
 
@@ -15,7 +16,7 @@ const DEFAULTS = {
   view: "overview", text: 0, kind: "", writes: page.items.some(({ written }) => written.length), head: "", on: [], mix: "blend", sort: "model",
   words: false, separators: false, first: false, rescale: false, quad: "all",
   scale: "map", palette: page.palette, theme: "system", top: 5, least: 0.05, toward: false, letters: true,
-  pin: "", who: "", find: "", zoom: "",
+  pin: "", who: "", find: "", zoom: "", beside: "", sides: "all",
 };
 
 /** What each entry of a link may be. @type {Record<string, (value: string) => boolean>} */
@@ -32,6 +33,8 @@ const ALLOWED = {
   pin: (value) => /^[qk]\d+$/.test(value),
   who: (value) => /^(q\d+)?(k\d+)?$/.test(value),
   find: () => true,
+  sides: (value) => SHOWN.includes(value),
+  beside: (value) => value === "none" || (/^(\d+\.\d+(@\d+)?|@\d+)$/.test(value) && Number(readBeside(value).text) < page.items.length),
   zoom: (value) => /^\d+(\.\d+)?,\d+(\.\d+)?,\d+(\.\d+)?$/.test(value) && Number.parseFloat(value) > 1 && Number.parseFloat(value) <= MOST_ZOOM,
 };
 
@@ -99,6 +102,8 @@ function settled(next) {
   const { kinds } = page.items[next.text];
   if (!kinds.some(({ kind }) => kind === next.kind)) next.kind = kinds[0].kind;
   if (next.text !== state.text || next.kind !== state.kind) Object.assign(next, { pin: "", who: "", zoom: "" });
+  // a text is not compared with itself, but with the one that was there
+  if (next.beside === `@${next.text}`) next.beside = next.text === state.text ? "" : `@${state.text}`;
   if (next.words !== state.words || next.quad !== state.quad) next.zoom = "";
   if (next.sort === "likeness" && kindOf(next).alike === null) next.sort = "model";
   if (!viewsOf(next).includes(next.view)) next.view = sceneOf(next) ? "scene" : "text";

@@ -5,7 +5,8 @@ import { pixels } from "./colors.js";
 /** @typedef {import("./types.js").Head} Head */
 
 /**
- * A map with at most so many rows and columns: each cell is the largest of those it stands for.
+ * A map with at most so many rows and columns: each cell is the largest of those it stands for, whatever
+ * its sign.
  * @param {Float32Array} data
  * @param {number} R
  * @param {number} C
@@ -23,7 +24,7 @@ export function binned(data, R, C, rows, columns) {
     for (let c = 0, i = r * C, place = to; c < C; place++) {
       const end = Math.min(c + across, C);
       let most = out[place];
-      for (; c < end; c++, i++) if (data[i] > most) most = data[i];
+      for (; c < end; c++, i++) if (Math.abs(data[i]) > Math.abs(most)) most = data[i];
       out[place] = most;
     }
   }

@@ -41,7 +41,7 @@ export interface PictureData { kind: "picture"; name: string; rows: number; colu
 export interface SoundData { kind: "sound"; name: string; rows: number; columns: number; start: number; step: number; parts: number; source: string }
 export type Scene = PictureData | SoundData;
 export interface Item {
-  label: string; text: string; origin: string; model: string; notes: string[]; emptyRows: number;
+  label: string; text: string; origin: string; model: string; run: string; notes: string[]; emptyRows: number;
   axes: AxisData[]; kinds: KindData[]; scene: Scene | null;
   /** the same heads by what they write; empty where the page has one quantity */
   written: KindData[];
@@ -51,6 +51,10 @@ export interface Page {
   palettes: Record<string, string[]>; fewRows: number; minRows: number;
   /** the marks of few rows and of no role, and the palette to begin with */
   few: string; noRole: string; palette: string;
+  /** whether every text was run twice, one run behind the other */
+  against: boolean;
+  /** colours of less, nothing and more */
+  signed: Record<"light" | "dark", string[]>;
 }
 
 /** One head of the kind of attention that is shown. */
@@ -63,6 +67,8 @@ export interface State {
   scale: string; palette: string; theme: string; top: number; least: number; toward: boolean; letters: boolean;
   /** the tokens that heads are ranked or marked by: a query and a key, or one of them */
   pin: string; who: string; find: string; zoom: string;
+  /** what is compared with it, see second.js, and which sides are shown */
+  beside: string; sides: string;
 }
 
 /** One axis as shown: tokens or words, without what is hidden. */
@@ -81,7 +87,7 @@ export interface Axis {
 /** One entry of an axis: a query or a key. */
 export interface Token { side: string; i: number }
 /** A map to be coloured. */
-export interface Shade { color: string; data: Float32Array; top: number; rowTops: Float32Array; full: number }
+export interface Shade { color: string; data: Float32Array; top: number; rowTops: Float32Array; full: number; signed?: boolean }
 export interface Layer extends Shade {
   name: string; whole: boolean;
   /** the bounds between which each weight was before it was packed */

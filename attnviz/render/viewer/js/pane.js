@@ -1,0 +1,103 @@
+import { byId } from "./dom.js";
+import { ink } from "./colors.js";
+import { prepared } from "./painter.js";
+import { drawMap, geometry, SUMS } from "./cells.js";
+
+/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./types.js").Panel} Panel */
+/** @typedef {import("./cells.js").Geometry} Geometry */
+/**
+ * One map on the screen. Rows and columns that belong together in several panes have the same place.
+ * @typedef {object} Pane
+ * @property {string} name `first`, `second` or `difference`
+ * @property {Panel} panel
+ * @property {State} state what it shows
+ * @property {Geometry} g
+ * @property {number[] | null} rows the place of each row, -1 for one that no other pane has; null: its number
+ * @property {number[] | null} columns
+ */
+
+/** @param {string} name @param {string} part */
+export function partOf(name, part) {
+  return byId(name === "first" ? `map-${part}` : `${name}-${part}`);
+}
+
+/**
+ * Draw a map into its frame, as large as the frame and the room below allow.
+ * @param {string} name
+ * @param {Panel} panel
+ * @param {State} state
+ * @param {number} room in height
+ */
+export function drawPane(name, panel, state, room) {
+  const frame = partOf(name, "frame");
+  const canvas = /** @type {HTMLCanvasElement} */ (partOf(name, "cells"));
+  const g = geometry(prepared(canvas, 1, 1), panel, state.zoom, Math.max(frame.clientWidth, 240), room);
+  frame.style.height = `${g.height}px`;
+  const painter = prepared(canvas, g.width, g.height);
+  painter.rect(0, 0, g.width, g.height, ink().paper);
+  drawMap(painter, panel, state, g, Math.ceil(Math.max(g.plotW, g.plotH) * (devicePixelRatio || 1)));
+  canvas.dataset.geometry = JSON.stringify(g);
+  canvas.dataset.shape = `${panel.R},${panel.C}`;
+  partOf(name, "over").style.touchAction = state.zoom ? "none" : "pan-y pinch-zoom";
+  return g;
+}
+
+/**
+ * Mark rows and columns, each with its opacity.
+ * @param {Pane} pane
+ * @param {[number, number][]} rows
+ * @param {[number, number][]} columns
+ */
+export function crosshair({ name, g }, rows, columns) {
+  const painter = prepared(/** @type {HTMLCanvasElement} */ (partOf(name, "over")), g.width, g.height);
+  const { mark } = ink();
+  const { left, top, plotW, plotH, cw, ch, r0, c0 } = g;
+  for (const [r, opacity] of rows) {
+    const [from, to] = [Math.max(top, top + (r - r0) * ch), Math.min(top + plotH, top + (r + 1 - r0) * ch)];
+    if (r < 0 || to <= from) continue;
+    painter.rect(0, from - 1, left + plotW + SUMS, 1, mark, opacity);
+    painter.rect(0, to, left + plotW + SUMS, 1, mark, opacity);
+  }
+  for (const [c, opacity] of columns) {
+    const [from, to] = [Math.max(left, left + (c - c0) * cw), Math.min(left + plotW, left + (c + 1 - c0) * cw)];
+    if (c < 0 || to <= from) continue;
+    painter.rect(from - 1, 0, 1, top + plotH + SUMS, mark, opacity);
+    painter.rect(to, 0, 1, top + plotH + SUMS, mark, opacity);
+  }
+}
+
+/**
+ * The cell under a point of the drawing, or null.
+ * @param {Pane} pane
+ * @param {number} x
+ * @param {number} y
+ * @returns {[number, number] | null}
+ */
+export function cellAt({ panel, g }, x, y) {
+  if (x < g.left || y < g.top || x >= g.left + g.plotW || y >= g.top + g.plotH) return null;
+  const [r, c] = [Math.floor(g.r0 + (y - g.top) / g.ch), Math.floor(g.c0 + (x - g.left) / g.cw)];
+  return r < panel.R && c < panel.C ? [r, c] : null;
+}
+
+/**
+ * The row of a pane that belongs to one of another pane, or -1.
+ * @param {number} r
+ * @param {Pane} from
+ * @param {Pane} to
+ */
+export function rowIn(r, from, to) {
+  return moved(r, from.rows, to.rows, to.panel.R);
+}
+
+/** The same of columns. @param {number} c @param {Pane} from @param {Pane} to */
+export function columnIn(c, from, to) {
+  return moved(c, from.columns, to.columns, to.panel.C);
+}
+
+/** @param {number} i @param {number[] | null} from @param {number[] | null} to @param {number} count */
+function moved(i, from, to, count) {
+  if (from === to) return i;
+  const place = from ? from[i] ?? -1 : i;
+  return place < 0 || !to ? (place < count ? place : -1) : to.indexOf(place);
+}

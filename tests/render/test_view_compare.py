@@ -1,0 +1,360 @@
+"""Two maps in step: heads, texts and runs side by side, and their signed difference."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attnviz.records import Tokens
+from attnviz.render.palette import rgb
+from attnviz.render.signed import SCHEMES
+from attnviz.scoring.words import merge_words
+from tests.render.test_view import HOSTILE, hostile
+from tests.render.test_view_page import axe, geometry, near, of
+from tests.viewing import Opened, encoder_decoder, made, opened, pair, words, write_page
+
+MARK = (0xB3, 0x47, 0x00)
+"""Crosshairs on a light page."""
+
+
+def texts() -> list[Any]:
+    """A text, one with another word in it, one with a word more, and another text altogether."""
+    several = [
+        "the keys to the cabinet are here",
+        "the keys to the cupboard are here",
+        "the small keys to the cabinet are here",
+        "birds sing",
+    ]
+    return [made(3, 2, Tokens(tuple(t.split())), seed=n) for n, t in enumerate(several)]
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("compare")
+    held: dict[str, Any] = {
+        "pair": pair(),
+        "texts": texts(),
+        "three": encoder_decoder(),
+        "hostile": [made(2, 2, hostile(), seed=n) for n in range(2)],
+        "long": made(2, 2, words(120)),
+    }
+    found = {name: write_page(folder, name, one, exact=True) for name, one in held.items()}
+    close = made(2, 2)
+    nearly = made(2, 2)
+    for site, maps in nearly.maps.items():
+        nearly.maps[site][:] = (1 - 1e-5) * maps + 1e-5 / maps.shape[-1]
+    return found | {"close": write_page(folder, "close", [close, nearly])}
+
+
+@pytest.fixture(scope="module")
+def shared(browser: Any) -> Iterator[Opened]:
+    with opened(browser, color_scheme="light") as found:
+        yield found
+
+
+def shown(page: Opened) -> list[str]:
+    """The maps that are on the screen."""
+    return page.page.eval_on_selector_all(
+        ".pane", "all => all.filter(p => p.offsetParent).map(p => p.id.replace('pane-', ''))"
+    )
+
+
+def over(page: Opened, name: str, r: int, c: int) -> str:
+    """Point at a cell of one of the maps; what is said of it."""
+    part = "map" if name == "first" else name
+    g = geometry(page, f"#{part}-cells")
+    page.page.locator(f"#{part}-over").scroll_into_view_if_needed()
+    box = page.page.locator(f"#{part}-over").bounding_box()
+    x, y = g["left"] + (c + 0.5 - g["c0"]) * g["cw"], g["top"] + (r + 0.5 - g["r0"]) * g["ch"]
+    page.page.mouse.move(box["x"] + x, box["y"] + y)
+    return page.settle().text("#tip")
+
+
+def marked(page: Opened, name: str) -> tuple[list[int], list[int]]:
+    """The rows and columns of a map that a crosshair is on."""
+    part = "map" if name == "first" else name
+    g = geometry(page, f"#{part}-cells")
+    rows, columns = map(int, page.page.get_attribute(f"#{part}-cells", "data-shape").split(","))
+    # a line above and one below, a line before and one behind
+    found, across = [], []
+    for r in range(rows):
+        x, y = g["left"] + 0.5 * g["cw"], g["top"] + r * g["ch"]
+        lines = [page.pixel(f"#{part}-over", x, at) for at in (y - 0.5, y + g["ch"] + 0.5)]
+        found += [r] if all(near(line, np.array(MARK), 4) for line in lines) else []
+    for c in range(columns):
+        x, y = g["left"] + c * g["cw"], g["top"] + 0.5 * g["ch"]
+        lines = [page.pixel(f"#{part}-over", at, y) for at in (x - 0.5, x + g["cw"] + 0.5)]
+        across += [c] if all(near(line, np.array(MARK), 4) for line in lines) else []
+    return found, across
+
+
+def difference(page: Opened) -> tuple[list[list[str]], np.ndarray]:
+    """The table of a comparison: its lines, and first, second and difference of each."""
+    names, lines = page.table()
+    assert names[4:6] == ["second_query", "second_key"]
+    assert [name.split(":")[0] for name in names[6:]] == [
+        "first", "±", "second", "±", "difference", "±", "note",
+    ]  # fmt: skip
+    return lines, np.array([[float(line[i]) for i in (6, 8, 10)] for line in lines])
+
+
+def test_a_wide_screen_has_two_maps_from_the_start(browser: Any, pages) -> None:
+    with opened(browser, viewport={"width": 1900, "height": 1000}) as page:
+        page.open(pages["pair"], "view=map")
+        assert shown(page) == ["first", "second"]
+        first, second = (page.text(f"#{part}-caption .head-name") for part in ("map", "second"))
+        assert first != second
+        boxes = [page.page.locator(f"#{part}-over").bounding_box() for part in ("map", "second")]
+        assert abs(boxes[0]["y"] - boxes[1]["y"]) < 1
+        assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
+        page.click("#compare")
+        assert shown(page) == ["first"]
+        assert "beside=none" in page.hash()
+        page.click("#compare")
+        assert shown(page) == ["first", "second", "difference"]
+        page.go("view=map&on=0.0,0.1")
+        assert shown(page) == ["first"], "several heads are blended, not compared"
+    with opened(browser) as page:
+        page.open(pages["pair"], "view=map")
+        assert shown(page) == ["first"]
+
+
+@pytest.mark.parametrize("width", [2560, 3840])
+def test_large_screens_are_used(browser: Any, pages, width: int) -> None:
+    with opened(browser, viewport={"width": width, "height": width * 9 // 16}) as page:
+        page.open(pages["pair"], "view=overview")
+        tiles = page.page.locator("#overview-tiles button")
+        last = tiles.last.bounding_box()
+        assert last["y"] + last["height"] < width * 9 / 16, "all layers are in sight"
+        assert last["height"] > 0.3 * width * 9 / 16
+        page.go("view=lines&on=0.1")
+        found = geometry(page, "#lines-canvas")
+        assert found["step"] > 45
+        assert found["width"] > 0.4 * width
+        assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_pointing_goes_in_step_and_says_both_weights(shared: Opened, pages) -> None:
+    capture = pair()
+    shared.open(pages["pair"], "view=map&on=0.1&beside=1.2")
+    assert shown(shared) == ["first", "second", "difference"]
+    one, other = of(capture, "0.1")[7, 2], of(capture, "1.2")[7, 2]
+    for name in ("first", "second", "difference"):
+        told = over(shared, name, 7, 2)
+        assert told.startswith("fell → key")
+        values = re.findall(r"([+−]?)([\d.]+) (head 0\.1|head 1\.2|difference)", told)
+        assert [what for _, _, what in values] == ["head 0.1", "head 1.2", "difference"]
+        got = [float(number) * (-1 if sign == "−" else 1) for sign, number, _ in values]
+        assert np.abs(np.array(got) - [one, other, other - one]).max() < 2e-4
+        for each in ("first", "second", "difference"):
+            assert marked(shared, each) == ([7], [2])
+    shared.page.mouse.move(2, 2)
+    shared.settle()
+    assert marked(shared, "second") == ([], [])
+
+
+def test_the_difference_has_its_colours_and_its_range(shared: Opened, pages) -> None:
+    capture = pair()
+    less = of(capture, "1.2") - of(capture, "0.1")
+    most = np.abs(less).max()
+    for theme in ("light", "dark"):
+        shared.open(pages["pair"], f"view=map&on=0.1&beside=1.2&sides=difference&theme={theme}")
+        assert shown(shared) == ["difference"]
+        ends = [np.array(rgb(color), float) for color in SCHEMES[theme]]
+        g = geometry(shared, "#difference-cells")
+        for r, c in [(0, 1), (4, 4), (9, 9), np.unravel_index(np.abs(less).argmax(), less.shape)]:
+            share = less[r, c] / most
+            want = ends[1] + abs(share) * (ends[2 if share > 0 else 0] - ends[1])
+            at = g["left"] + (c + 0.15) * g["cw"], g["top"] + (r + 0.15) * g["ch"]
+            assert near(shared.pixel("#difference-cells", *at), want, 3), (r, c)
+    svg = shared.saved("svg").decode()
+    ends_said = re.findall(r">([+−])([\d.]+)<", svg)
+    assert ("−", f"{np.ceil(most * 100) / 100:.2f}") in ends_said
+    assert ("+", f"{np.ceil(most * 100) / 100:.2f}") in ends_said
+    told = shared.page.get_attribute("#difference-over", "aria-label")
+    assert "difference, the second less the first: 10 queries by 10 keys" in told
+
+
+def test_files_hold_both_sides_and_their_difference(shared: Opened, pages) -> None:
+    capture = pair()
+    shared.open(pages["pair"], "view=map&on=0.1&beside=1.2")
+    lines, values = difference(shared)
+    want = [of(capture, name).ravel() for name in ("0.1", "1.2")]
+    assert np.abs(values - np.stack([*want, want[1] - want[0]], 1)).max() < 1e-4
+    assert lines[0][-1]
+    assert not lines[1][-1]
+    root = ElementTree.fromstring(shared.saved("svg"))
+    maps = [g for g in root.iter() if g.get("class") == "map"]
+    assert [m.get("data-rows") for m in maps].count("10") == 3
+    image = Image.open(io.BytesIO(shared.saved("png")))
+    width, height = float(root.get("width")), float(root.get("height"))
+    assert abs(image.width / image.height - width / height) < 0.01
+    shared.go("view=map&on=0.1&beside=1.2&words=1&separators=1&rescale=1")
+    _, values = difference(shared)
+    sides = capture.inputs.sides["encoder"]
+    merged, _ = merge_words(np.stack([of(capture, n) for n in ("0.1", "1.2")]), sides)
+    merged = np.delete(np.delete(merged, [4, 7], 1), [4, 7], 2)
+    merged /= merged.sum(-1, keepdims=True)
+    assert values.shape[0] == merged[0].size
+    assert np.abs(values[:, 2] - (merged[1] - merged[0]).ravel()).max() < 1e-4
+
+
+def test_texts_are_laid_side_by_side_by_token_and_position(shared: Opened, pages) -> None:
+    held = texts()
+    shared.open(pages["texts"], "view=map&on=0.1&beside=@1")
+    said = shared.text("#beside-said")
+    assert "6 are the same" in said
+    assert "by position where they differ: 1 (cabinet / cupboard)" in said
+    lines, values = difference(shared)
+    want = [of(one, "0.1") for one in held]
+    assert np.abs(values[:, 2] - (want[1] - want[0]).ravel()).max() < 1e-4
+    assert (lines[4][3], lines[4][5]) == ("cabinet", "cupboard")
+    assert over(shared, "first", 4, 1).startswith("cabinet → keys and cupboard → keys")
+
+    shared.go("view=map&on=0.1&beside=1.0@2")
+    said = shared.text("#beside-said")
+    assert "7 are the same, 1 of one side alone" in said
+    keep = [0, 2, 3, 4, 5, 6, 7]
+    _, values = difference(shared)
+    less = of(held[2], "1.0")[np.ix_(keep, keep)] - want[0]
+    assert np.abs(values[:, 2] - less.ravel()).max() < 1e-4
+    told = over(shared, "second", 5, 2)
+    assert told.startswith("cabinet → keys")
+    assert f"{want[0][4, 1]:.3f}"[:4] in told
+    assert marked(shared, "first") == ([4], [1])
+    assert "no counterpart" in over(shared, "second", 1, 0)
+    assert marked(shared, "first")[0] == []
+
+
+def test_what_cannot_be_laid_side_by_side_is_said(shared: Opened, pages) -> None:
+    shared.open(pages["texts"], "view=map&on=0.1&beside=@3")
+    assert shown(shared) == ["first", "second"]
+    assert "cannot be laid side by side, only 0 of 7 are the same tokens" in shared.text(
+        "#beside-said"
+    )
+    assert not shared.page.is_enabled("#sides [data-sides=difference]")
+    _, lines = shared.table()
+    assert all(line[10] == "" for line in lines)
+    assert "cannot be laid" in (lines[0][-1] if lines else "cannot be laid")
+    shared.go("view=map&on=0.1&beside=@9")
+    assert shown(shared) == ["first"], "there is no such text"
+
+
+def test_what_rounding_makes_is_no_difference(shared: Opened, pages) -> None:
+    """Of 8 bits, weights that differ by a millionth are not shown to differ."""
+    shared.open(pages["close"], "view=map&on=0.1&beside=@1&sides=difference")
+    g = geometry(shared, "#difference-cells")
+    nothing = np.array(rgb(SCHEMES["light"][1]))
+    for r in range(7):
+        for c in range(7):
+            at = g["left"] + (c + 0.1) * g["cw"], g["top"] + (r + 0.1) * g["ch"]
+            assert near(shared.pixel("#difference-cells", *at), nothing, 60)
+    assert re.search(r"±[\d.]+ difference", over(shared, "difference", 2, 3))
+
+
+def test_keys_compare_swap_and_switch(shared: Opened, pages) -> None:
+    shared.open(pages["pair"], "view=overview&on=0.1&head=0.1", again=True)
+    shared.press("c")
+    assert shown(shared) == ["first", "second", "difference"]
+    beside = re.search(r"beside=(\d\.\d)", shared.hash())[1]
+    seen = []
+    for _ in range(4):
+        shared.press("e")
+        seen.append(shown(shared))
+    assert seen == [["first"], ["second"], ["difference"], ["first", "second", "difference"]]
+    shared.press("b")
+    assert f"on={beside}" in shared.hash()
+    assert "beside=0.1" in shared.hash()
+    shared.page.mouse.move(2, 2)
+    shared.page.focus("#second-over")
+    shared.press("Shift+ArrowDown", "Shift+ArrowRight")
+    shared.page.wait_for_timeout(200)
+    told = shared.text("#spoken")
+    assert re.search(rf"head {beside} [≈\d.]+, head 0\.1 [≈\d.]+, difference [+−±]", told), told
+    assert marked(shared, "first")[0] == marked(shared, "second")[0] != []
+    shared.press("Escape", "c")
+    assert shown(shared) == ["first"]
+    shared.open(pages["pair"], "view=overview&on=0.1,1.0", again=True)
+    shared.click("#compare")
+    assert "beside=1.0" in shared.hash(), "two heads that are on are the two sides"
+    shared.open(pages["texts"], "view=map&on=0.1&beside=@2")
+    shared.press("b")
+    assert "text=2" in shared.hash()
+    assert "beside=%400" in shared.hash()
+
+
+def test_lists_choose_the_other_side(shared: Opened, pages) -> None:
+    shared.open(pages["texts"], "view=map&on=0.1&beside=1.2")
+    shared.page.select_option("#beside-text", "1")
+    assert "beside=1.2%401" in shared.settle().hash()
+    shared.page.select_option("#beside-head", "")
+    assert re.search(r"beside=%401(&|$)", shared.settle().hash())
+    shared.page.select_option("#texts", "1")
+    assert re.search(r"beside=%400(&|$)", shared.settle().hash()), "not with itself"
+    shared.page.select_option("#beside-text", "1")
+    assert re.search(r"beside=\d\.\d(&|$)", shared.settle().hash()), "another head of it"
+
+
+def test_cross_attention_is_compared_on_both_axes(shared: Opened, pages) -> None:
+    capture = encoder_decoder()
+    shared.open(pages["three"], "view=map&kind=cross&on=0.0&beside=1.1")
+    _, values = difference(shared)
+    less = of(capture, "1.1", "cross") - of(capture, "0.0", "cross")
+    assert np.abs(values[:, 2] - less.ravel()).max() < 1e-4
+
+
+def test_zoom_goes_in_step(shared: Opened, pages) -> None:
+    shared.open(pages["long"], "view=map&on=0.1&beside=1.0&zoom=4,20,30")
+    found = [geometry(shared, f"#{part}-cells") for part in ("map", "second", "difference")]
+    assert {(g["r0"], g["c0"]) for g in found} == {(20, 30)}
+    over(shared, "second", 30, 40)
+    shared.page.mouse.wheel(0, 100)
+    shared.settle()
+    now = [geometry(shared, f"#{part}-cells") for part in ("map", "second", "difference")]
+    assert len({(round(g["r0"], 2), round(g["c0"], 2)) for g in now}) == 1
+    assert now[0]["r0"] > 20
+
+
+def test_hostile_tokens_are_compared_as_text(shared: Opened, pages) -> None:
+    shared.open(pages["hostile"], "view=map&on=0.1&beside=@1")
+    over(shared, "second", 0, 0)
+    shared.press("e", "e")
+    assert shared.page.locator("#beside img, #tip img, .caption img").count() == 0
+    assert len(json.dumps(HOSTILE)) > 2
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axe_finds_nothing_while_maps_are_compared(browser: Any, pages, width: int) -> None:
+    source = axe()
+    with opened(browser, viewport={"width": width, "height": 900}) as page:
+        for name, theme in (("pair", "light"), ("texts", "dark"), ("texts", "light")):
+            beside = "1.2" if name == "pair" else "@1"
+            page.open(pages[name], f"view=map&on=0.1&beside={beside}&theme={theme}")
+            page.page.evaluate(source)
+            found = page.page.evaluate("axe.run()")["violations"]
+            assert [(v["id"], [n["html"][:120] for n in v["nodes"]][:3]) for v in found] == []
+            assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+            small = page.page.evaluate(
+                """() => [...document.querySelectorAll('#beside button, #beside select, #compare')]
+                    .map(one => one.getBoundingClientRect())
+                    .filter(({ width, height }) => height && (width < 24 || height < 24)).length"""
+            )
+            assert small == 0
+
+
+def test_paper_gets_all_maps(browser: Any, pages) -> None:
+    with opened(browser, color_scheme="dark") as page:
+        page.open(pages["pair"], "view=map&on=0.1&beside=1.2")
+        page.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        page.settle()
+        assert page.page.locator("#print g.map[data-rows='10']").count() == 3
+        page.page.evaluate("dispatchEvent(new Event('afterprint'))")
