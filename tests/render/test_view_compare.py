@@ -14,13 +14,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attnviz.records import Tokens
+import attnviz as av
+from attnviz.comparing.rows import distances
+from attnviz.comparing.run import compare
+from attnviz.records import Capture, Head, Tokens
 from attnviz.render.palette import rgb
 from attnviz.render.signed import SCHEMES
 from attnviz.scoring.words import merge_words
 from tests.render.test_view import HOSTILE, hostile
 from tests.render.test_view_page import axe, geometry, near, of
-from tests.viewing import Opened, encoder_decoder, made, opened, pair, words, write_page
+from tests.render.test_view_who import holds
+from tests.viewing import Opened, encoder_decoder, made, opened, pair, until, words, write_page
 
 MARK = (0xB3, 0x47, 0x00)
 """Crosshairs on a light page."""
@@ -358,3 +362,76 @@ def test_paper_gets_all_maps(browser: Any, pages) -> None:
         page.settle()
         assert page.page.locator("#print g.map[data-rows='10']").count() == 3
         page.page.evaluate("dispatchEvent(new Event('afterprint'))")
+
+
+def test_heads_are_ranked_by_what_changed(browser: Any, pages, tmp_path: Path) -> None:
+    """Distances are those of `attnviz diff`, within what the page says of them."""
+    held = texts()
+    coarse = write_page(tmp_path, "coarse", held)
+    with opened(browser) as page:
+        for path, close in ((pages["texts"], True), (coarse, False)):
+            for other, keep in ((1, None), (2, [0, 2, 3, 4, 5, 6, 7])):
+                page.open(path, f"view=map&on=0.1&beside=@{other}")
+                assert not page.page.is_visible("#most")
+                page.press("j")
+                until(page.page, "document.querySelectorAll('#most-list button').length")
+                want = {h.name: expected(held[0], held[other], h, keep) for h in held[0].layout}
+                told = page.page.eval_on_selector_all(
+                    "#most-list button", "all => all.map(b => b.textContent)"
+                )
+                assert len(told) == 6
+                values = []
+                for text in told:
+                    name, mean, largest = re.match(
+                        r"(\S+) (\S+) (?:\S.*; )?(\S+) at", text
+                    ).groups()
+                    assert holds(mean, want[name].mean()), text
+                    assert holds(largest, want[name].max()), text
+                    values.append(want[name].mean())
+                if close:
+                    assert values == sorted(values, reverse=True)
+                said = re.match(r"Head (\S+) changed most|\d heads lead", page.text("#most-said"))
+                assert said[1] in (None, max(want, key=lambda name: want[name].mean()))
+                assert "most=1" in page.hash()
+        best = page.page.get_attribute("#most-list button", "data-head")
+        page.click("#most-list button")
+        assert f"on={best}" in page.hash()
+        assert page.page.get_attribute("#most-list [aria-current]", "data-head") == best
+        page.press("s")
+        assert page.page.locator("#most-list button").count() == 6
+        page.go("view=map&on=0.1&beside=1.0&most=1")
+        assert not page.page.is_visible("#most-open"), "heads of one text have not changed"
+        page.go("view=map&on=0.1&beside=@3&most=1")
+        assert not page.page.is_visible("#most"), "nothing to lay side by side"
+
+
+def expected(one: Capture, other: Capture, head: Head, keep: list[int] | None) -> np.ndarray:
+    """The distances of a head's rows, those of ``other`` cut to what has a counterpart."""
+    maps = [capture.maps[head.site][head.index].astype(np.float64) for capture in (one, other)]
+    if keep is not None:
+        maps[1] = maps[1][np.ix_(keep, keep)]
+    return distances(maps[0][None], maps[1][None])[0]
+
+
+def test_nothing_changed_between_the_same_weights(shared: Opened, pages) -> None:
+    shared.open(pages["close"], "view=map&on=0.1&beside=@1&most=1")
+    until(shared.page, "document.querySelectorAll('#most-list button').length")
+    assert shared.text("#most-said").startswith("No head changed by more than 8 bits can tell")
+
+
+def test_a_ranking_of_norms_divides_them_by_their_sums(browser: Any, tmp_path: Path) -> None:
+    both = [av.capture(text, weigh="norm") for text in ("one two three", "one two four")]
+    path = av.view(["one two three", "one two four"], weigh="norm", exact=True).save(
+        tmp_path / "norm.html"
+    )
+    with opened(browser) as page:
+        page.open(path, "view=map&on=0.1&beside=@1&most=1")
+        until(page.page, "document.querySelectorAll('#most-list button').length")
+        rows = compare([(both[0], both[1])], "position").heads
+        want = {head.name.removeprefix("decoder:"): head.distance.mean for head in rows}
+        told = page.page.eval_on_selector_all(
+            "#most-list button", "all => all.map(b => b.textContent)"
+        )
+        for text in told:
+            name, mean = text.split()[:2]
+            assert holds(mean, want[name]), (text, want[name])

@@ -2,6 +2,7 @@ import { byId, fill, make } from "./dom.js";
 import { described, headsOf, page } from "./data.js";
 import { get, set } from "./store.js";
 import { contrast, readBeside, secondOf, SHOWN, usual } from "./second.js";
+import { drawMost } from "./most.js";
 import { alignmentSaid, runName } from "./comparison.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -72,6 +73,7 @@ export function drawBeside(state, found) {
     if (button.dataset.sides === "difference") button.disabled = !found.difference;
   }
   byId("beside-said").textContent = alignmentSaid(found);
+  drawMost(state, found);
 }
 
 export function startBeside() {

@@ -251,9 +251,9 @@ function drawSums(painter, panel, g, ra, rb, ca, cb) {
     }
   });
   const [{ signed, whole }] = panel.layers;
-  const size = signed ? "|Σ|" : "Σ";
-  if (!signed || !whole) painter.text(`${size} ≤${upward(most, 2)}`, right, g.top - 8, { size: 9.5, color: tones.soft });
-  painter.text(`${size} ≤${upward(mostDown, 2)}`, g.left - 6, below + 6, { size: 9.5, align: "right", color: tones.soft });
+  const size = signed ? "±" : "Σ ≤";
+  if (!signed || !whole) painter.text(`${size}${upward(most, 2)}`, right, g.top - 8, { size: 9.5, color: tones.soft });
+  painter.text(`${size}${upward(mostDown, 2)}`, g.left - 6, below + 6, { size: 9.5, align: "right", color: tones.soft });
 }
 
 /**

@@ -24,6 +24,7 @@ const HELP = [
   ["h", "which heads do this: the pair or token that is pointed at or pinned"],
   ["c, b", "compare two maps, or stop; swap them"],
   ["e", "of two maps: all, the first, the second, their difference"],
+  ["j", "of two texts or runs: which heads changed most"],
   ["w", "words instead of tokens"],
   ["s, f", "hide separators, hide the first token"],
   ["r", "rescale what is left"],
@@ -122,6 +123,7 @@ function single(key, view) {
     case "c": toggleBeside(); return true;
     case "b": swapSides(); return true;
     case "e": nextSide(); return true;
+    case "j": set({ most: !state.most }); return true;
     case "w": set({ words: !state.words }); return true;
     case "s": set({ separators: !state.separators }); return true;
     case "f": set({ first: !state.first }); return true;

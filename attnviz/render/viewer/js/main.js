@@ -15,8 +15,9 @@ import { startSave } from "./save.js";
 import { drawWho, startWho } from "./who.js";
 import { isReady, prepareScene } from "./scene.js";
 import { asksPair } from "./rank.js";
-import { sitesShown } from "./second.js";
+import { sitesRanked, sitesShown } from "./second.js";
 import { startBeside } from "./beside.js";
+import { startMost } from "./most.js";
 import { failed, tell, track } from "./busy.js";
 import { loadAhead, startPrint } from "./print.js";
 import { hideTip } from "./tip.js";
@@ -48,7 +49,7 @@ function draw(state, changed) {
   byId("where").textContent = state.view === "overview" ? "" : state.view === "card" ? `head ${state.head}` : counted(state);
   // the overview loads its layers as they come into sight
   const shown = state.view === "overview" ? [] : sitesShown(state);
-  const missing = [...new Set([...shown, ...(asksPair(state) ? kindOf(state).sites : [])])].filter((site) => !isLoaded(site));
+  const missing = [...new Set([...shown, ...(asksPair(state) ? kindOf(state).sites : []), ...sitesRanked(state)])].filter((site) => !isLoaded(site));
   const scene = state.view === "overview" ? null : sceneOf(state);
   const waits = missing.length > 0 || (scene !== null && !isReady(scene));
   const now = turn;
@@ -97,6 +98,7 @@ function start() {
   startScene();
   startWho(current);
   startBeside();
+  startMost();
   startKeys(current);
   startSave(current);
   startPrint(current, () => draw(get(), null));

@@ -72,3 +72,9 @@ export function sitesShown(state) {
   const sites = (one, some) => some.flatMap((id) => headOf(one, id)?.site || []);
   return [...new Set([...sites(state, ids), ...(other ? sites(other, ids) : []), ...(second ? sites(second, second.on) : [])])];
 }
+
+/** The layers that ranking heads by what changed needs, where that is asked for. @param {State} state */
+export function sitesRanked(state) {
+  const second = state.most ? secondOf(state) : null;
+  return second && second.text !== state.text ? [...kindOf(state).sites, ...kindOf(second).sites] : [];
+}

@@ -16,7 +16,7 @@ const DEFAULTS = {
   view: "overview", text: 0, kind: "", writes: page.items.some(({ written }) => written.length), head: "", on: [], mix: "blend", sort: "model",
   words: false, separators: false, first: false, rescale: false, quad: "all",
   scale: "map", palette: page.palette, theme: "system", top: 5, least: 0.05, toward: false, letters: true,
-  pin: "", who: "", find: "", zoom: "", beside: "", sides: "all",
+  pin: "", who: "", find: "", zoom: "", beside: "", sides: "all", most: false,
 };
 
 /** What each entry of a link may be. @type {Record<string, (value: string) => boolean>} */

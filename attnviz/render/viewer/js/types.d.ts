@@ -69,6 +69,8 @@ export interface State {
   pin: string; who: string; find: string; zoom: string;
   /** what is compared with it, see second.js, and which sides are shown */
   beside: string; sides: string;
+  /** whether heads are ranked by what changed */
+  most: boolean;
 }
 
 /** One axis as shown: tokens or words, without what is hidden. */
