@@ -213,7 +213,13 @@ class Heatmap(Pictured):
     def figure(self, format: str = "png") -> bytes:
         """The picture in ``png``, ``svg`` or ``pdf``."""
         titled = [(self.title(head), weights, sides) for head, weights, sides in self.maps]
-        return heatmap_figure(titled, self.style, format=format, caption=self.caption)
+        return heatmap_figure(
+            titled,
+            self.style,
+            format=format,
+            caption=self.caption,
+            sound=self.capture.inputs.sound,
+        )
 
     @property
     def caption(self) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from attnviz.errors import UsageError
 from attnviz.estimates import Profile
-from attnviz.media import Picture, Place
+from attnviz.media import Picture, Place, Sound
 from attnviz.records import HeadsReport, Sides
 from attnviz.render.style import Style
 
@@ -36,6 +36,7 @@ def heatmap_figure(
     format: str = "png",
     columns: int | None = None,
     caption: str = "",
+    sound: Sound | None = None,
 ) -> bytes:
     """One attention map, or a labelled grid of them, with the tokens on both axes.
 
@@ -52,6 +53,7 @@ def heatmap_figure(
         format: one of :data:`FORMATS`.
         columns: maps a line; by default about as many as lines.
         caption: stands below, such as the model and the text.
+        sound: its waveform and seconds stand along the axes whose tokens are its frames.
 
     Raises:
         InputError: when a map does not fit its tokens or is not finite.
@@ -64,7 +66,7 @@ def heatmap_figure(
 
     style = style or Style()
     return canvas.rendered(
-        lambda: figure_heatmap.build(maps, style, columns, caption), format, style.dpi
+        lambda: figure_heatmap.build(maps, style, columns, caption, sound), format, style.dpi
     )
 
 

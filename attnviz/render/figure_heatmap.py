@@ -16,6 +16,7 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, to_h
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from attnviz.media import Sound
 from attnviz.records import Sides
 from attnviz.render.fonts import Ruler, choose, spelled
 from attnviz.render.labels import (
@@ -31,11 +32,13 @@ from attnviz.render.panels import (
     LEADING,
     LONGEST_LABEL,
     RULED,
+    Axis,
     Panel,
     axis,
     cells,
     maps_a_line,
     sentence_breaks,
+    time_axis,
 )
 from attnviz.render.shades import (
     binned,
@@ -54,6 +57,8 @@ _PAD = 0.08
 _MARGIN = 0.12
 _BAR = 0.12
 _BAR_TEXT = 7.5
+_WAVE, _WAVE_GAP = 0.42, 0.04
+"""The room of a waveform beside a map, in inches, and what of it stays free on both sides."""
 _GREY = "#555555"
 _QUERY, _KEY = "query", "key (attended to)"
 
@@ -63,6 +68,7 @@ def build(
     style: Style,
     columns: int | None = None,
     caption: str = "",
+    sound: Sound | None = None,
 ) -> Figure:
     """The figure; see :func:`attnviz.render.figure.heatmap_figure`."""
     weights = [checked(array, sides) for _, array, sides in maps]
@@ -88,9 +94,14 @@ def build(
         high, wide = cells(array.shape[0], array.shape[1], across, down)
         if size is not None:
             high = wide = size / max(array.shape)
-        rows = axis(cut["rows", id(sides.queries)] if labels else ("",) * array.shape[0], high)
-        cols = axis(cut["keys", id(sides.keys)] if labels else ("",) * array.shape[1], wide)
-        turned = ruler.widest(cols.shown, cols.size) > wide * cols.every - 0.04
+        rows, cols = (
+            (labels and time_axis(tokens, cell, sound))
+            or axis(cut[name, id(tokens)] if labels else ("",) * len(tokens), cell)
+            for name, tokens, cell in (("rows", sides.queries, high), ("keys", sides.keys, wide))
+        )
+        turned = cols.line is None and (
+            ruler.widest(cols.shown, cols.size) > wide * cols.every - 0.04
+        )
         room = cols.length if len(maps) > 1 else max(cols.length, 3.2)
         lines = (
             ruler.wrapped(spelled(title, missing), title_size, room, title=True) if title else []
@@ -107,6 +118,8 @@ def build(
         notes.append(masked_note(style.palette))
     if any(sides.queries.written for _, _, sides in maps):
         notes.append("lines: prompt | output; a row a → b chose b")
+    if any(one.line and one.line.frames < len(one.labels) for p in panels for one in p.axes):
+        notes.append("after the waveform: frames that the model added")
     if missing:
         notes.append("spelled as code points: characters that no installed font has")
     return _Page(panels, across, shared, ruler, title_size, style).draw(top, notes)
@@ -139,15 +152,18 @@ class _Page:
         self.title_size = title_size
         self.wide = max(panel.columns.length for panel in panels)
         self.high = max(panel.rows.length for panel in panels)
-        self.left = max(ruler.widest(p.rows.shown, p.rows.size) for p in panels) + _PAD + 0.2
+        self.left = max(self._beside(panel) for panel in panels) + _PAD + 0.2
         self.below = max(self._below(panel) for panel in panels)
         line = title_size * LEADING / 72
         self.above = max(len(panel.title) for panel in panels) * line + _PAD
 
+    def _beside(self, panel: Panel) -> float:
+        return self.ruler.widest(panel.rows.shown, panel.rows.size) + _strip(panel.rows)
+
     def _below(self, panel: Panel) -> float:
         size = panel.columns.size
         labels = self.ruler.widest(panel.columns.shown, size) if panel.turned else size / 72
-        return labels + _PAD + 0.22
+        return labels + _strip(panel.columns) + _PAD + 0.22
 
     def draw(self, top: float, notes: list[str]) -> Figure:
         """Draw all panels, the colour bar, which ends at ``top``, and the notes."""
@@ -188,7 +204,12 @@ class _Page:
             axes = figure.add_axes(box)
             self._panel(axes, panel)
             last = place + self.across >= len(self.panels)
-            self._label(axes, panel, not self.shared or column == 0, not self.shared or last)
+            rows, columns = not self.shared or column == 0, not self.shared or last
+            self._label(axes, panel, rows, columns)
+            if rows:
+                _wave(axes, panel.rows, down=True)
+            if columns:
+                _wave(axes, panel.columns, down=False)
         bar = figure.add_axes(
             (
                 (_MARGIN + left + block_x + 0.2) / width,
@@ -269,9 +290,12 @@ class _Page:
         """Tokens on the axes that carry them, and what the axes are."""
         label = not self.shared or len(self.panels) == 1
         axes.tick_params(length=1.5, width=0.4, pad=1.5, color=_GREY)
+        for one, at in zip(panel.axes, (axes.yaxis, axes.xaxis), strict=True):
+            if one.line is not None:
+                at.set_tick_params(length=0, pad=72 * _strip(one))
         family = self.ruler.families
-        axes.set_yticks(panel.rows.places if rows and self.labels else [])
-        axes.set_xticks(panel.columns.places if columns and self.labels else [])
+        axes.set_yticks([at for at, _ in panel.rows.ticks] if rows and self.labels else [])
+        axes.set_xticks([at for at, _ in panel.columns.ticks] if columns and self.labels else [])
         if rows and self.labels:
             axes.set_yticklabels(panel.rows.shown, fontsize=panel.rows.size, family=family)
         if rows:
@@ -306,6 +330,37 @@ class _Page:
         if pooled > 1:
             notes.append(f"{pooled} tokens share a pixel, which shows the largest of their weights")
         return notes
+
+
+def _strip(one: Axis) -> float:
+    """What a waveform takes beside the map, in inches."""
+    return 0.0 if one.peaks is None else _WAVE
+
+
+def _wave(axes: Axes, one: Axis, *, down: bool) -> None:
+    """The waveform along an axis of frames, outside of the map."""
+    if one.peaks is None or one.line is None:
+        return
+    box, figure = axes.get_position(), axes.get_figure(root=True)
+    assert figure is not None
+    width, height = figure.get_size_inches()
+    thick, part = _WAVE - 2 * _WAVE_GAP, one.line.frames / len(one.labels)
+    if down:
+        left = box.x0 - (_WAVE - _WAVE_GAP) / width
+        place = (left, box.y1 - box.height * part, thick / width, box.height * part)
+    else:
+        low = box.y0 - (_WAVE - _WAVE_GAP) / height
+        place = (box.x0, low, box.width * part, thick / height)
+    strip = figure.add_axes(place)
+    strip.axis("off")
+    edges = np.arange(len(one.peaks) + 1)
+    low, high = (np.append(side, side[-1]) for side in one.peaks.T)
+    if down:
+        strip.fill_betweenx(edges, low, high, step="post", color=_GREY, linewidth=0.3)
+        strip.set(xlim=(-1.02, 1.02), ylim=(len(one.peaks), 0))
+    else:
+        strip.fill_between(edges, low, high, step="post", color=_GREY, linewidth=0.3)
+        strip.set(ylim=(-1.02, 1.02), xlim=(0, len(one.peaks)))
 
 
 def _hex(colors: Colormap, share: float) -> str:

@@ -5,9 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.media import Sound
 from attnviz.records import Tokens
 from attnviz.render.shades import Map, Mask
+from attnviz.render.timeline import Timeline, timeline
 
 _LARGEST_TEXT, _SMALLEST_TEXT, _THINNED_TEXT = 9.0, 4.5, 6.0
 LEADING = 1.2
@@ -21,16 +27,27 @@ _LONGEST_SIDE, _PAGE = 10.5, 15.0
 _FULL_SIDE = 128
 """The number of tokens from which on a map has the longest side."""
 _LARGEST_CELL, _LARGEST_GRID_CELL = 0.5, 0.25
+_TIME_ROOM, _TIME_TEXT = 0.5, 7.0
+"""From one time on an axis to the next in inches, and the size of their letters."""
+_PEAKS = 400
+"""About so many peaks of a sound along an axis."""
+
+Peaks = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis of a map: its length in inches, its labels and how they are set."""
+    """One axis of a map: its length in inches, its labels and how they are set.
+
+    Where its tokens are frames of a sound, ``line`` says when they are, and ``peaks`` how loud.
+    """
 
     cell: float
     labels: tuple[str, ...]
     every: int
     size: float
+    line: Timeline | None = None
+    peaks: Peaks | None = None
 
     @property
     def length(self) -> float:
@@ -43,9 +60,17 @@ class Axis:
         return range(0, len(self.labels), self.every)
 
     @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """Where labels stand, in tokens, and the labels; round times on an axis of frames."""
+        if self.line is None:
+            return [(place, self.labels[place]) for place in self.places]
+        length = self.cell * self.line.frames
+        return [(at - 0.5, text) for at, text in self.line.ticks(int(length / _TIME_ROOM))]
+
+    @property
     def shown(self) -> list[str]:
-        """The labels of those tokens."""
-        return [self.labels[place] for place in self.places]
+        """The labels."""
+        return [text for _, text in self.ticks]
 
     def pool(self, dpi: float) -> int:
         """How many tokens have to share a pixel."""
@@ -66,6 +91,11 @@ class Panel:
     pool: tuple[int, int]
     breaks: tuple[tuple[int, ...], tuple[int, ...]]
 
+    @property
+    def axes(self) -> tuple[Axis, Axis]:
+        """The axes of queries and of keys."""
+        return self.rows, self.columns
+
 
 def sentence_breaks(tokens: Tokens) -> tuple[int, ...]:
     """Where one sentence of a pair, or a prompt, ends: the first tokens of what comes after."""
@@ -83,6 +113,15 @@ def axis(labels: tuple[str, ...], cell: float) -> Axis:
         return Axis(cell, labels, 1, size)
     every = math.ceil(_THINNED_TEXT * LEADING / 72 / cell)
     return Axis(cell, labels, every, _THINNED_TEXT)
+
+
+def time_axis(tokens: Tokens, cell: float, sound: Sound | None) -> Axis | None:
+    """The axis of a sound's frames, with seconds in place of labels; None for other tokens."""
+    line = None if sound is None else timeline(tokens)
+    if sound is None or line is None:
+        return None
+    peaks = line.peaks(sound, max(1, _PEAKS // line.frames))
+    return Axis(cell, ("",) * len(tokens), 1, _TIME_TEXT, line, peaks)
 
 
 def cells(queries: int, keys: int, across: int, down: int) -> tuple[float, float]:

@@ -82,5 +82,6 @@ def _picked(tokens: Tokens, places: list[int]) -> Tokens:
         separators=tuple(tokens.separators[place] for place in places),
         words=tuple(tokens.words[place] for place in places),
         segments=tuple(tokens.segments[place] for place in places),
+        places=tuple(tokens.places[place] for place in places) if tokens.places else (),
         written=sum(place >= len(tokens) - tokens.written for place in places),
     )

@@ -60,6 +60,7 @@ def word_starts(tokens: Tokens) -> tuple[list[int], Tokens]:
         separators=tuple(tokens.separators[a] for a in starts),
         words=tuple(tokens.words[a] for a in starts),
         segments=tuple(tokens.segments[a] for a in starts),
+        places=tuple(tokens.places[a] for a in starts) if tokens.places else (),
         written=sum(a >= len(tokens) - tokens.written for a in starts),
     )
 

@@ -22,7 +22,7 @@ from attnviz.render.overlay import tinted
 from attnviz.render.palette import ramp, rgb
 from attnviz.render.png import encode_colors
 from attnviz.render.viewer.scene import LONGEST, cells, scene
-from tests.render.test_view_page import axe, hover, near
+from tests.render.test_view_page import axe, geometry, hover, near
 from tests.viewing import Opened, made, opened, softmax, write_page
 
 Image = pytest.importorskip("PIL.Image")
@@ -52,7 +52,7 @@ def picture(high: int = 60, wide: int = 80, name: str = HOSTILE) -> Picture:
 
 def sound() -> Sound:
     time = np.arange(1000) / 1000
-    return Sound((np.sin(40 * time) * (time < 0.5)).astype(np.float32), 1000, "tone.wav")
+    return Sound((np.cos(1000 * np.pi * time) * (time < 0.5)).astype(np.float32), 1000, "tone.wav")
 
 
 def captured(sides: dict[Any, Sides], seed: int = 3, **media: Any) -> Capture:
@@ -325,6 +325,37 @@ def test_words_look_at_a_sound(shared: Opened, pages: Any) -> None:
 def test_the_map_names_the_time(shared: Opened, pages: Any) -> None:
     shared.open(pages["heard"], "view=map&kind=cross&on=0.0")
     assert "·is → 0.80–0.90 s" in hover(shared, 2, 8)
+
+
+def test_the_waveform_lies_along_the_map(shared: Opened, pages: Any) -> None:
+    shared.open(pages["heard"], "view=map&kind=encoder&on=0.0")
+    g = geometry(shared)
+    paper, gap, strip = (255, 255, 255), 4, 34
+    middle = g["top"] - gap - strip / 2
+    for frame, loud in ((1, True), (4, True), (7, False), (9, False)):
+        x = g["left"] + (frame + 0.5) * g["cw"]
+        assert (shared.pixel("#map-cells", x, middle - 6) != paper) == loud, frame
+        assert shared.pixel("#map-cells", x, middle) != paper, "a line where it is silent"
+        y = g["top"] + (frame + 0.5) * g["ch"]
+        side = g["left"] - gap - strip / 2 + 6
+        assert (shared.pixel("#map-cells", side, y) != paper) == loud, frame
+    svg = shared.saved("svg").decode()
+    assert {"0 s", "0.4 s", "1 s"} <= set(re.findall(r">([\d.]+ s)<", svg))
+    assert svg.count(">[PAD]<") == 4, "what was added keeps its labels, on both axes"
+    shared.go("view=map&kind=cross&on=0.0")
+    svg = shared.saved("svg").decode()
+    assert ">·is<" in svg
+    assert ">0.4 s<" in svg
+    shared.go("view=map&kind=cross&on=0.0&first=1")
+    assert ">0.4 s<" in shared.saved("svg").decode()
+    shared.go("view=map&kind=encoder&on=0.0&zoom=2.000,2,5")
+    zoomed = geometry(shared)
+    assert zoomed["c0"] > 3
+    for frame, loud in ((4.3, True), (4.8, True), (5.2, False), (8.5, False)):
+        x = zoomed["left"] + (frame - zoomed["c0"]) * zoomed["cw"]
+        y = zoomed["top"] - gap - strip / 2 - 6
+        got = {shared.pixel("#map-cells", x + off, y) for off in range(5)}
+        assert (got != {paper}) == loud, frame
 
 
 @pytest.mark.parametrize("name", ["seen", "heard"])

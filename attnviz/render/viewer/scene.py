@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from attnviz.media import Picture, Place, Sound
+from attnviz.media import Picture, Sound
 from attnviz.records import Inputs, Tokens
 from attnviz.render.labels import visible
 from attnviz.render.overlay import shrunk
 from attnviz.render.png import encode_colors
+from attnviz.render.timeline import Timeline, timeline
 
 LONGEST = 512
 """Pixels that a picture has in a page at most, each way."""
@@ -27,8 +26,9 @@ def scene(inputs: Inputs) -> dict[str, Any] | None:
     """The picture as a data URI, or the peaks of the sound frame by frame; None for a text."""
     if inputs.picture is not None:
         return _picture(inputs.picture)
-    frames = next(filter(None, map(_frames, _sequences(inputs))), None)
-    return None if inputs.sound is None or frames is None else _sound(inputs.sound, frames)
+    sequences = (one for sides in inputs.sides.values() for one in (sides.keys, sides.queries))
+    line = next(filter(None, map(timeline, sequences)), None)
+    return None if inputs.sound is None or line is None else _sound(inputs.sound, line)
 
 
 def cells(tokens: Tokens, found: dict[str, Any] | None) -> list[int]:
@@ -61,18 +61,6 @@ def most_bytes(inputs: Inputs) -> int:
     return 0 if inputs.sound is None else int(4 * _BINS * _BASE64)
 
 
-def _sequences(inputs: Inputs) -> list[Tokens]:
-    return [one for sides in inputs.sides.values() for one in (sides.keys, sides.queries)]
-
-
-def _frames(tokens: Tokens) -> list[Place]:
-    """The places of the frames of a sequence, without those after the sound's end."""
-    if not tokens.places:
-        return []
-    pairs = zip(tokens.places, tokens.special, strict=True)
-    return [place for place, special in pairs if len(place) == 1 and not special]
-
-
 def _size(picture: Picture) -> tuple[int, int]:
     high, wide = picture.pixels.shape[:2]
     scale = min(1.0, LONGEST / max(high, wide))
@@ -96,27 +84,17 @@ def _picture(picture: Picture) -> dict[str, Any]:
     }
 
 
-def _sound(sound: Sound, frames: Sequence[Place]) -> dict[str, Any]:
+def _sound(sound: Sound, line: Timeline) -> dict[str, Any]:
     """Peaks are the least and the largest sample of equal parts of a frame, as bytes around 128."""
-    first, last = frames[0][0], frames[-1][0]
-    step = (last - first) / (len(frames) - 1) if len(frames) > 1 else sound.seconds
-    start = first - step / 2
-    parts = max(1, _BINS // len(frames))
-    edges = start + step * np.arange(len(frames) * parts + 1) / parts
-    at = np.clip(np.rint(edges * sound.rate).astype(int), 0, len(sound.samples))
-    loudest = float(np.abs(sound.samples).max()) or 1.0
-    peaks = []
-    for low, high in pairwise(at):
-        samples = sound.samples[low:high] / loudest if high > low else np.zeros(1)
-        peaks += [float(samples.min()), float(samples.max())]
-    coded = np.clip(np.rint(np.array(peaks) * 127) + 128, 0, 255).astype(np.uint8)
+    parts = max(1, _BINS // line.frames)
+    coded = np.rint(line.peaks(sound, parts) * 127) + 128
     return {
         "kind": "sound",
         "name": visible(sound.name),
         "rows": 1,
-        "columns": len(frames),
-        "start": round(start, 6),
-        "step": round(step, 6),
+        "columns": line.frames,
+        "start": round(line.start, 6),
+        "step": round(line.step, 6),
         "parts": parts,
-        "source": base64.b64encode(coded.tobytes()).decode("ascii"),
+        "source": base64.b64encode(coded.astype(np.uint8).tobytes()).decode("ascii"),
     }

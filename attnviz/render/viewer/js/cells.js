@@ -4,6 +4,7 @@ import { matches, weightText } from "./panel.js";
 import { known, upward } from "./digits.js";
 import { fitted, magnified } from "./painter.js";
 import { binned } from "./tiles.js";
+import { ABOVE, drawWaves, LEFT, wavesOf } from "./waves.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -44,14 +45,15 @@ function cellSize(room, count) {
  * @param {string} zoom
  * @param {number} W
  * @param {number} H
+ * @param {ReturnType<typeof wavesOf>} waves
  * @returns {Geometry}
  */
-export function geometry(painter, panel, zoom, W, H) {
+export function geometry(painter, panel, zoom, W, H, waves) {
   const { R, C } = panel;
   /** @param {string[]} labels @param {number} most */
   const longest = (labels, most) => clamp(Math.max(...labels.map((label) => painter.measure(label, FONT()))) + 12, 24, most);
-  const left = longest(panel.queries.rows, Math.min(150 * magnified(), W * 0.28));
-  const top = longest(panel.keys.labels, 110 * magnified());
+  const left = waves[0] ? LEFT : longest(panel.queries.rows, Math.min(150 * magnified(), W * 0.28));
+  const top = waves[1] ? ABOVE : longest(panel.keys.labels, 110 * magnified());
   const [under, across] = margins(painter, panel, W);
   const [roomW, roomH] = [W - left - SUMS, H - top - under];
   let [cw, ch] = [cellSize(roomW, C), cellSize(roomH, R)];
@@ -192,13 +194,17 @@ export function drawMap(painter, panel, state, g, finest) {
   const foundKeys = new Set(matches(keys, state.find));
   const [everyRow, everyColumn] = [Math.ceil(SMALL() / g.ch), Math.ceil(SMALL() / g.cw)];
   const [rowFont, columnFont] = [everyRow * g.ch, everyColumn * g.cw].map((room) => clamp(room * 0.9, 9, FONT()));
+  const waves = wavesOf(panel, state);
+  drawWaves(painter, waves, g);
   for (let r = ra; r < rb; r++) {
+    if (waves[0] && r < waves[0].count) continue;
     if (yOf(r + 0.5) < g.top || yOf(r + 0.5) > g.top + g.plotH || (r % everyRow && !found.has(r))) continue;
     painter.text(fitted(painter, queries.rows[r], g.left - 10, rowFont), g.left - 6, yOf(r + 0.5), {
       size: rowFont, align: "right", weight: found.has(r) ? 700 : 400, color: found.has(r) ? tones.mark : queries.special[r] ? tones.soft : tones.text,
     });
   }
   for (let c = ca; c < cb; c++) {
+    if (waves[1] && c < waves[1].count) continue;
     if (xOf(c + 0.5) < g.left || xOf(c + 0.5) > g.left + g.plotW || (c % everyColumn && !foundKeys.has(c))) continue;
     painter.text(fitted(painter, keys.labels[c], g.top - 8, columnFont), xOf(c + 0.5), g.top - 6, {
       size: columnFont, align: "left", turn: true, weight: foundKeys.has(c) ? 700 : 400,

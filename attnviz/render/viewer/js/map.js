@@ -9,6 +9,7 @@ import { shifted } from "./painter.js";
 import { caption, headed, heading } from "./captions.js";
 import { askedOf } from "./rank.js";
 import { axesData, framed, placeName } from "./scene.js";
+import { wavesOf } from "./waves.js";
 import { hideTip, showTip } from "./tip.js";
 import { columnIn, crosshair, drawPane, partOf, rowIn } from "./pane.js";
 import { pan, startMoving, zoomAt } from "./mapmove.js";
@@ -298,7 +299,7 @@ export const map = {
 function drawWhole(painter, panel, state) {
   const most = Math.max(panel.R, panel.C);
   const cell = most <= 12 ? 40 : most <= 24 ? 26 : most <= 64 ? 14 : most <= 128 ? 10 : 6;
-  const { left, top } = geometry(painter, panel, "", 1e5, 1e5);
+  const { left, top } = geometry(painter, panel, "", 1e5, 1e5, wavesOf(panel, state));
   const [plotW, plotH] = [panel.C * cell, panel.R * cell];
   const room = Math.max(left + plotW + SUMS, 520);
   const [under, across] = margins(painter, panel, room);

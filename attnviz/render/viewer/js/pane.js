@@ -2,6 +2,7 @@ import { byId } from "./dom.js";
 import { ink } from "./colors.js";
 import { prepared } from "./painter.js";
 import { drawMap, geometry, SUMS } from "./cells.js";
+import { wavesOf } from "./waves.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -32,7 +33,7 @@ export function partOf(name, part) {
 export function drawPane(name, panel, state, room) {
   const frame = partOf(name, "frame");
   const canvas = /** @type {HTMLCanvasElement} */ (partOf(name, "cells"));
-  const g = geometry(prepared(canvas, 1, 1), panel, state.zoom, Math.max(frame.clientWidth, 240), room);
+  const g = geometry(prepared(canvas, 1, 1), panel, state.zoom, Math.max(frame.clientWidth, 240), room, wavesOf(panel, state));
   frame.style.height = `${g.height}px`;
   const painter = prepared(canvas, g.width, g.height);
   painter.rect(0, 0, g.width, g.height, ink().paper);
