@@ -455,7 +455,7 @@ def test_hostile_text_stays_text_in_the_gallery(tmp_path: Path) -> None:
     assert data["items"][0][3][0][0] == "0001-script-img-src-x/L00H00.png"
     assert not re.search(r"https?://", html)
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)[1]
-    assert policy.startswith("default-src 'none'; img-src 'self' file:; style-src 'sha256-")
+    assert policy.startswith("default-src 'none'; img-src 'self' file:; script-src 'sha256-")
     assert "unsafe" not in policy
 
 
