@@ -11,9 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from attnviz import files
+from attnviz.ablation import run as ablation
 from attnviz.ablation.closed import closed
+from attnviz.ablation.run import Progress
+from attnviz.ablation.settings import AblationSettings
+from attnviz.effects import AblationReport
 from attnviz.errors import InputError, Message, SelectionError, Setting, UsageError
-from attnviz.given import Evidence, laid
+from attnviz.findings import Finding
+from attnviz.given import Evidence, laid, read_given
 from attnviz.looking import (
     DEFAULT_MODEL,
     Look,
@@ -36,7 +41,7 @@ from attnviz.models.weighed import weighed
 from attnviz.notebook import Captured, Heatmap, Report, Viewer, captured
 from attnviz.passes import Source
 from attnviz.quantities import quantity
-from attnviz.records import Capture, Head, HeadScores, HeadsReport, ModelEntry, Prompt
+from attnviz.records import Capture, Head, HeadScores, HeadsReport, Inputs, ModelEntry, Prompt
 from attnviz.render.style import Style, styled
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import ScoreObserver, score_capture
@@ -125,7 +130,7 @@ def heads(
         )  # fmt: skip
     chosen = None if select is None else frozenset(selection.select(select, report.layout))
     known = {} if isinstance(what, Capture) or evidence is None else identity(model)
-    scored, more = laid(evidence, report.heads, report.source, report.layout, known)
+    scored, more, findings = laid(evidence, report.heads, report.source, report.layout, known)
     return Report(
         report.source,
         report.layout,
@@ -137,6 +142,7 @@ def heads(
         weigh,
         report.mixing,
         report.matching,
+        findings,
     )
 
 
@@ -217,11 +223,13 @@ def view(
     without: str | None = None,
     weigh: str = "weights",
     evidence: Evidence | Sequence[Evidence] | None = None,
+    ablate: bool = False,
     exact: bool = False,
     title: str | None = None,
     max_mb: float = MAX_PAGE_MB,
     device: str = "auto",
     dtype: str = "auto",
+    progress: Progress | None = None,
 ) -> Viewer:
     """Put every head of one or several texts into one page that explains itself.
 
@@ -233,12 +241,16 @@ def view(
         without: heads to take away first, to see how the others change.
         weigh: what the maps show, see :func:`capture`; with ``"norm"`` the page has the weights as
             well, and switches between the two.
-        evidence: see :func:`heads`.
+        evidence: see :func:`heads`; its numbers stand on the cards and can tint the overview.
+        ablate: also take every head away on these texts, see :func:`attnviz.ablate`, with gradients
+            where the model predicts words; that takes a pass for every head.
         exact: weights in 16 bits instead of 8 (off by at most 0.00002 instead of 0.004).
         title: of the page; by default the model's name.
         max_mb: the largest page to make, in megabytes.
         device: where to run.
         dtype: in which precision.
+        progress: with ``ablate``, called again and again with a stage, how much is done and how
+            much there is.
 
     Returns:
         A page with ``save("page.html")``; notebooks show it.
@@ -252,9 +264,14 @@ def view(
     from attnviz.render.viewer.document import short_name
 
     bits = 16 if exact else 8
+    given = read_given(evidence)
     ready, least = [], 0
     options: dict[str, Any] = {"select": select, "without": without, "weigh": weigh}
-    for one in prepare(what, model=model, device=device, dtype=dtype, **options):
+    source: Source | None = None
+    if ablate:
+        what = [what] if isinstance(what, Look) or not isinstance(what, Iterable) else list(what)
+        source = _ablated(what, model, without, device, dtype)
+    for one in prepare(what, model=source or model, device=device, dtype=dtype, **options):
         least += viewer.least(one.inputs, one.heads, bits)
         _check_page(least, max_mb)
         ready.append(one)
@@ -271,10 +288,16 @@ def view(
     )
     _check_page(size, max_mb)
     scores, said = [], dict[str, None]()
+    if source is not None:
+        report = _effects(source, [one.inputs for one in ready], progress)
+        said |= dict.fromkeys(report.notes)
+        (effects,) = read_given(replace(report, identity=identity(model)))
+        given = (effects.called("these texts"), *given)
+    findings: tuple[Finding, ...] = ()
     for one, held in zip(ready, looked, strict=True):
-        known = {} if one.held or evidence is None else identity(model)
+        known = {} if one.held or not given else identity(model)
         own = score_capture(held).result()
-        both, more = laid(evidence, own, held.source, held.layout, known)
+        both, more, findings = laid(given, own, held.source, held.layout, known)
         scores.append(both)
         said |= dict.fromkeys(more)
     written = [
@@ -292,8 +315,32 @@ def view(
         bits=bits,
         notes=tuple(said),
         alike=alike(looked, heads),
+        findings=findings,
     )
     return Viewer(page, title, tuple(several))
+
+
+def _ablated(
+    what: Sequence[Look], model: Model, without: str | None, device: str, dtype: str
+) -> Source:
+    """The model whose heads are to be taken away."""
+    if without is not None:
+        raise UsageError(
+            "{ablate} measures the whole model; leave out {without}", ablate=True, without=...
+        )
+    prompts = [one for one in what if not isinstance(one, Capture)]
+    if len(prompts) < len(what) or not prompts:
+        raise UsageError(
+            "{ablate} needs the model itself; give texts, not recorded attention", ablate=True
+        )
+    return source_for(prompt_of(prompts[0]), model, device, dtype)
+
+
+def _effects(source: Source, texts: Sequence[Inputs], progress: Progress | None) -> AblationReport:
+    """What it costs to take every head of a model away."""
+    settings = AblationSettings(gradient=not source.no_logits)
+    quiet: Progress = lambda stage, done, all_: None  # noqa: E731
+    return ablation.run(ablation.Study(source, texts, settings, progress=progress or quiet))
 
 
 def _check_page(size: float, max_mb: float) -> None:

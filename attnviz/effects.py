@@ -6,7 +6,7 @@ The schema is docs/ablate.schema.json. A figure that is not known is None and ne
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from attnviz.records import Head, Layout, SourceInfo
@@ -112,6 +112,7 @@ class AblationReport:
         tokens: of a single text; empty for several.
         by_position: change at every token of a single text by name of the group, [T] with None
             where nothing is measured; empty unless asked for.
+        identity: what no other model shares; empty where one was handed over loaded.
     """
 
     source: SourceInfo
@@ -134,6 +135,7 @@ class AblationReport:
     notes: tuple[str, ...] = ()
     tokens: tuple[str, ...] = ()
     by_position: Mapping[str, tuple[float | None, ...]] | None = None
+    identity: Mapping[str, Any] = field(default_factory=dict)
 
     def ranked(self) -> tuple[Effect, ...]:
         """The effects, the most harmful first."""
@@ -147,6 +149,7 @@ class AblationReport:
             **{name: facts[name] for name in ("model", "backend", "exactness", "device", "dtype")},
             "versions": dict(self.source.versions),
             "layout": {kind: list(heads) for kind, heads in self.layout.heads.items()},
+            "identity": dict(self.identity),
             "metric": self.metric,
             "unit": self.unit,
             "method": self.method,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+from attnviz.findings import Finding
 from attnviz.measures import PrefixMatching, SinkRate
 from attnviz.records import Head, HeadScores, Layout, Role, SiteKind, SourceInfo
 
@@ -149,6 +150,8 @@ class Profile:
         sink_rate: as Gu et al. 2024 define it; None where no text has the tokens for it, or the
             model is not a single causal stack.
         matching: prefix matching on random tokens; None where it is not defined.
+        identity: what no other model shares; empty where one was handed over loaded.
+        findings: what other commands say of these heads.
     """
 
     source: SourceInfo
@@ -172,6 +175,8 @@ class Profile:
     quantity: str = "weights"
     sink_rate: SinkRate | None = None
     matching: PrefixMatching | None = None
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
 
     def __repr__(self) -> str:
         unit = "groups" if self.grouped else "texts"

@@ -142,6 +142,7 @@ def logits(
     question.check()
     source = load(model, device=device, dtype=dtype)
     report = answer(source, source.prepare(prompt_of(what)), question)
+    report = replace(report, identity=identity(model))
     return Logits(**{name: getattr(report, name) for name in report.__dataclass_fields__})
 
 
@@ -187,7 +188,7 @@ def ablate(
         progress or (lambda stage, done, all_: None),
     )
     study.notes.extend(_written(study.texts or ()))
-    report = run(study)
+    report = replace(run(study), identity=identity(model))
     return Ablation(**{name: getattr(report, name) for name in report.__dataclass_fields__})
 
 

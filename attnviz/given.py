@@ -2,6 +2,7 @@
 
 The JSON of ``attnviz syntax`` and ``attnviz coref`` names heads that follow a dependency relation
 or find antecedents. Such roles need gold annotation, so no text gives them; they come from a file.
+That of ``ablate``, ``profile`` and ``logits`` says what heads cost, do elsewhere, and write.
 """
 
 from __future__ import annotations
@@ -13,16 +14,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from attnviz.annotated import SYNTAX_SCHEMA, SyntaxReport
-from attnviz.annotated.coref import COREF_SCHEMA, CorefReport
+from attnviz.annotated import SyntaxReport
+from attnviz.annotated.coref import CorefReport
 from attnviz.corpus import lines
+from attnviz.effects import AblationReport
 from attnviz.errors import InputError, UsageError
 from attnviz.estimates import Estimate, Profile
+from attnviz.findings import Finding
+from attnviz.found import SCHEMAS, finding
 from attnviz.records import HeadScores, Layout, Role, Score, SourceInfo
+from attnviz.render.profile_tables import profile_json
 from attnviz.scoring.roles import ANNOTATED
+from attnviz.votes import LogitsReport
 
-Evidence = str | Path | SyntaxReport | CorefReport
-"""A file with the JSON of a report, or the report itself."""
+Reported = SyntaxReport | CorefReport | AblationReport | LogitsReport
+
+_GIVES_ROLES = ("syntax", "coref")
 
 _ROLE = re.compile(r"(syntactic|coreference)(?:: ([\w:.-]{1,40}))?")
 SCORE = "accuracy"
@@ -41,6 +48,7 @@ class Given:
         roles: of each head, by its name; ``estimates`` the same with intervals, by the role's
             title.
         estimates: see ``roles``.
+        finding: all that it says, head by head.
     """
 
     name: str
@@ -50,6 +58,11 @@ class Given:
     measured_on: str
     roles: Mapping[str, tuple[Role, ...]]
     estimates: Mapping[str, Mapping[str, Estimate]]
+    finding: Finding
+
+    def called(self, name: str) -> Given:
+        """The same under another name."""
+        return replace(self, name=name, finding=replace(self.finding, name=name))
 
     def check(self, source: SourceInfo, layout: Layout, identity: Mapping[str, Any]) -> None:
         """Refuse what was measured on another model.
@@ -78,6 +91,10 @@ class Given:
         return tuple(found)
 
 
+Evidence = str | Path | Reported | Profile | Given
+"""A file with the JSON of a report, the report itself, or what was read of either."""
+
+
 def _margin(role: Role) -> float:
     """How far the score of a role is above what needs no attention."""
     return (role.evidence.mean or 0.0) - (role.evidence.chance or 0.0)
@@ -95,7 +112,7 @@ def _notes(several: Sequence[Given], identity: Mapping[str, Any]) -> Iterator[st
             "attention."
         )
     for one in several:
-        if not one.roles:
+        if not one.roles and one.finding.part in _GIVES_ROLES:
             yield f"{one.name} gives no head a role."
         if not (one.identity and identity):
             yield f"That {one.name} is of this model was checked by its heads alone."
@@ -109,7 +126,7 @@ def read_given(evidence: Evidence | Sequence[Evidence] | None) -> tuple[Given, .
     """
     if evidence is None:
         return ()
-    single = isinstance(evidence, str | Path | SyntaxReport | CorefReport)
+    single = isinstance(evidence, Evidence)
     return tuple(map(_given, [evidence] if single else evidence))  # type: ignore[arg-type]
 
 
@@ -119,8 +136,8 @@ def laid(
     source: SourceInfo,
     layout: Layout,
     identity: Mapping[str, Any],
-) -> tuple[tuple[HeadScores, ...], tuple[str, ...]]:
-    """Scores with the roles of other results before their own, and what to say of those.
+) -> tuple[tuple[HeadScores, ...], tuple[str, ...], tuple[Finding, ...]]:
+    """Scores with the roles of other results before their own, what to say of those, and all else.
 
     Args:
         evidence: the results.
@@ -136,7 +153,8 @@ def laid(
     for one in several:
         one.check(source, layout, identity)
         scores = one.added(scores, layout)
-    return scores, tuple(_notes(several, identity))
+    found = tuple(one.finding for one in several)
+    return scores, tuple(_notes(several, identity)), found
 
 
 def laid_in(
@@ -159,12 +177,17 @@ def laid_in(
             )
             for found, scores in zip(heads, scored, strict=True)
         )
-    return replace(profile, heads=heads), tuple(_notes(several, identity))
+    found = tuple(one.finding for one in several)
+    return replace(profile, heads=heads, findings=found), tuple(_notes(several, identity))
 
 
 def _given(evidence: Evidence) -> Given:
-    if isinstance(evidence, SyntaxReport | CorefReport):
+    if isinstance(evidence, Given):
+        return evidence
+    if isinstance(evidence, Reported):
         return _read("the report", evidence.to_json())
+    if isinstance(evidence, Profile):
+        return _read("the profile", json.loads(profile_json(evidence)))
     name = str(evidence)
     try:
         found = json.loads(lines.text(name))
@@ -180,24 +203,40 @@ def _given(evidence: Evidence) -> Given:
 
 def _read(name: str, found: Any) -> Given:
     schema = found.get("schema") if isinstance(found, dict) else None
-    if schema not in (SYNTAX_SCHEMA, COREF_SCHEMA):
+    if schema not in SCHEMAS:
         holds = f"a result of {schema}" if schema else "no result of attnviz"
-        raise InputError(f"{name} is {holds}; give the JSON of attnviz syntax or attnviz coref")
+        commands = "ablate, coref, logits, profile or syntax"
+        raise InputError(f"{name} is {holds}; give the JSON of attnviz {commands}")
+    short = Path(name).name
+    told = finding(short, found)
     roles: dict[str, list[Role]] = {}
     estimates: dict[str, dict[str, Estimate]] = {}
-    for one in found["roles"]:
+    for one in found["roles"] if told.part in _GIVES_ROLES else ():
         role, estimate = _role(one)
         roles.setdefault(str(one["head"]), []).append(role)
         estimates.setdefault(str(one["head"]), {})[role.title] = estimate
     return Given(
-        Path(name).name,
+        short,
         str(found["model"]),
-        dict(found["identity"]),
-        {kind: [int(n) for n in counts] for kind, counts in found["layout"].items()},
-        str(found["measured_on"]),
+        dict(found.get("identity", {})),
+        _layout(found),
+        str(found.get("measured_on", "")),
         {head: tuple(some) for head, some in roles.items()},
         estimates,
+        told,
     )
+
+
+def _layout(found: Mapping[str, Any]) -> dict[str, list[int]]:
+    """How many heads each layer has; profiles of older versions name the heads alone."""
+    if "layout" in found:
+        return {kind: [int(n) for n in counts] for kind, counts in found["layout"].items()}
+    counts: dict[str, list[int]] = {}
+    for head in found["heads"]:
+        layers = counts.setdefault(head["site"], [])
+        layers += [0] * (int(head["layer"]) + 1 - len(layers))
+        layers[int(head["layer"])] += 1
+    return counts
 
 
 def _role(one: Mapping[str, Any]) -> tuple[Role, Estimate]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from attnviz.findings import Finding
 from attnviz.generation import Generation
 from attnviz.measures import PrefixMatching
 from attnviz.media import Picture, Place, Sound, Space, space
@@ -418,7 +419,8 @@ class HeadsReport:
     ``probe`` and ``matching`` are of the same heads on repeated random tokens, if asked for;
     ``notes`` are full sentences that the reader must not miss. ``quantity`` is what was scored, as
     for :class:`Capture`; all but weights with rows divided by their sums. ``mixing`` has the
-    self-attention layers, where something else than weights was measured.
+    self-attention layers, where something else than weights was measured. ``findings`` is what
+    other commands say of these heads.
     """
 
     source: SourceInfo
@@ -431,6 +433,7 @@ class HeadsReport:
     quantity: str = "weights"
     mixing: tuple[Mixing, ...] = ()
     matching: PrefixMatching | None = None
+    findings: tuple[Finding, ...] = ()
 
     def __repr__(self) -> str:
         named = sum(bool(head.roles) for head in self.heads)

@@ -6,7 +6,7 @@ The schema is docs/logits.schema.json.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from attnviz.records import Head, Layout, SourceInfo
@@ -109,6 +109,7 @@ class LogitsReport:
         by_token: what each head adds through each token of the text, [T] by head.
         reason: why there are no parts; empty where there are.
         notes: full sentences that the reader must not miss.
+        identity: what no other model shares; empty where one was handed over loaded.
     """
 
     source: SourceInfo
@@ -125,6 +126,7 @@ class LogitsReport:
     by_token: Mapping[Head, tuple[float, ...]] | None = None
     reason: str = ""
     notes: tuple[str, ...] = ()
+    identity: Mapping[str, Any] = field(default_factory=dict)
 
     def heads(self) -> dict[Head, float]:
         """What every head adds."""
@@ -139,6 +141,7 @@ class LogitsReport:
             **{name: facts[name] for name in ("model", "backend", "exactness", "device", "dtype")},
             "versions": dict(self.source.versions),
             "layout": {kind: list(heads) for kind, heads in self.layout.heads.items()},
+            "identity": dict(self.identity),
             "tokens": list(self.tokens),
             "position": self.position,
             "predictions": [asdict(prediction) for prediction in self.predictions],

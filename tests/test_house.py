@@ -37,6 +37,8 @@ FLOORS = {
     "flows": 2,
     "portable": 2,
     "gathered": 3,
+    "findings": 0,
+    "found": 7,
     "edges": 2,
     "differences": 2,
     "attention": 3,

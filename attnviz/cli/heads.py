@@ -83,6 +83,8 @@ def heads(
 
       attnviz heads --file essay.txt --model gpt2 --probe --role induction
 
+      attnviz heads "The keys to the cabinet are on the table" --with ablate.json
+
       attnviz heads --profile bert.profile --with syntax.json --with coref.json
 
       attnviz heads "The cat sat." --json | jq '.heads[0].roles'
@@ -143,12 +145,21 @@ def heads(
     if not everything and role is None and (resting := terminal.resting_line(report)):
         screen.print(terminal.Line(f"{resting} (--all lists them)", "dim"))
         screen.print()
+    _print_findings(report, rows)
     if report.probe:
         probed = arrange(report.probe, role=role, sort=sort, top=top, everything=False)
         _print_probe(report, probed, by)
     screen.print(terminal.mixing_table(report), end="")
     screen.print(terminal.closing_line(report))
     console.note(report.notes, output.quiet)
+
+
+def _print_findings(report: HeadsReport, rows: Sequence[HeadScores]) -> None:
+    """What other results say of the heads in the table."""
+    from attnviz.render.findings import Findings
+
+    names = [report.layout.name(one.head) for one in rows]
+    console.stdout().print(Findings(report.findings, names), end="")
 
 
 def _print_probe(report: HeadsReport, rows: Sequence[HeadScores], by: str | None) -> None:

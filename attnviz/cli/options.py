@@ -42,7 +42,7 @@ DPI = _option("Pixels an inch.", panel=STYLE)
 
 
 EVIDENCE = _option(
-    "Show the roles that attnviz syntax or coref found (their --json) too; repeatable.",
+    "Lay beside it what ablate, coref, logits, profile or syntax found (--json); repeatable.",
     "--with",
     metavar="FILE",
 )

@@ -213,6 +213,7 @@ def profile(
 def show(found: Any, *, role: str | None, sort: str, top: int | None, everything: bool) -> None:
     """Print the grid, the table and the closing line of a profile."""
     from attnviz.render import profile_terminal as terminal
+    from attnviz.render.findings import Findings
     from attnviz.scoring.arrange import arrange
 
     scores = [head.scores for head in found.heads]
@@ -222,4 +223,6 @@ def show(found: Any, *, role: str | None, sort: str, top: int | None, everything
     screen.print(terminal.profile_table(found, rows))
     for line in terminal.published_lines(found):
         screen.print(line)
+    names = [found.layout.name(one.head) for one in rows]
+    screen.print(Findings(found.findings, names), end="")
     screen.print(terminal.profile_line(found))

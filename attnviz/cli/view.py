@@ -19,6 +19,7 @@ from attnviz.cli.options import (
     OutputOptions,
     TextsOptions,
 )
+from attnviz.cli.stages import Stages
 
 LARGE_PAGE = 16e6
 """Pages above so many bytes open slowly, which is said."""
@@ -36,6 +37,12 @@ def view(
     without: Annotated[str | None, typer.Option(help=WITHOUT_HELP, metavar="HEADS")] = None,
     weigh: Annotated[str, typer.Option(help=WEIGH_HELP, metavar="QUANTITY")] = WEIGHTS,
     evidence: Annotated[list[Path] | None, EVIDENCE] = None,
+    ablate: Annotated[
+        bool,
+        typer.Option(
+            "--ablate", help="Also take every head away on these texts: what is it worth?"
+        ),
+    ] = False,
     exact: Annotated[
         bool, typer.Option("--exact", help="Weights in 16 bits instead of 8: twice the size.")
     ] = False,
@@ -55,6 +62,8 @@ def view(
       attnviz view "The cat sat." --model bert-base-uncased --pair "It slept." -o page.html
 
       attnviz view --lines sentences.txt --model gpt2 --select "0-5.*" -o page.html
+
+      attnviz view --lines sentences.txt --ablate --with gpt2.profile.json -o worth.html
     """
     from attnviz import api
     from attnviz.render import terminal
@@ -63,8 +72,13 @@ def view(
     looks = prompt.looks(model, quiet=output.quiet)
     settings = model.settings(context=prompt.context, writing=prompt.generate is not None)
     settings |= {"select": select, "without": without, "weigh": weigh, "evidence": evidence}
-    with console.waiting("making the page", output.quiet):
-        page = api.view(looks, exact=exact, title=title, max_mb=max_mb, **settings)
+    settings |= {"exact": exact, "title": title, "max_mb": max_mb}
+    if ablate:
+        with Stages(output.quiet) as stages:
+            page = api.view(looks, ablate=True, progress=stages.show, **settings)
+    else:
+        with console.waiting("making the page", output.quiet):
+            page = api.view(looks, **settings)
     browser.deliver(page, out, output.quiet)
     if not output.quiet:
         console.stdout().print(terminal.closing_line(page.captures[0]))

@@ -78,6 +78,7 @@ def summarize(state: State) -> Profile:
         about.settings.weigh,
         _sink_rate(tally) if about.settings.weigh == "weights" else None,
         about.matching,
+        about.model,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from attnviz.estimates import HeadProfile, Profile, Share
+from attnviz.findings import findings_json
 from attnviz.render.published import matching_json, sink_json
 from attnviz.render.tables import Row, as_csv, head_cells, role_json
 
@@ -29,6 +30,8 @@ def profile_json(profile: Profile) -> str:
         "device": info.device,
         "dtype": info.dtype,
         "versions": dict(info.versions),
+        "layout": {kind: list(heads) for kind, heads in profile.layout.heads.items()},
+        "identity": dict(profile.identity),
         "quantity": profile.quantity,
         "files": list(profile.files),
         "texts": profile.texts,
@@ -51,6 +54,7 @@ def profile_json(profile: Profile) -> str:
             "sink_rate": sink_json(profile.sink_rate, profile.layout),
             "prefix_matching": matching_json(profile.matching, profile.layout),
         },
+        **findings_json(profile.findings),
         "heads": [_head(profile, head) for head in profile.heads],
         "likeness": {
             "texts": profile.compared,

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from attnviz.findings import findings_json
 from attnviz.records import HeadScores, HeadsReport, Mixing, ModelEntry, Role, Score, Tokens
 from attnviz.render.published import matching_json
 
@@ -47,6 +48,7 @@ def heads_json(report: HeadsReport, heads: Sequence[HeadScores]) -> str:
             if report.matching
             else {}
         ),
+        **findings_json(report.findings),
         "heads": [
             {
                 "name": report.layout.name(scores.head),

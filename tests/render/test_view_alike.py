@@ -85,7 +85,8 @@ def dot(page: Opened, name: str) -> tuple[float, float]:
     """Where a dot is on the screen, from the picture that is saved at another size."""
     places = {line[0]: (float(line[2]), -float(line[3])) for line in page.table()[1]}
     box = page.page.locator("#plane-dots").bounding_box()
-    height = min(max(page.page.viewport_size["height"] - 250, 300), 0.8 * box["width"])
+    top = box["y"] + page.page.evaluate("scrollY")
+    height = min(max(page.page.viewport_size["height"] - top - 56, 300), 0.8 * box["width"])
     low, high = (np.array(list(places.values())).min(0), np.array(list(places.values())).max(0))
     room = np.array([box["width"], height]) - 92
     scale = (room / (high - low)).min()

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from attnviz.errors import UsageError
 from attnviz.estimates import Alike
+from attnviz.findings import Finding
 from attnviz.records import Capture, Head, HeadScores, Inputs, SiteKind
 from attnviz.render.labels import visible
 from attnviz.render.page import html_page, parts, safe_json
@@ -32,6 +33,7 @@ def page(
     bits: int = 8,
     notes: Sequence[str] = (),
     alike: Sequence[Mapping[SiteKind, Alike]] = (),
+    findings: Sequence[Finding] = (),
 ) -> bytes:
     """The whole page, as UTF-8.
 
@@ -46,6 +48,7 @@ def page(
         notes: full sentences on the whole page.
         alike: how much alike the heads of each capture are, by kind of layer; the overview then has
             a map of them.
+        findings: what else is known of the model's heads: for cards, and to tint the overview by.
 
     Raises:
         UsageError: no capture, or another number of bits.
@@ -55,7 +58,15 @@ def page(
         raise UsageError("nothing to view: give at least one capture")
     written = written or (None,) * len(captures)
     data, chunks = document(
-        captures, scores, heads, written, title=title, bits=bits, notes=notes, alike=alike
+        captures,
+        scores,
+        heads,
+        written,
+        title=title,
+        bits=bits,
+        notes=notes,
+        alike=alike,
+        findings=findings,
     )
     template, style, script = parts(__package__, "main")
     pictures = any(capture.inputs.picture is not None for capture in captures)

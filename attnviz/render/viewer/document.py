@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from attnviz.estimates import Alike
+from attnviz.findings import Finding
 from attnviz.quantities import QUANTITIES
 from attnviz.records import Capture, Head, HeadScores, Role, Score, SiteKind, Tokens
 from attnviz.render.labels import head_phrase, origin, percent, visible
 from attnviz.render.palette import DEFAULT_PALETTE, FEW, NO_ROLE, PALETTES, anchors, ink
 from attnviz.render.signed import SCHEMES
+from attnviz.render.viewer.beside import beside
 from attnviz.render.viewer.quantize import Packed, pack
 from attnviz.render.viewer.scene import cells, scene
 from attnviz.scoring.arrange import leading
@@ -54,6 +56,7 @@ def document(
     alike: Sequence[Mapping[SiteKind, Alike]] = (),
     runs: Sequence[str] = (),
     against: bool = False,
+    findings: Sequence[Finding] = (),
 ) -> tuple[dict[str, Any], list[str]]:
     """The page's data, and the packed maps that it refers to by number.
 
@@ -68,6 +71,7 @@ def document(
         alike: how much alike the heads of each capture are, by kind; captures may share values.
         runs: what each text was run on, where there are several.
         against: whether every text is there twice, one run behind the other, to be compared.
+        findings: what else is known of the model's heads.
     """
     chunks: list[str] = []
     planes = {id(one): one for some in alike for one in some.values()}
@@ -87,6 +91,7 @@ def document(
         "bits": bits,
         "items": items,
         "planes": [_plane(one) for one in planes.values()],
+        **beside(findings, captures[0].layout, heads[0]),
         "roles": [
             {
                 "name": role.name,

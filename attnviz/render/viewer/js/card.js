@@ -4,6 +4,7 @@ import { ink } from "./colors.js";
 import { mixOf, nounOf, panelOf, saidOf, weightText } from "./panel.js";
 import { overview } from "./overview.js";
 import { measured, nearest } from "./plane.js";
+import { told } from "./tints.js";
 import { drawOne } from "./sceneheads.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -182,6 +183,7 @@ export const card = {
           said.length ? make("p", { class: "small" }, said.join(" ")) : "",
           make("table", { class: "numbers" }, tableHead(["query", "key", "heads", nounOf(state)]), make("tbody", {}, ...pairs)),
           ...beside(state, head),
+          ...told(state, head),
           ...alike(state, head),
           make("h3", {}, "What this can't prove"), make("ul", { class: "small" }, ...limits(head).map((text) => make("li", {}, text))))));
   },

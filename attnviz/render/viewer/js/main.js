@@ -4,6 +4,7 @@ import { fromHash, get, subscribe, VIEWS } from "./store.js";
 import { overview, startOverview } from "./overview.js";
 import { hidePreview } from "./preview.js";
 import { startPlane } from "./plane.js";
+import { startTints } from "./tints.js";
 import { map, startMap } from "./map.js";
 import { linesView, startLines } from "./lines.js";
 import { startText, textView } from "./text.js";
@@ -92,6 +93,7 @@ function start() {
   startControls();
   startOverview();
   startPlane();
+  startTints();
   startMap();
   startLines();
   startText();

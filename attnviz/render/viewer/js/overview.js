@@ -1,5 +1,5 @@
 import { byId, clamp, fill, make } from "./dom.js";
-import { described, headsOf, isLoaded, itemOf, kindOf, load, page, roleOf, signOf } from "./data.js";
+import { headsOf, isLoaded, itemOf, kindOf, load, page, roleOf, signOf } from "./data.js";
 import { get, set, SORTS, toggle } from "./store.js";
 import { ink } from "./colors.js";
 import { axesOf, cutSaid, fullSaid, isCut, nounOf } from "./panel.js";
@@ -9,6 +9,7 @@ import { askedOf, ranking } from "./rank.js";
 import { firstQuestion } from "./who.js";
 import { track } from "./busy.js";
 import { hidePreview, preview } from "./preview.js";
+import { drawTints, hatch, labelled, measureOf, numberNames, numbersOf, paintTints, tintSaid, tone } from "./tints.js";
 import { drawPlane, paintPlane, planeCanvas, planeNumbers } from "./plane.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -88,14 +89,14 @@ function drawTile(painter, state, head, x, y, { size, strip }, cells) {
   painter.rect(x - 0.5, y - 0.5, size + 1, size + strip + 1, tones.line);
   painter.image(colors, R, C, x, y, size, size);
   markAsked(painter, state, head, x, y, size);
-  const role = roleOf.get(signOf(head));
-  painter.rect(x, y + size, size, strip, role ? role.color : tones.paper);
+  const { color, ink: on, sign, hatched } = tone(state, head);
+  painter.rect(x, y + size, size, strip, color || tones.paper);
+  if (hatched) hatch(painter, x, y + size, size, strip);
   if (strip > 10) {
-    const code = role ? head.data.roles[0].code + (head.data.roles[0].few ? page.few : "") : page.noRole;
-    const number = size >= 58 ? `${head.id} ` : "";
-    painter.text((number + code).trim(), x + size / 2, y + size + strip / 2 + 0.5, {
-      size: Math.min(10 * magnified(), strip - 3), align: "center", color: role ? role.ink : tones.soft,
-    });
+    const letters = Math.min(10 * magnified(), strip - 3);
+    const whole = size >= 58 ? `${head.id} ${sign}`.trim() : sign;
+    const fits = painter.measure(whole, letters) < size;
+    painter.text(fits ? whole : sign, x + size / 2, y + size + strip / 2 + 0.5, { size: letters, align: "center", color: on });
   }
 }
 
@@ -185,7 +186,7 @@ function build(state) {
   const place = byId("overview-tiles");
   measured = sizes(state, place.clientWidth);
   const { size, gap, strip } = measured;
-  const key = JSON.stringify([state.text, kindOf(state).kind, kindOf(state).quantity, state.sort, measured]);
+  const key = JSON.stringify([state.text, kindOf(state).kind, kindOf(state).quantity, state.sort, state.tint, measured]);
   if (key === built) return;
   built = key;
   strips.clear();
@@ -200,7 +201,7 @@ function build(state) {
     tiles.style.height = `${height}px`;
     group.heads.forEach((line, down) => line.forEach((head, across) => {
       if (!head) return;
-      const button = make("button", { type: "button", class: "tile", tabindex: "-1", "data-head": head.id, "aria-label": described(head) });
+      const button = make("button", { type: "button", class: "tile", tabindex: "-1", "data-head": head.id, "aria-label": labelled(state, head) });
       button.style.left = `${across * (size + gap)}px`;
       button.style.top = `${down * (size + strip + gap)}px`;
       button.style.width = `${size}px`;
@@ -332,6 +333,7 @@ export const overview = {
   draw(state, changed) {
     drawOpening(state);
     drawSorts(state);
+    drawTints(state);
     drawPlane(state);
     if (state.sort === "likeness") {
       byId("overview-tiles").hidden = true;
@@ -343,7 +345,7 @@ export const overview = {
     byId("overview-tiles").hidden = nothing;
     const words = state.scale === "one" ? `full colour is ${fullSaid(state)}` : state.scale === "row" ? `each row by its largest ${nounOf(state)}` : `each map by its largest ${nounOf(state)}, colours by the square root so that small ones show`;
     const few = headsOf(state).some(({ data }) => data.roles[0]?.few) ? ` (${page.few} on fewer than ${page.fewRows} rows)` : "";
-    const coded = `Below a map: its head and the sign of what it does, else of where it rests${few}.`;
+    const coded = `Below a map: ${tintSaid(state) || `its head and the sign of what it does, else of where it rests${few}.`}`;
     const said = [`Queries downwards, keys across; ${words}.`, coded, ...cutSaid(state, isCut(state))].join(" ");
     byId("overview-said").textContent = nothing ? "Nothing is left to show: everything is hidden." : said;
     if (!changed || [...changed].some((name) => !["head", "on", "pin", "find", "mix", "top", "least", "toward", "zoom"].includes(name))) {
@@ -362,7 +364,7 @@ export const overview = {
     const cells = clamp(Math.floor(Math.sqrt(SAVED_CELLS / headsOf(state).length)), 6, 96);
     painter.text(`${itemOf(state).model}: ${kindOf(state).title}`, 12, 16, { size: 14, weight: 600, color: tones.text });
     painter.text([itemOf(state).label, ...cutSaid(state, isCut(state))].join("   "), 12, 35, { size: 11, color: tones.soft });
-    let [y, widest] = [58, 400];
+    let [y, widest] = [measureOf(state) ? 80 : 58, Math.max(400, paintTints(painter, state, 12, 54))];
     for (const group of groupsOf(state, layout.across)) {
       const side = state.sort === "model" ? 12 + SIDE : 12;
       if (state.sort === "model") {
@@ -387,10 +389,10 @@ export const overview = {
   numbers(state) {
     if (state.sort === "likeness") return planeNumbers(state);
     const names = page.scores.flatMap(({ name }) => [name, `${name}_chance`, `${name}_lift`, `${name}_rows`]);
-    const lines = [["head", "roles", ...names]];
+    const lines = [["head", "roles", ...names, ...numberNames()]];
     for (const head of headsOf(state)) {
       const values = head.data.scores.flatMap((value) => value.map((one) => (one === null ? "" : String(one))));
-      lines.push([head.id, head.data.roles.map(({ title }) => title.replace(": ", ":")).join(" "), ...values]);
+      lines.push([head.id, head.data.roles.map(({ title }) => title.replace(": ", ":")).join(" "), ...values, ...numbersOf(state, head.id)]);
     }
     return lines;
   },

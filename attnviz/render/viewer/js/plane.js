@@ -1,10 +1,11 @@
 import { byId, clamp } from "./dom.js";
-import { described, headOf, headsOf, isLoaded, itemOf, kindOf, load, page, roleOf, signOf } from "./data.js";
+import { headOf, headsOf, isLoaded, itemOf, kindOf, load, page, signOf } from "./data.js";
 import { get, set, toggle } from "./store.js";
 import { ink } from "./colors.js";
 import { magnified, prepared } from "./painter.js";
 import { hidePreview, preview } from "./preview.js";
 import { track } from "./busy.js";
+import { labelled, measureOf, paintTints, tintSaid, tone } from "./tints.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Head} Head */
@@ -77,14 +78,15 @@ function laid(state, width, height) {
  * @param {Dot[]} all
  * @param {Dot[]} first
  * @param {number} radius
+ * @param {(head: Head) => string} sign what stands behind a name
  */
-function named(painter, all, first, radius) {
+function named(painter, all, first, radius, sign) {
   const size = 11 * magnified();
   const tones = ink();
   /** @type {[number, number, number, number][]} */
   const taken = all.map(({ x, y }) => [x - radius, y - radius, x + radius, y + radius]);
   for (const dot of [...first, ...all.filter((one) => !first.includes(one))]) {
-    const code = dot.head.data.roles[0]?.code || "";
+    const code = sign(dot.head);
     for (const text of code ? [`${dot.head.id} ${code}`, dot.head.id] : [dot.head.id]) {
       const [wide, gap, half] = [painter.measure(text, size), radius + 3, size * 0.6];
       const sides = [[gap, -half], [-gap - wide, -half], [-wide / 2, -gap - 2 * half], [-wide / 2, gap]];
@@ -112,6 +114,12 @@ function legend(painter, state, width, top) {
   const size = 11.5 * magnified();
   const shown = new Set(headsOf(state).map(signOf));
   let [x, y] = [12, top + size];
+  if (measureOf(state)) {
+    const end = paintTints(painter, state, x, y);
+    mark(painter, end + 24, y, 5, null, 1);
+    painter.text("not measured", end + 34, y, { size, color: tones.soft });
+    return y + size;
+  }
   for (const role of [...page.roles, null]) {
     if (!shown.has(role ? role.name : "")) continue;
     const text = role ? `${role.name} (${role.code})` : "no role";
@@ -160,9 +168,9 @@ function paint(painter, state, width, height, id) {
     const large = dot === here ? 1.5 * radius : radius;
     if (dot.head.id === state.head) painter.dot(dot.x, dot.y, large + 4, tones.mark, opacity);
     else if (on.has(dot.head.id)) painter.dot(dot.x, dot.y, large + 3, tones.text, opacity);
-    mark(painter, dot.x, dot.y, large, roleOf.get(signOf(dot.head))?.color || null, opacity);
+    mark(painter, dot.x, dot.y, large, tone(state, dot.head).color, opacity);
   }
-  named(painter, all, here ? strong : all.filter(({ head }) => head.id === state.head), radius);
+  named(painter, all, here ? strong : all.filter(({ head }) => head.id === state.head), radius, (head) => (tone(state, head).color ? tone(state, head).sign : ""));
   const unit = [0.5, 0.2, 0.1, 0.05, 0.02, 0.01].find((one) => one * scale < width / 4) || 0.005;
   painter.rect(12, height - 2, unit * scale, 2, tones.soft);
   painter.text(`distance ${unit}`, 12, height - 11 * magnified(), { size: 10.5 * magnified(), color: tones.soft });
@@ -172,7 +180,7 @@ function paint(painter, state, width, height, id) {
 /** @param {State} state */
 function said(state) {
   const kept = Math.round(100 * (planeOf(state)?.kept || 0));
-  return `Heads that look at the same lie close together: ${measured(state)}. The plane (classical scaling) keeps ${kept} % of it; directions mean nothing. Point at a dot to see the three most like it, wherever they lie.`;
+  return `Heads that look at the same lie close together: ${measured(state)}. The plane (classical scaling) keeps ${kept} % of it; directions mean nothing. Point at a dot to see the three most like it, wherever they lie.${tintSaid(state) ? ` Beside a dot: ${tintSaid(state)}` : ""}`;
 }
 
 /** Draw the dots, if they are what the overview shows. @param {State} state */
@@ -181,7 +189,8 @@ export function drawPlane(state) {
   if (state.sort !== "likeness") return;
   byId("overview-said").textContent = said(state);
   const width = Math.max(240, byId("plane").clientWidth);
-  const height = clamp(innerHeight - 250, 300, Math.max(300, 0.8 * width));
+  const top = byId("plane").getBoundingClientRect().top + scrollY;
+  const height = clamp(innerHeight - top - 56 * magnified(), 300, Math.max(300, 0.8 * width));
   const canvas = planeCanvas();
   const focused = document.activeElement === canvas && canvas.matches(":focus-visible");
   const id = pointed || (focused ? state.head : "");
@@ -191,7 +200,7 @@ export function drawPlane(state) {
   dots = paint(painter, state, width, height, id).dots;
   const head = headOf(state, state.head);
   const likes = nearest(state, state.head).map(([other, far]) => `${other} at ${far.toFixed(2)}`);
-  canvas.setAttribute("aria-label", `${dots.length} heads by likeness; ${head ? described(head) : ""}; most alike: ${likes.join(", ")}`);
+  canvas.setAttribute("aria-label", `${dots.length} heads by likeness; ${head ? labelled(state, head) : ""}; most alike: ${likes.join(", ")}`);
 }
 
 /** The dots for saving. @param {Painter} painter @param {State} state */

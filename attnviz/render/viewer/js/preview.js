@@ -3,6 +3,7 @@ import { headOf, isLoaded, roleOf } from "./data.js";
 import { get } from "./store.js";
 import { prepared } from "./painter.js";
 import { tile } from "./tiles.js";
+import { valueSaid } from "./tints.js";
 
 const PREVIEW = 224;
 
@@ -25,7 +26,7 @@ export function preview(id, place) {
     chip.style.background = roleOf.get(name)?.color || "transparent";
     return make("div", {}, chip, said);
   });
-  fill(byId("preview-roles"), ...(lines.length ? lines : ["no role"]));
+  fill(byId("preview-roles"), ...(lines.length ? lines : ["no role"]), make("div", {}, valueSaid(state, head)));
   box.hidden = false;
   const at = place.getBoundingClientRect();
   const left = at.right + 12 + PREVIEW + 20 < innerWidth ? at.right + 12 : at.left - PREVIEW - 34;

@@ -13,7 +13,7 @@ export const MOST_BLENDED = 8;
 
 /** @type {State} */
 const DEFAULTS = {
-  view: "overview", text: 0, kind: "", writes: page.items.some(({ written }) => written.length), head: "", on: [], mix: "blend", sort: "model",
+  view: "overview", text: 0, kind: "", writes: page.items.some(({ written }) => written.length), head: "", on: [], mix: "blend", sort: "model", tint: "role",
   words: false, separators: false, first: false, rescale: false, quad: "all",
   scale: "map", palette: page.palette, theme: "system", top: 5, least: 0.05, toward: false, letters: true,
   pin: "", who: "", find: "", zoom: "", beside: "", sides: "all", most: false,
@@ -26,6 +26,7 @@ const ALLOWED = {
   head: (value) => /^\d+\.\d+$/.test(value),
   mix: (value) => MIXES.includes(value),
   sort: (value) => SORTS.some((sort) => sort === value),
+  tint: (value) => value === "role" || page.measures.some(({ key }) => key === value),
   quad: (value) => QUADRANTS.includes(value),
   scale: (value) => ["map", "row", "one"].includes(value),
   palette: (value) => value === "auto" || Object.hasOwn(page.palettes, value),

@@ -47,7 +47,7 @@ export interface Item {
   written: KindData[];
 }
 export interface Page {
-  title: string; bits: number; items: Item[]; planes: PlaneData[]; roles: Role[]; scores: ScoreDef[];
+  title: string; bits: number; items: Item[]; planes: PlaneData[]; findings: FindingData[]; measures: Measure[]; roles: Role[]; scores: ScoreDef[];
   palettes: Record<string, string[]>; fewRows: number; minRows: number;
   /** the marks of few rows and of no role, and the palette to begin with */
   few: string; noRole: string; palette: string;
@@ -57,12 +57,22 @@ export interface Page {
   signed: Record<"light" | "dark", string[]>;
 }
 
+/** A number and its interval, if it has one. */
+export type Value = [number, number | null, number | null];
+/** What a result says of every head, by kind of attention and number. */
+export interface FindingData { title: string; name: string; how: string; said: Record<string, Record<string, string[]>> }
+/**
+ * A number that heads can be tinted by, of one of the findings; `orange` is the sign that is orange,
+ * 0 for numbers without a sign.
+ */
+export interface Measure { key: string; title: string; unit: string; from: string; finding: number; orange: number; values: Record<string, Record<string, Value>> }
+
 /** One head of the kind of attention that is shown. */
 export interface Head { id: string; place: number; site: SiteData; row: number; data: HeadData }
 
 /** Everything that a link carries. */
 export interface State {
-  view: string; text: number; kind: string; writes: boolean; head: string; on: string[]; mix: string; sort: string;
+  view: string; text: number; kind: string; writes: boolean; head: string; on: string[]; mix: string; sort: string; tint: string;
   words: boolean; separators: boolean; first: boolean; rescale: boolean; quad: string;
   scale: string; palette: string; theme: string; top: number; least: number; toward: boolean; letters: boolean;
   /** the tokens that heads are ranked or marked by: a query and a key, or one of them */

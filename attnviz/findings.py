@@ -1,0 +1,79 @@
+"""What commands found out about every head of a model, ready to stand beside it: plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Value = tuple[float, float | None, float | None]
+"""A number and its 95 % interval; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One number of heads, to compare them by.
+
+    Attributes:
+        name: in a word or two, of its finding alone: ``effect``.
+        title: in full: ``effect of taking it away``.
+        unit: ``nats``; empty for shares.
+        orange: the sign that is orange in pictures where 0 is the middle; 0 for numbers without a
+            sign.
+        values: by a head's name; heads that were not measured are not there.
+    """
+
+    name: str
+    title: str
+    unit: str
+    orange: int
+    values: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One result, head by head.
+
+    Attributes:
+        part: the command that found it: ``ablate``.
+        name: of its file.
+        title: the question that it answers.
+        how: full sentences on how that was measured.
+        said: what it says of each head, line by line, by the head's name.
+        measures: see :class:`Measure`.
+    """
+
+    part: str
+    name: str
+    title: str
+    how: str
+    said: Mapping[str, tuple[str, ...]]
+    measures: tuple[Measure, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As docs/heads.schema.json says."""
+        return {
+            "part": self.part,
+            "name": self.name,
+            "title": self.title,
+            "how": self.how,
+            "said": {head: list(lines) for head, lines in self.said.items()},
+            "measures": [
+                {
+                    "name": measure.name,
+                    "title": measure.title,
+                    "unit": measure.unit,
+                    "orange": measure.orange,
+                    "values": {
+                        head: dict(zip(("value", "low", "high"), value, strict=True))
+                        for head, value in measure.values.items()
+                    },
+                }
+                for measure in self.measures
+            ],
+        }
+
+
+def findings_json(findings: Sequence[Finding]) -> dict[str, Any]:
+    """What a document has of them: nothing where there are none."""
+    return {"findings": [finding.to_json() for finding in findings]} if findings else {}

@@ -1,0 +1,182 @@
+"""What heads are worth, in the page: tints of the overview, their legend, lines on the cards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnviz as av
+from attnviz.effects import AblationReport
+from attnviz.render.palette import anchors, rgb
+from attnviz.render.signed import color
+from tests.render.test_view import HOSTILE
+from tests.render.test_view_page import axe, near
+from tests.viewing import Opened, opened
+
+TEXTS = ("The kettle sang and the candle burned while the kettle sang and the candle burned.",
+         "A cat sat on a mat, and a dog sat on a cat.")  # fmt: skip
+SYNTAX = {
+    "schema": "attnviz.syntax/1", "model": "demo-gpt2", "layout": {"decoder": [6] * 4},
+    "identity": {}, "measured_on": "odd documents", "roles": [],
+    "relations": {
+        HOSTILE[0]: {"best": {
+            "head": "1.2", "direction": "to_head", "accuracy": 0.8, "low": 0.7, "high": 0.9,
+            "count": 40, "offset": 1, "offset_accuracy": 0.5, "margin": 0.3, "margin_low": 0.2,
+            "margin_high": 0.4,
+        }}
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def report() -> AblationReport:
+    return av.ablate(TEXTS, gradient=True)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("worth")
+    syntax = folder / f"{HOSTILE[0].replace('/', '')[:40]}.json"
+    syntax.write_text(json.dumps(SYNTAX))
+    logits = av.logits(TEXTS[0])
+    made = av.view(TEXTS, ablate=True, evidence=[syntax, logits], exact=True)
+    return made.save(folder / "worth.html")
+
+
+@pytest.fixture(scope="module")
+def shared(browser: Any) -> Iterator[Opened]:
+    with opened(browser, color_scheme="light") as found:
+        yield found
+
+
+def effects(report: AblationReport) -> dict[str, Any]:
+    return {one.name: one for one in report.effects if len(one.heads) == 1}
+
+
+def strip(page: Opened, name: str) -> tuple[int, int, int]:
+    """The colour below a small map, beside what is written there."""
+    layer = int(name.partition(".")[0])
+    found = page.page.locator(f".row:nth-of-type({layer + 2}) .tile[data-head='{name}']")
+    box = "one => ['Left', 'Top', 'Width', 'Height'].map(side => one[`offset${side}`])"
+    left, top, width, height = found.evaluate(box)
+    return page.pixel(f".row:nth-of-type({layer + 2}) canvas", left + 2, top + (width + height) / 2)
+
+
+def test_small_maps_are_tinted_by_the_effect(shared: Opened, page: Path, report) -> None:
+    shared.open(page)
+    assert not shared.page.is_visible("#tint-legend")
+    shared.page.select_option("#tint", "ablate-effect")
+    shared.settle()
+    assert "tint=ablate-effect" in shared.hash()
+    found = effects(report)
+    top = max(abs(one.change) for one in found.values())
+    for name, one in found.items():
+        assert near(strip(shared, name), np.array(rgb(color(one.change, top, 1))), 4), name
+    said = shared.text("#overview-said")
+    assert "change of the loss without it in nats" in said
+    assert "From these texts" in said
+    assert f"at {report.positions:,} positions of 2 texts" in said
+    assert "in brackets where the interval includes 0" in said
+    assert "hatched" not in said
+    legend = shared.page.get_attribute("#tint-legend", "aria-label")
+    assert "zero ablation" in legend
+    one = found["0.5"]
+    label = shared.page.get_attribute(".tile[data-head='0.5']", "aria-label")
+    assert f"change of the loss without it: {one.change:+.2g}" in label
+    assert "nats" in label
+
+
+def test_numbers_without_a_sign_go_through_a_palette(shared: Opened, page: Path, report) -> None:
+    shared.open(page, "tint=ablate-gradient")
+    found = {name: one.gradient for name, one in effects(report).items()}
+    largest, least = max(found, key=found.get), min(found, key=found.get)
+    points = [np.array(rgb(point)) for point in anchors("blues")]
+    assert near(strip(shared, largest), points[-1], 4)
+    place = np.sqrt(found[least] / found[largest]) * (len(points) - 1)
+    left = int(place)
+    between = points[left] + (points[left + 1] - points[left]) * (place - left)
+    assert near(strip(shared, least), between, 4)
+
+
+def test_a_head_without_a_number_is_hatched_and_said(shared: Opened, page: Path) -> None:
+    shared.open(page, "tint=syntax-lead")
+    assert near(strip(shared, "1.2"), np.array(rgb(color(0.3, 0.3, -1))), 4)
+    assert "hatched: not measured (23 heads)" in shared.text("#overview-said")
+    middle = shared.page.locator(".tile[data-head='0.0']").evaluate(
+        "one => one.offsetTop + (one.offsetWidth + one.offsetHeight) / 2"
+    )
+    pixels = {shared.pixel(".row:nth-of-type(2) canvas", x, middle) for x in range(2, 30)}
+    assert (255, 255, 255) in pixels
+    assert min(map(min, pixels)) < 180  # lines on paper
+    assert "not measured" in shared.page.get_attribute(".tile[data-head='0.0']", "aria-label")
+
+
+def test_cards_say_what_was_found_and_how(shared: Opened, page: Path, report) -> None:
+    shared.open(page, "view=card&head=0.5&on=0.5")
+    card = shared.text("#card-body")
+    one = effects(report)["0.5"]
+    assert "What it is worth" in card
+    assert f"[{one.low:+.2g}"[:4] in card
+    assert f"mean |∂/∂gate| {one.gradient:.2g}" in card
+    assert "these texts: Change of the loss without it, by zero ablation" in card
+    assert "What it writes" in card
+    assert "logits for" in card
+    assert "Nothing was found for this head." in card  # of the relations
+    shared.go("view=card&head=1.2&on=1.2")
+    card = shared.text("#card-body")
+    assert "0.80 [0.70, 0.90] of 40, best offset 0.50" in card
+    assert (
+        shared.page.evaluate("document.querySelectorAll('#card-body img, #card-body b').length")
+        == 0
+    )
+
+
+def test_dots_tables_and_pictures_carry_the_numbers(shared: Opened, page: Path, report) -> None:
+    found = effects(report)
+    shared.open(page, "tint=ablate-effect&sort=likeness")
+    assert "Beside a dot: its head and the change of the loss" in shared.text("#overview-said")
+    top = max(abs(one.change) for one in found.values())
+    picture = shared.saved("svg").decode()
+    for one in found.values():
+        assert f'fill="{color(one.change, top, 1)}"' in picture or abs(one.change) < top / 50
+    assert "not measured" in picture
+    shared.go("tint=ablate-effect")
+    assert "change of the loss without it" in shared.saved("svg").decode()
+    names, lines = shared.table()
+    place = names.index("ablate-effect")
+    assert names[place + 1 : place + 3] == ["ablate-effect_low", "ablate-effect_high"]
+    for line in lines:
+        one = found[line[0]]
+        assert [float(part) for part in line[place : place + 3]] == pytest.approx(
+            [one.change, one.low, one.high], rel=1e-3, abs=1e-6
+        )
+
+
+def test_a_link_that_names_no_number_shows_roles(shared: Opened, page: Path) -> None:
+    shared.open(page, "tint=ablate9-effect")
+    assert shared.page.input_value("#tint") == "role"
+    assert "tint" not in shared.hash()
+
+
+def test_a_page_without_results_has_no_picker(shared: Opened, tmp_path: Path) -> None:
+    path = av.view(TEXTS[0]).save(tmp_path / "plain.html")
+    shared.open(path)
+    assert not shared.page.is_visible("#tint-line")
+
+
+@pytest.mark.parametrize(("width", "theme"), [(360, "dark"), (1280, "light"), (3840, "dark")])
+def test_axe_finds_nothing_and_nothing_overflows(
+    browser: Any, page: Path, width: int, theme: str
+) -> None:
+    with opened(browser, viewport={"width": width, "height": 900}, color_scheme=theme) as shown:
+        for state in ("tint=ablate-effect", "tint=syntax-lead&sort=likeness", "view=card&head=0.5"):
+            shown.open(page, state)
+            assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
+            shown.page.evaluate(axe())
+            found = shown.page.evaluate("axe.run()")["violations"]
+            assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in found] == []
