@@ -222,6 +222,7 @@ def view(
     select: str | None = None,
     without: str | None = None,
     weigh: str = "weights",
+    why: str | None = None,
     evidence: Evidence | Sequence[Evidence] | None = None,
     ablate: bool = False,
     exact: bool = False,
@@ -241,6 +242,8 @@ def view(
         without: heads to take away first, to see how the others change.
         weigh: what the maps show, see :func:`capture`; with ``"norm"`` the page has the weights as
             well, and switches between the two.
+        why: heads whose queries and keys go into the page, in 16 bits, so that it can explain each
+            of their weights (``"2.4, 3.*"``); those that captures already hold go in as well.
         evidence: see :func:`heads`; its numbers stand on the cards and can tint the overview.
         ablate: also take every head away on these texts, see :func:`attnviz.ablate`, with gradients
             where the model predicts words; that takes a pass for every head.
@@ -266,7 +269,7 @@ def view(
     bits = 16 if exact else 8
     given = read_given(evidence)
     ready, least = [], 0
-    options: dict[str, Any] = {"select": select, "without": without, "weigh": weigh}
+    options: dict[str, Any] = {"select": select, "without": without, "weigh": weigh, "why": why}
     source: Source | None = None
     if ablate:
         what = [what] if isinstance(what, Look) or not isinstance(what, Iterable) else list(what)

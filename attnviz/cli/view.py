@@ -36,6 +36,13 @@ def view(
     ] = None,
     without: Annotated[str | None, typer.Option(help=WITHOUT_HELP, metavar="HEADS")] = None,
     weigh: Annotated[str, typer.Option(help=WEIGH_HELP, metavar="QUANTITY")] = WEIGHTS,
+    why: Annotated[
+        str | None,
+        typer.Option(
+            help="Heads whose queries and keys go along, to explain each of their weights.",
+            metavar="HEADS",
+        ),
+    ] = None,
     evidence: Annotated[list[Path] | None, EVIDENCE] = None,
     ablate: Annotated[
         bool,
@@ -61,6 +68,8 @@ def view(
 
       attnviz view "The cat sat." --model bert-base-uncased --pair "It slept." -o page.html
 
+      attnviz view "The keys to the cabinet are on the table" --why 2.4,3.* -o page.html
+
       attnviz view --lines sentences.txt --model gpt2 --select "0-5.*" -o page.html
 
       attnviz view --lines sentences.txt --ablate --with gpt2.profile.json -o worth.html
@@ -71,8 +80,8 @@ def view(
     browser.check(out)
     looks = prompt.looks(model, quiet=output.quiet)
     settings = model.settings(context=prompt.context, writing=prompt.generate is not None)
-    settings |= {"select": select, "without": without, "weigh": weigh, "evidence": evidence}
-    settings |= {"exact": exact, "title": title, "max_mb": max_mb}
+    settings |= {"select": select, "without": without, "weigh": weigh, "why": why}
+    settings |= {"evidence": evidence, "exact": exact, "title": title, "max_mb": max_mb}
     if ablate:
         with Stages(output.quiet) as stages:
             page = api.view(looks, ablate=True, progress=stages.show, **settings)

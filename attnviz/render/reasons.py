@@ -42,7 +42,7 @@ def steps(reason: Reason) -> Table:
     if terms.softcap is not None:
         cap = f"{terms.softcap:g}"
         table.add_row("capped", signed(reason.capped), f"{cap} tanh(score / {cap})")
-    if terms.bias is not None:
+    if terms.bias is not None and reason.allowed[reason.key]:
         table.add_row("bias", signed(reason.added), "added by position or mask")
     if not reason.allowed[reason.key]:
         table.add_row("blocked", "-inf", "the query may not attend to this key")

@@ -18,6 +18,7 @@ from attnviz.render.page import html_page, parts, safe_json
 from attnviz.render.viewer.document import Scored, document
 from attnviz.render.viewer.quantize import least_bytes, packed_bytes
 from attnviz.render.viewer.scene import most_bytes
+from attnviz.render.viewer.terms import terms_bytes
 
 _SCORES_BYTES = 900
 """About what the scores of one head take."""
@@ -93,6 +94,7 @@ def estimate(captures: Sequence[Capture], heads: Sequence[Collection[Head]], bit
         for site, maps in capture.maps.items():
             count = sum(head.site == site for head in chosen)
             total += packed_bytes([maps], bits) * count // len(maps) + count * _SCORES_BYTES
+        total += sum(terms_bytes(one) for head, one in capture.terms.items() if head in chosen)
     return total
 
 

@@ -7,6 +7,7 @@ bidirectional character of a token ever reaches the page.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from attnviz.estimates import Alike
 from attnviz.findings import Finding
 from attnviz.quantities import QUANTITIES
+from attnviz.reach import Reach
 from attnviz.records import Capture, Head, HeadScores, Role, Score, SiteKind, Tokens
 from attnviz.render.labels import head_phrase, origin, percent, visible
 from attnviz.render.palette import DEFAULT_PALETTE, FEW, NO_ROLE, PALETTES, anchors, ink
@@ -22,6 +24,7 @@ from attnviz.render.signed import SCHEMES
 from attnviz.render.viewer.beside import beside
 from attnviz.render.viewer.quantize import Packed, pack
 from attnviz.render.viewer.scene import cells, scene
+from attnviz.render.viewer.terms import pack_terms
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.roles import ANNOTATED, FEW_ROWS, MIN_ROWS, SHOWN
 from attnviz.scoring.scores import SCORES
@@ -196,6 +199,8 @@ def _kinds(
                 }
             )
             chunks.append(packed.text)
+            for place, index in enumerate(indices):
+                sites[-1]["heads"][place]["terms"] = _terms(capture, Head(site, index), chunks)
         if not sites:
             continue
         if capture.quantity != "weights":
@@ -304,6 +309,24 @@ def _axis(tokens: Tokens) -> dict[str, Any]:
         "starts": [int(start) for start in starts],
         "words": [visible(text.removeprefix(" ") or text) for text in words.texts],
     }
+
+
+def _terms(capture: Capture, head: Head, chunks: list[str]) -> dict[str, Any] | None:
+    """What a head's weights are made of, where the capture has it; the numbers go to ``chunks``."""
+    terms = capture.terms.get(head)
+    if terms is None:
+        return None
+    packed = pack_terms(terms, _own_reach(capture, head), capture[head])
+    chunks.append(packed.text)
+    return {"chunk": len(chunks) - 1, **packed.facts}
+
+
+def _own_reach(capture: Capture, head: Head) -> Reach:
+    """The keys that one head may reach, where heads of a layer differ."""
+    reach = capture.reach[head.site]
+    if reach.bits is None or len(reach.bits) == 1:
+        return reach
+    return replace(reach, bits=reach.bits[head.index][None])
 
 
 def _head(index: int, top: float, whole: bool, scored: HeadScores | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import { hidePreview } from "./preview.js";
 import { beside } from "./plane.js";
 import { ask } from "./who.js";
 import { nextSide, swapSides, toggleBeside } from "./beside.js";
+import { askWhy, closeWhy } from "./why.js";
 import { hideTip } from "./tip.js";
 
 /** @typedef {import("./types.js").View} View */
@@ -25,6 +26,7 @@ const HELP = [
   ["c, b", "compare two maps, or stop; swap them"],
   ["e", "of two maps: all, the first, the second, their difference"],
   ["j", "of two texts or runs: which heads changed most"],
+  ["y, Enter", "why this weight: the cell that is pointed at, of heads whose queries and keys are in the page"],
   ["w", "words instead of tokens"],
   ["s, f", "hide separators, hide the first token"],
   ["r", "rescale what is left"],
@@ -93,12 +95,14 @@ function pressed(event, view) {
   if (event.key === "Escape") {
     hideTip();
     hidePreview();
+    if (closeWhy()) return true;
     view.escape?.();
     set({ pin: "", who: "" });
     return true;
   }
   if (event.key === "Enter") {
-    if (state.view !== "overview" || /** @type {HTMLElement} */ (event.target).closest?.("button, a, summary")) return false;
+    if (/** @type {HTMLElement} */ (event.target).closest?.("button, a, summary")) return false;
+    if (state.view !== "overview") return askWhy(view, true);
     set({ view: "map", on: [state.head] });
     return true;
   }
@@ -124,6 +128,7 @@ function single(key, view) {
     case "b": swapSides(); return true;
     case "e": nextSide(); return true;
     case "j": set({ most: !state.most }); return true;
+    case "y": return askWhy(view);
     case "w": set({ words: !state.words }); return true;
     case "s": set({ separators: !state.separators }); return true;
     case "f": set({ first: !state.first }); return true;

@@ -15,6 +15,7 @@ import { startKeys } from "./keys.js";
 import { startSave } from "./save.js";
 import { drawWho, startWho } from "./who.js";
 import { isReady, prepareScene } from "./scene.js";
+import { drawWhy, startWhy } from "./why.js";
 import { asksPair } from "./rank.js";
 import { sitesRanked, sitesShown } from "./second.js";
 import { startBeside } from "./beside.js";
@@ -56,6 +57,7 @@ function draw(state, changed) {
   const now = turn;
   const view = views[state.view];
   drawWho(state);
+  drawWhy(state);
   const finish = () => {
     if (missing.length) drawWho(state);
     view.draw(state, changed);
@@ -101,6 +103,7 @@ function start() {
   startWho(current);
   startBeside();
   startMost();
+  startWhy(current);
   startKeys(current);
   startSave(current);
   startPrint(current, () => draw(get(), null));

@@ -10,6 +10,7 @@ import { caption, headed, heading } from "./captions.js";
 import { askedOf } from "./rank.js";
 import { axesData, framed, placeName } from "./scene.js";
 import { wavesOf } from "./waves.js";
+import { explained } from "./why.js";
 import { hideTip, showTip } from "./tip.js";
 import { columnIn, crosshair, drawPane, partOf, rowIn } from "./pane.js";
 import { pan, startMoving, zoomAt } from "./mapmove.js";
@@ -105,12 +106,14 @@ function drawCursor(spoken = false) {
   const [first] = panes;
   const asked = askedOf(state);
   const [pin, pinnedKey] = [pinned(first.panel.queries, state.pin, "q"), pinned(first.panel.keys, state.pin, "k")];
+  const why = cursor ? { q: "", k: "" } : explained(state);
+  const [reasonRow, reasonColumn] = [pinned(first.panel.queries, why.q, "q"), pinned(first.panel.keys, why.k, "k")];
   const cells = panes.map((pane) => {
     const own = cursor && from ? [rowIn(cursor.r, from, pane), columnIn(cursor.c, from, pane)] : [-1, -1];
     if (drawn.includes(pane)) {
       crosshair(pane,
-        [...[asked?.r ?? -1, pin].map((r) => /** @type {[number, number]} */ ([rowIn(r, first, pane), 0.9])), [own[0], 0.7]],
-        [...[asked?.c ?? -1, pinnedKey].map((c) => /** @type {[number, number]} */ ([columnIn(c, first, pane), 0.9])), [own[1], 0.7]]);
+        [...[asked?.r ?? -1, pin, reasonRow].map((r) => /** @type {[number, number]} */ ([rowIn(r, first, pane), 0.9])), [own[0], 0.7]],
+        [...[asked?.c ?? -1, pinnedKey, reasonColumn].map((c) => /** @type {[number, number]} */ ([columnIn(c, first, pane), 0.9])), [own[1], 0.7]]);
     }
     return own[0] >= 0 && own[1] >= 0 ? own : null;
   });

@@ -16,7 +16,7 @@ const DEFAULTS = {
   view: "overview", text: 0, kind: "", writes: page.items.some(({ written }) => written.length), head: "", on: [], mix: "blend", sort: "model", tint: "role",
   words: false, separators: false, first: false, rescale: false, quad: "all",
   scale: "map", palette: page.palette, theme: "system", top: 5, least: 0.05, toward: false, letters: true,
-  pin: "", who: "", find: "", zoom: "", beside: "", sides: "all", most: false,
+  pin: "", who: "", why: "", find: "", zoom: "", beside: "", sides: "all", most: false,
 };
 
 /** What each entry of a link may be. @type {Record<string, (value: string) => boolean>} */
@@ -33,6 +33,7 @@ const ALLOWED = {
   theme: (value) => ["system", "light", "dark"].includes(value),
   pin: (value) => /^[qk]\d+$/.test(value),
   who: (value) => /^(q\d+)?(k\d+)?$/.test(value),
+  why: (value) => /^q\d+k\d+$/.test(value),
   find: () => true,
   sides: (value) => SHOWN.includes(value),
   beside: (value) => value === "none" || (/^(\d+\.\d+(@\d+)?|@\d+)$/.test(value) && Number(readBeside(value).text) < page.items.length),
@@ -102,7 +103,7 @@ function settled(next) {
   next.text = Math.min(Math.max(next.text, 0), page.items.length - 1);
   const { kinds } = page.items[next.text];
   if (!kinds.some(({ kind }) => kind === next.kind)) next.kind = kinds[0].kind;
-  if (next.text !== state.text || next.kind !== state.kind) Object.assign(next, { pin: "", who: "", zoom: "" });
+  if (next.text !== state.text || next.kind !== state.kind) Object.assign(next, { pin: "", who: "", why: "", zoom: "" });
   // a text is not compared with itself, but with the one that was there
   if (next.beside === `@${next.text}`) next.beside = next.text === state.text ? "" : `@${state.text}`;
   if (next.words !== state.words || next.quad !== state.quad) next.zoom = "";
@@ -173,9 +174,9 @@ export function fromHash() {
   next.on = headsOf(next)
     .filter(({ id, site }) => wanted.includes("*") || wanted.includes(`${site.layer}.*`) || wanted.includes(id))
     .map(({ id }) => id);
-  const { pin, who, zoom } = next;
+  const { pin, who, why, zoom } = next;
   state = { ...state, text: next.text, kind: next.kind, writes: next.writes, words: next.words, quad: next.quad };
-  state = settled({ ...next, pin, who, zoom });
+  state = settled({ ...next, pin, who, why, zoom });
   changed = new Set(/** @type {(keyof State)[]} */ (Object.keys(state)));
   visited = place();
   schedule();

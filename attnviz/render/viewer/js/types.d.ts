@@ -8,7 +8,13 @@ export interface HeadRole {
   name: string; title: string; code: string; given: boolean; score: string; numbers: ScoreValue; few: boolean; rests: boolean; said: string; possible: string;
   rival: [string, number] | null;
 }
-export interface HeadData { index: number; top: number; whole: boolean; roles: HeadRole[]; scores: ScoreValue[] }
+/** What a head's weights are made of; its numbers are in a chunk of their own, see terms.js. */
+export interface TermsData {
+  chunk: number; width: number; scale: number; softcap: number | null; sink: number | null;
+  bias: "" | "key" | "distance" | "whole"; written: boolean; turned: boolean | null;
+  causal: boolean; window: number | null; bits: boolean; error: number;
+}
+export interface HeadData { index: number; top: number; whole: boolean; roles: HeadRole[]; scores: ScoreValue[]; terms: TermsData | null }
 export interface SiteData { layer: number; causal: boolean; chunk: number; heads: HeadData[] }
 /** `opening` is the head to show first. */
 /**
@@ -81,6 +87,8 @@ export interface State {
   beside: string; sides: string;
   /** whether heads are ranked by what changed */
   most: boolean;
+  /** the query and key whose weight is explained */
+  why: string;
 }
 
 /** One axis as shown: tokens or words, without what is hidden. */
