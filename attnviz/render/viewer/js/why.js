@@ -27,8 +27,8 @@ function weighed(state) {
 
 /** The head whose weights are explained. @param {State} state */
 function headNow(state) {
-  const drawn = ["map", "lines", "text"].includes(state.view);
-  return headOf(weighed(state), drawn && !state.on.includes(state.head) ? state.on[0] : state.head);
+  const single = ["overview", "card"].includes(state.view) || state.on.includes(state.head);
+  return headOf(weighed(state), single ? state.head : state.on[0]);
 }
 
 /** The head of the small map that is pointed at, to be chosen with a pair in it. */
