@@ -198,6 +198,8 @@ def test_other_views_and_heads(shared: Opened, captures, pages) -> None:
     page.page.hover("#text-body [data-at='6']")
     until(page.page, "document.querySelectorAll('.why-token')[1].textContent.includes('cab')")
     agrees(page, captures["demo-gpt2"].why("3.0", 15, 6), 1e-3)
+    page.page.mouse.move(2, 2)
+    until(page.page, "document.querySelectorAll('.why-token')[1].textContent.includes('s')")
     page.go("view=map&on=1.1&head=1.1&why=q15k3")
     assert "does not hold queries and keys of head 1.1" in page.text("#why-body")
     page.click("#why-body button:has-text('2.4')")
