@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnviz.attention.sizes import KINDS, check_sizes
+from attnviz.attention.sizes import KINDS, MAX_LAYERS, check_sizes
 from attnviz.errors import UsageError
-from attnviz.shapes.configs.keys import MAX_LAYERS
 from attnviz.shapes.spec import AttentionSpec, RunSizes, spec_of
 
 if TYPE_CHECKING:

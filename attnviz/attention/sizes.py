@@ -12,6 +12,7 @@ KINDS: tuple[Kind, ...] = ("mha", "gqa", "mqa", "mla", "cross")
 """Kinds of attention layers."""
 
 MAX_SIZE = 1 << 24
+MAX_LAYERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from attnviz.attention.sizes import MAX_SIZE
+from attnviz.attention.sizes import MAX_LAYERS, MAX_SIZE
 from attnviz.errors import ModelError
 from attnviz.shapes.spec import cut
 
 Config = Mapping[str, Any]
 Names = tuple[str, ...]
-MAX_LAYERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
