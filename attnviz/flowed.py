@@ -104,7 +104,7 @@ def flow(
     Args:
         what: a capture of all layers, or a text or prompt to run.
         model: for a text or prompt, see :func:`attnviz.load`, as for ``device`` and ``dtype``.
-        method: ``alti``, ``rollout`` or ``max-flow`` (up to 64 tokens; needs networkx); by default
+        method: ``alti``, ``rollout`` or ``max-flow`` (up to 128 tokens); by default
             ALTI where the vectors that attention moves are at hand, else rollout.
         to: follow a token back, by its position or text: where did it come from?
         from_: follow a token on: where does it go?

@@ -29,7 +29,7 @@ def flow(
     method: Annotated[
         str | None,
         typer.Option(
-            help="alti, rollout or max-flow (up to 64 tokens).",
+            help="alti, rollout or max-flow (up to 128 tokens).",
             metavar="METHOD",
             show_default="alti where it can be",
         ),

@@ -2,7 +2,7 @@
 
 Layers and positions are a graph; the edge from j before layer l to i after it has the capacity that
 rollout gives it, Ã_l[i, j]. What reaches i from token j is the maximum flow between the two, found
-by networkx; rows are then divided by their sums, as the authors do.
+by Dinic's algorithm in SciPy; rows are then divided by their sums, as the authors do.
 """
 
 from __future__ import annotations
@@ -13,34 +13,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import InputError
 from attnviz.flows import Step
 
 _UNIT = 1 << 30
-"""Capacities are whole numbers, for which the algorithm is exact and sure to end."""
+"""Capacities are whole numbers of 2⁻³⁰, for which the algorithm is exact.
 
-LONGEST = 64
+What arrives at a position is 1 in all, so that no flow leaves the 32 bits that SciPy has for it.
+"""
+
+LONGEST = 128
 """Tokens; there is one maximum flow to find for every pair of them."""
 
 
 def check(count: int) -> None:
-    """Refuse too many tokens, and say what to install where networkx is missing.
-
-    Raises:
-        InputError: too many tokens.
-        UsageError: networkx is missing.
-    """
+    """Raise InputError for too many tokens."""
     if count > LONGEST:
         raise InputError(
             f"{count} tokens are too many for max-flow, which takes up to {LONGEST}; shorten the "
             "text, or take rollout"
         )
-    try:
-        import networkx  # noqa: F401
-    except ImportError:
-        raise UsageError(
-            "max-flow needs networkx: pip install 'attnviz[flow]'; rollout does not"
-        ) from None
 
 
 def max_flow(
@@ -62,36 +54,36 @@ def flows(
     steps: Sequence[Step], progress: Callable[[int, int], None] = lambda done, all_: None
 ) -> NDArray[np.float64]:
     """The maximum flows themselves, [n, n]; arguments as for :func:`max_flow`."""
-    from networkx.algorithms.flow import build_residual_network, preflow_push
+    from scipy.sparse.csgraph import maximum_flow
 
-    count = len(steps[0].shares)
+    tables = [np.rint(step.shares.astype(np.float64) * _UNIT).astype(np.int32) for step in steps]
+    count = len(tables[0])
     found = np.zeros((count, count))
     for end in range(count):
-        graph, tokens = _upstream(steps, end)
-        residual = build_residual_network(graph, "capacity")
-        top = (len(steps), end)
-        for token in tokens:
-            solved: Any = preflow_push(graph, (0, token), top, residual=residual, value_only=True)
-            found[end, token] = solved.graph["flow_value"] / _UNIT
+        graph, tokens = _upstream(tables, end)
+        for node, token in enumerate(tokens):
+            found[end, token] = maximum_flow(graph, node, graph.shape[0] - 1).flow_value / _UNIT
         progress(end + 1, count)
     return found
 
 
-def _upstream(steps: Sequence[Step], end: int) -> tuple[Any, list[int]]:
+def _upstream(tables: Sequence[NDArray[np.int32]], end: int) -> tuple[Any, NDArray[np.int64]]:
     """The part of the graph from which a position after the last layer is reached, and its tokens.
 
-    Edges go from (layer, position) to (layer + 1, position).
+    Returns:
+        Capacities between nodes, sparse: first come the tokens, last the position itself.
     """
-    import networkx as nx
+    from scipy.sparse import csr_array
 
-    graph = nx.DiGraph()
-    ends = [end]
-    for layer in range(len(steps), 0, -1):
-        below: dict[int, None] = {}
-        for i in ends:
-            row = steps[layer - 1].shares[i]
-            for j in np.flatnonzero(row).tolist():
-                graph.add_edge((layer - 1, j), (layer, i), capacity=round(float(row[j]) * _UNIT))
-                below[j] = None
-        ends = sorted(below)
-    return graph, ends
+    ends = [np.array([end])]
+    for table in reversed(tables):
+        ends.insert(0, np.flatnonzero(table[ends[0]].any(axis=0)))
+    starts = np.cumsum([0, *map(len, ends)])
+    edges = []
+    for layer, table in enumerate(tables):
+        some = table[np.ix_(ends[layer + 1], ends[layer])]
+        after, before = np.nonzero(some)
+        edges.append((before + starts[layer], after + starts[layer + 1], some[after, before]))
+    rows, columns, capacities = map(np.concatenate, zip(*edges, strict=True))
+    places = rows.astype(np.int32), columns.astype(np.int32)  # older SciPys take no others
+    return csr_array((capacities, places), shape=(starts[-1], starts[-1])), ends[0]
