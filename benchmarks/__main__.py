@@ -13,6 +13,8 @@ TABLES = {
     "ablation": "Heads taken away",
     "profiling": "Profiles of many texts",
     "logits": "Logits split over their parts",
+    "circuits": "Circuits in weights",
+    "flow": "What flows from layer to layer",
     "export": "Batches of pictures",
     "grammar": "Gold annotation",
     "viewer": "The page of all heads",
