@@ -132,6 +132,56 @@ def test_a_wide_screen_has_two_maps_from_the_start(browser: Any, pages) -> None:
         assert shown(page) == ["first"]
 
 
+def drawn_lines(page: Opened) -> dict[str, int]:
+    """How many lines a saved picture has, by colour."""
+    found = ElementTree.fromstring(page.saved("svg"))
+    colors = [one.get("stroke") for one in found.iter() if one.get("class") == "w"]
+    return {color: colors.count(color) for color in colors}
+
+
+def test_lines_are_compared_too(shared: Opened, pages) -> None:
+    capture = pair()
+    maps = [of(capture, name) for name in ("0.1", "1.2")]
+    less = maps[1] - maps[0]
+    many = "top=999&least=0.05"
+    shared.open(pages["pair"], f"view=lines&on=0.1&beside=1.2&{many}")
+    assert len(geometry(shared, "#lines-canvas")["lefts"]) == 2, "as many as there is room for"
+    assert shared.page.is_visible("#beside")
+    shared.press("e", "e", "e")
+    g = geometry(shared, "#lines-canvas")
+    assert len(g["lefts"]) == 1
+    most = np.abs(less).max()
+    want = {
+        SCHEMES["light"][2]: int((less >= 0.05 * most).sum()),
+        SCHEMES["light"][0]: int((less <= -0.05 * most).sum()),
+    }
+    assert {c: abs(n - want[c]) <= 1 for c, n in drawn_lines(shared).items()} == dict.fromkeys(
+        want, True
+    )
+    shared.press("e")
+    g = geometry(shared, "#lines-canvas")
+    box = shared.page.locator("#lines-canvas").bounding_box()
+    y = box["y"] + g["above"] + 7.5 * g["step"]
+    shared.page.mouse.move(box["x"] + g["lefts"][1] + 20, y)
+    told = shared.settle().text("#tip")
+    assert told.startswith("fell attends to")
+    for weights, name in zip(maps, ("head 0.1", "head 1.2"), strict=True):
+        best = weights[7].max()
+        assert any(holds(found, best) for found in re.findall(rf"([\d.]+) [^\n]*{name}", told))
+    shared.page.mouse.down()
+    shared.page.mouse.up()
+    assert "pin=q7" in shared.settle().hash()
+    _, values = difference(shared)
+    assert np.abs(values[:, 2] - less.ravel()).max() < 1e-4
+    shared.open(pages["texts"], "view=lines&on=0.1&beside=@2")
+    g = geometry(shared, "#lines-canvas")
+    box = shared.page.locator("#lines-canvas").bounding_box()
+    shared.page.mouse.move(box["x"] + g["lefts"][1] + 20, box["y"] + g["above"] + 1.5 * g["step"])
+    told = shared.settle().text("#tip")
+    assert told.startswith("small attends to")
+    assert "no counterpart" in told
+
+
 @pytest.mark.parametrize("width", [2560, 3840])
 def test_large_screens_are_used(browser: Any, pages, width: int) -> None:
     with opened(browser, viewport={"width": width, "height": width * 9 // 16}) as page:
@@ -143,7 +193,8 @@ def test_large_screens_are_used(browser: Any, pages, width: int) -> None:
         page.go("view=lines&on=0.1")
         found = geometry(page, "#lines-canvas")
         assert found["step"] > 45
-        assert found["width"] > 0.4 * width
+        assert len(found["lefts"]) == 2
+        assert found["lefts"][1] + found["width"] > 0.7 * width
         assert page.page.evaluate("document.documentElement.scrollWidth") <= width
 
 

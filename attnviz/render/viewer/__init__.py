@@ -35,6 +35,7 @@ def page(
     notes: Sequence[str] = (),
     alike: Sequence[Mapping[SiteKind, Alike]] = (),
     findings: Sequence[Finding] = (),
+    runs: Sequence[str] = (),
 ) -> bytes:
     """The whole page, as UTF-8.
 
@@ -50,6 +51,8 @@ def page(
         alike: how much alike the heads of each capture are, by kind of layer; the overview then has
             a map of them.
         findings: what else is known of the model's heads: for cards, and to tint the overview by.
+        runs: what each capture was run on, where every text is there twice, one run behind the
+            other; the page then compares the two.
 
     Raises:
         UsageError: no capture, or another number of bits.
@@ -68,6 +71,7 @@ def page(
         notes=notes,
         alike=alike,
         findings=findings,
+        runs=runs,
     )
     template, style, script = parts(__package__, "main")
     pictures = any(capture.inputs.picture is not None for capture in captures)

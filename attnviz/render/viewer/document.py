@@ -58,7 +58,6 @@ def document(
     notes: Sequence[str] = (),
     alike: Sequence[Mapping[SiteKind, Alike]] = (),
     runs: Sequence[str] = (),
-    against: bool = False,
     findings: Sequence[Finding] = (),
 ) -> tuple[dict[str, Any], list[str]]:
     """The page's data, and the packed maps that it refers to by number.
@@ -72,9 +71,8 @@ def document(
         bits: of a weight, 8 or 16.
         notes: full sentences on the whole page.
         alike: how much alike the heads of each capture are, by kind; captures may share values.
-        runs: what each text was run on, where there are several.
-        against: whether every text is there twice, one run behind the other, to be compared.
         findings: what else is known of the model's heads.
+        runs: what each text was run on, where every text is there twice, one run behind the other.
     """
     chunks: list[str] = []
     planes = {id(one): one for some in alike for one in some.values()}
@@ -117,7 +115,7 @@ def document(
         ],
         "palettes": {name: list(anchors(name)) for name in PALETTES},
         "palette": DEFAULT_PALETTE,
-        "against": against,
+        "against": bool(runs),
         "signed": {scheme: list(colors) for scheme, colors in SCHEMES.items()},
         "fewRows": FEW_ROWS,
         "few": FEW,

@@ -1,7 +1,7 @@
 import { byId, fill, make } from "./dom.js";
 import { described, headsOf, page } from "./data.js";
 import { get, set } from "./store.js";
-import { contrast, readBeside, secondOf, SHOWN, usual } from "./second.js";
+import { COMPARING, contrast, readBeside, secondOf, SHOWN, usual } from "./second.js";
 import { drawMost } from "./most.js";
 import { alignmentSaid, runName } from "./comparison.js";
 
@@ -23,9 +23,10 @@ function written(head, text) {
 /** Begin to compare, with the head beside where two are chosen; or stop. */
 export function toggleBeside() {
   const state = get();
+  const view = COMPARING.includes(state.view) ? state.view : "map";
   if (secondOf(state)) set({ beside: "none", sides: "all" });
-  else if (state.on.length === 2) set({ view: "map", head: state.on[0], on: [state.on[0]], beside: state.on[1], sides: "all" });
-  else set({ view: "map", beside: usual(state), sides: "all" });
+  else if (state.on.length === 2) set({ view, head: state.on[0], on: [state.on[0]], beside: state.on[1], sides: "all" });
+  else set({ view, beside: usual(state), sides: "all" });
 }
 
 /** First becomes second, and second first. */

@@ -2,6 +2,7 @@ import { byId, fill, make } from "./dom.js";
 import { described, headsOf, itemOf, kindOf, page, roleOf, sceneOf, signOf } from "./data.js";
 import { get, MIXES, QUADRANTS, set, toggle, viewsOf } from "./store.js";
 import { ink } from "./colors.js";
+import { runName } from "./comparison.js";
 import { axesOf, fullSaid, isPair, matches, mixOf, precision } from "./panel.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -235,7 +236,7 @@ export function startControls() {
     }
   });
   const texts = /** @type {HTMLSelectElement} */ (byId("texts"));
-  page.items.forEach(({ label }, i) => texts.append(make("option", { value: i }, `${i + 1}. ${label}`)));
+  page.items.forEach((_, i) => texts.append(make("option", { value: i }, runName(i))));
   byId("texts-line").hidden = page.items.length < 2;
   const palettes = byId("palette");
   for (const name of Object.keys(page.palettes)) palettes.append(make("option", { value: name }, name));

@@ -1,9 +1,13 @@
-import { byId, clamp, say } from "./dom.js";
+import { byId, clamp, fill, make, say } from "./dom.js";
 import { get, set } from "./store.js";
 import { ink } from "./colors.js";
-import { matches, otherPanel, pairsTable, panelOf, pinned, weightText } from "./panel.js";
-import { fitted, magnified, prepared } from "./painter.js";
-import { caption, heading } from "./captions.js";
+import { itemOf, kindOf } from "./data.js";
+import { matches, otherPanel, pairsTable, pinned, saidOf, weightText } from "./panel.js";
+import { fitted, magnified, prepared, shifted } from "./painter.js";
+import { caption, headed, heading } from "./captions.js";
+import { alignmentSaid, comparedPairs, sideName } from "./comparison.js";
+import { columnIn, DIFFERENCE, NAMES, parted, rowIn, sidesOf } from "./sides.js";
+import { drawBeside } from "./beside.js";
 import { withToken } from "./rank.js";
 import { hideTip, showTip } from "./tip.js";
 
@@ -18,14 +22,24 @@ const THICKEST = 5;
 /** Lines are no longer than this, or than twice their height. */
 const WIDEST = 1700;
 
-/** @type {Panel | null} */
-let panelNow = null;
-/** @type {Line[]} */
-let lines = [];
+/** Drawings beside each other are no narrower, as long as there is room for one. */
+const NARROWEST = 380;
+const BETWEEN = 24;
+
+/** What is drawn, with its lines, and where it begins. @typedef {import("./sides.js").Side & { lines: Line[], left: number, title: string }} Drawing */
+/** One token of one of the drawings. @typedef {{ n: number, side: string, i: number }} Token */
+
+/** @type {Drawing[]} */
+let drawings = [];
+/** The first side, drawn or not: pins are its tokens. @type {import("./sides.js").Side | null} */
+let home = null;
+/** @type {import("./comparison.js").Comparison | null} */
+let comparison = null;
 let step = 20;
 let labelW = 100;
 let width = 600;
-/** @type {{ side: string, i: number } | null} */
+let above = ABOVE;
+/** @type {Token | null} */
 let hovered = null;
 
 /**
@@ -80,13 +94,33 @@ function bothTexts(panel, l, i) {
   return weightText(panel, l, i) + (other ? `, ${other.noun} ${weightText(other, l, i)}` : "");
 }
 
-/** The token that alone is shown: the one under the pointer, or the pinned one. */
+/** The token that alone is shown: the one under the pointer, or the pinned one. @returns {Token | null} */
 function chosen() {
-  if (hovered || !panelNow) return hovered;
+  if (hovered || !home || !drawings.length) return hovered;
   const { pin } = get();
-  const q = pinned(panelNow.queries, pin, "q");
-  const k = pinned(panelNow.keys, pin, "k");
-  return q >= 0 ? { side: "q", i: q } : k >= 0 ? { side: "k", i: k } : null;
+  const q = rowIn(pinned(home.panel.queries, pin, "q"), home, drawings[0]);
+  const k = columnIn(pinned(home.panel.keys, pin, "k"), home, drawings[0]);
+  return q >= 0 ? { n: 0, side: "q", i: q } : k >= 0 ? { n: 0, side: "k", i: k } : null;
+}
+
+/**
+ * The token of another drawing that belongs to one; null where it has none.
+ * @param {Token | null} token
+ * @param {number} n
+ * @returns {Token | null}
+ */
+function tokenIn(token, n) {
+  if (!token) return null;
+  const [from, to] = [drawings[token.n], drawings[n]];
+  const i = (token.side === "q" ? rowIn : columnIn)(token.i, from, to);
+  return i < 0 ? null : { n, side: token.side, i };
+}
+
+/** A token of the first side as the state names it, or nothing. @param {Token} token */
+function pinOf(token) {
+  if (!home) return "";
+  const i = (token.side === "q" ? rowIn : columnIn)(token.i, drawings[token.n], home);
+  return i < 0 ? "" : token.side + (token.side === "q" ? home.panel.queries : home.panel.keys).from[i];
 }
 
 /**
@@ -97,10 +131,10 @@ function chosen() {
  * @param {{ side: string, i: number } | null} token
  * @param {{ step: number, labelW: number, width: number, from: number, to: number, above: number }} place
  */
-function drawLines(painter, panel, state, list, token, { step: gap, labelW: side, width: wide, from, to, above }) {
+function drawLines(painter, panel, state, list, token, { step: gap, labelW: side, width: wide, from, to, above: top }) {
   const tones = ink();
   /** @param {number} i */
-  const y = (i) => above + (i + 0.5) * gap - from;
+  const y = (i) => top + (i + 0.5) * gap - from;
   const [x1, x2] = [side + 8, wide - side - 8];
   const high = to - from;
   for (const { r, c, weight, color } of list) {
@@ -112,8 +146,8 @@ function drawLines(painter, panel, state, list, token, { step: gap, labelW: side
   const column = (labels, special, which) => {
     const left = which === "q";
     const found = new Set(matches(left ? panel.queries : panel.keys, state.find));
-    const start = Math.max(0, Math.floor((from - above) / gap) - 1);
-    const end = Math.min(labels.length, Math.ceil((to - above) / gap) + 1);
+    const start = Math.max(0, Math.floor((from - top) / gap) - 1);
+    const end = Math.min(labels.length, Math.ceil((to - top) / gap) + 1);
     for (let i = start; i < end; i++) {
       const own = token && token.side === which && token.i === i;
       if (token && token.side !== which) {
@@ -136,47 +170,86 @@ function drawLines(painter, panel, state, list, token, { step: gap, labelW: side
   };
   column(panel.queries.labels, panel.queries.special, "q");
   column(panel.keys.labels, panel.keys.special, "k");
-  if (from < above) {
-    painter.text("queries", x1 - 6, above - 14 - from, { size: 10.5, align: "right", color: tones.soft });
-    painter.text("keys", x2 + 8, above - 14 - from, { size: 10.5, color: tones.soft });
+  if (from < top) {
+    painter.text("queries", x1 - 6, top - 14 - from, { size: 10.5, align: "right", color: tones.soft });
+    painter.text("keys", x2 + 8, top - 14 - from, { size: 10.5, color: tones.soft });
   }
 }
 
 function drawNow() {
-  if (!panelNow) return;
+  if (!drawings.length) return;
   const frame = byId("lines-frame");
   const canvas = /** @type {HTMLCanvasElement} */ (byId("lines-canvas"));
-  const painter = prepared(canvas, width, frame.clientHeight);
-  painter.rect(0, 0, width, frame.clientHeight, ink().paper);
-  const token = chosen();
+  const whole = drawings[drawings.length - 1].left + width;
+  const painter = prepared(canvas, whole, frame.clientHeight);
+  painter.rect(0, 0, whole, frame.clientHeight, ink().paper);
   const from = frame.scrollTop;
-  const list = token ? ofToken(panelNow, token) : lines;
-  drawLines(painter, panelNow, get(), list, token, { step, labelW, width, from, to: from + frame.clientHeight, above: ABOVE });
-  canvas.dataset.geometry = JSON.stringify({ step, labelW, width, above: ABOVE, from });
-  canvas.dataset.lines = String(list.length);
+  const token = chosen();
+  drawings.forEach(({ panel, lines, left, title, state }, n) => {
+    const own = tokenIn(token, n);
+    const list = own ? ofToken(panel, own) : token ? [] : lines;
+    const place = { step, labelW, width, from, to: from + frame.clientHeight, above };
+    const here = shifted(painter, left, 0);
+    drawLines(here, panel, { ...state, find: get().find }, list, own, place);
+    if (title && from < above) here.text(fitted(here, title, width - 10, 12), 6, above - 34 - from, { size: 12, weight: 600, color: ink().text });
+    if (!n) canvas.dataset.lines = String(list.length);
+  });
+  canvas.dataset.geometry = JSON.stringify({ step, labelW, width, above, from, lefts: drawings.map(({ left }) => left) });
 }
 
 /**
  * @param {number} x
  * @param {number} y
- * @returns {{ side: string, i: number } | null}
+ * @returns {Token | null}
  */
 function tokenAt(x, y) {
-  if (!panelNow) return null;
-  const i = Math.floor((y - ABOVE) / step);
-  const side = x < labelW + 8 ? "q" : x > width - labelW - 8 ? "k" : "";
-  if (!side || i < 0 || i >= (side === "q" ? panelNow.R : panelNow.C)) return null;
-  return { side, i };
+  const n = drawings.findIndex(({ left }) => x >= left && x < left + width);
+  if (n < 0) return null;
+  const { panel, left } = drawings[n];
+  const i = Math.floor((y - above) / step);
+  const side = x - left < labelW + 8 ? "q" : x - left > width - labelW - 8 ? "k" : "";
+  if (!side || i < 0 || i >= (side === "q" ? panel.R : panel.C)) return null;
+  return { n, side, i };
 }
 
-/** @param {{ side: string, i: number }} token */
-function tellToken({ side, i }) {
-  if (!panelNow) return;
-  const best = ofToken(panelNow, { side, i }).slice(-4).reverse();
-  const panel = panelNow;
+/** The strongest lines of a token in one drawing. @param {Drawing} drawing @param {Token} token @param {number} most */
+function strongest({ panel }, token, most) {
   const { queries, keys } = panel;
-  const name = side === "q" ? `${queries.spoken[i]} attends to` : `${keys.spoken[i]} is attended to by`;
-  say(`${name} ${best.map(({ l, r, c }) => `${side === "q" ? keys.spoken[c] : queries.spoken[r]} ${weightText(panel, l, r * panel.C + c)}`).join(", ") || "nothing"}`);
+  return ofToken(panel, token).slice(-most).reverse().map(({ l, r, c, color }) => ({
+    l, color: panel.layers.length > 1 ? color : "", cell: r * panel.C + c, place: token.side === "q" ? c : r, other: token.side === "q" ? keys : queries,
+  }));
+}
+
+/** @param {Token} token */
+function tellToken(token) {
+  const { queries, keys } = drawings[token.n].panel;
+  const name = token.side === "q" ? `${queries.spoken[token.i]} attends to` : `${keys.spoken[token.i]} is attended to by`;
+  const parts = drawings.flatMap((drawing, n) => {
+    const own = tokenIn(token, n);
+    if (!own) return [];
+    const best = strongest(drawing, own, 4).map(({ l, cell, place, other }) => {
+      const layer = drawing.panel.layers.length > 1 && drawing.name === "difference" ? `${drawing.panel.layers[l].name} ` : "";
+      return `${layer}${other.spoken[place]} ${weightText(drawing.panel, l, cell)}`;
+    });
+    return [`${drawing.title ? `${drawing.title}: ` : ""}${best.join(", ") || "nothing"}`];
+  });
+  say(`${name} ${parts.join("; ")}`);
+}
+
+/** @param {Token} token @param {MouseEvent} event */
+function tipOf(token, event) {
+  const { queries, keys } = drawings[token.n].panel;
+  const label = token.side === "q" ? queries.named[token.i] : keys.named[token.i];
+  const several = drawings.length > 1;
+  const lines = drawings.flatMap((drawing, n) => {
+    const own = tokenIn(token, n);
+    if (!own) return [{ color: "", text: "–", more: `${drawing.title}: no counterpart` }];
+    return strongest(drawing, own, several ? 3 : 5).map(({ l, color, cell, place, other }) => ({
+      color, text: several ? weightText(drawing.panel, l, cell) : bothTexts(drawing.panel, l, cell),
+      more: other.named[place] + (several ? `, ${drawing.name === "difference" ? drawing.panel.layers[l].name : drawing.title}` : ""),
+    }));
+  });
+  showTip(token.side === "q" ? `${label} attends to` : `${label} is attended to by`, lines, event.clientX + 14, event.clientY + 14);
 }
 
 export function startLines() {
@@ -189,21 +262,12 @@ export function startLines() {
   };
   canvas.addEventListener("pointermove", (event) => {
     const next = at(event);
-    if (next?.side === hovered?.side && next?.i === hovered?.i) return;
+    if (next?.n === hovered?.n && next?.side === hovered?.side && next?.i === hovered?.i) return;
     hovered = next;
     canvas.style.cursor = next ? "pointer" : "default";
     drawNow();
-    if (!next || !panelNow) hideTip();
-    else {
-      const panel = panelNow;
-      const { queries, keys, layers, C } = panel;
-      const label = next.side === "q" ? queries.named[next.i] : keys.named[next.i];
-      const best = ofToken(panel, next).slice(-5).reverse().map(({ l, r, c, color }) => ({
-        color: layers.length > 1 ? color : "",
-        text: bothTexts(panel, l, r * C + c), more: next.side === "q" ? keys.named[c] : queries.named[r],
-      }));
-      showTip(next.side === "q" ? `${label} attends to` : `${label} is attended to by`, best, event.clientX + 14, event.clientY + 14);
-    }
+    if (next) tipOf(next, event);
+    else hideTip();
   });
   canvas.addEventListener("pointerleave", () => {
     hovered = null;
@@ -212,8 +276,8 @@ export function startLines() {
   });
   canvas.addEventListener("click", (event) => {
     const token = at(event);
-    if (!token || !panelNow) return;
-    const pin = token.side + (token.side === "q" ? panelNow.queries : panelNow.keys).from[token.i];
+    const pin = token && pinOf(token);
+    if (!token || !pin) return;
     hovered = null;
     const { who } = get();
     if (who) set({ pin, who: withToken(who, token.side, Number(pin.slice(1)), false) });
@@ -226,66 +290,111 @@ export function startLines() {
   }, { passive: true });
 }
 
+/** The longest label of some panels. @param {Painter} painter @param {Drawing[]} some */
+function longest(painter, some) {
+  const labels = some.flatMap(({ panel }) => [...panel.queries.labels, ...panel.keys.labels]);
+  return Math.max(...labels.map((label) => painter.measure(label, FONT(), 700)));
+}
+
+/** The drawings of a state, at most so many beside each other. @param {State} state @param {number} most */
+function drawn(state, most) {
+  const found = sidesOf(state);
+  ({ comparison } = found);
+  [home] = found.sides;
+  drawings = found.shown.slice(0, most).map((side) => {
+    const n = NAMES.indexOf(side.name);
+    const title = !comparison ? "" : n < 2 ? sideName(comparison.states, n) : DIFFERENCE;
+    const panel = parted(side.panel);
+    return { ...side, panel, lines: kept(panel, state), left: 0, title };
+  });
+  return found;
+}
+
 /** @type {import("./types.js").View} */
 export const linesView = {
   draw(state) {
-    const panel = panelOf(state, state.on);
-    const empty = !panel.R || !panel.C;
-    byId("lines-empty").hidden = !empty;
-    byId("lines-frame").hidden = empty;
-    caption("lines-caption", panel, state);
-    panelNow = empty ? null : panel;
-    hovered = null;
-    if (empty) return;
-    lines = kept(panel, state);
     const frame = byId("lines-frame");
-    const count = Math.max(panel.R, panel.C);
-    const room = Math.max(340, innerHeight - frame.getBoundingClientRect().top - scrollY - 24);
+    frame.hidden = false;
+    const room = Math.max(NARROWEST, frame.clientWidth);
+    const { sides } = drawn(state, Math.max(1, Math.trunc((room + BETWEEN) / (NARROWEST + BETWEEN))));
+    const { panel } = sides[0];
+    const empty = sides.some((side) => !side.panel.R || !side.panel.C);
+    byId("lines-empty").hidden = !empty;
+    frame.hidden = empty;
+    if (!comparison) caption("lines-caption", panel, state);
+    else {
+      const change = drawings.some(({ name }) => name === "difference") ? ["Of the difference, blue is more in the second and orange less, as a part of the largest change."] : [];
+      fill(byId("lines-caption"), make("span", { class: "said" }, [...saidOf(panel, sides[0].state), ...change].join(" ")));
+    }
+    drawBeside(state, comparison);
+    hovered = null;
+    if (empty) {
+      drawings = [];
+      return;
+    }
+    above = ABOVE + (comparison ? 22 : 0);
+    const count = Math.max(...drawings.map((one) => Math.max(one.panel.R, one.panel.C)));
+    const high = Math.max(340, innerHeight - frame.getBoundingClientRect().top - scrollY - 24);
     const usual = (count <= 40 ? 24 : count <= 120 ? 19 : 15) * magnified();
-    step = magnified() > 1 ? clamp((room - ABOVE - 8) / count, usual, 2 * usual) : usual;
-    const needed = ABOVE + count * step + 8;
-    frame.style.height = `${Math.min(needed, room)}px`;
-    byId("lines-space").style.height = `${Math.max(0, needed - Math.min(needed, room))}px`;
-    width = clamp(frame.clientWidth, 240, Math.max(WIDEST, 2 * frame.clientHeight));
+    step = magnified() > 1 ? clamp((high - above - 8) / count, usual, 2 * usual) : usual;
+    const needed = above + count * step + 8;
+    frame.style.height = `${Math.min(needed, high)}px`;
+    byId("lines-space").style.height = `${Math.max(0, needed - Math.min(needed, high))}px`;
+    const across = drawings.length;
+    width = clamp((frame.clientWidth - (across - 1) * BETWEEN) / across, 240, Math.max(WIDEST, 2 * frame.clientHeight));
+    drawings.forEach((one, n) => { one.left = n * (width + BETWEEN); });
     const painter = prepared(/** @type {HTMLCanvasElement} */ (byId("lines-canvas")), 1, 1);
-    const longest = Math.max(...[...panel.queries.labels, ...panel.keys.labels].map((label) => painter.measure(label, FONT(), 700)));
-    labelW = clamp(longest + 52, 60, Math.min(200 * magnified(), width * 0.34));
-    byId("lines-canvas").setAttribute("aria-label", `Lines from ${panel.R} queries on the left to ${panel.C} keys on the right, ${lines.length} of them. Shift and arrows go from token to token.`);
+    labelW = clamp(longest(painter, drawings) + 52, 60, Math.min(200 * magnified(), width * 0.34));
+    const said = drawings.map(({ panel: { R, C }, lines, title }) => `${title ? `${title}: ` : ""}${R} queries on the left to ${C} keys on the right, ${lines.length} of them`);
+    byId("lines-canvas").setAttribute("aria-label", `Lines from ${said.join("; ")}. Shift and arrows go from token to token.`);
     const token = chosen();
     if (token) {
-      const at = ABOVE + token.i * step;
+      const at = above + token.i * step;
       if (at < frame.scrollTop || at > frame.scrollTop + frame.clientHeight - step) frame.scrollTop = at - frame.clientHeight / 2;
     }
     drawNow();
   },
   picture(painter, state) {
-    const panel = panelOf(state, state.on);
-    const gap = 20 * magnified();
-    const longest = Math.max(...[...panel.queries.labels, ...panel.keys.labels].map((label) => painter.measure(label, FONT(), 700)));
-    const side = clamp(longest + 52, 60, 260);
-    const height = 44 + ABOVE + Math.max(panel.R, panel.C) * gap + 12;
-    panelNow = panel;
+    const before = drawings;
+    drawn(state, NAMES.length);
     hovered = null;
-    const token = chosen();
+    const gap = 20 * magnified();
+    const side = clamp(longest(painter, drawings) + 52, 60, 260);
+    const over = 44 + ABOVE + (comparison ? 22 : 0);
+    const height = over + Math.max(...drawings.map(({ panel }) => Math.max(panel.R, panel.C))) * gap + 12;
     const wide = 2 * side + 320;
-    const list = token ? ofToken(panel, token) : kept(panel, state);
-    drawLines(painter, panel, state, list, token, { step: gap, labelW: side, width: wide, from: 0, to: height, above: ABOVE + 44 });
-    return heading(painter, panel, state, wide, height);
+    const token = chosen();
+    drawings.forEach(({ panel, lines, title }, n) => {
+      const own = tokenIn(token, n);
+      const here = shifted(painter, n * (wide + BETWEEN), 0);
+      drawLines(here, panel, state, own ? ofToken(panel, own) : token ? [] : lines, own, { step: gap, labelW: side, width: wide, from: 0, to: height, above: over });
+      if (title) here.text(title, 10, over - 34, { size: 12, weight: 600, color: ink().text });
+    });
+    const all = drawings.length * (wide + BETWEEN) - BETWEEN;
+    const [{ panel }] = drawings;
+    drawings = before;
+    if (!comparison) return heading(painter, panel, state, all, height);
+    return headed(painter, `${itemOf(state).model}, ${kindOf(state).title}`, alignmentSaid(comparison) || itemOf(state).label, all, height);
   },
-  numbers: pairsTable,
+  numbers(state) {
+    const { comparison: found } = sidesOf(state);
+    return found ? comparedPairs(found) : pairsTable(state);
+  },
   focus: () => byId("lines-frame"),
   pointed() {
-    if (!panelNow || !hovered) return "";
-    const token = (hovered.side === "q" ? panelNow.queries : panelNow.keys).from[hovered.i];
-    return withToken(get().pin, hovered.side, token, false);
+    const pin = hovered && pinOf(hovered);
+    return hovered && pin ? withToken(get().pin, hovered.side, Number(pin.slice(1)), false) : "";
   },
   step(dx, dy) {
-    if (!panelNow) return;
-    const now = chosen() || { side: "q", i: -dy };
+    if (!drawings.length) return;
+    const now = chosen() || { n: 0, side: "q", i: -dy };
+    const { panel } = drawings[now.n];
     const side = dx ? (dx < 0 ? "q" : "k") : now.side;
-    const axis = side === "q" ? panelNow.queries : panelNow.keys;
-    const i = clamp(now.i + dy, 0, axis.at.length - 1);
-    set({ pin: side + axis.from[i] });
-    tellToken({ side, i });
+    const i = clamp(now.i + dy, 0, (side === "q" ? panel.R : panel.C) - 1);
+    const token = { n: now.n, side, i };
+    const pin = pinOf(token);
+    if (!pin) return;
+    set({ pin });
+    tellToken(token);
   },
 };

@@ -17,8 +17,8 @@ import { drawWho, startWho } from "./who.js";
 import { isReady, prepareScene } from "./scene.js";
 import { drawWhy, startWhy } from "./why.js";
 import { asksPair } from "./rank.js";
-import { sitesRanked, sitesShown } from "./second.js";
-import { startBeside } from "./beside.js";
+import { secondOf, sitesRanked, sitesShown } from "./second.js";
+import { drawBeside, startBeside } from "./beside.js";
 import { startMost } from "./most.js";
 import { failed, tell, track } from "./busy.js";
 import { loadAhead, startPrint } from "./print.js";
@@ -58,6 +58,7 @@ function draw(state, changed) {
   const view = views[state.view];
   drawWho(state);
   drawWhy(state);
+  if (!secondOf(state)) drawBeside(state, null);
   const finish = () => {
     if (missing.length) drawWho(state);
     view.draw(state, changed);

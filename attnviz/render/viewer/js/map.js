@@ -1,9 +1,9 @@
 import { byId, clamp, fill, make, say } from "./dom.js";
 import { get, set } from "./store.js";
-import { otherPanel, pairsTable, panelOf, pinned, weightText } from "./panel.js";
+import { otherPanel, pairsTable, pinned, weightText } from "./panel.js";
 import { drawMap, geometry, margins, sums, SUMS } from "./cells.js";
 import { between, known } from "./digits.js";
-import { itemOf, kindOf, page, sceneOf } from "./data.js";
+import { itemOf, kindOf, sceneOf } from "./data.js";
 import { ink } from "./colors.js";
 import { shifted } from "./painter.js";
 import { caption, headed, heading } from "./captions.js";
@@ -12,10 +12,10 @@ import { axesData, framed, placeName } from "./scene.js";
 import { wavesOf } from "./waves.js";
 import { explained } from "./why.js";
 import { hideTip, showTip } from "./tip.js";
-import { columnIn, crosshair, drawPane, partOf, rowIn } from "./pane.js";
+import { crosshair, drawPane, partOf } from "./pane.js";
 import { pan, startMoving, zoomAt } from "./mapmove.js";
-import { secondOf } from "./second.js";
-import { alignmentSaid, comparedPairs, comparisonOf, runName, sideName } from "./comparison.js";
+import { alignmentSaid, comparedPairs, runName, sideName } from "./comparison.js";
+import { columnIn, DIFFERENCE, NAMES, rowIn, sidesOf } from "./sides.js";
 import { drawBeside } from "./beside.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -23,9 +23,6 @@ import { drawBeside } from "./beside.js";
 /** @typedef {import("./types.js").Painter} Painter */
 /** @typedef {import("./pane.js").Pane} Pane */
 /** @typedef {import("./comparison.js").Comparison} Comparison */
-
-const NAMES = ["first", "second", "difference"];
-const DIFFERENCE = "difference: the second less the first";
 
 /** The maps there are, and those of them that are drawn. @type {Pane[]} */
 let panes = [];
@@ -169,44 +166,6 @@ function describedMap(panel) {
     `Largest ${panel.noun} ${weightText(panel, 0, best)}, ${panel.queries.spoken[r]} to ${panel.keys.spoken[c]}. Shift and arrows read single weights.`;
 }
 
-/**
- * The maps that the state shows: one, or both sides of a comparison and their difference.
- * @param {State} state
- */
-function panelsOf(state) {
-  const second = secondOf(state);
-  comparison = second && comparisonOf(state, second);
-  if (!comparison) return [{ name: "first", panel: panelOf(state, state.on), state }];
-  const { states, panels, difference } = comparison;
-  const found = panels.map((panel, n) => ({ name: NAMES[n], panel, state: states[n] }));
-  return difference ? [...found, { name: "difference", panel: difference, state }] : found;
-}
-
-/**
- * Which maps are drawn: both from the start, with their difference once a comparison is asked for.
- * @param {State} state
- * @param {string[]} names of those there are
- */
-function shownOf(state, names) {
-  if (names.length === 1) return names;
-  if (state.sides !== "all" && names.includes(state.sides)) return [state.sides];
-  return state.beside || page.against ? names : names.slice(0, 2);
-}
-
-/**
- * Where the rows of a pane belong: of each its pair, or of both axes those that are the same.
- * @param {string} name
- * @param {import("./alignment.js").Alignment} alignment
- * @param {number} count
- */
-function places(name, { pairs, left }, count) {
-  if (!left) return null;
-  const side = NAMES.indexOf(name);
-  const out = Array(count).fill(-1);
-  pairs.forEach((pair, place) => { out[side < 2 ? pair[side] : place] = place; });
-  return out;
-}
-
 /** The zoom of the first map in the rows and columns of another. @param {string} zoom @param {Pane} pane */
 function zoomIn(zoom, pane) {
   if (!zoom || pane === panes[0]) return zoom;
@@ -218,15 +177,13 @@ function zoomIn(zoom, pane) {
 /** @type {import("./types.js").View} */
 export const map = {
   draw(state) {
-    const found = panelsOf(state);
-    const empty = found.some(({ panel }) => !panel.R || !panel.C);
-    const shown = shownOf(state, found.map(({ name }) => name));
+    const found = sidesOf(state);
+    ({ comparison } = found);
+    const empty = found.sides.some(({ panel }) => !panel.R || !panel.C);
+    const shown = found.shown.map(({ name }) => name);
     byId("map-empty").hidden = !empty;
     byId("panes").hidden = empty;
-    panes = empty ? [] : found.map(({ name, panel, state: one }) => ({
-      name, panel, state: one, g: /** @type {any} */ (null),
-      rows: comparison && places(name, comparison.rows, panel.R), columns: comparison && places(name, comparison.columns, panel.C),
-    }));
+    panes = empty ? [] : found.sides.map((side) => ({ ...side, g: /** @type {any} */ (null) }));
     drawn = panes.filter(({ name }) => shown.includes(name));
     drawBeside(state, comparison);
     for (const name of NAMES) byId(`pane-${name}`).hidden = !shown.includes(name);
@@ -246,25 +203,23 @@ export const map = {
     drawCursor();
   },
   picture(painter, state) {
-    const found = panelsOf(state);
-    const shown = shownOf(state, found.map(({ name }) => name));
-    const some = found.filter(({ name }) => shown.includes(name));
-    const above = comparison ? 66 : 44;
+    const { comparison: found, shown: some } = sidesOf(state);
+    const above = found ? 66 : 44;
     let [x, height] = [0, 0];
     for (const [n, { name, panel, state: one }] of some.entries()) {
       if (n) x += 24;
       const side = NAMES.indexOf(name);
-      if (comparison) painter.text(side < 2 ? sideName(comparison.states, side) : DIFFERENCE, x + 10, 54, { size: 12, weight: 600, color: ink().text });
+      if (found) painter.text(side < 2 ? sideName(found.states, side) : DIFFERENCE, x + 10, 54, { size: 12, weight: 600, color: ink().text });
       const size = drawWhole(shifted(painter, x, above), panel, one);
       x += size.width;
       height = Math.max(height, size.height + above);
     }
-    if (!comparison) return heading(painter, some[0].panel, state, x, height);
-    return headed(painter, `${itemOf(state).model}, ${kindOf(state).title}`, alignmentSaid(comparison) || itemOf(state).label, x, height);
+    if (!found) return heading(painter, some[0].panel, state, x, height);
+    return headed(painter, `${itemOf(state).model}, ${kindOf(state).title}`, alignmentSaid(found) || itemOf(state).label, x, height);
   },
-  numbers: (state) => {
-    const second = secondOf(state);
-    return second ? comparedPairs(comparisonOf(state, second)) : pairsTable(state);
+  numbers(state) {
+    const { comparison: found } = sidesOf(state);
+    return found ? comparedPairs(found) : pairsTable(state);
   },
   focus: () => partOf(drawn[0]?.name || "first", "over"),
   pointed: pairNow,

@@ -7,16 +7,7 @@ import { wavesOf } from "./waves.js";
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Panel} Panel */
 /** @typedef {import("./cells.js").Geometry} Geometry */
-/**
- * One map on the screen. Rows and columns that belong together in several panes have the same place.
- * @typedef {object} Pane
- * @property {string} name `first`, `second` or `difference`
- * @property {Panel} panel
- * @property {State} state what it shows
- * @property {Geometry} g
- * @property {number[] | null} rows the place of each row, -1 for one that no other pane has; null: its number
- * @property {number[] | null} columns
- */
+/** One map on the screen. @typedef {import("./sides.js").Side & { g: Geometry }} Pane */
 
 /** @param {string} name @param {string} part */
 export function partOf(name, part) {
@@ -79,26 +70,4 @@ export function cellAt({ panel, g }, x, y) {
   if (x < g.left || y < g.top || x >= g.left + g.plotW || y >= g.top + g.plotH) return null;
   const [r, c] = [Math.floor(g.r0 + (y - g.top) / g.ch), Math.floor(g.c0 + (x - g.left) / g.cw)];
   return r < panel.R && c < panel.C ? [r, c] : null;
-}
-
-/**
- * The row of a pane that belongs to one of another pane, or -1.
- * @param {number} r
- * @param {Pane} from
- * @param {Pane} to
- */
-export function rowIn(r, from, to) {
-  return moved(r, from.rows, to.rows, to.panel.R);
-}
-
-/** The same of columns. @param {number} c @param {Pane} from @param {Pane} to */
-export function columnIn(c, from, to) {
-  return moved(c, from.columns, to.columns, to.panel.C);
-}
-
-/** @param {number} i @param {number[] | null} from @param {number[] | null} to @param {number} count */
-function moved(i, from, to, count) {
-  if (from === to) return i;
-  const place = from ? from[i] ?? -1 : i;
-  return place < 0 || !to ? (place < count ? place : -1) : to.indexOf(place);
 }

@@ -2,6 +2,8 @@ import { headOf, headsOf, kindOf, otherOf, page, signOf } from "./data.js";
 
 /** @typedef {import("./types.js").State} State */
 
+/** Views that can show two sides. */
+export const COMPARING = ["map", "lines"];
 export const SHOWN = ["all", "first", "second", "difference"];
 /** Windows from so many pixels on show two maps from the start. */
 const WIDE = 1700;
@@ -38,7 +40,7 @@ export function usual(state) {
 
 /** What stands beside: what was chosen, or from the start where there is room. @param {State} state */
 function chosen(state) {
-  if (state.view !== "map" || state.beside === "none") return "";
+  if (!COMPARING.includes(state.view) || state.beside === "none") return "";
   return state.beside || (page.against || (innerWidth >= WIDE && state.on.length === 1) ? usual(state) : "");
 }
 
