@@ -89,3 +89,22 @@ def test_layers_have_a_page_of_their_own(shared: Opened, tmp_path: Path) -> None
     assert not shared.page.is_visible("#weigh-line")
     assert "‖Σαf(x) + x‖" in shared.text("#overview-said")
     assert shared.text("#on-count").endswith("of 4 on")
+
+
+def test_a_layer_is_called_a_layer(browser: Any, tmp_path: Path) -> None:
+    page_of = av.view(TEXT, weigh="norm-residual", exact=True)
+    with opened(browser, color_scheme="light") as page:
+        page.open(page_of.save(tmp_path / "layers.html"), "view=map&on=1.0")
+        assert page.text("#map-caption").startswith("layer 1")
+        assert page.text("#where") == "layer 1"
+        page.open(tmp_path / "layers.html", "view=map&on=0.0,1.0&mix=mean")
+        assert page.text("#map-caption").startswith("mean of 2 layers")
+        page.open(tmp_path / "layers.html", "view=card&head=1.0")
+        assert page.text("#card-body h2").startswith("Layer 1")
+        for view in ("overview", "map", "lines", "text", "card"):
+            page.open(tmp_path / "layers.html", f"view={view}&on=1.0&who=q2k1")
+            assert not re.search(r"\bhead \d", page.text("main")), view
+        named = page.page.locator("#who-list strong").all_inner_texts()
+        assert sorted(named) == ["0.*", "1.*", "2.*", "3.*"]
+        svg = page.open(tmp_path / "layers.html", "view=overview").saved("svg").decode()
+        assert ">1.*" in svg

@@ -60,6 +60,11 @@ export function clamp(value, low, high) {
   return Math.min(Math.max(value, low), high);
 }
 
+/** @param {string} text */
+export function capital(text) {
+  return text[0].toUpperCase() + text.slice(1);
+}
+
 /** @type {number | undefined} */
 let speaking;
 

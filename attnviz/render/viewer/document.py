@@ -216,6 +216,7 @@ def _kinds(
                 "see": _see(capture, opening) if opening else None,
                 "sites": sites,
                 "quantity": capture.quantity,
+                "whole": capture.layout.whole,
                 "formula": QUANTITIES[capture.quantity].formula,
                 "full": full,
                 "error": error,

@@ -51,7 +51,7 @@ function fillLists(state, second) {
   const key = JSON.stringify([second.text, second.kind, second.writes]);
   if (key !== filled) {
     filled = key;
-    fill(list("beside-head"), make("option", { value: "" }, "the same"), ...heads.map((head) => make("option", { value: head.id }, described(head).replace(/^head /, ""))));
+    fill(list("beside-head"), make("option", { value: "" }, "the same"), ...heads.map((head) => make("option", { value: head.id }, described(head))));
     fill(list("beside-text"), ...page.items.map((_, i) => make("option", { value: i }, runName(i))));
   }
   list("beside-head").value = second.on.join() === state.on.join() ? "" : second.on[0];

@@ -1,5 +1,5 @@
 import { byId, fill, make } from "./dom.js";
-import { described, headOf, itemOf, kindOf } from "./data.js";
+import { described, headsOf, itemOf, kindOf } from "./data.js";
 import { ink } from "./colors.js";
 import { saidOf } from "./panel.js";
 
@@ -18,7 +18,7 @@ export function caption(id, panel, state, text = "") {
   const chips = panel.layers.map((layer) => {
     const chip = make("span", { class: "chip" });
     chip.style.background = panel.layers.length > 1 ? layer.color : "transparent";
-    const head = headOf(state, layer.name.replace("head ", ""));
+    const head = headsOf(state).find(({ title }) => title === layer.name);
     const roles = head ? described(head).split(", ").slice(1).join(", ") : "";
     return make("span", { class: "head-name" }, panel.layers.length > 1 ? chip : "", layer.name,
       make("span", { class: "head-roles" }, roles ? ` ${roles}` : ""));

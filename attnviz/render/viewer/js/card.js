@@ -1,5 +1,5 @@
-import { byId, fill, make, shown } from "./dom.js";
-import { described, headOf, itemOf, kindOf, page, roleOf } from "./data.js";
+import { byId, capital, fill, make, shown } from "./dom.js";
+import { described, headOf, itemOf, kindOf, page, roleOf, several, titleOf } from "./data.js";
 import { ink } from "./colors.js";
 import { mixOf, nounOf, panelOf, saidOf, weightText } from "./panel.js";
 import { overview } from "./overview.js";
@@ -128,8 +128,8 @@ function alike(state, head) {
   if (!near.length) return [];
   const items = near.map(([id, far]) => {
     const other = headOf(state, id);
-    const roles = other ? described(other).slice(`head ${id}`.length) : "";
-    return make("li", {}, make("button", { type: "button", class: "link", "data-head": id, "aria-label": `head ${id}` }, id), ` at ${far.toFixed(2)}${roles}`);
+    const roles = other ? described(other).slice(other.title.length) : "";
+    return make("li", {}, make("button", { type: "button", class: "link", "data-head": id, "aria-label": titleOf(state, id) }, other?.name || id), ` at ${far.toFixed(2)}${roles}`);
   });
   return [make("h3", {}, "Most like it"), make("ul", {}, ...items), make("p", { class: "small" }, `${measured(state)}.`)];
 }
@@ -175,7 +175,7 @@ export const card = {
       make("td", {}, weight)));
     const said = saidOf(panelOf(state, [head.id]), { ...state, mix: "mean" });
     fill(byId("card-body"),
-      make("h2", {}, `Head ${head.id}`, make("span", { class: "soft" }, `  ${kindOf(state).title}, ${itemOf(state).model}`)),
+      make("h2", {}, capital(head.title), make("span", { class: "soft" }, `  ${kindOf(state).title}, ${itemOf(state).model}`)),
       make("div", { class: "columns-2" },
         make("section", { tabindex: "0", "aria-label": "roles and scores" }, make("h3", {}, "Roles"), ...roles(head), make("h3", {}, "Scores against chance"), bars(head),
           make("p", { class: "small" }, "Bar: the mean over the rows that count. Mark: the same under uniform attention. Scores are of the whole text, whatever is hidden here.")),
@@ -191,7 +191,7 @@ export const card = {
     const head = headOf(state, state.head);
     const tones = ink();
     if (!head) return { width: 10, height: 10 };
-    painter.text(`${itemOf(state).model}, ${kindOf(state).title}: head ${head.id}`, 12, 16, { size: 14, weight: 600, color: tones.text });
+    painter.text(`${itemOf(state).model}, ${kindOf(state).title}: ${head.title}`, 12, 16, { size: 14, weight: 600, color: tones.text });
     painter.text(`Bar: mean over rows. Mark: chance. ${itemOf(state).label}`, 12, 35, { size: 11, color: tones.soft });
     let y = 64;
     page.scores.forEach((score, i) => {
@@ -219,5 +219,5 @@ export const card = {
 /** @param {State} state how many heads are shown, in words */
 export function counted(state) {
   const mixed = mixOf(state, state.on.length);
-  return state.on.length === 1 ? `head ${state.on[0]}` : `${mixed} of ${state.on.length} heads`;
+  return state.on.length === 1 ? titleOf(state, state.on[0]) : `${mixed} of ${several(state, state.on.length)}`;
 }

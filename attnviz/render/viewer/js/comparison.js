@@ -1,4 +1,4 @@
-import { itemOf, kindOf, page } from "./data.js";
+import { itemOf, kindOf, page, several, titleOf } from "./data.js";
 import { once, panelOf, precision, saidOf } from "./panel.js";
 import { withError } from "./digits.js";
 import { aligned, refusal } from "./alignment.js";
@@ -157,7 +157,7 @@ function said(one, other, { pairs, same, left }, unit) {
 /** What tells one side from the other, in few words. @param {State[]} states @param {number} side */
 export function sideName(states, side) {
   const state = states[side];
-  const heads = state.on.length === 1 ? `head ${state.on[0]}` : `${state.mix === "max" ? "maximum" : "mean"} of ${state.on.length} heads`;
+  const heads = state.on.length === 1 ? titleOf(state, state.on[0]) : `${state.mix === "max" ? "maximum" : "mean"} of ${several(state, state.on.length)}`;
   return states[0].text === states[1].text ? heads : `${heads}, ${runName(state.text)}`;
 }
 

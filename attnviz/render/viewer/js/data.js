@@ -152,8 +152,11 @@ export function headsOf(state) {
   const kind = kindOf(state);
   let found = listed.get(kind);
   if (!found) {
-    found = kind.sites.flatMap((site) =>
-      site.heads.map((data, row) => ({ id: `${site.layer}.${data.index}`, place: 0, site, row, data })));
+    found = kind.sites.flatMap((site) => site.heads.map((data, row) => {
+      const id = `${site.layer}.${data.index}`;
+      const [name, title] = kind.whole ? [`${site.layer}.*`, `layer ${site.layer}`] : [id, `head ${id}`];
+      return { id, name, title, place: 0, site, row, data };
+    }));
     found.forEach((head, place) => { head.place = place; });
     listed.set(kind, found);
   }
@@ -168,6 +171,16 @@ export function headOf(state, id) {
   return headsOf(state).find((head) => head.id === id);
 }
 
+/** So many of them: heads, or layers where maps are of these. @param {State} state @param {number} count */
+export function several(state, count) {
+  return `${count} ${kindOf(state).whole ? "layers" : "heads"}`;
+}
+
+/** What a head is called: its number, or that of its layer. @param {State} state @param {string} id */
+export function titleOf(state, id) {
+  return headOf(state, id)?.title || `head ${id}`;
+}
+
 /** @param {SiteData[]} sites */
 export function loadAll(sites) {
   return Promise.all(sites.map(load));
@@ -179,5 +192,5 @@ export function loadAll(sites) {
  */
 export function described(head) {
   const roles = head.data.roles.map(({ said }) => said);
-  return `head ${head.id}, ${roles.length ? roles.join(", ") : "no role"}`;
+  return `${head.title}, ${roles.length ? roles.join(", ") : "no role"}`;
 }

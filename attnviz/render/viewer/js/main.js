@@ -1,5 +1,5 @@
 import { byId } from "./dom.js";
-import { isLoaded, kindOf, loadAll, sceneOf } from "./data.js";
+import { isLoaded, kindOf, loadAll, sceneOf, titleOf } from "./data.js";
 import { fromHash, get, subscribe, VIEWS } from "./store.js";
 import { overview, startOverview } from "./overview.js";
 import { hidePreview } from "./preview.js";
@@ -48,7 +48,7 @@ function draw(state, changed) {
   if (state.view !== "overview") hidePreview();
   for (const view of VIEWS) byId(`view-${view}`).hidden = view !== state.view;
   byId("zoom").hidden = state.view !== "map";
-  byId("where").textContent = state.view === "overview" ? "" : state.view === "card" ? `head ${state.head}` : counted(state);
+  byId("where").textContent = state.view === "overview" ? "" : state.view === "card" ? titleOf(state, state.head) : counted(state);
   // the overview loads its layers as they come into sight
   const shown = state.view === "overview" ? [] : sitesShown(state);
   const missing = [...new Set([...shown, ...(asksPair(state) ? kindOf(state).sites : []), ...sitesRanked(state)])].filter((site) => !isLoaded(site));

@@ -1,5 +1,5 @@
 import { byId, fill, make } from "./dom.js";
-import { described, headsOf, isLoaded, kindOf, page, roleOf, signOf } from "./data.js";
+import { described, headsOf, isLoaded, kindOf, page, roleOf, several, signOf } from "./data.js";
 import { get, set } from "./store.js";
 import { readBeside } from "./second.js";
 import { axesOf } from "./panel.js";
@@ -41,8 +41,8 @@ function entry(states, { head, value, said, row, largest, gained, lost }, top) {
   const where = i === j ? i : `${i} / ${j}`;
   const roles = [...gained.map((name) => `+${name}`), ...lost.map((name) => `−${name}`)].join(" ");
   const title = `mean distance ${said}, largest ${largest} at ${where}${roles ? `; roles ${roles}` : ""}; ${described(head)}`;
-  return make("li", {}, make("button", { type: "button", "data-head": head.id, title, "aria-label": `${head.id} ${said}: ${title}` },
-    bar, chip, make("strong", {}, head.id), ` ${said} `, make("span", { class: "soft" }, `${roles ? `${roles}; ` : ""}${largest} at `, make("bdi", {}, where))));
+  return make("li", {}, make("button", { type: "button", "data-head": head.id, title, "aria-label": `${head.name} ${said}: ${title}` },
+    bar, chip, make("strong", {}, head.name), ` ${said} `, make("span", { class: "soft" }, `${roles ? `${roles}; ` : ""}${largest} at `, make("bdi", {}, where))));
 }
 
 /** @param {State[]} states @param {Changed[]} found */
@@ -53,7 +53,7 @@ function sentence([state], found) {
   const measure = `the mean Jensen-Shannon distance of a head's rows (0: the same weights, 1: none in common) over ${first.rows} ${unit} of the whole texts`;
   if (!first.low) return `No head changed by more than ${page.bits} bits can tell, ${first.said}: ${measure}.`;
   const like = found.filter(({ high }) => high >= first.low).length;
-  const leader = like > 1 ? `${like} heads lead that ${page.bits} bits do not tell apart` : `head ${first.head.id} changed most`;
+  const leader = like > 1 ? `${several(state, like)} lead that ${page.bits} bits do not tell apart` : `${first.head.title} changed most`;
   return `${leader[0].toUpperCase()}${leader.slice(1)}, by ${measure}.`;
 }
 

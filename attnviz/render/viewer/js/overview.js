@@ -1,5 +1,5 @@
 import { byId, clamp, fill, make } from "./dom.js";
-import { headsOf, isLoaded, itemOf, kindOf, load, page, roleOf, signOf } from "./data.js";
+import { headsOf, isLoaded, itemOf, kindOf, load, page, roleOf, signOf, titleOf } from "./data.js";
 import { get, set, SORTS, toggle } from "./store.js";
 import { ink } from "./colors.js";
 import { axesOf, cutSaid, fullSaid, isCut, nounOf } from "./panel.js";
@@ -94,7 +94,7 @@ function drawTile(painter, state, head, x, y, { size, strip }, cells) {
   if (hatched) hatch(painter, x, y + size, size, strip);
   if (strip > 10) {
     const letters = Math.min(10 * magnified(), strip - 3);
-    const whole = size >= 58 ? `${head.id} ${sign}`.trim() : sign;
+    const whole = size >= 58 ? `${head.name} ${sign}`.trim() : sign;
     const fits = painter.measure(whole, letters) < size;
     painter.text(fits ? whole : sign, x + size / 2, y + size + strip / 2 + 0.5, { size: letters, align: "center", color: on });
   }
@@ -156,7 +156,7 @@ function drawOpening(state) {
     return make("bdi", {}, labels[i] + (several ? ` (${i})` : ""));
   };
   const pair = see.pair ? [": see ", named(queries, see.pair[0]), " → ", named(keys, see.pair[1])] : [];
-  fill(byId("opening"), make("button", { type: "button", class: "link", "data-head": opening }, `${opening} ${see.said}`, ...pair));
+  fill(byId("opening"), make("button", { type: "button", class: "link", "data-head": opening }, `${kindOf(state).whole ? titleOf(state, opening) : opening} ${see.said}`, ...pair));
 }
 
 /** How the heads stand. @param {State} state */
@@ -345,7 +345,7 @@ export const overview = {
     byId("overview-tiles").hidden = nothing;
     const words = state.scale === "one" ? `full colour is ${fullSaid(state)}` : state.scale === "row" ? `each row by its largest ${nounOf(state)}` : `each map by its largest ${nounOf(state)}, colours by the square root so that small ones show`;
     const few = headsOf(state).some(({ data }) => data.roles[0]?.few) ? ` (${page.few} on fewer than ${page.fewRows} rows)` : "";
-    const coded = `Below a map: ${tintSaid(state) || `its head and the sign of what it does, else of where it rests${few}.`}`;
+    const coded = `Below a map: ${tintSaid(state) || `its ${kindOf(state).whole ? "layer" : "head"} and the sign of what it does, else of where it rests${few}.`}`;
     const said = [`Queries downwards, keys across; ${words}.`, coded, ...cutSaid(state, isCut(state))].join(" ");
     byId("overview-said").textContent = nothing ? "Nothing is left to show: everything is hidden." : said;
     if (!changed || [...changed].some((name) => !["head", "on", "pin", "find", "mix", "top", "least", "toward", "zoom"].includes(name))) {

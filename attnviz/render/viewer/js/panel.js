@@ -1,4 +1,4 @@
-import { headOf, isLoaded, itemOf, kindOf, otherOf, page, weights } from "./data.js";
+import { headOf, isLoaded, itemOf, kindOf, otherOf, page, several, weights } from "./data.js";
 import { seriesColor } from "./colors.js";
 import { known, knownChange, upward, withError } from "./digits.js";
 import { MOST_BLENDED } from "./store.js";
@@ -263,9 +263,9 @@ export function panelOf(state, ids) {
     const key = `${shown} ${mixed} ${heads.map(keyOf)}`;
     /** @param {number} shift */
     const weigh = (shift) => ready(`${key} ${shift}`, () => together(state, heads, mixed, shift));
-    layers = [layer(`${mixed} of ${heads.length} heads`, seriesColor(0), weigh, R, C, mixed === "mean" && heads.every(whole), full)];
+    layers = [layer(`${mixed} of ${several(state, heads.length)}`, seriesColor(0), weigh, R, C, mixed === "mean" && heads.every(whole), full)];
   } else {
-    layers = heads.map((head, i) => layer(`head ${head.id}`, seriesColor(i), (shift) => matrix(state, head, shift), R, C, whole(head), full));
+    layers = heads.map((head, i) => layer(head.title, seriesColor(i), (shift) => matrix(state, head, shift), R, C, whole(head), full));
   }
   return { queries, keys, R, C, layers, mixed, cut, rescaled: state.rescale, noun: nounOf(state) };
 }

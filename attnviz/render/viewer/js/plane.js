@@ -87,11 +87,11 @@ function named(painter, all, first, radius, sign) {
   const taken = all.map(({ x, y }) => [x - radius, y - radius, x + radius, y + radius]);
   for (const dot of [...first, ...all.filter((one) => !first.includes(one))]) {
     const code = sign(dot.head);
-    for (const text of code ? [`${dot.head.id} ${code}`, dot.head.id] : [dot.head.id]) {
+    for (const text of code ? [`${dot.head.name} ${code}`, dot.head.name] : [dot.head.name]) {
       const [wide, gap, half] = [painter.measure(text, size), radius + 3, size * 0.6];
       const sides = [[gap, -half], [-gap - wide, -half], [-wide / 2, -gap - 2 * half], [-wide / 2, gap]];
       const boxes = sides.map(([dx, dy]) => /** @type {[number, number, number, number]} */ ([dot.x + dx, dot.y + dy, dot.x + dx + wide, dot.y + dy + 2 * half]));
-      const must = first.includes(dot) && text === dot.head.id;
+      const must = first.includes(dot) && text === dot.head.name;
       const free = boxes.find(([l, t, r, b]) => !taken.some((box) => l < box[2] && r > box[0] && t < box[3] && b > box[1])) || (must ? boxes[0] : null);
       if (!free) continue;
       taken.push(free);

@@ -1,4 +1,4 @@
-import { byId, clamp, fill, make } from "./dom.js";
+import { byId, capital, clamp, fill, make } from "./dom.js";
 import { headOf, isLoaded, roleOf } from "./data.js";
 import { get } from "./store.js";
 import { prepared } from "./painter.js";
@@ -20,7 +20,7 @@ export function preview(id, place) {
   const canvas = /** @type {HTMLCanvasElement} */ (byId("preview-map"));
   const { colors, R, C } = tile(state, head, PREVIEW * (devicePixelRatio || 1));
   prepared(canvas, PREVIEW, PREVIEW).image(colors, R, C, 0, 0, PREVIEW, PREVIEW);
-  fill(byId("preview-name"), make("strong", {}, `Head ${head.id}`));
+  fill(byId("preview-name"), make("strong", {}, capital(head.title)));
   const lines = head.data.roles.map(({ name, said }) => {
     const chip = make("span", { class: "chip" });
     chip.style.background = roleOf.get(name)?.color || "transparent";

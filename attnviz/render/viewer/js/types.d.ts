@@ -24,6 +24,8 @@ export interface SiteData { layer: number; causal: boolean; chunk: number; heads
 export interface KindData {
   kind: string; title: string; queries: number; keys: number; opening: string; sites: SiteData[];
   quantity: string; formula: string; full: number; error: number;
+  /** whether what counts as a head is a layer */
+  whole: boolean;
   /** which of the page's planes has these heads; null where their likeness is not known */
   alike: number | null;
   /** what the opening head shows, and the query and key to see it at */
@@ -74,7 +76,8 @@ export interface FindingData { title: string; name: string; how: string; said: R
 export interface Measure { key: string; title: string; unit: string; from: string; finding: number; orange: number; values: Record<string, Record<string, Value>> }
 
 /** One head of the kind of attention that is shown. */
-export interface Head { id: string; place: number; site: SiteData; row: number; data: HeadData }
+/** `name` is short, `title` says what it is: a head, or a layer where maps are of layers. */
+export interface Head { id: string; name: string; title: string; place: number; site: SiteData; row: number; data: HeadData }
 
 /** Everything that a link carries. */
 export interface State {

@@ -1,5 +1,5 @@
 import { byId, fill, make } from "./dom.js";
-import { described, kindOf, page, roleOf, signOf } from "./data.js";
+import { described, kindOf, page, roleOf, several, signOf } from "./data.js";
 import { get, set } from "./store.js";
 import { axesOf, nounOf, panelOf, saidOf } from "./panel.js";
 import { askedOf, asksPair, ranking } from "./rank.js";
@@ -44,8 +44,8 @@ function entry({ head, part, weight, share }, noun) {
   const role = roleOf.get(signOf(head));
   const chip = make("span", { class: "chip" });
   chip.style.background = role ? role.color : "transparent";
-  return make("li", {}, make("button", { type: "button", "data-head": head.id, title: described(head), "aria-label": `${head.id} ${weight} ${share}: ${noun} and its share of all heads', ${described(head)}` },
-    bar, chip, make("strong", {}, head.id), ` ${weight} `, make("span", { class: "soft" }, share)));
+  return make("li", {}, make("button", { type: "button", "data-head": head.id, title: described(head), "aria-label": `${head.name} ${weight} ${share}: ${noun} and its share of all heads', ${described(head)}` },
+    bar, chip, make("strong", {}, head.name), ` ${weight} `, make("span", { class: "soft" }, share)));
 }
 
 /** @param {State} state */
@@ -63,10 +63,10 @@ function sentence(state) {
   const like = ranked.filter(({ high }) => high >= first.low);
   if (!first.value) return `${pair}: no head has any ${nounOf(state)} there. ${said}`.trim();
   if (like.length > 1) {
-    const names = like.length > MOST_NAMED ? `${like.length} heads` : `heads ${like.map(({ head }) => head.id).join(", ")}`;
+    const names = like.length > MOST_NAMED ? several(state, like.length) : `${kindOf(state).whole ? "layers" : "heads"} ${like.map(({ head }) => head.name).join(", ")}`;
     return `${pair}: most by ${names}, which ${page.bits} bits do not tell apart, ${nounOf(state)} ${first.weight}. ${said}`.trim();
   }
-  return `${pair}: most by head ${first.head.id}, ${nounOf(state)} ${first.weight}, ${first.share} of what all ${ranked.length} heads have there. ${said}`.trim();
+  return `${pair}: most by ${first.head.title}, ${nounOf(state)} ${first.weight}, ${first.share} of what all ${several(state, ranked.length)} have there. ${said}`.trim();
 }
 
 /** @param {string} id @param {Axis} axis @param {string} none @param {number} chosen */
