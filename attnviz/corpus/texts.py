@@ -9,10 +9,11 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from attnviz.corpus.lines import Problem, lines, no_text, opened, shown, whole
 from attnviz.corpus.parquet import parquet_rows
@@ -69,6 +70,27 @@ class Bad:
     number: int
     place: str
     reason: str
+
+
+Good = TypeVar("Good")
+
+
+def parted(found: Iterable[Good | Bad], *, strict: bool) -> tuple[list[Good], list[Bad]]:
+    """What can be used of what was read, and what cannot.
+
+    Raises:
+        InputError: with ``strict``, for the first that cannot.
+    """
+    good: list[Good] = []
+    bad: list[Bad] = []
+    for one in found:
+        if not isinstance(one, Bad):
+            good.append(one)
+        elif strict:
+            raise InputError(f"{one.place}: {one.reason}")
+        else:
+            bad.append(one)
+    return good, bad
 
 
 def resolve(names: Sequence[str]) -> list[str]:

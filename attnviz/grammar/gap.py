@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from attnviz.corpus.lines import Problem, lines
-from attnviz.corpus.texts import Bad, resolve
+from attnviz.corpus.texts import Bad, parted, resolve
 from attnviz.errors import InputError
 from attnviz.records import Prompt
 
@@ -137,22 +137,12 @@ def choices(names: Sequence[str], *, strict: bool) -> tuple[list[Choice], int, l
     Raises:
         InputError: nothing usable; or, with ``strict``, a row that is not.
     """
-    good: list[Choice] = []
-    bad: list[Bad] = []
-    none = 0
-    for found in read(names):
-        if isinstance(found, Choice):
-            good.append(found)
-        elif isinstance(found, NoChoice):
-            none += 1
-        elif strict:
-            raise InputError(f"{found.place}: {found.reason}")
-        else:
-            bad.append(found)
+    rows, bad = parted(read(names), strict=strict)
+    good = [row for row in rows if isinstance(row, Choice)]
     if not good:
         why = f"{bad[0].place}: {bad[0].reason}" if bad else "no row has one name as antecedent"
         raise InputError(f"{', '.join(names)} has nothing to use: {why}")
-    return good, none, bad
+    return good, len(rows) - len(good), bad
 
 
 def _places(shown: str, header: str) -> dict[str, int]:

@@ -15,7 +15,7 @@ import conllu
 from conllu.exceptions import ParseException
 
 from attnviz.corpus.lines import Problem, decoded, no_text, opened
-from attnviz.corpus.texts import Bad, resolve
+from attnviz.corpus.texts import Bad, parted, resolve
 from attnviz.errors import InputError
 from attnviz.records import Prompt
 
@@ -132,15 +132,7 @@ def sentences(names: Sequence[str], *, strict: bool) -> tuple[list[Sentence], li
     Raises:
         InputError: nothing usable; or, with ``strict``, a sentence that is not.
     """
-    good: list[Sentence] = []
-    bad: list[Bad] = []
-    for found in read(names):
-        if isinstance(found, Sentence):
-            good.append(found)
-        elif strict:
-            raise InputError(f"{found.place}: {found.reason}")
-        else:
-            bad.append(found)
+    good, bad = parted(read(names), strict=strict)
     if not good:
         why = f"{bad[0].place}: {bad[0].reason}; " if bad else "no sentence in it; "
         raise InputError(f"{', '.join(names)} has nothing to use: {why}{LOOKS}")
