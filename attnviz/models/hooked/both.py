@@ -21,7 +21,8 @@ from attnviz.media import Picture, Place
 from attnviz.models import limits
 from attnviz.models.decoding import read_picture
 from attnviz.models.foreign import refusing
-from attnviz.models.hooked.network import HookedModel, Item, quiet
+from attnviz.models.hooked.network import HookedModel, Item
+from attnviz.models.hooked.quiet import quiet
 from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.survey import Survey
 from attnviz.models.hooked.tokenizer import Texts

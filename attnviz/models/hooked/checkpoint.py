@@ -10,7 +10,8 @@ import torch
 
 from attnviz.errors import ModelError
 from attnviz.models.containers import one_line
-from attnviz.models.hooked.network import HookedModel, quiet
+from attnviz.models.hooked.network import HookedModel
+from attnviz.models.hooked.quiet import quiet
 
 _BESIDES = ("pooler", "logits_bias")
 """Weights that no attention depends on; a checkpoint may lack them."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import logging
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,9 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.errors import ModelError
-from attnviz.generation import Choice, Generation
+from attnviz.generation import Generation
 from attnviz.models.containers import one_line
 from attnviz.models.foreign import refusing
+from attnviz.models.hooked.generating import Drawn, Told
+from attnviz.models.hooked.quiet import quiet
 from attnviz.shapes.configs.keys import GUESS
 
 WRITES_AT_MOST = 32
@@ -50,31 +50,6 @@ class Item:
     def length(self) -> int:
         """Tokens of the encoder or of the only stack."""
         return self.sensed or len(self.ids)
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Keep transformers from logging, warning and drawing bars, and restore what was set before."""
-    import huggingface_hub.utils
-    import transformers.utils.logging
-
-    hub: Any = huggingface_hub.utils
-    bars: Any = transformers.utils.logging
-    bars.get_verbosity()  # transformers sets its logger up on first use
-    logger = logging.getLogger("transformers")
-    level = logger.level
-    shown, shown_by_hub = bars.is_progress_bar_enabled(), not hub.are_progress_bars_disabled()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        logger.setLevel(logging.CRITICAL)
-        bars.disable_progress_bar()
-        try:
-            yield
-        finally:
-            logger.setLevel(level)
-            if shown:
-                bars.enable_progress_bar()
-            (hub.enable_progress_bars if shown_by_hub else hub.disable_progress_bars)()
 
 
 class HookedModel:
@@ -317,8 +292,8 @@ class HookedModel:
                     num_beams=1,
                     do_sample=False,
                     use_cache=cache,
-                    logits_processor=[] if generation.greedy else [_Drawn(generation)],
-                    streamer=None if tell is None else _Told(tell),
+                    logits_processor=[] if generation.greedy else [Drawn(generation)],
+                    streamer=None if tell is None else Told(tell),
                 )[0].tolist()
         except Exception as error:  # whatever a model's own code raises
             if cache:  # such as one for as many layers as the encoder has: the same, only slower
@@ -406,35 +381,6 @@ class HookedModel:
         padded = [[*row, *[filler] * (longest - len(row))] for row in rows]
         real = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
         return torch.tensor(padded, device=self.device), torch.tensor(real, device=self.device)
-
-
-class _Drawn:
-    """Lets ``generate`` take the tokens that we draw: they alone stay possible."""
-
-    def __init__(self, generation: Generation) -> None:
-        self._choose = Choice(generation)
-
-    def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
-        """Scores [1, V] that leave one token."""
-        only = torch.full_like(scores, -torch.inf)
-        only[0, self._choose(scores[0])] = 0
-        return only
-
-
-class _Told:
-    """Hands tokens on as ``generate`` streams them, the prompt left out."""
-
-    def __init__(self, tell: Callable[[int], None]) -> None:
-        self._tell, self._begun = tell, False
-
-    def put(self, ids: Tensor) -> None:
-        """What came first is the prompt, or the decoder's start."""
-        if self._begun:
-            self._tell(int(ids.reshape(-1)[-1]))
-        self._begun = True
-
-    def end(self) -> None:
-        """Nothing comes after it."""
 
 
 def without_end(ids: Sequence[int], ends: Sequence[int]) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from attnviz.errors import ModelError, UsageError
 from attnviz.media import Picture, Place, Sound
 from attnviz.models.decoding import read_picture, read_sound
 from attnviz.models.foreign import refusing
-from attnviz.models.hooked.network import quiet
+from attnviz.models.hooked.quiet import quiet
 from attnviz.records import Tokens
 
 REGISTER = "[REG{}]"

@@ -8,7 +8,7 @@ from typing import Any
 
 from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models.foreign import muted, provoke, refusing
-from attnviz.models.hooked.network import quiet
+from attnviz.models.hooked.quiet import quiet
 from attnviz.models.text import TokenReader, owners, transformers_reader, unnamed_reader
 from attnviz.records import Tokens
 

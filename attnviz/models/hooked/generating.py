@@ -1,0 +1,39 @@
+"""What a model's own ``generate`` is given: which token to take, and whom to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from attnviz.generation import Choice, Generation
+
+
+class Drawn:
+    """Lets ``generate`` take the tokens that we draw: they alone stay possible."""
+
+    def __init__(self, generation: Generation) -> None:
+        self._choose = Choice(generation)
+
+    def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
+        """Scores [1, V] that leave one token."""
+        only = torch.full_like(scores, -torch.inf)
+        only[0, self._choose(scores[0])] = 0
+        return only
+
+
+class Told:
+    """Hands tokens on as ``generate`` streams them, the prompt left out."""
+
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        self._tell, self._begun = tell, False
+
+    def put(self, ids: Tensor) -> None:
+        """What came first is the prompt, or the decoder's start."""
+        if self._begun:
+            self._tell(int(ids.reshape(-1)[-1]))
+        self._begun = True
+
+    def end(self) -> None:
+        """Nothing comes after it."""
