@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 from attnviz.annotated import SyntaxReport
 from attnviz.annotated.coref import CorefReport
@@ -92,7 +93,8 @@ class Given:
 
 
 Evidence = str | Path | Reported | Profile | Given
-"""A file with the JSON of a report, the report itself, or what was read of either."""
+"""A file with the JSON of a report, one that ``profile`` keeps, the report itself, or what was read
+of either."""
 
 
 def _margin(role: Role) -> float:
@@ -189,6 +191,11 @@ def _given(evidence: Evidence) -> Given:
     if isinstance(evidence, Profile):
         return _read("the profile", json.loads(profile_json(evidence)))
     name = str(evidence)
+    if is_zipfile(name):  # what attnviz profile keeps
+        from attnviz.profiling import saved
+        from attnviz.profiling.summary import summarize
+
+        return _read(name, json.loads(profile_json(summarize(saved.read(Path(name))))))
     try:
         found = json.loads(lines.text(name))
     except ValueError as error:

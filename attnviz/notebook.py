@@ -181,9 +181,14 @@ class Report(Pictured, Tabular, HeadsReport):
     def __str__(self) -> str:
         """The grid and the evidence, as the command line prints them, without colours."""
         from attnviz.render import terminal
+        from attnviz.render.findings import Findings
 
+        named = [self.layout.name(one.head) for one in self.heads if one.roles]
         return printed(
-            terminal.heads_grid(self), terminal.heads_table(self), terminal.closing_line(self)
+            terminal.heads_grid(self),
+            terminal.heads_table(self),
+            *([Findings(self.findings, named)] if self.findings else ()),
+            terminal.closing_line(self),
         )
 
     def described(self) -> str:

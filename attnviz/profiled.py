@@ -50,12 +50,15 @@ class Profiled(Pictured, Tabular, Profile):
     def __str__(self) -> str:
         """The grid and the evidence, as the command line prints them, without colours."""
         from attnviz.render import profile_terminal as terminal
+        from attnviz.render.findings import Findings
 
         named = [found.scores for found in self.heads if found.scores.roles]
+        names = [self.layout.name(one.head) for one in named]
         return printed(
             terminal.profile_grid(self),
             terminal.profile_table(self, named),
             *terminal.published_lines(self),
+            *([Findings(self.findings, names)] if self.findings else ()),
             terminal.profile_line(self),
         )
 

@@ -15,6 +15,8 @@ from attnviz.cli import main
 from attnviz.errors import InputError, UsageError
 from attnviz.findings import Finding, Measure
 from attnviz.given import read_given
+from attnviz.records import Layout
+from attnviz.render.viewer.beside import beside
 from tests.profiling.corpus import lines
 from tests.profiling.corpus import sentences as texts
 
@@ -222,6 +224,29 @@ def test_a_model_without_words_to_predict_is_measured_by_its_states(minilm: str)
     assert "Change of the hidden" in data["findings"][0]["how"]
     assert [one["key"] for one in data["measures"]] == ["ablate-effect"]
     assert {name.partition(".")[0] for name in data["measures"][0]["values"]["encoder"]} == {"0"}
+
+
+def test_a_kept_profile_is_read_as_it_is(files, corpus: str, tmp_path: Path) -> None:
+    av.profile(corpus, out=tmp_path / "t.profile")
+    kept, file = read(tmp_path / "t.profile"), read(files["profile"])
+    assert (kept.said, kept.measures) == (file.said, file.measures)
+    assert kept.name == "t.profile"
+
+
+def test_reports_print_what_lies_beside_them(files) -> None:
+    assert "What it is worth (ablate.json)" in str(av.heads(TEXT, evidence=files["ablate"]))
+
+
+def test_kinds_of_attention_keep_their_own_numbers() -> None:
+    layout = Layout({"encoder": (2,), "cross": (2,)})
+    values = {"enc:0.1": (1.0, None, None), "cross:0.1": (2.0, 1.5, 2.5)}
+    found = Finding("ablate", "f", "t", "h", {"cross:0.0": ("a",)}, (
+        Measure("effect", "e", "nats", 1, values),))  # fmt: skip
+    page = beside([found, found], layout, [head for head in layout if head.index])
+    assert [one["key"] for one in page["measures"]] == ["ablate-effect", "ablate2-effect"]
+    kinds = {"encoder": {"0.1": [1.0, None, None]}, "cross": {"0.1": [2.0, 1.5, 2.5]}}
+    assert page["measures"][0]["values"] == kinds
+    assert page["findings"][0]["said"] == {}  # of a head that the page does not have
 
 
 def test_what_cannot_be_taken_away_is_refused() -> None:

@@ -157,6 +157,26 @@ def test_dots_tables_and_pictures_carry_the_numbers(shared: Opened, page: Path, 
         )
 
 
+def test_heads_are_ranked_by_what_tints_them(shared: Opened, page: Path, report) -> None:
+    shared.open(page, "sort=value")
+    assert "sort=" not in shared.hash()  # roles have no values
+    assert shared.page.is_disabled("#sorts [data-sort=value]")
+    shared.page.select_option("#tint", "ablate-effect")
+    shared.settle()
+    shared.click("#sorts [data-sort=value]")
+    order = shared.page.eval_on_selector_all(".tile", "all => all.map(one => one.dataset.head)")
+    found = effects(report)
+    assert order == sorted(found, key=lambda name: -found[name].change)
+    assert "sort=value" in shared.hash()
+    shared.page.select_option("#tint", "syntax-lead")
+    shared.settle()
+    titles = shared.page.locator(".row-title").all_inner_texts()
+    assert titles[1] == "not measured (23)"
+    shared.page.select_option("#tint", "role")
+    shared.settle()
+    assert shared.pressed("#sorts") == ["by layer"]
+
+
 def test_a_link_that_names_no_number_shows_roles(shared: Opened, page: Path) -> None:
     shared.open(page, "tint=ablate9-effect")
     assert shared.page.input_value("#tint") == "role"

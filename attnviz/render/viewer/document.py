@@ -92,7 +92,7 @@ def document(
         "bits": bits,
         "items": items,
         "planes": [_plane(one) for one in planes.values()],
-        **beside(findings, captures[0].layout, heads[0]),
+        **beside(findings, captures[0].layout, frozenset().union(*heads)),
         "roles": [
             {
                 "name": role.name,

@@ -1,6 +1,6 @@
 import { byId, clamp, fill, make, say } from "./dom.js";
-import { described, headsOf, kindOf, page } from "./data.js";
-import { get, MIXES, set, SORTS, toggle, viewsOf } from "./store.js";
+import { described, headsOf, page } from "./data.js";
+import { get, MIXES, set, sortsOf, toggle, viewsOf } from "./store.js";
 import { nextMatch } from "./controls.js";
 import { hidePreview } from "./preview.js";
 import { beside } from "./plane.js";
@@ -21,7 +21,7 @@ const HELP = [
   ["a", "all heads on"],
   ["m", "blend, mean or maximum of the heads that are on"],
   ["1 – 5", "overview, map, lines, text (or picture, sound), head card"],
-  ["l", "overview: by layer, by role, by likeness"],
+  ["l", "overview: by layer, by role, by likeness, by what tints it"],
   ["h", "which heads do this: the pair or token that is pointed at or pinned"],
   ["c, b", "compare two maps, or stop; swap them"],
   ["e", "of two maps: all, the first, the second, their difference"],
@@ -122,7 +122,7 @@ function single(key, view) {
     case "o": set({ on: [state.head] }); return true;
     case "a": set({ on: headsOf(state).map(({ id }) => id) }); return true;
     case "m": set({ mix: after(MIXES, state.mix) }); return true;
-    case "l": set({ view: "overview", sort: after(SORTS.filter((sort) => sort !== "likeness" || kindOf(state).alike !== null), state.sort) }); return true;
+    case "l": set({ view: "overview", sort: after(sortsOf(state).map(String), state.sort) }); return true;
     case "h": ask(view); return true;
     case "c": toggleBeside(); return true;
     case "b": swapSides(); return true;

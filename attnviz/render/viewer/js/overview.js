@@ -1,6 +1,6 @@
 import { byId, clamp, fill, make } from "./dom.js";
-import { headsOf, isLoaded, itemOf, kindOf, load, page, roleOf, signOf, titleOf } from "./data.js";
-import { get, set, SORTS, toggle } from "./store.js";
+import { headsOf, isLoaded, itemOf, kindOf, load, page, titleOf } from "./data.js";
+import { get, set, SORTS, sortsOf, toggle } from "./store.js";
 import { ink } from "./colors.js";
 import { axesOf, cutSaid, fullSaid, isCut, nounOf } from "./panel.js";
 import { magnified, prepared } from "./painter.js";
@@ -10,12 +10,12 @@ import { firstQuestion } from "./who.js";
 import { track } from "./busy.js";
 import { hidePreview, preview } from "./preview.js";
 import { drawTints, hatch, labelled, measureOf, numberNames, numbersOf, paintTints, tintSaid, tone } from "./tints.js";
+import { groupsOf } from "./groups.js";
 import { drawPlane, paintPlane, planeCanvas, planeNumbers } from "./plane.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Head} Head */
 /** @typedef {import("./types.js").Painter} Painter */
-/** @typedef {{ title: string, color: string, heads: (Head | null)[][] }} Group lines of tiles under one title */
 
 const SIDE = 24;
 const LARGEST = 240;
@@ -23,39 +23,6 @@ const LARGEST = 240;
 const AROUND = 340;
 /** Saved overviews have about so many cells, so that an SVG stays small. */
 const SAVED_CELLS = 250000;
-
-/**
- * The lines of tiles: layers as the model has them, or the heads of each role, strongest first.
- * @param {State} state
- * @param {number} across how many tiles fit beside each other, for roles
- * @returns {Group[]}
- */
-function groupsOf(state, across) {
-  const heads = headsOf(state);
-  if (state.sort === "model") {
-    const widest = Math.max(...heads.map(({ data }) => data.index)) + 1;
-    return kindOf(state).sites.map((site) => {
-      /** @type {(Head | null)[]} */
-      const line = Array(widest).fill(null);
-      for (const head of heads) if (head.site === site) line[head.data.index] = head;
-      return { title: String(site.layer), color: "", heads: [line] };
-    });
-  }
-  const names = [...page.roles.map(({ name }) => name), ""];
-  return names.flatMap((name) => {
-    const some = heads.filter((head) => signOf(head) === name);
-    if (!some.length) return [];
-    some.sort((a, b) => strength(b, name) - strength(a, name));
-    const lines = [];
-    for (let i = 0; i < some.length; i += across) lines.push(some.slice(i, i + across));
-    return [{ title: `${name || "no role"} (${some.length})`, color: roleOf.get(name)?.color || "", heads: lines }];
-  });
-}
-
-/** @param {Head} head @param {string} name of a role */
-function strength(head, name) {
-  return head.data.roles.find((one) => one.name === name)?.numbers[0] || 0;
-}
 
 /**
  * @param {State} state
@@ -66,7 +33,7 @@ function sizes(state, width) {
   const across = Math.max(...heads.map(({ data }) => data.index)) + 1;
   const room = width - SIDE;
   const gap = room / across > 40 ? 6 : room / across > 30 ? 3 : room / across > 26 ? 2 : 1;
-  const least = state.sort === "role" ? 56 : 24;
+  const least = state.sort === "model" ? 24 : 56;
   // few layers on a large screen share its height
   const tall = state.sort === "model" ? Math.floor((innerHeight - AROUND) / kindOf(state).sites.length) : 0;
   const size = clamp(Math.floor(room / across) - gap, least, Math.max(heads.length === 1 ? 360 : LARGEST, tall));
@@ -161,11 +128,13 @@ function drawOpening(state) {
 
 /** How the heads stand. @param {State} state */
 function drawSorts(state) {
-  const names = { model: "by layer", role: "by role", likeness: "by likeness" };
+  const names = { model: "by layer", role: "by role", likeness: "by likeness", value: "by value" };
   if (!byId("sorts").firstChild) fill(byId("sorts"), ...SORTS.map((sort) => make("button", { type: "button", "data-sort": sort }, names[sort])));
+  const sorts = sortsOf(state);
   for (const button of byId("sorts").querySelectorAll("button")) {
     button.setAttribute("aria-pressed", String(button.dataset.sort === state.sort));
-    button.disabled = button.dataset.sort === "likeness" && kindOf(state).alike === null;
+    button.disabled = !sorts.some((sort) => sort === button.dataset.sort);
+    button.hidden = button.dataset.sort === "value" && !page.measures.length;
   }
 }
 
@@ -210,7 +179,7 @@ function build(state) {
     }));
     const title = make("div", { class: "row-title" }, state.sort === "model" ? make("span", { class: "hidden" }, "layer ") : "", group.title);
     if (group.color) title.style.setProperty("--role", group.color);
-    const row = make("div", { class: `row ${state.sort}`, role: "group", "aria-label": state.sort === "model" ? `layer ${group.title}` : group.title }, title, tiles);
+    const row = make("div", { class: `row ${state.sort === "model" ? "model" : "role"}`, role: "group", "aria-label": state.sort === "model" ? `layer ${group.title}` : group.title }, title, tiles);
     strips.set(row, { canvas, lines: group.heads });
     return row;
   });
@@ -380,7 +349,7 @@ export const overview = {
         widest = Math.max(widest, side + line.length * (size + gap));
         y += size + strip + gap;
       }
-      if (state.sort === "role") y += 12;
+      if (state.sort !== "model") y += 12;
     }
     return { width: widest + 12, height: y + 8 };
   },

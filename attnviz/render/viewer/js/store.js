@@ -4,7 +4,7 @@ import { readBeside, SHOWN } from "./second.js";
 /** @typedef {import("./types.js").State} State */
 
 export const VIEWS = ["overview", "map", "lines", "text", "scene", "card"];
-export const SORTS = /** @type {const} */ (["model", "role", "likeness"]);
+export const SORTS = /** @type {const} */ (["model", "role", "likeness", "value"]);
 export const MIXES = ["blend", "mean", "max"];
 export const QUADRANTS = ["all", "AA", "AB", "BA", "BB"];
 export const MOST_ZOOM = 64;
@@ -107,7 +107,7 @@ function settled(next) {
   // a text is not compared with itself, but with the one that was there
   if (next.beside === `@${next.text}`) next.beside = next.text === state.text ? "" : `@${state.text}`;
   if (next.words !== state.words || next.quad !== state.quad) next.zoom = "";
-  if (next.sort === "likeness" && kindOf(next).alike === null) next.sort = "model";
+  if (!sortsOf(next).some((sort) => sort === next.sort)) next.sort = "model";
   if (!viewsOf(next).includes(next.view)) next.view = sceneOf(next) ? "scene" : "text";
   const heads = headsOf(next);
   const known = new Set(heads.map(({ id }) => id));
@@ -116,6 +116,11 @@ function settled(next) {
   if (!on.size) on.add(next.head);
   next.on = heads.filter(({ id }) => on.has(id)).map(({ id }) => id);
   return next;
+}
+
+/** The ways that heads can stand now. @param {State} now */
+export function sortsOf(now) {
+  return SORTS.filter((sort) => (sort !== "likeness" || kindOf(now).alike !== null) && (sort !== "value" || now.tint !== "role"));
 }
 
 /** Turn a head on or off; one stays on. @param {string} id */
