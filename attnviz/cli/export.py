@@ -18,8 +18,8 @@ from attnviz.cli.options import (
     WEIGHTS,
     ModelOptions,
     OutputOptions,
-    StyleOptions,
 )
+from attnviz.cli.style_options import StyleOptions
 from attnviz.errors import UsageError
 
 INPUT, PICTURES, RUN = "Input", "Pictures", "Running"

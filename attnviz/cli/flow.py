@@ -9,16 +9,9 @@ import typer
 
 from attnviz.cli import console
 from attnviz.cli.flattening import flatten
-from attnviz.cli.options import (
-    DEFAULT,
-    DPI,
-    PALETTE,
-    SCALE,
-    InputOptions,
-    ModelOptions,
-    OutputOptions,
-)
+from attnviz.cli.options import InputOptions, ModelOptions, OutputOptions
 from attnviz.cli.stages import Stages
+from attnviz.cli.style_options import DEFAULT, DPI, PALETTE, SCALE
 
 
 @flatten

@@ -16,8 +16,8 @@ from attnviz.cli.options import (
     InputOptions,
     ModelOptions,
     OutputOptions,
-    StyleOptions,
 )
+from attnviz.cli.style_options import StyleOptions
 
 
 @flatten

@@ -15,7 +15,6 @@ import typer
 from attnviz.cli.flattening import changed
 from attnviz.cli.voice import option
 from attnviz.errors import InputError, UsageError
-from attnviz.render.style import Style
 
 if TYPE_CHECKING:
     from attnviz.looking import Look
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from attnviz.records import Prompt
 
 INPUT, MODEL, FRESH = "Input", "Model", "Fresh layer (--model fresh)"
-STYLE = "Look"
-DEFAULT = Style()
 
 
 def _option(help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
@@ -34,13 +31,6 @@ def _option(help: str, *names: str, panel: str | None = None, **more: Any) -> An
 SPECIAL_TOKENS = _option(
     "Leave out the tokens that the tokenizer adds.", " /--no-special-tokens", panel=INPUT
 )
-PALETTE = _option("viridis, magma, cividis, blues, greys.", panel=STYLE)
-SCALE = _option(
-    "linear, sqrt or log: how colour follows a weight. Long texts show more with log.", panel=STYLE
-)
-DPI = _option("Pixels an inch.", panel=STYLE)
-
-
 EVIDENCE = _option(
     "Lay beside it what ablate, coref, logits, profile or syntax found (--json); repeatable.",
     "--with",
@@ -355,57 +345,6 @@ class OutputOptions:
     """How much to say."""
 
     quiet: Annotated[bool, _option("Only results: no progress, no notes.", "--quiet", "-q")] = False
-
-
-@dataclasses.dataclass(frozen=True)
-class StyleOptions:
-    """How maps look; the defaults are those of :class:`attnviz.render.style.Style`."""
-
-    palette: Annotated[str, PALETTE] = DEFAULT.palette
-    normalize: Annotated[
-        str,
-        _option(
-            "What the colours end at: the largest weight shown (global), of each head (head) or "
-            "of each row (row).",
-            panel=STYLE,
-        ),
-    ] = DEFAULT.normalize
-    scale: Annotated[str, SCALE] = DEFAULT.scale
-    size: Annotated[
-        float | None,
-        _option("The longer side of a map in inches; follows from the tokens.", panel=STYLE),
-    ] = DEFAULT.size
-    dpi: Annotated[float, DPI] = DEFAULT.dpi
-    words: Annotated[
-        bool,
-        _option(
-            "Merge subwords into words: sum over keys, mean over queries.", "--words", panel=STYLE
-        ),
-    ] = DEFAULT.words
-    hide_sink: Annotated[
-        bool,
-        _option(
-            "Leave out the first token and separators; rescale rows to what is left.",
-            "--hide-sink",
-            panel=STYLE,
-        ),
-    ] = DEFAULT.hide_sink
-    labels: Annotated[bool, _option("Tokens on the axes.", "--labels/--no-labels", panel=STYLE)] = (
-        DEFAULT.labels
-    )
-    values: Annotated[
-        bool | None,
-        _option(
-            "Numbers in the cells, where they fit.",
-            "--values/--no-values",
-            panel=STYLE,
-            show_default="few tokens",
-        ),
-    ] = DEFAULT.values
-
-    def style(self) -> Style:
-        """The style; UsageError for a value that there is not."""
-        return Style(**dataclasses.asdict(self))
 
 
 WITHOUT_HELP = "Take heads away first: 2.4, role:first; see attnviz ablate."
