@@ -22,24 +22,42 @@ export function label(id) {
 }
 
 /** A token by name and, where it stands more than once, by place. @param {Answer} answer @param {number} t */
-function named(answer, t) {
+export function named(answer, t) {
   const several = answer.ids.filter((id) => id === answer.ids[t]).length > 1;
   return `${label(answer.ids[t])}${several ? ` (${t})` : ""}`;
+}
+
+/** @type {(cell: { t: number, s: number } | null, name: string) => void} */
+let heard = () => {};
+
+/** Hear of the cell that is pointed at, and of which map. @param {typeof heard} listener */
+export function onCell(listener) {
+  heard = listener;
 }
 
 export function startMaps() {
   for (const name of ["before", "after"]) {
     const canvas = /** @type {HTMLCanvasElement} */ (byId(`map-${name}`));
-    canvas.addEventListener("pointermove", (event) => hover(event, canvas));
-    canvas.addEventListener("pointerleave", () => { byId("tip").hidden = true; });
+    canvas.addEventListener("pointermove", (event) => {
+      hover(event, canvas);
+      heard(cellAt(event, canvas), name);
+    });
+    canvas.addEventListener("pointerleave", () => {
+      byId("tip").hidden = true;
+      heard(null, name);
+    });
     canvas.addEventListener("click", (event) => {
       const cell = cellAt(event, canvas);
-      if (cell) set({ at: cell.t });
+      if (cell) set({ at: cell.t, key: cell.s, ...(get().why === null ? {} : { why: cell.s }) });
     });
     canvas.addEventListener("keydown", (event) => {
-      const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-      if (!step || !current) return;
-      set({ at: Math.min(Math.max(current.at + step, 0), current.ids.length - 1) });
+      const { why } = get();
+      const [step, aside] = [{ ArrowUp: -1, ArrowDown: 1 }[event.key], { ArrowLeft: -1, ArrowRight: 1 }[event.key]];
+      if (!current || (!step && (!aside || why === null))) return;
+      /** @param {number} place */
+      const within = (place) => Math.min(Math.max(place, 0), /** @type {Answer} */ (current).ids.length - 1);
+      const key = within((why || 0) + (aside || 0));
+      set(step ? { at: within(current.at + step) } : { why: key, key });
       event.preventDefault();
     });
   }

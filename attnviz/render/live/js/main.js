@@ -7,6 +7,7 @@ import { drawWords } from "./nextwords.js";
 import { fromHash, get, page, set, subscribe } from "./store.js";
 import { tokenizer } from "./tokenizer.js";
 import { drawTour, startTour } from "./tour.js";
+import { drawWhy, lacks, startWhy } from "./why.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
 /** @typedef {import("./types.js").State} State */
@@ -27,12 +28,12 @@ function numbers(off) {
  * @param {number} [write] tokens that it shall add
  */
 async function run(write = 0) {
-  const { text, off, at, temperature } = get();
+  const { text, off, at, temperature, why, head } = get();
   document.documentElement.dataset.busy = "1";
-  const answer = await ask({ text, off: numbers(off), at, write, temperature });
+  const answer = await ask({ text, off: numbers(off), at, write, temperature, opened: why === null ? null : numbers(new Set([head]))[0] });
   if (write && answer.ids.length) {
     if (answer.added) box.value += answer.added;
-    set({ text: box.value, at: null });
+    set({ text: box.value, at: null, key: null });
   }
   show(answer);
   document.documentElement.dataset.busy = "0";
@@ -64,6 +65,7 @@ function draw() {
   drawGrid(current);
   drawMaps(current);
   drawWords(current, network.causal);
+  drawWhy(current);
 }
 
 /** @param {State} state @param {Set<keyof State>} changed */
@@ -72,7 +74,7 @@ function react(state, changed) {
   if (changed.has("temperature")) drawTemperature();
   if (changed.has("step")) drawTour();
   drawSwitches();
-  if (changed.has("text") || changed.has("off") || changed.has("at")) run();
+  if (changed.has("text") || changed.has("off") || changed.has("at") || (current && lacks(current))) run();
   else draw();
 }
 
@@ -90,8 +92,9 @@ function start() {
   startFrame(draw);
   startGrid();
   startMaps();
+  startWhy(network.causal);
   startTour();
-  box.addEventListener("input", () => set({ text: box.value, at: null }));
+  box.addEventListener("input", () => set({ text: box.value, at: null, key: null }));
   byId("write-one").addEventListener("click", () => run(1));
   byId("write-ten").addEventListener("click", () => run(10));
   byId("writing").hidden = !network.causal || !network.words;
@@ -126,7 +129,7 @@ Object.assign(globalThis, {
     /** @param {string[]} lines */
     encode: (lines) => lines.map(tokenizer(network.vocabulary)),
     /** @param {string} text @param {string[]} [off] @param {number} [write] */
-    run: (text, off = [], write = 0) => ask({ text, off: numbers(new Set(off)), at: null, write, temperature: 0 }),
+    run: (text, off = [], write = 0) => ask({ text, off: numbers(new Set(off)), at: null, write, temperature: 0, opened: null }),
   },
 });
 

@@ -16,7 +16,7 @@ let changed = new Set();
 
 /** @returns {State} */
 function start() {
-  return { text: page.text, off: new Set(), head: page.opening, at: null, temperature: 0, step: -1 };
+  return { text: page.text, off: new Set(), head: page.opening, at: null, temperature: 0, step: -1, why: null, key: null };
 }
 
 export function get() {
@@ -73,6 +73,7 @@ function remember() {
     if (state.off.size) parts.set("off", [...state.off].join());
     if (state.head !== page.opening) parts.set("head", state.head);
     if (state.at !== null) parts.set("at", String(state.at));
+    if (state.why !== null) parts.set("why", String(state.why));
     if (state.temperature) parts.set("temperature", String(state.temperature));
     try {
       history.replaceState(null, "", `#${parts}`);
@@ -85,13 +86,14 @@ function remember() {
 /** Take over what the address says; entries that make no sense are left out. */
 export function fromHash() {
   const parts = new URLSearchParams(location.hash.slice(1));
-  const [head, at, temperature] = [parts.get("head") || "", parts.get("at"), Number(parts.get("temperature"))];
+  const [head, at, why, temperature] = [parts.get("head") || "", parts.get("at"), parts.get("why"), Number(parts.get("temperature"))];
   set({
     ...start(),
     text: parts.get("text") ?? page.text,
     off: new Set((parts.get("off") || "").split(",").filter((id) => heads.has(id))),
     head: heads.has(head) ? head : start().head,
     at: at !== null && /^\d+$/.test(at) ? Number(at) : null,
+    why: why !== null && /^\d+$/.test(why) ? Number(why) : null,
     temperature: temperature >= 0 && temperature <= 1.5 ? temperature : 0,
   });
 }

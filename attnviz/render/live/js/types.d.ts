@@ -31,11 +31,19 @@ export interface Page {
   title: string; model: string; text: string; opening: string; labels: string[]; heads: HeadFacts[]; tour: Step[];
   palettes: { light: string[]; dark: string[] }; notes: string[];
 }
-export interface Ask { turn: number; text: string; off: number[]; at: number | null; write: number; temperature: number }
+/** `opened` is the number of a head whose queries and keys are wanted. */
+export interface Ask { turn: number; text: string; off: number[]; at: number | null; write: number; temperature: number; opened: number | null }
+/** What the weights of one head are made of in one pass. */
+export interface Opened { queries: Float32Array; keys: Float32Array; norms: Float32Array; width: number; S: number; scale: number }
 export interface Word { id: number; before: number; after: number }
 export interface Answer {
   turn: number; ids: number[]; cut: number; at: number; milliseconds: number; added: string;
   before: Float32Array[]; after: Float32Array[] | null; changes: Float32Array | null; words: Word[] | null;
+  /** the head whose queries and keys came along, in both passes */
+  opened: string; termsBefore: Opened | null; termsAfter: Opened | null;
 }
 export interface Said { ready?: number; failed?: string; answer?: Answer }
-export interface State { text: string; off: Set<string>; head: string; at: number | null; temperature: number; step: number }
+export interface State { text: string; off: Set<string>; head: string; at: number | null; temperature: number; step: number;
+  /** the key whose weight is explained; and the one that was clicked last */
+  why: number | null; key: number | null;
+}

@@ -1,5 +1,6 @@
 import { load } from "./model.js";
 import { Pass } from "./network.js";
+import { opened } from "./opened.js";
 import { tokenizer } from "./tokenizer.js";
 import { spelled } from "./bytepairs.js";
 
@@ -60,6 +61,9 @@ async function answering(network, packed) {
       before: layers.map((number) => before.maps(number)),
       after: gated ? layers.map((number) => after.maps(number)) : null,
       changes: gated ? changes(before, after) : null,
+      opened: ask.opened === null ? "" : `${Math.trunc(ask.opened / model.heads)}.${ask.opened % model.heads}`,
+      termsBefore: ask.opened === null ? null : opened(before, ask.opened),
+      termsAfter: ask.opened === null || !gated ? null : opened(after, ask.opened),
       words: predictions(before.logits(at), gated ? after.logits(at) : null),
       milliseconds: performance.now() - start,
     };
