@@ -120,6 +120,19 @@ class Model:
         there = Path(self.name).expanduser().exists()
         return read_config(config, folder.resolve().name if there else self.name)
 
+    def towers(self) -> dict[str, ModelSpec]:
+        """The attention of each of its towers, by what it reads; empty where it has one.
+
+        Raises:
+            ModelError: as for :meth:`read`.
+        """
+        if self.model is None:
+            return {}
+        from attnviz.models.folder import locate_config
+        from attnviz.shapes.configs.model import read_towers
+
+        return read_towers(locate_config(self.name)[0], self.name)
+
 
 Subject = Layer | Model
 

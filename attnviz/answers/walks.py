@@ -104,7 +104,13 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> Answer:
         InputError: no weights there. AttnvizError: as for :func:`walk`.
     """
     from attnviz.render.shapes.models import verify_answer
-    from attnviz.shapes.walk.verify import DEFAULT_S, DEFAULT_T, verify, verify_model
+    from attnviz.shapes.walk.verify import (
+        DEFAULT_S,
+        DEFAULT_T,
+        verify,
+        verify_model,
+        verify_towers,
+    )
 
     if isinstance(subject, Layer):
         from attnviz.shapes.walk.steps import walk
@@ -115,14 +121,24 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> Answer:
         if spec.kind == "cross":
             run = replace(run, context_length=run.context_length or DEFAULT_S)
         return verify_answer(verify(walk(spec, run)))
-    model, counted = subject.read(), _counted(subject)
-    answer = verify_answer(verify_model(model, dict(counted.layers), counted.origin))
+    model, towers, counted = subject.read(), subject.towers(), _counted(subject)
+    unknown = set(counted.towers) - set(towers) if towers else ()
+    if len(counted.towers) > 1 and towers:
+        found = verify_towers(model.name, towers, counted.towers, counted.origin)
+    else:
+        found, unknown = verify_model(model, dict(counted.layers), counted.origin), ()
+    answer = verify_answer(found)
     share = counted.attention / counted.whole if counted.whole else 0
     note = (
         f"{counted.attention:,} of the model's {counted.whole:,} parameters are attention "
         f"({100 * share:.1f} %)."
     )
-    return answer._replace(notes=(*answer.notes, note))
+    skipped = tuple(
+        f"{sum(counted.towers[tower].values()):,} attention parameters of its {tower} tower were "
+        "not checked: attnviz does not know that tower's family."
+        for tower in sorted(unknown)
+    )
+    return answer._replace(notes=(*answer.notes, *skipped, note))
 
 
 def _counted(subject: Model) -> Counted:

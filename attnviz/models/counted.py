@@ -25,6 +25,10 @@ _CROSS = {"cross_attn", "encoder_attn", "EncDecAttention", "crossattention"}
 _NOT_ATTENTION = re.compile(
     r"(?i)(output\.layer_?norm|(^|\.)layer_?norm\.|(^|\.)ln_)|^(bias|masked_bias)$|inv_freq"
 )
+_TOWERS = {
+    "vision": re.compile(r"(?:^|\.)(?:vision_\w+|visual|image_\w+|vit)\."),
+    "audio": re.compile(r"(?:^|\.)(?:audio_\w+|speech_\w+)\."),
+}
 _LATENT_NORMS = re.compile(r"(q_a|kv_a|q|k)_(layer)?norm\.")
 
 
@@ -34,11 +38,13 @@ class Counted(NamedTuple):
     Attributes:
         layers: parameters by (stack, kind, layer); the stack is ``encoder`` or ``decoder`` where
             names say so, else empty; the kind is ``self`` or ``cross``.
+        towers: the same for each tower: ``vision`` and ``audio`` by their names, else ``text``.
         whole: parameters of everything.
         origin: where they were counted.
     """
 
     layers: Mapping[tuple[str, str, int], int]
+    towers: Mapping[str, Mapping[tuple[str, str, int], int]]
     whole: int
     origin: str
 
@@ -56,6 +62,7 @@ def count_names(sizes: Iterable[tuple[str, int]], origin: str) -> Counted:
         origin: where they come from.
     """
     layers: dict[tuple[str, str, int], int] = {}
+    towers: dict[str, dict[tuple[str, str, int], int]] = {}
     whole = 0
     for name, size in sizes:
         found = _MODULE.search(name)
@@ -71,7 +78,10 @@ def count_names(sizes: Iterable[tuple[str, int]], origin: str) -> Counted:
         kind = "cross" if found["module"] in _CROSS else "self"
         key = (stack, kind, int(found["layer"]))
         layers[key] = layers.get(key, 0) + size
-    return Counted(layers, whole, origin)
+        tower = next((t for t, named in _TOWERS.items() if named.search(name)), "text")
+        own = towers.setdefault(tower, {})
+        own[key] = own.get(key, 0) + size
+    return Counted(layers, towers, whole, origin)
 
 
 def count_checkpoint(folder: Path) -> Counted | None:

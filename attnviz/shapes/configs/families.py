@@ -285,7 +285,10 @@ _BERT = encoder()
 
 FAMILIES: Mapping[str, Reader] = {
     **dict.fromkeys(("bert", "roberta", "xlm-roberta", "electra", "camembert"), _BERT),
-    **dict.fromkeys(("vit", "deit", "dinov2"), _BERT),
+    **dict.fromkeys(("vit", "deit", "dinov2", "dinov2_with_registers"), _BERT),
+    **dict.fromkeys(("wav2vec2", "hubert", "audio-spectrogram-transformer"), _BERT),
+    **dict.fromkeys(("clip_vision_model", "siglip_vision_model", "siglip_text_model"), _BERT),
+    "clip_text_model": decoder(ALL),
     "albert": encoder(shared=True),
     "distilbert": _BERT,
     **dict.fromkeys(("gpt2", "bloom"), decoder(ALL)),

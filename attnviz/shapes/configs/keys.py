@@ -120,6 +120,8 @@ _QWEN = {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32
     "num_key_value_heads": 32
 }
 
+_BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
+
 FAMILY_KEYS: Mapping[str, Keys] = {
     "distilbert": _DISTILBERT,
     **dict.fromkeys(("gpt2", "gptj"), OLD_GPT),
@@ -159,6 +161,8 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "jamba": {"num_key_value_heads": 8, "attn_layer_period": 8, "attn_layer_offset": 4},
     "lfm2": {"num_key_value_heads": 8},
     "bamba": {"num_key_value_heads": 8},
+    "clip_text_model": _BASE | {"hidden_size": 512, "num_attention_heads": 8},
+    **dict.fromkeys(("clip_vision_model", "siglip_text_model", "siglip_vision_model"), _BASE),
     "modernbert": {"local_attention": 128, "global_attn_every_n_layers": 3},
 }
 """What transformers takes for a field that a config.json leaves out, where that decides a size:

@@ -73,8 +73,12 @@ def group_parameters(group: LayerGroup) -> int:
     return one if group.shared else one * len(group.layers)
 
 
-_PARTS = ("text_config", "thinker_config", "llm_config", "language_config", "vision_config")
-"""Where a model of several towers keeps the config of each; the one that reads text first."""
+_PARTS = {
+    **dict.fromkeys(("text_config", "thinker_config", "llm_config", "language_config"), "text"),
+    "vision_config": "vision",
+    "audio_config": "audio",
+}
+"""Where a model of several towers keeps the config of each, and what it reads; text first."""
 
 
 def read_config(config: Mapping[str, Any], name: str) -> ModelSpec:
@@ -107,14 +111,33 @@ def read_config(config: Mapping[str, Any], name: str) -> ModelSpec:
         raise ModelError(f"config.json of {name}: {error}") from error
 
 
+def read_towers(config: Mapping[str, Any], name: str) -> dict[str, ModelSpec]:
+    """The attention of each tower of a model, by what it reads: ``text``, ``vision``, ``audio``.
+
+    Empty for a model of one tower. Towers of families that are not known are left out.
+
+    Raises:
+        ModelError: as for :func:`read_config`.
+    """
+    family = str(config.get("model_type") or "")
+    if family in FAMILIES:
+        return {}
+    found: dict[str, ModelSpec] = {}
+    for part, inner in _parts(config, family):
+        own = read_towers(inner, name) or {_PARTS[part]: read_config(inner, name)}
+        found |= {tower: model for tower, model in own.items() if tower not in found}
+    return found
+
+
 def _parts(config: Config, family: str) -> Iterator[tuple[str, Config]]:
     """The configs inside a config that can be read, their families filled in."""
-    for part in _PARTS:
+    for part, tower in _PARTS.items():
         inner = config.get(part)
         if not isinstance(inner, Mapping):
             continue
         kind = str(inner.get("model_type") or "")
-        kind = kind if kind or f"{family}_text" not in FAMILIES else f"{family}_text"
+        usual = (f"{family}_{tower}", f"{family}_{tower}_model")
+        kind = kind or next((one for one in usual if one in FAMILIES), "")
         if kind in FAMILIES or any(_parts(inner, kind)):
             yield part, {**inner, "model_type": kind}
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from attnviz.errors import UsageError
@@ -347,3 +347,25 @@ def verify_model(
         Check("all attention", "parameters", _text(model.attention_parameters), _text(total))
     )
     return Verification(tuple(checks), f"{model.name}, counted in {origin}")
+
+
+def verify_towers(
+    name: str,
+    towers: Mapping[str, ModelSpec],
+    counted: Mapping[str, Mapping[tuple[str, str, int], int]],
+    origin: str,
+) -> Verification:
+    """The same for a model of several towers, each by itself; those not among ``towers`` are not.
+
+    Args:
+        name: of the model.
+        towers: what the config says of each.
+        counted: counted parameters of each, see :func:`verify_model`.
+        origin: where they were counted.
+    """
+    checks = [
+        replace(check, step=f"{tower}: {check.step}")
+        for tower, model in towers.items()
+        for check in verify_model(model, dict(counted.get(tower, {})), origin).checks
+    ]
+    return Verification(tuple(checks), f"{name}, counted in {origin}")
