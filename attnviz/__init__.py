@@ -35,7 +35,6 @@ if TYPE_CHECKING:
         load,
         read_capture,
         select,
-        view,
         write_capture,
     )
     from attnviz.atlases import atlas
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
         Site,
         Tokens,
     )
+    from attnviz.viewed import view
     from attnviz.wired import circuits
 
 __version__ = "0.1.0"
@@ -100,7 +100,7 @@ _LAZY = {
     "read_capture": "attnviz.api",
     "read_profile": "attnviz.profiled",
     "select": "attnviz.api",
-    "view": "attnviz.api",
+    "view": "attnviz.viewed",
     "watch": "attnviz.in_memory",
     "write_capture": "attnviz.api",
 }

@@ -70,6 +70,7 @@ FLOORS = {
     "inpage": 9,
     "wired": 9,
     "compared": 9,
+    "viewed": 9,
     "api": 9,
     "tour": 10,
     "atlases": 10,
@@ -182,6 +183,7 @@ COMMANDS_REACH = {
     "profiled",
     "wired",
     "compared",
+    "viewed",
     "answers",
     "render",  # what prints their results
     *("ablation.settings", "export.settings", "export.execution"),  # options

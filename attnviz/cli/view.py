@@ -43,6 +43,14 @@ def view(
             metavar="HEADS",
         ),
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="Show this model's run of the same texts, or this capture (.npz, .safetensors), "
+            "beside it.",
+            metavar="MODEL|FILE",
+        ),
+    ] = None,
     evidence: Annotated[list[Path] | None, EVIDENCE] = None,
     ablate: Annotated[
         bool,
@@ -70,24 +78,29 @@ def view(
 
       attnviz view "The keys to the cabinet are on the table" --why 2.4,3.* -o page.html
 
+      attnviz view "The cat sat." --model my-model --against my-model-tuned -o both.html
+
+      attnviz view --recorded before.npz --against after.npz -o both.html
+
       attnviz view --lines sentences.txt --model gpt2 --select "0-5.*" -o page.html
 
       attnviz view --lines sentences.txt --ablate --with gpt2.profile.json -o worth.html
     """
-    from attnviz import api
+    from attnviz import viewed
     from attnviz.render import terminal
 
     browser.check(out)
     looks = prompt.looks(model, quiet=output.quiet)
     settings = model.settings(context=prompt.context, writing=prompt.generate is not None)
     settings |= {"select": select, "without": without, "weigh": weigh, "why": why}
-    settings |= {"evidence": evidence, "exact": exact, "title": title, "max_mb": max_mb}
+    settings |= {"against": against, "evidence": evidence}
+    settings |= {"exact": exact, "title": title, "max_mb": max_mb}
     if ablate:
         with Stages(output.quiet) as stages:
-            page = api.view(looks, ablate=True, progress=stages.show, **settings)
+            page = viewed.view(looks, ablate=True, progress=stages.show, **settings)
     else:
         with console.waiting("making the page", output.quiet):
-            page = api.view(looks, **settings)
+            page = viewed.view(looks, **settings)
     browser.deliver(page, out, output.quiet)
     if not output.quiet:
         console.stdout().print(terminal.closing_line(page.captures[0]))

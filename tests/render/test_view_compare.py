@@ -15,8 +15,10 @@ import pytest
 from PIL import Image
 
 import attnviz as av
+from attnviz.cli import main
 from attnviz.comparing.rows import distances
 from attnviz.comparing.run import compare
+from attnviz.errors import UsageError
 from attnviz.records import Capture, Head, Tokens
 from attnviz.render.palette import rgb
 from attnviz.render.signed import SCHEMES
@@ -486,3 +488,53 @@ def test_a_ranking_of_norms_divides_them_by_their_sums(browser: Any, tmp_path: P
         for text in told:
             name, mean = text.split()[:2]
             assert holds(mean, want[name]), (text, want[name])
+
+
+def test_two_runs_of_a_text_open_side_by_side(browser: Any, tmp_path: Path) -> None:
+    model, other = (av.FreshConfig(layers=2, heads=4, seed=seed) for seed in (0, 1))
+    texts = ["a b a c", "one two three"]
+    path = av.view(texts, model=model, against=other, exact=True).save(tmp_path / "runs.html")
+    held = [[av.capture(text, model=one) for one in (model, other)] for text in texts]
+    with opened(browser) as page:
+        for n in range(2):
+            page.open(path, f"view=map&on=1.2&text={2 * n}")
+            assert shown(page) == ["first", "second", "difference"]
+            assert page.text("#second-caption").startswith(f"{2 * n + 2}. {texts[n]} (fresh mha")
+            _, values = difference(page)
+            one, two = (of(capture, "1.2") for capture in held[n])
+            assert np.abs(values - np.stack([one, two, two - one], -1).reshape(-1, 3)).max() < 1e-4
+            page.press("j")
+            until(page.page, "document.querySelectorAll('#most-list button').length")
+            rows = compare([tuple(held[n])], "token").heads
+            assert page.page.get_attribute("#most-list button", "data-head") == rows[0].name
+        page.press("b")
+        assert "text=3" in page.hash()
+        assert shown(page) == ["first", "second", "difference"]
+        options = page.page.eval_on_selector_all("#texts option", "all => all.map(o => o.text)")
+        assert [one.split(" (")[0] for one in options] == [
+            f"{number}. {text}" for number, text in enumerate(sorted(texts * 2), 1)
+        ]
+        assert [re.search(r"seed (\d)", one)[1] for one in options] == ["0", "1"] * 2
+        page.press("c")
+        assert shown(page) == ["first"]
+
+
+def test_a_capture_is_shown_against_another(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    av.write_capture(made(2, 2, seed=1), "before.npz")
+    av.write_capture(made(2, 2, seed=2), "after.npz")
+    assert main(["view", "--recorded", "before.npz", "--against", "after.npz", "-o", "b.html"]) == 0
+    page = Path("b.html").read_text("utf-8")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
+    assert data["against"]
+    assert [item["run"] for item in data["items"]] == [
+        "made by hand (before.npz)",
+        "made by hand (after.npz)",
+    ]
+    assert '"against":false' in av.view(made(2, 2)).page.decode()
+    same = av.view(made(2, 2, seed=1), against=made(2, 2, seed=2)).page.decode()
+    assert re.findall(r'"run":"([^"]*)"', same) == ["first run", "second run"]
+    with pytest.raises(UsageError, match="the other capture"):
+        av.view(made(2, 2), against="demo-bert")
+    with pytest.raises(UsageError, match="evidence is of one model"):
+        av.view("a b", against="demo-bert", ablate=True)

@@ -22,7 +22,8 @@ const MOST_NAMED = 3;
 
 /** What two sequences are compared by: tokens of one model as they are, those of two without their marks. @param {State[]} states */
 function spelling(states) {
-  const [one, other] = states.map((state) => itemOf(state).model);
+  // a capture's model is followed by its file
+  const [one, other] = states.map((state) => itemOf(state).model.replace(/ \([^()]*\)$/, ""));
   return one === other ? "labels" : "inline";
 }
 
