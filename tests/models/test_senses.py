@@ -234,6 +234,16 @@ def test_heads_can_be_taken_away(models: Any) -> None:
     np.testing.assert_array_equal(before.maps[Site("encoder", 0)], after.maps[Site("encoder", 0)])
 
 
+@pytest.mark.parametrize("family", ["vit", "deit", "clip", "siglip", "wav2vec2"])
+def test_what_stands_around_attention_is_known(family: str, models: Any) -> None:
+    """CLIP's last layer too, of which only the first row goes on."""
+    source = load(models(family), family)
+    orders = {source.sublayer(site).order for site in source.layout.sites}
+    assert orders == {"post" if family == "wav2vec2" else "pre"}
+    flow = av.flow(prompt(family), model=source)
+    assert flow.method == "alti"
+
+
 def test_windows_are_refused_by_name(tmp_path: Path) -> None:
     sizes = {"image_size": 32, "patch_size": 4, "embed_dim": 8, "window_size": 4}
     config = transformers.SwinConfig(**sizes, depths=[1, 1], num_heads=[2, 2])

@@ -159,8 +159,8 @@ def _same(a: Tensor, b: Tensor) -> bool:
 
 
 def _distinct(tensors: Iterable[Tensor | None]) -> list[Tensor]:
-    """Each tensor once."""
-    return list({t.data_ptr(): t for t in tensors if t is not None}.values())
+    """Each tensor once; a part of one, such as its first row, is another."""
+    return list({(t.data_ptr(), t.shape): t for t in tensors if t is not None}.values())
 
 
 def _at(module: nn.Module) -> int:
