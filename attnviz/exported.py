@@ -57,7 +57,7 @@ def export_maps(
     listed = [inputs] if isinstance(inputs, str | Path) else inputs
     names = texts.resolve([str(name) for name in listed])
     if not recorded:
-        reading.check_recorded(names)
+        reading.check_texts(names)
     settings = settings or ExportSettings()
     weigh = settings.style.quantity
     if recorded and weigh != "weights":

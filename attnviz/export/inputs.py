@@ -42,12 +42,28 @@ class RecordedInput:
 Input = Text | RecordedInput
 
 
-def check_recorded(names: Sequence[str]) -> None:
-    """Raise UsageError where a file to be read as text looks like recorded attention."""
+_SENSED = {
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"), "picture"),
+    **dict.fromkeys((".wav", ".flac", ".mp3", ".ogg", ".m4a"), "sound"),
+}
+"""What files are by their names that hold no text."""
+
+
+def check_texts(names: Sequence[str]) -> None:
+    """Raise UsageError where a file to be read as text looks like something else."""
     for name in names:
-        if Path(name).suffix.lower() in recorded.SUFFIXES:
+        suffix = Path(name).suffix.lower()
+        if suffix in recorded.SUFFIXES:
             raise UsageError(
                 "{} looks like recorded attention; add {recorded}", name, recorded=True
+            )
+        if suffix in _SENSED:
+            raise UsageError(
+                "{} is a {}, and an export reads texts",
+                name,
+                _SENSED[suffix],
+                remedy="capture it first, then give the capture with {recorded}",
+                recorded=True,
             )
 
 

@@ -574,6 +574,12 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
             "--column text needs a .csv, .tsv, .jsonl or .parq",
         ),
         (["c.npz"], 2, "c.npz looks like recorded attention; add --recorded"),
+        (
+            ["a.PNG"],
+            2,
+            "a.PNG is a picture, and an export reads texts; capture it first, then give",
+        ),
+        (["a.wav"], 2, "a.wav is a sound, and an export reads texts"),
         (["c.npz", "--recorded", "--truncate"], 2, "leave out --truncate"),
         (["s.txt", "--kind", "gqa"], 2, "write --fresh-kind gqa"),
         (["s.txt", "--jobs", "100000"], 2, "--jobs 100000 is more than"),
@@ -590,7 +596,8 @@ def test_what_makes_no_sense_is_said_in_one_line(
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "s.txt", "one two")
     (tmp_path / "empty.txt").write_text("\n \n")
-    written(tmp_path / "c.npz", "anything")
+    for name in ("c.npz", "a.PNG", "a.wav"):
+        written(tmp_path / name, "anything")
     assert main(["export", *arguments, "-o", "maps"]) == code
     found = capsys.readouterr().err
     assert says in found
