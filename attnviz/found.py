@@ -20,6 +20,15 @@ Document = Mapping[str, Any]
 
 _STRINGS, _GROUPS, _RELATIONS, _SEEN = 3, 3, 3, 3
 """How many of each a head is told about."""
+_CHANGED = {
+    "loss": "loss",
+    "kl": "prediction",
+    "logit-diff": "difference of logits",
+    "hidden": "last hidden states",
+}
+"""What a metric is of, in words."""
+_COMPARES = ("kl", "hidden")
+"""Metrics that are 0 with all heads, and never below."""
 _TAIL = 12
 """Tokens of a text that say which one it was."""
 
@@ -40,9 +49,10 @@ def finding(name: str, document: Document) -> Finding:
 def _ablation(name: str, document: Document) -> Finding:
     """What taking each head away costs."""
     unit, texts = document["unit"], int(document["texts"])
+    changed = _CHANGED.get(document["metric"], document["metric"])
     alone = [one for one in document["effects"] if one["heads"] == [one["name"]]]
     groups = [one for one in document["effects"] if len(one["heads"]) > 1]
-    less = document["metric"] == "logit-diff"
+    less, compares = document["metric"] == "logit-diff", document["metric"] in _COMPARES
     ranked = sorted(alone, key=lambda one: one["effect"] if less else -one["effect"])
     said: dict[str, list[str]] = {}
     for rank, one in enumerate(ranked, start=1):
@@ -60,7 +70,8 @@ def _ablation(name: str, document: Document) -> Finding:
         for head in group["heads"]:
             if len(said.setdefault(head, [])) < 2 + _GROUPS:
                 said[head].append(f"with others ({label}): {change} {unit}{apart}")
-    worse = "below" if less else "above"
+    worse = "" if compares else f"; {'below' if less else 'above'} 0 is worse"
+    base = "" if compares else f"; with all heads it is {document['base']:.3g} {unit}"
     method = f"{document['method']} ablation"
     over = f"{texts:,} text{'s' if texts > 1 else ''}"
     interval = "95 % intervals over texts" if texts > 1 else "a single text has no interval"
@@ -68,9 +79,9 @@ def _ablation(name: str, document: Document) -> Finding:
     measures = [
         Measure(
             "effect",
-            f"change of the {document['metric']} without it",
+            f"change of the {changed} without it",
             unit,
-            -1 if less else 1,
+            0 if compares else -1 if less else 1,
             {one["name"]: _value(one, "effect") for one in alone},
         )
     ]
@@ -81,9 +92,8 @@ def _ablation(name: str, document: Document) -> Finding:
         "ablate",
         name,
         "What it is worth",
-        f"Change of the {document['metric']} without it, by {method}, at "
-        f"{document['positions']:,} positions of {over}; with all heads it is "
-        f"{document['base']:.3g} {unit}; {worse} 0 is worse; {interval}.{partial}",
+        f"Change of the {changed} without it ({unit}), by {method}, at "
+        f"{document['positions']:,} positions of {over}{base}{worse}; {interval}.{partial}",
         _lines(said),
         tuple(measures),
     )

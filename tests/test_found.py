@@ -221,8 +221,9 @@ def test_a_page_measures_itself(capsys, tmp_path: Path) -> None:
 def test_a_model_without_words_to_predict_is_measured_by_its_states(minilm: str) -> None:
     page = av.view("A cat sat on a mat.", model=minilm, ablate=True, select="0.*").page.decode()
     data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
-    assert "Change of the hidden" in data["findings"][0]["how"]
-    assert [one["key"] for one in data["measures"]] == ["ablate-effect"]
+    assert "Change of the last hidden states without it (1 - cosine)" in data["findings"][0]["how"]
+    assert "with all heads" not in data["findings"][0]["how"]  # it is 0 there by definition
+    assert [(one["key"], one["orange"]) for one in data["measures"]] == [("ablate-effect", 0)]
     assert {name.partition(".")[0] for name in data["measures"][0]["values"]["encoder"]} == {"0"}
 
 

@@ -123,7 +123,7 @@ def test_cards_say_what_was_found_and_how(shared: Opened, page: Path, report) ->
     assert "What it is worth" in card
     assert f"[{one.low:+.2g}"[:4] in card
     assert f"mean |∂/∂gate| {one.gradient:.2g}" in card
-    assert "these texts: Change of the loss without it, by zero ablation" in card
+    assert "these texts: Change of the loss without it (nats), by zero ablation" in card
     assert "What it writes" in card
     assert "logits for" in card
     assert "Nothing was found for this head." in card  # of the relations
@@ -144,7 +144,7 @@ def test_dots_tables_and_pictures_carry_the_numbers(shared: Opened, page: Path, 
     picture = shared.saved("svg").decode()
     for one in found.values():
         assert f'fill="{color(one.change, top, 1)}"' in picture or abs(one.change) < top / 50
-    assert "not measured" in picture
+    assert "not measured" not in picture  # all were
     shared.go("tint=ablate-effect")
     assert "change of the loss without it" in shared.saved("svg").decode()
     names, lines = shared.table()
@@ -168,6 +168,12 @@ def test_heads_are_ranked_by_what_tints_them(shared: Opened, page: Path, report)
     found = effects(report)
     assert order == sorted(found, key=lambda name: -found[name].change)
     assert "sort=value" in shared.hash()
+    tiles = ".row canvas"
+    wide = shared.page.locator(tiles).first.bounding_box()["width"]
+    shared.click("#sorts [data-sort=likeness]")
+    shared.click("#sorts [data-sort=value]")  # the tiles had no width meanwhile
+    assert shared.page.locator(tiles).first.bounding_box()["width"] == wide
+    assert wide > 600
     shared.page.select_option("#tint", "syntax-lead")
     shared.settle()
     titles = shared.page.locator(".row-title").all_inner_texts()

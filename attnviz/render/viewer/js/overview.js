@@ -308,6 +308,7 @@ export const overview = {
       byId("overview-tiles").hidden = true;
       return;
     }
+    byId("overview-tiles").hidden = false; // what is hidden has no width to fill
     build(state);
     const { queries, keys } = axesOf(state);
     const nothing = !queries.at.length || !keys.at.length;

@@ -116,8 +116,10 @@ function legend(painter, state, width, top) {
   let [x, y] = [12, top + size];
   if (measureOf(state)) {
     const end = paintTints(painter, state, x, y);
-    mark(painter, end + 24, y, 5, null, 1);
-    painter.text("not measured", end + 34, y, { size, color: tones.soft });
+    if (headsOf(state).some((head) => tone(state, head).hatched)) {
+      mark(painter, end + 24, y, 5, null, 1);
+      painter.text("not measured", end + 34, y, { size, color: tones.soft });
+    }
     return y + size;
   }
   for (const role of [...page.roles, null]) {
