@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from attnviz.ablation.run import Progress
 from attnviz.ablation.settings import AblationSettings
 from attnviz.effects import AblationReport
 from attnviz.errors import InputError, SelectionError, UsageError
+from attnviz.estimates import Alike
 from attnviz.findings import Finding
 from attnviz.given import Evidence, laid, read_given
 from attnviz.looking import DEFAULT_MODEL, Look, Model, Ready, prepare, prompt_of, source_for
@@ -19,7 +20,7 @@ from attnviz.models import recorded
 from attnviz.models.identity import identity
 from attnviz.notebook import Viewer
 from attnviz.passes import Source
-from attnviz.records import Capture, Head, Inputs
+from attnviz.records import Capture, Head, Inputs, SiteKind
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import score_capture
 
@@ -82,7 +83,6 @@ def view(
         SelectionError: no such heads, or a capture that does not hold any of them.
         InputError: the page would be larger than ``max_mb``, or weights that are not finite.
     """
-    from attnviz.profiling.alike import alike
     from attnviz.render import viewer
     from attnviz.render.viewer.document import short_name
 
@@ -142,11 +142,21 @@ def view(
         title=title,
         bits=bits,
         notes=tuple(said),
-        alike=alike(looked, heads),
+        alike=_alike(looked, heads, 1 if against is None else 2),
         findings=findings,
         runs=() if against is None else _run_names(names),
     )
     return Viewer(page, title, tuple(several))
+
+
+def _alike(
+    captures: Sequence[Capture], heads: Sequence[frozenset[Head]], runs: int
+) -> list[Mapping[SiteKind, Alike]]:
+    """How alike heads are in each of the runs, which take turns."""
+    from attnviz.profiling.alike import alike
+
+    found = [alike(captures[run::runs], heads[run::runs]) for run in range(runs)]
+    return [one for together in zip(*found, strict=True) for one in together]
 
 
 def _listed(what: Look | Iterable[Look]) -> list[Look]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import numpy as np
 import pytest
 
+import attnviz as av
 from attnviz.profiling import alike as module
 from attnviz.profiling.alike import alike
 from attnviz.records import Capture, Head
@@ -73,6 +77,17 @@ def test_other_models_heads_are_not_mixed() -> None:
     assert one["encoder"] is third["encoder"]
     assert one["encoder"] is not other["encoder"]
     assert (one["encoder"].texts, other["encoder"].texts) == (2, 1)
+
+
+def test_two_runs_of_one_model_are_not_mixed() -> None:
+    before, after = made(seed=1), made(seed=2)
+    page = av.view(before, against=after).page.decode()
+    planes = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])["planes"]
+    for plane, run in zip(planes, (before, after), strict=True):
+        (own,) = alike([run], [frozenset(run.layout)])
+        first = own["encoder"].nearest[0][0]
+        assert plane["texts"] == 1
+        assert plane["heads"]["0.0"][2] == [first[0].name, pytest.approx(first[1], abs=1e-4)]
 
 
 def test_long_texts_give_some_rows_and_too_many_heads_none(monkeypatch) -> None:
