@@ -5,7 +5,8 @@ import { reasonOf } from "./reason.js";
 /** @typedef {import("./reason.js").Reason} Reason */
 /**
  * What is explained: the weight of query `r` on key `c`, how both and all keys are called, the
- * weight as a text, the same where the page shows it, and what else must be said.
+ * weight as a text, how far it can be off, the same where the page shows it, and what else must be
+ * said.
  * @typedef {object} Asked
  * @property {Terms} terms
  * @property {number} r
@@ -14,6 +15,7 @@ import { reasonOf } from "./reason.js";
  * @property {string} query
  * @property {(s: number) => string} key
  * @property {(weight: number) => string} weightText
+ * @property {number} error
  * @property {string} shown
  * @property {string[]} said
  */
@@ -28,17 +30,23 @@ const MOST_DECIMALS = 3;
 
 let sorted = true;
 
+/** How many decimals are known of a number that can be off by so much. @param {number} off */
+function decimals(off) {
+  return off > 0 ? Math.min(MOST_DECIMALS, Math.max(0, Math.floor(-Math.log10(2 * off)))) : MOST_DECIMALS;
+}
+
 /** @param {number} value @param {number} [off] how far it can be off */
 function signed(value, off = 0) {
   if (!Number.isFinite(value)) return value < 0 ? "−∞" : "∞";
-  const decimals = off > 0 ? Math.min(MOST_DECIMALS, Math.max(0, Math.floor(-Math.log10(2 * off)))) : MOST_DECIMALS;
-  const text = Math.abs(value).toFixed(decimals);
+  const text = Math.abs(value).toFixed(decimals(off));
   return Number(text) === 0 ? text : `${value < 0 ? "−" : "+"}${text}`;
 }
 
-/** A number that is not negative. @param {number} value */
-function plain(value) {
-  return value !== 0 && value < 0.001 ? value.toExponential(1).replace("-", "−") : value.toFixed(3);
+/** A number that is not negative. @param {number} value @param {number} [off] how far it can be off */
+function plain(value, off = 0) {
+  const text = value.toFixed(decimals(off));
+  if (value === 0 || Number(text) > 0) return text;
+  return off > 0 ? `<${10 ** -decimals(off)}` : value.toExponential(1).replace("-", "−");
 }
 
 /** The dimensions as they are drawn. @param {Reason} reason */
@@ -97,7 +105,7 @@ function largest({ products, off }) {
  * @param {Reason} reason
  * @returns {[string, string, string][]}
  */
-function steps({ terms, r, c, weightText, shown }, reason) {
+function steps({ terms, r, c, weightText, error, shown }, reason) {
   const { scale, softcap, sink, bias, allowed, written, turned } = terms;
   const noun = written ? "‖f(x)‖" : "‖v‖";
   const off = reason.off;
@@ -111,10 +119,10 @@ function steps({ terms, r, c, weightText, shown }, reason) {
   if (!allowed(r, c)) lines.push(["blocked", "−∞", "the query may not attend to this key"]);
   lines.push(["score", signed(reason.row[c], off * scale), "what softmax takes"]);
   if (sink !== null) lines.push(["sink", signed(sink), "the score of a learned sink that is no key"]);
-  lines.push(["softmax", plain(reason.powers[c]), Number.isFinite(reason.top) ? `e^(score − ${signed(reason.top, off * scale)}), divided by the row's sum ${plain(reason.total)}` : "a row without any key"]);
+  lines.push(["softmax", plain(reason.powers[c], error * reason.total), Number.isFinite(reason.top) ? `e^(score − ${signed(reason.top, off * scale)}), divided by the row's sum ${plain(reason.total, error * reason.total)}` : "a row without any key"]);
   lines.push(["weight", weightText(reason.weight), shown]);
   lines.push([noun, plain(reason.norm), `of the key's value${written ? ", through W_O" : "; W_O is not known"}`]);
-  lines.push([`α${noun}`, plain(reason.weight * reason.norm), "what the head writes for this key"]);
+  lines.push([`α${noun}`, plain(reason.weight * reason.norm, error * reason.norm), "what the head writes for this key"]);
   return lines;
 }
 
@@ -123,7 +131,7 @@ function steps({ terms, r, c, weightText, shown }, reason) {
  * @param {Asked} asked
  * @param {Reason} reason
  */
-function softmax({ terms, c, key, weightText }, reason) {
+function softmax({ terms, c, key, weightText, error }, reason) {
   const { row, powers, total, sinkPower } = reason;
   const all = [...row.keys()].filter((s) => powers[s] > 0).sort((a, b) => powers[b] - powers[a]);
   const listed = all.slice(0, KEYS);
@@ -133,7 +141,7 @@ function softmax({ terms, c, key, weightText }, reason) {
     const bar = make("span", { class: "why-part" });
     bar.style.width = `${total ? (100 * power) / total : 0}%`;
     return make("tr", here ? { "aria-current": "true" } : {},
-      make("th", { scope: "row" }, make("bdi", {}, name)), make("td", {}, score), make("td", {}, plain(power)), make("td", {}, weight, bar));
+      make("th", { scope: "row" }, make("bdi", {}, name)), make("td", {}, score), make("td", {}, plain(power, error * total)), make("td", {}, weight, bar));
   };
   const lines = listed.map((s) => line(key(s), signed(row[s], reason.off * terms.scale), powers[s], s === c));
   const rest = all.filter((s) => !listed.includes(s));

@@ -88,7 +88,7 @@ function draw() {
     terms: { ...terms, softcap: null, sink: null, bias: null, allowed: (row, column) => !causal || column <= row, written: true, turned: false, slack: null },
     r, c, head, query: named(answer, r), key: (s) => named(answer, s),
     weightText: (weight) => (weight && weight < 0.001 ? weight.toExponential(1).replace("-", "−") : weight.toFixed(4)),
-    shown: `${shown(maps[layer][(number * count + r) * count + c])} in the map`,
+    error: 0, shown: `${shown(maps[layer][(number * count + r) * count + c])} in the map`,
     said: [
       "Computed from the queries and keys of this very pass.",
       ...(!whole && off.has(head) ? ["This head is off: it writes nothing."] : []),

@@ -151,7 +151,7 @@ function draw(state) {
   drawReason(place, {
     terms: ready, r, c, head: head.id, query: named(queries, r), key: (s) => named(keys, s),
     weightText: (weight) => known(Math.max(0, weight - error), Math.min(1, weight + error), 3),
-    shown: `${known(low, high, 3)} in the map`,
+    error, shown: `${known(low, high, 3)} in the map`,
     said: [
       `Queries and keys are kept in 16 bits: weights computed from them are off by at most ${upward(error, 2)}.`,
       ...(state.words ? ["This is about tokens; words are sums of their keys and means of their queries."] : []),
