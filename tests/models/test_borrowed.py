@@ -98,6 +98,21 @@ def test_maps_are_those_of_eager_attention_and_the_model_stays_as_it_was(family:
             torch.testing.assert_close(ours, expected[site.layer][0], atol=1e-5, rtol=0)
 
 
+def test_a_class_that_cannot_be_switched_is_eager_all_the_same() -> None:
+    """Falcon returns weights without a mask where its configuration says sdpa."""
+    model = fresh("falcon", "sdpa")
+    before = described(model)
+    capture = av.capture(Prompt(ids=SHORT), model=av.load(model))
+    same(before, described(model))
+    theirs = fresh("falcon", "eager").eval()
+    theirs.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        found = theirs(torch.tensor([SHORT]), output_attentions=True, use_cache=False).attentions
+    assert capture.layout.kinds == ("decoder",)
+    for site, maps in capture.maps.items():
+        torch.testing.assert_close(torch.from_numpy(maps), found[site.layer][0], atol=1e-6, rtol=0)
+
+
 def test_everything_that_runs_a_model_runs_on_it(gpt2: Any, tokenizer: Any) -> None:
     before = described(gpt2)
     source = av.load(gpt2, tokenizer=tokenizer)

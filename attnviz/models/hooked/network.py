@@ -144,6 +144,8 @@ class HookedModel:
         """Let every layer that asks use this attention function from now on."""
         with quiet():
             self.model.set_attn_implementation(implementation)
+        if implementation == "eager":  # classes that cannot be told so ask their configuration
+            self.model.config._attn_implementation = "eager"
 
     def run(
         self,
