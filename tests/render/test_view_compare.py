@@ -148,8 +148,10 @@ def test_lines_are_compared_too(shared: Opened, pages) -> None:
     many = "top=999&least=0.05"
     shared.open(pages["pair"], f"view=lines&on=0.1&beside=1.2&{many}")
     assert len(geometry(shared, "#lines-canvas")["lefts"]) == 2, "as many as there is room for"
+    assert "room for 2 of 3" in shared.text("#lines-caption")
     assert shared.page.is_visible("#beside")
     shared.press("e", "e", "e")
+    assert "room for" not in shared.text("#lines-caption")
     g = geometry(shared, "#lines-canvas")
     assert len(g["lefts"]) == 1
     most = np.abs(less).max()
@@ -500,6 +502,9 @@ def test_two_runs_of_a_text_open_side_by_side(browser: Any, tmp_path: Path) -> N
             page.open(path, f"view=map&on=1.2&text={2 * n}")
             assert shown(page) == ["first", "second", "difference"]
             assert page.text("#second-caption").startswith(f"{2 * n + 2}. {texts[n]} (fresh mha")
+            told = over(page, "second", 1, 1)
+            for seed in (0, 1):
+                assert f"head 1.2, fresh mha, 2 layers of 4 heads, d-model 128, seed {seed}" in told
             _, values = difference(page)
             one, two = (of(capture, "1.2") for capture in held[n])
             assert np.abs(values - np.stack([one, two, two - one], -1).reshape(-1, 3)).max() < 1e-4

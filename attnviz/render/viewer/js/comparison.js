@@ -19,6 +19,8 @@ import { aligned, refusal } from "./alignment.js";
 
 /** So many tokens that differ are named. */
 const MOST_NAMED = 3;
+/** So much of a text tells it from another one. */
+const LONGEST_NAME = 32;
 
 /** What two sequences are compared by: tokens of one model as they are, those of two without their marks. @param {State[]} states */
 function spelling(states) {
@@ -159,7 +161,11 @@ function said(one, other, { pairs, same, left }, unit) {
 export function sideName(states, side) {
   const state = states[side];
   const heads = state.on.length === 1 ? titleOf(state, state.on[0]) : `${state.mix === "max" ? "maximum" : "mean"} of ${several(state, state.on.length)}`;
-  return states[0].text === states[1].text ? heads : `${heads}, ${runName(state.text)}`;
+  if (states[0].text === states[1].text) return heads;
+  const [one, other] = states.map(({ text }) => page.items[text]);
+  if (one.label === other.label && one.run !== other.run) return `${heads}, ${[one, other][side].run}`;
+  const { label } = page.items[state.text];
+  return `${heads}, ${state.text + 1}. ${label.length > LONGEST_NAME ? `${label.slice(0, LONGEST_NAME - 1)}…` : label}`;
 }
 
 /** A text of the page, by its number, and its run where there are several. @param {number} text */

@@ -111,8 +111,7 @@ function chosen() {
  */
 function tokenIn(token, n) {
   if (!token) return null;
-  const [from, to] = [drawings[token.n], drawings[n]];
-  const i = (token.side === "q" ? rowIn : columnIn)(token.i, from, to);
+  const i = (token.side === "q" ? rowIn : columnIn)(token.i, drawings[token.n], drawings[n]);
   return i < 0 ? null : { n, side: token.side, i };
 }
 
@@ -316,7 +315,7 @@ export const linesView = {
     const frame = byId("lines-frame");
     frame.hidden = false;
     const room = Math.max(NARROWEST, frame.clientWidth);
-    const { sides } = drawn(state, Math.max(1, Math.trunc((room + BETWEEN) / (NARROWEST + BETWEEN))));
+    const { sides, shown } = drawn(state, Math.max(1, Math.trunc((room + BETWEEN) / (NARROWEST + BETWEEN))));
     const { panel } = sides[0];
     const empty = sides.some((side) => !side.panel.R || !side.panel.C);
     byId("lines-empty").hidden = !empty;
@@ -324,7 +323,8 @@ export const linesView = {
     if (!comparison) caption("lines-caption", panel, state);
     else {
       const change = drawings.some(({ name }) => name === "difference") ? ["Of the difference, blue is more in the second and orange less, as a part of the largest change."] : [];
-      fill(byId("lines-caption"), make("span", { class: "said" }, [...saidOf(panel, sides[0].state), ...change].join(" ")));
+      const left = drawings.length < shown.length ? [`There is room for ${drawings.length} of ${shown.length} here; choose which to show.`] : [];
+      fill(byId("lines-caption"), make("span", { class: "said" }, [...saidOf(panel, sides[0].state), ...change, ...left].join(" ")));
     }
     drawBeside(state, comparison);
     hovered = null;
@@ -340,8 +340,7 @@ export const linesView = {
     const needed = above + count * step + 8;
     frame.style.height = `${Math.min(needed, high)}px`;
     byId("lines-space").style.height = `${Math.max(0, needed - Math.min(needed, high))}px`;
-    const across = drawings.length;
-    width = clamp((frame.clientWidth - (across - 1) * BETWEEN) / across, 240, Math.max(WIDEST, 2 * frame.clientHeight));
+    width = clamp((frame.clientWidth + BETWEEN) / drawings.length - BETWEEN, 240, Math.max(WIDEST, 2 * frame.clientHeight));
     drawings.forEach((one, n) => { one.left = n * (width + BETWEEN); });
     const painter = prepared(/** @type {HTMLCanvasElement} */ (byId("lines-canvas")), 1, 1);
     labelW = clamp(longest(painter, drawings) + 52, 60, Math.min(200 * magnified(), width * 0.34));
