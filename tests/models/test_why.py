@@ -14,6 +14,7 @@ import attnviz as av
 from attnviz.errors import ModelError, SelectionError, UsageError
 from attnviz.records import Head, Prompt, Site
 from tests.models.tiny import FAMILIES, HOOKED, LONG, SEQ2SEQ, SHORT, Folders, transformers
+from tests.models.tiny_senses import PICTURES, build
 
 TEXT = "The keys to the cabinet are on the table, and the keys are old."
 SINGLE_PRECISION = ("mistral", "gemma2", "falcon", "gpt_oss", "deepseek_v3")
@@ -125,6 +126,19 @@ def test_scores_of_several_products_are_refused(family: str, folders: Folders) -
     with pytest.raises(ModelError, match="cannot be had") as refused:
         av.capture(Prompt(ids=LONG), model=source, why="0.1")
     assert "leave out why" in str(refused.value)
+
+
+@pytest.mark.parametrize("family", ["vit", "clip", "wav2vec2", "whisper"])
+def test_models_that_see_or_hear(family: str, tmp_path: Path) -> None:
+    build(family, tmp_path)
+    here = Path(__file__).parent.parent.parent / "sample_inputs"
+    sees = family in PICTURES
+    source = av.load(str(tmp_path), reads="image" if sees else "text")
+    prompt = Prompt(image=here / "house.png") if sees else Prompt(audio=here / "tones.wav")
+    capture = av.capture(prompt, model=source, why="*.*")
+    assert set(capture.terms) == set(capture.layout)
+    assert rebuilt(capture) < 1e-5
+    assert all(terms.written for terms in capture.terms.values())
 
 
 def test_a_reason_by_hand() -> None:

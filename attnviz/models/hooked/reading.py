@@ -116,8 +116,10 @@ def find_anatomy(
         plan: module and site of every attention call.
     """
     sites = [site for _, site in plan]
-    if stack is None:
-        why = "the model has no plain list of layers that run one after the other"
+    if stack is None or network.sample is not None:
+        why = "the model reads no text to try it on"
+        if stack is None:
+            why = "the model has no plain list of layers that run one after the other"
         return Anatomy({site: Reading(reason=why) for site in sites}, Embedding(reason=why))
     from transformers.pytorch_utils import Conv1D
 
