@@ -41,8 +41,10 @@ function entry(states, { head, value, said, row, largest, gained, lost }, top) {
   const where = i === j ? i : `${i} / ${j}`;
   const roles = [...gained.map((name) => `+${name}`), ...lost.map((name) => `−${name}`)].join(" ");
   const title = `mean distance ${said}, largest ${largest} at ${where}${roles ? `; roles ${roles}` : ""}; ${described(head)}`;
-  return make("li", {}, make("button", { type: "button", "data-head": head.id, title, "aria-label": `${head.name} ${said}: ${title}` },
-    bar, chip, make("strong", {}, head.name), ` ${said} `, make("span", { class: "soft" }, `${roles ? `${roles}; ` : ""}${largest} at `, make("bdi", {}, where))));
+  const most = `${roles ? `${roles}; ` : ""}${largest} at `;
+  const label = `${head.name} ${said} ${most}${where}: mean and largest distance, ${described(head)}`;
+  return make("li", {}, make("button", { type: "button", "data-head": head.id, title, "aria-label": label },
+    bar, chip, make("strong", {}, head.name), ` ${said} `, make("span", { class: "soft" }, most, make("bdi", {}, where))));
 }
 
 /** @param {State[]} states @param {Changed[]} found */
