@@ -119,7 +119,7 @@ function steps({ terms, r, c, weightText, error, shown }, reason) {
   if (!allowed(r, c)) lines.push(["blocked", "−∞", "the query may not attend to this key"]);
   lines.push(["score", signed(reason.row[c], off * scale), "what softmax takes"]);
   if (sink !== null) lines.push(["sink", signed(sink), "the score of a learned sink that is no key"]);
-  lines.push(["softmax", plain(reason.powers[c], error * reason.total), Number.isFinite(reason.top) ? `e^(score − ${signed(reason.top, off * scale)}), divided by the row's sum ${plain(reason.total, error * reason.total)}` : "a row without any key"]);
+  lines.push(["softmax", plain(reason.powers[c], error * reason.total), Number.isFinite(reason.top) ? `e^(score − top), the row's top score ${signed(reason.top, off * scale)}; divided by the row's sum ${plain(reason.total, error * reason.total)}` : "a row without any key"]);
   lines.push(["weight", weightText(reason.weight), shown]);
   lines.push([noun, plain(reason.norm), `of the key's value${written ? ", through W_O" : "; W_O is not known"}`]);
   lines.push([`α${noun}`, plain(reason.weight * reason.norm, error * reason.norm), "what the head writes for this key"]);
