@@ -1,3 +1,4 @@
+import { drawAxes, gutterFor } from "./axes.js";
 import { byId, fill, shown } from "./dom.js";
 import { draw, picture } from "./shade.js";
 import { get, page, set } from "./store.js";
@@ -6,10 +7,19 @@ import { get, page, set } from "./store.js";
 
 /** Tokens that a row's sentence names. */
 const NAMED = 4;
+/** The side of a map that may be larger than the window leaves, and what of the window stays for the rest. */
 const SIDE = 420;
+const BESIDE = 250;
+const BETWEEN = 16;
+/** Maps that would be smaller side by side stand one below the other. */
+const LEAST = 180;
 
 /** @type {Answer | null} */
 let current = null;
+/** The cell that is pointed at. @type {{ t: number, s: number } | null} */
+let pointed = null;
+/** The side of a map and the room of the labels, in CSS pixels; whether maps stand side by side. */
+let [size, gutter, aside] = [SIDE, 0, false];
 
 /** The layer and number of the head that is shown. */
 function place() {
@@ -40,10 +50,12 @@ export function startMaps() {
     const canvas = /** @type {HTMLCanvasElement} */ (byId(`map-${name}`));
     canvas.addEventListener("pointermove", (event) => {
       hover(event, canvas);
-      heard(cellAt(event, canvas), name);
+      point(cellAt(event, canvas));
+      heard(pointed, name);
     });
     canvas.addEventListener("pointerleave", () => {
       byId("tip").hidden = true;
+      point(null);
       heard(null, name);
     });
     canvas.addEventListener("click", (event) => {
@@ -52,15 +64,42 @@ export function startMaps() {
     });
     canvas.addEventListener("keydown", (event) => {
       const { why } = get();
-      const [step, aside] = [{ ArrowUp: -1, ArrowDown: 1 }[event.key], { ArrowLeft: -1, ArrowRight: 1 }[event.key]];
-      if (!current || (!step && (!aside || why === null))) return;
+      const [step, across] = [{ ArrowUp: -1, ArrowDown: 1 }[event.key], { ArrowLeft: -1, ArrowRight: 1 }[event.key]];
+      if (!current || (!step && (!across || why === null))) return;
       /** @param {number} place */
       const within = (place) => Math.min(Math.max(place, 0), /** @type {Answer} */ (current).ids.length - 1);
-      const key = within((why || 0) + (aside || 0));
+      const key = within((why || 0) + (across || 0));
       set(step ? { at: within(current.at + step) } : { why: key, key });
       event.preventDefault();
     });
   }
+}
+
+/** @param {typeof pointed} cell */
+function point(cell) {
+  const moved = cell?.t !== pointed?.t || cell?.s !== pointed?.s;
+  pointed = cell;
+  if (moved) labelAxes();
+}
+
+/** The tokens around the maps that are shown. */
+function labelAxes() {
+  if (!current) return;
+  const { ids, at, after } = current;
+  for (const name of after ? ["before", "after"] : ["before"]) {
+    const left = name === "after" && aside ? 0 : gutter;
+    const { why, key } = get();
+    drawAxes(/** @type {HTMLCanvasElement} */ (byId(`axes-${name}`)), { ids, size, left, above: gutter, at, key: why ?? key, cell: pointed });
+  }
+}
+
+/** How large maps can be. @param {boolean} both */
+function measure(both) {
+  const room = byId("maps").clientWidth;
+  gutter = gutterFor(room);
+  const half = (room - BETWEEN - gutter) / 2;
+  aside = both && half >= LEAST;
+  size = Math.floor(Math.max(120, Math.min(Math.max(SIDE, innerHeight - BESIDE), aside ? half : room - gutter)));
 }
 
 /** @param {PointerEvent | MouseEvent} event @param {HTMLCanvasElement} canvas */
@@ -96,8 +135,7 @@ export function drawMaps(answer) {
   const { ids, before, after, at } = answer;
   byId("after").hidden = !after;
   byId("before-said").hidden = !after;
-  const room = byId("maps").clientWidth;
-  const size = Math.max(120, Math.min(SIDE, after ? (room - 16) / 2 : room));
+  measure(Boolean(after));
   for (const [name, maps] of /** @type {const} */ ([["before", before], ["after", after]])) {
     if (!maps) continue;
     const canvas = /** @type {HTMLCanvasElement} */ (byId(`map-${name}`));
@@ -108,6 +146,7 @@ export function drawMaps(answer) {
     context.strokeRect(0.75, at * step, size - 1.5, Math.max(step, 2));
     canvas.setAttribute("aria-label", `${name === "after" ? "with heads off: " : ""}head ${head}, ${rowSaid(answer, maps[layer], number)}`);
   }
+  labelAxes();
   const lines = [rowSaid(answer, before[layer], number)];
   if (after) lines.push(`With the heads off: ${rowSaid(answer, after[layer], number)}`);
   if (off.has(head)) lines.push("This head is off: it still looks, but nothing of what it reads is passed on.");

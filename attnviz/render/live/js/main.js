@@ -3,8 +3,9 @@ import { ask, startEngine } from "./engine.js";
 import { failed, startFrame } from "./frame.js";
 import { drawGrid, drawSwitches, startGrid } from "./grid.js";
 import { drawMaps, label, startMaps } from "./headmap.js";
+import { startKeys } from "./keys.js";
 import { drawWords } from "./nextwords.js";
-import { fromHash, get, page, set, subscribe } from "./store.js";
+import { fromHash, get, page, seedFrom, set, subscribe } from "./store.js";
 import { tokenizer } from "./tokenizer.js";
 import { drawTour, startTour } from "./tour.js";
 import { drawWhy, lacks, startWhy } from "./why.js";
@@ -28,9 +29,9 @@ function numbers(off) {
  * @param {number} [write] tokens that it shall add
  */
 async function run(write = 0) {
-  const { text, off, at, temperature, why, head } = get();
+  const { text, off, at, temperature, seed, why, head } = get();
   document.documentElement.dataset.busy = "1";
-  const answer = await ask({ text, off: numbers(off), at, write, temperature, opened: why === null ? null : numbers(new Set([head]))[0] });
+  const answer = await ask({ text, off: numbers(off), at, write, temperature, seed, opened: why === null ? null : numbers(new Set([head]))[0] });
   if (write && answer.ids.length) {
     if (answer.added) box.value += answer.added;
     set({ text: box.value, at: null, key: null });
@@ -71,7 +72,7 @@ function draw() {
 /** @param {State} state @param {Set<keyof State>} changed */
 function react(state, changed) {
   if (changed.has("text") && box.value !== state.text) box.value = state.text;
-  if (changed.has("temperature")) drawTemperature();
+  if (changed.has("temperature") || changed.has("seed")) drawTemperature();
   if (changed.has("step")) drawTour();
   drawSwitches();
   if (changed.has("text") || changed.has("off") || changed.has("at") || (current && lacks(current))) run();
@@ -79,8 +80,11 @@ function react(state, changed) {
 }
 
 function drawTemperature() {
-  const { temperature } = get();
+  const { temperature, seed } = get();
   /** @type {HTMLInputElement} */ (byId("temperature")).value = String(temperature);
+  const number = /** @type {HTMLInputElement} */ (byId("seed"));
+  if (number !== document.activeElement) number.value = String(seed);
+  number.disabled = !temperature;
   fill(byId("temperature-said"), temperature ? temperature.toFixed(1) : "0: the likeliest");
 }
 
@@ -94,11 +98,14 @@ function start() {
   startMaps();
   startWhy(network.causal);
   startTour();
+  startKeys();
   box.addEventListener("input", () => set({ text: box.value, at: null, key: null }));
   byId("write-one").addEventListener("click", () => run(1));
   byId("write-ten").addEventListener("click", () => run(10));
   byId("writing").hidden = !network.causal || !network.words;
   byId("temperature").addEventListener("input", (event) => set({ temperature: Number(/** @type {HTMLInputElement} */ (event.target).value) }));
+  byId("seed").addEventListener("input", (event) => set({ seed: seedFrom(/** @type {HTMLInputElement} */ (event.target).value) ?? get().seed }));
+  byId("seed").addEventListener("blur", drawTemperature);
   byId("tokens").addEventListener("keydown", (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!step || !current) return;
@@ -128,8 +135,8 @@ Object.assign(globalThis, {
   attnviz: {
     /** @param {string[]} lines */
     encode: (lines) => lines.map(tokenizer(network.vocabulary)),
-    /** @param {string} text @param {string[]} [off] @param {number} [write] */
-    run: (text, off = [], write = 0) => ask({ text, off: numbers(new Set(off)), at: null, write, temperature: 0, opened: null }),
+    /** @param {string} text @param {string[]} [off] @param {number} [write] @param {number} [temperature] @param {number} [seed] */
+    run: (text, off = [], write = 0, temperature = 0, seed = 0) => ask({ text, off: numbers(new Set(off)), at: null, write, temperature, seed, opened: null }),
   },
 });
 

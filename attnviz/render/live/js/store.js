@@ -16,7 +16,7 @@ let changed = new Set();
 
 /** @returns {State} */
 function start() {
-  return { text: page.text, off: new Set(), head: page.opening, at: null, temperature: 0, step: -1, why: null, key: null };
+  return { text: page.text, off: new Set(), head: page.opening, at: null, temperature: 0, seed: 0, step: -1, why: null, key: null };
 }
 
 export function get() {
@@ -75,12 +75,18 @@ function remember() {
     if (state.at !== null) parts.set("at", String(state.at));
     if (state.why !== null) parts.set("why", String(state.why));
     if (state.temperature) parts.set("temperature", String(state.temperature));
+    if (state.seed) parts.set("seed", String(state.seed));
     try {
       history.replaceState(null, "", `#${parts}`);
     } catch {
       // a notebook's frame has no address of its own
     }
   }, 200);
+}
+
+/** A seed, if it is one of 32 bits. @param {string | null} text */
+export function seedFrom(text) {
+  return text && /^\d{1,10}$/.test(text) && Number(text) < 2 ** 32 ? Number(text) : null;
 }
 
 /** Take over what the address says; entries that make no sense are left out. */
@@ -95,5 +101,6 @@ export function fromHash() {
     at: at !== null && /^\d+$/.test(at) ? Number(at) : null,
     why: why !== null && /^\d+$/.test(why) ? Number(why) : null,
     temperature: temperature >= 0 && temperature <= 1.5 ? temperature : 0,
+    seed: seedFrom(parts.get("seed")) ?? 0,
   });
 }

@@ -32,7 +32,7 @@ export interface Page {
   palettes: { light: string[]; dark: string[] }; notes: string[];
 }
 /** `opened` is the number of a head whose queries and keys are wanted. */
-export interface Ask { turn: number; text: string; off: number[]; at: number | null; write: number; temperature: number; opened: number | null }
+export interface Ask { turn: number; text: string; off: number[]; at: number | null; write: number; temperature: number; seed: number; opened: number | null }
 /** What the weights of one head are made of in one pass. */
 export interface Opened { queries: Float32Array; keys: Float32Array; norms: Float32Array; width: number; S: number; scale: number }
 export interface Word { id: number; before: number; after: number }
@@ -43,7 +43,7 @@ export interface Answer {
   opened: string; termsBefore: Opened | null; termsAfter: Opened | null;
 }
 export interface Said { ready?: number; failed?: string; answer?: Answer }
-export interface State { text: string; off: Set<string>; head: string; at: number | null; temperature: number; step: number;
+export interface State { text: string; off: Set<string>; head: string; at: number | null; temperature: number; seed: number; step: number;
   /** the key whose weight is explained; and the one that was clicked last */
   why: number | null; key: number | null;
 }

@@ -45,6 +45,7 @@ export function startWhy(ordered) {
   byId("ask-why").addEventListener("click", () => (get().why === null ? open() : close()));
   byId("why-close").addEventListener("click", close);
   document.addEventListener("keydown", (event) => {
+    if (document.querySelector("dialog[open]")) return;
     const onMap = /** @type {HTMLElement} */ (event.target).matches?.("#maps canvas");
     if (event.key === "Escape" && get().why !== null) close();
     else if (event.key === "Enter" && onMap && get().why === null) open();

@@ -1,3 +1,4 @@
+import { chance } from "./chance.js";
 import { load } from "./model.js";
 import { Pass } from "./network.js";
 import { opened } from "./opened.js";
@@ -45,7 +46,7 @@ async function answering(network, packed) {
     for (let n = 0; n < ask.write && ids.length < network.maxTokens; n++) {
       const logits = writer.logits(ids.length - 1);
       if (!logits) break;
-      ids.push(drawn(logits, ask.temperature));
+      ids.push(drawn(logits, ask.temperature, chance(ask.seed, ids.length)));
       run();
     }
     const masked = mask === null ? -1 : ids.indexOf(mask);
@@ -138,11 +139,12 @@ function best(values) {
  * A word by its probability; temperature 0 takes the likeliest.
  * @param {Float32Array} logits
  * @param {number} temperature
+ * @param {number} share from 0 to 1, of all the probability that lies before what is drawn
  */
-function drawn(logits, temperature) {
+function drawn(logits, temperature, share) {
   if (!temperature) return best(logits)[0];
   const found = shares(logits.map((logit) => logit / temperature));
-  let left = Math.random();
+  let left = share;
   for (let id = 0; id < found.length; id++) if ((left -= found[id]) <= 0) return id;
   return best(found)[0];
 }

@@ -1,5 +1,6 @@
-import { byId, clamp, fill, make, say } from "./dom.js";
+import { byId, clamp, say } from "./dom.js";
 import { described, headsOf, page } from "./data.js";
+import { openHelp, startHelp } from "./help.js";
 import { get, MIXES, set, sortsOf, toggle, viewsOf } from "./store.js";
 import { nextMatch } from "./controls.js";
 import { hidePreview } from "./preview.js";
@@ -72,10 +73,6 @@ function arrow(name) {
  */
 function after(list, now) {
   return list[(list.indexOf(now) + 1) % list.length];
-}
-
-export function openHelp() {
-  /** @type {HTMLDialogElement} */ (byId("help")).showModal();
 }
 
 /**
@@ -156,7 +153,7 @@ function single(key, view) {
 
 /** @param {() => View} current the view that is open */
 export function startKeys(current) {
-  fill(byId("help-keys"), ...HELP.map(([key, what]) => make("tr", {}, make("th", { scope: "row" }, make("kbd", {}, key)), make("td", {}, what))));
+  startHelp(HELP);
   document.addEventListener("keydown", (event) => {
     const target = /** @type {HTMLElement} */ (event.target);
     const typing = target.matches?.("input:not([type=checkbox]):not([type=range]), select");
@@ -172,6 +169,5 @@ export function startKeys(current) {
     /** @type {HTMLElement | null} */ (byId("tabs").querySelector(`[data-view=${view}]`))?.focus();
     event.preventDefault();
   });
-  byId("open-help").addEventListener("click", openHelp);
   byId("skip").addEventListener("click", () => (current().focus?.() || byId("main")).focus());
 }
