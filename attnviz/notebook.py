@@ -376,10 +376,11 @@ class Page:
 class Viewer(Page):
     """One page with every head of some captures, as :func:`attnviz.view` makes it.
 
-    ``captures`` are those that it shows.
+    ``captures`` are those that it shows, ``notes`` what must be said of all of it.
     """
 
     captures: tuple[Capture, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)

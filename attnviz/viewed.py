@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from attnviz.ablation import run as ablation
 from attnviz.ablation.run import Progress
 from attnviz.ablation.settings import AblationSettings
 from attnviz.effects import AblationReport
-from attnviz.errors import InputError, SelectionError, UsageError
+from attnviz.errors import InputError, ModelError, SelectionError, UsageError
 from attnviz.estimates import Alike
 from attnviz.findings import Finding
 from attnviz.given import Evidence, laid, read_given
@@ -56,14 +57,17 @@ def view(
             several of them get a picker in the page.
         model: for texts and prompts, see :func:`load`, as for ``device`` and ``dtype``.
         select: heads to show; by default all that the captures hold.
-        without: heads to take away first, to see how the others change.
+        without: heads to take away first, to see how the others change; with ``against`` from the
+            first run alone, so that ``view(text, without="1.4", against="gpt2", model="gpt2")`` has
+            the model without the head beside the model as it is.
         weigh: what the maps show, see :func:`capture`; with ``"norm"`` the page has the weights as
             well, and switches between the two.
         why: heads whose queries and keys go into the page, in 16 bits, so that it can explain each
             of their weights (``"2.4, 3.*"``); those that captures already hold go in as well.
         against: another run, to compare with: a model that the same texts go through too, or for a
             single text or capture another capture or its file. Every text is followed by its other
-            run, and the page opens with both side by side.
+            run, and the page opens with both side by side. What they have not in common, heads or
+            texts, the page says; where they have neither, there is no page.
         evidence: see :func:`heads`; its numbers stand on the cards and can tint the overview.
         ablate: also take every head away on these texts, see :func:`attnviz.ablate`, with gradients
             where the model predicts words; that takes a pass for every head.
@@ -81,7 +85,8 @@ def view(
     Raises:
         UsageError: options that make no sense together.
         SelectionError: no such heads, or a capture that does not hold any of them.
-        InputError: the page would be larger than ``max_mb``, or weights that are not finite.
+        InputError: the page would be larger than ``max_mb``, weights that are not finite, or two
+            runs of other texts and other heads.
     """
     from attnviz.render import viewer
     from attnviz.render.viewer.document import short_name
@@ -132,6 +137,9 @@ def view(
         for number in range(len(several))
     ]
     names = [short_name(capture.source.model) for capture in several]
+    if against is not None:
+        names = _run_names(names, without)
+        said |= dict.fromkeys(_unlike(several, names, ready[1].held))
     if title is None:
         title = f"Attention of {' and '.join(dict.fromkeys(names[: 1 if against is None else 2]))}"
     page = viewer.page(
@@ -144,9 +152,9 @@ def view(
         notes=tuple(said),
         alike=_alike(looked, heads, 1 if against is None else 2),
         findings=findings,
-        runs=() if against is None else _run_names(names),
+        runs=() if against is None else _told_apart(names),
     )
-    return Viewer(page, title, tuple(several))
+    return Viewer(page, title, tuple(several), tuple(said))
 
 
 def _alike(
@@ -171,26 +179,86 @@ def _runs(
         yield from prepare(what, model=model, **options)
         return
     looks = _listed(what)
-    if isinstance(against, str | Path) and Path(against).suffix.lower() in recorded.SUFFIXES:
-        against = recorded.load(Path(against))
+    whole = options | {"without": None}
+    if isinstance(against, str | Path):
+        path = Path(against)
+        if path.suffix.lower() in recorded.SUFFIXES:
+            against = recorded.load(path)
+        elif path.is_file():
+            raise ModelError("{} is a file; {against} takes the folder of a model, or a capture "
+                             "(.npz, .safetensors)", path, against=...)  # fmt: skip
     if isinstance(against, Capture):
         if len(looks) != 1:
             raise UsageError("a capture is compared with a single text or capture, not with {}; "
                              "give {against} a model", len(looks), against=...)  # fmt: skip
-        yield from prepare([*looks, against], model=model, **options)
+        yield from prepare(looks, model=model, **options)
+        yield from prepare(against, model=model, **whole)
         return
     if any(isinstance(one, Capture) for one in looks):
         raise UsageError("only texts go through two models; give {against} the other capture",
                          against=...)  # fmt: skip
-    both = (prepare(looks, model=one, **options) for one in (model, against))
+    both = prepare(looks, model=model, **options), prepare(looks, model=against, **whole)
     for pair in zip(*both, strict=True):
         yield from pair
 
 
-def _run_names(models: Sequence[str]) -> tuple[str, ...]:
-    """What tells the two runs of every text apart: their models, or else their order."""
-    same = any(one == other for one, other in zip(models[::2], models[1::2], strict=True))
-    return ("first run", "second run") * (len(models) // 2) if same else tuple(models)
+def _run_names(models: Sequence[str], without: str | None) -> list[str]:
+    """What the runs of every text are called: the model of each, the first without its heads."""
+    if without is None:
+        return list(models)
+    return [name if n % 2 else f"{name} without {without}" for n, name in enumerate(models)]
+
+
+def _told_apart(names: Sequence[str]) -> tuple[str, ...]:
+    """What tells the two runs of every text apart: their names, or else their order."""
+    same = any(one == other for one, other in zip(names[::2], names[1::2], strict=True))
+    return ("first run", "second run") * (len(names) // 2) if same else tuple(names)
+
+
+def _unlike(captures: Sequence[Capture], names: Sequence[str], held: bool) -> Iterator[str]:
+    """What two runs have not in common, in sentences; InputError where that is everything.
+
+    Args:
+        captures: the runs, which take turns.
+        names: of the runs.
+        held: whether the other run is a capture; else its texts are those of the first.
+    """
+    for number in range(0, len(captures), 2):
+        one, other = captures[number : number + 2]
+        texts = held and _other_text(one.inputs, other.inputs)
+        layouts = [list(capture.layout.heads.values()) for capture in (one, other)]
+        if layouts[0] == layouts[1]:
+            if texts:
+                yield ("The two runs are of different texts: only what they have in common is "
+                       "compared.")  # fmt: skip
+            continue
+        sizes = [
+            f"{name} has {len(capture.layout)} heads in {sum(map(len, layers))} layers"
+            for name, capture, layers in zip(names[number:], (one, other), layouts, strict=False)
+        ]
+        said = " and ".join(sizes)
+        if texts:
+            raise InputError(f"{said}, and their texts differ; nothing in them can be compared")
+        yield (f"{said}: heads of the same number stand side by side, which need not do the same, "
+               "and those of one run alone have no counterpart.")  # fmt: skip
+
+
+def _other_text(one: Inputs, other: Inputs) -> bool:
+    """Whether two runs are of different texts: as typed, or else as their tokens spell them."""
+    if one.texts and other.texts:
+        return one.texts != other.texts
+    return _spelled(one) != _spelled(other)
+
+
+def _spelled(inputs: Inputs) -> set[str]:
+    """The letters and digits of each side, which tokens of any model spell alike."""
+    sides = [tokens for both in inputs.sides.values() for tokens in (both.queries, both.keys)]
+    texts = (
+        "".join(text for text, special in zip(one.texts, one.special, strict=True) if not special)
+        for one in sides
+    )
+    plain = (unicodedata.normalize("NFKD", text).casefold() for text in texts)
+    return {"".join(filter(str.isalnum, text)) for text in plain}
 
 
 def _ablated(

@@ -34,7 +34,12 @@ def view(
     select: Annotated[
         str | None, typer.Option("--select", "-s", help=SELECT_HELP, metavar="HEADS")
     ] = None,
-    without: Annotated[str | None, typer.Option(help=WITHOUT_HELP, metavar="HEADS")] = None,
+    without: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{WITHOUT_HELP} With --against: from the first run alone.", metavar="HEADS"
+        ),
+    ] = None,
     weigh: Annotated[str, typer.Option(help=WEIGH_HELP, metavar="QUANTITY")] = WEIGHTS,
     why: Annotated[
         str | None,
@@ -46,8 +51,8 @@ def view(
     against: Annotated[
         str | None,
         typer.Option(
-            help="Show this model's run of the same texts, or this capture (.npz, .safetensors), "
-            "beside it.",
+            help="Show this model's run of the same texts, as the model is, or this capture (.npz, "
+            ".safetensors), beside it.",
             metavar="MODEL|FILE",
         ),
     ] = None,
@@ -80,6 +85,8 @@ def view(
 
       attnviz view "The cat sat." --model my-model --against my-model-tuned -o both.html
 
+      attnviz view "The keys are on the table" --without 1.4 --against demo-gpt2 -o without.html
+
       attnviz view --recorded before.npz --against after.npz -o both.html
 
       attnviz view --lines sentences.txt --model gpt2 --select "0-5.*" -o page.html
@@ -105,6 +112,7 @@ def view(
     if not output.quiet:
         console.stdout().print(terminal.closing_line(page.captures[0]))
     notes = dict.fromkeys(note for one in page.captures for note in one.inputs.notes)
+    notes |= dict.fromkeys(page.notes)
     if len(page.page) > LARGE_PAGE:
         notes[f"a page of {page.size} opens slowly; --select makes it smaller"] = None
     console.note(notes, output.quiet)

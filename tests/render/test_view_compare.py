@@ -18,7 +18,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.comparing.rows import distances
 from attnviz.comparing.run import compare
-from attnviz.errors import UsageError
+from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.records import Capture, Head, Tokens
 from attnviz.render.palette import rgb
 from attnviz.render.signed import SCHEMES
@@ -108,7 +108,7 @@ def difference(page: Opened) -> tuple[list[list[str]], np.ndarray]:
     names, lines = page.table()
     assert names[4:6] == ["second_query", "second_key"]
     assert [name.split(":")[0] for name in names[6:]] == [
-        "first", "±", "second", "±", "difference", "±", "note",
+        "first", "first ±", "second", "second ±", "difference", "difference ±", "note",
     ]  # fmt: skip
     return lines, np.array([[float(line[i]) for i in (6, 8, 10)] for line in lines])
 
@@ -502,7 +502,8 @@ def test_two_runs_of_a_text_open_side_by_side(browser: Any, tmp_path: Path) -> N
         for n in range(2):
             page.open(path, f"view=map&on=1.2&text={2 * n}")
             assert shown(page) == ["first", "second", "difference"]
-            assert page.text("#second-caption").startswith(f"{2 * n + 2}. {texts[n]} (fresh mha")
+            assert page.text("#second-caption").startswith(f"{2 * n + 2}. fresh mha")
+            assert page.text("#second-caption").splitlines()[0].endswith(f"seed 1: {texts[n]}")
             told = over(page, "second", 1, 1)
             for seed in (0, 1):
                 assert f"head 1.2, fresh mha, 2 layers of 4 heads, d-model 128, seed {seed}" in told
@@ -517,12 +518,56 @@ def test_two_runs_of_a_text_open_side_by_side(browser: Any, tmp_path: Path) -> N
         assert "text=3" in page.hash()
         assert shown(page) == ["first", "second", "difference"]
         options = page.page.eval_on_selector_all("#texts option", "all => all.map(o => o.text)")
-        assert [one.split(" (")[0] for one in options] == [
-            f"{number}. {text}" for number, text in enumerate(sorted(texts * 2), 1)
-        ]
-        assert [re.search(r"seed (\d)", one)[1] for one in options] == ["0", "1"] * 2
+        assert [one.split(": ")[1] for one in options] == sorted(texts * 2)
+        assert [re.search(r"^\d. fresh mha.* seed (\d):", one)[1] for one in options] == [
+            "0",
+            "1",
+        ] * 2
         page.press("c")
         assert shown(page) == ["first"]
+        # the line below the title names the run, the foot both of them; j opens the comparison
+        page.open(path, "view=overview&text=1")
+        assert page.text("#sentence").endswith("seed 1: a b a c")
+        assert re.findall(r"seed (\d)", page.text("#origin")) == ["1", "0"]
+        page.press("j")
+        assert "view=map" in page.hash()
+        until(page.page, "document.querySelectorAll('#most-list button').length")
+        page.press("j")
+        assert not page.page.is_visible("#most")
+
+
+def test_j_of_several_texts_compares_the_next_and_of_one_says_so(shared: Opened, pages) -> None:
+    shared.open(pages["close"], "view=overview&on=0.1").press("j")
+    until(shared.page, "document.querySelectorAll('#most-list button').length")
+    assert "beside=%401" in shared.hash()
+
+
+def test_heads_are_taken_away_from_the_first_run_alone() -> None:
+    text = "a b a c"
+    model = av.FreshConfig(layers=2, heads=2)
+    page = av.view(text, model=model, without="0.1", against=model)
+    whole, less = av.capture(text, model=model), av.capture(text, model=model, without="0.1")
+    for held, want in zip(page.captures, (less, whole), strict=True):
+        for site in want.maps:
+            np.testing.assert_array_equal(held.maps[site], want.maps[site])
+    first, second = re.findall(r'"run":"([^"]*)"', page.page.decode())
+    assert first == f"{second} without 0.1"
+    assert page.title == f"Attention of {first} and {second}"
+    # a capture is as it is, too
+    (_, other) = av.view(text, model=model, without="0.1", against=whole).captures
+    assert other is whole
+
+
+def test_runs_with_nothing_in_common_are_refused() -> None:
+    one = made(2, 2, words(3))
+    with pytest.raises(InputError, match="4 heads in 2 layers and .* 6 heads in 2 .* texts differ"):
+        av.view(one, against=made(3, 2, words(3, name="v")))
+    (note,) = av.view(one, against=made(2, 2, words(3, name="v"))).notes
+    assert note.startswith("The two runs are of different texts")
+    page = av.view(one, against=made(3, 2, words(3)))
+    assert "6 heads in 2 layers: heads of the same number stand side by side" in page.notes[0]
+    assert page.notes[0] in page.page.decode()
+    assert not av.view(one, against=made(2, 2, words(3), seed=1)).notes
 
 
 def test_a_capture_is_shown_against_another(tmp_path: Path, monkeypatch) -> None:
@@ -544,3 +589,6 @@ def test_a_capture_is_shown_against_another(tmp_path: Path, monkeypatch) -> None
         av.view(made(2, 2), against="demo-bert")
     with pytest.raises(UsageError, match="evidence is of one model"):
         av.view("a b", against="demo-bert", ablate=True)
+    Path("lines.txt").write_text("a b\n")
+    with pytest.raises(ModelError, match=r"lines.txt is a file; against takes the folder"):
+        av.view("a b", against="lines.txt")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,15 @@ def pages(captures: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) ->
 def shared(browser: Any) -> Iterator[Opened]:
     with opened(browser, color_scheme="light") as found:
         yield found
+
+
+def test_a_page_opens_on_the_clearest_of_the_heads_that_it_explains() -> None:
+    def opening(why: str | None) -> str:
+        return re.findall(r'"opening":"([^"]*)"', av.view(TEXT, why=why).page.decode())[0]
+
+    usual = opening(None)
+    assert opening("0.2") == "0.2" != usual
+    assert opening(f"0.2,{usual}") == usual
 
 
 def steps(page: Opened) -> dict[str, str]:

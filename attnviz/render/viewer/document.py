@@ -204,6 +204,8 @@ def _kinds(
         if capture.quantity != "weights":
             full = max(head["top"] for site in sites for head in site["heads"]) or 1.0
         ours = [scored[h] for h in chosen if h in scored and h.site.kind == kind]
+        # a page that explains some heads opens on one of these
+        ours = [one for one in ours if one.head in capture.terms] or ours
         opening = min(ours, key=leading) if ours else None
         queries, keys = places[kind]
         kinds.append(

@@ -1,4 +1,4 @@
-import { byId, fill, make } from "./dom.js";
+import { byId, fill, make, say } from "./dom.js";
 import { described, headsOf, page } from "./data.js";
 import { get, set } from "./store.js";
 import { COMPARING, contrast, readBeside, secondOf, SHOWN, usual } from "./second.js";
@@ -27,6 +27,17 @@ export function toggleBeside() {
   if (secondOf(state)) set({ beside: "none", sides: "all" });
   else if (state.on.length === 2) set({ view, head: state.on[0], on: [state.on[0]], beside: state.on[1], sides: "all" });
   else set({ view, beside: usual(state), sides: "all" });
+}
+
+/** Show which heads changed most, in the comparison of two texts or runs that it is of; or hide it. */
+export function toggleMost() {
+  const state = get();
+  const second = secondOf(state);
+  if (second && second.text !== state.text) return set({ most: !state.most });
+  const count = page.items.length;
+  if (count < 2) return say("The page has one text and one run of it.");
+  const beside = page.against ? usual(state) : `@${(state.text + 1) % count}`;
+  set({ view: COMPARING.includes(state.view) ? state.view : "map", beside, sides: "all", most: true });
 }
 
 /** First becomes second, and second first. */

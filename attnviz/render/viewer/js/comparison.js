@@ -17,6 +17,8 @@ import { aligned, refusal } from "./alignment.js";
  * @property {Panel | null} difference the second less the first
  */
 
+/** What is drawn beside each other, or stands in a table. */
+export const NAMES = ["first", "second", "difference"];
 /** So many tokens that differ are named. */
 const MOST_NAMED = 3;
 /** So much of a text tells it from another one. */
@@ -171,7 +173,7 @@ export function sideName(states, side) {
 /** A text of the page, by its number, and its run where there are several. @param {number} text */
 export function runName(text) {
   const { label, run } = page.items[text];
-  return run ? `${text + 1}. ${label} (${run})` : `${text + 1}. ${label}`;
+  return run ? `${text + 1}. ${run}: ${label}` : `${text + 1}. ${label}`;
 }
 
 /**
@@ -184,8 +186,8 @@ export function* comparedPairs(found) {
   const names = [0, 1].map((side) => sideName(states, side));
   const bounds = [one, other].map(({ layers: [{ low, high }] }) => ({ low: low(), high: high() }));
   const changed = difference && { low: difference.layers[0].low(), high: difference.layers[0].high() };
-  const sides = names.map((name, n) => [`${n ? "second" : "first"}: ${name}`, "±"]).flat();
-  yield ["query_index", "query", "key_index", "key", "second_query", "second_key", ...sides, "difference", "±", "note"];
+  const sides = names.flatMap((name, n) => [`${NAMES[n]}: ${name}`, `${NAMES[n]} ±`]);
+  yield ["query_index", "query", "key_index", "key", "second_query", "second_key", ...sides, "difference", "difference ±", "note"];
   const what = [...new Set(states.map((state) => `${itemOf(state).model}, ${kindOf(state).title}; ${precision(state)}`))].join("; ");
   let note = [`${what}, each by at most its ±.`, alignmentSaid(found), ...saidOf(one, states[0])].join(" ").trim();
   for (const [r, [i, j]] of rows.pairs.entries()) {

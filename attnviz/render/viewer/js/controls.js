@@ -73,12 +73,19 @@ function build(state) {
   const one = byId("scale").querySelector("[value=one]");
   if (one) one.textContent = fullSaid(state);
   byId("quad-line").hidden = !isPair(state);
-  byId("origin").textContent = `${item.origin} · ${precision(state)}`;
-  const spaced = item.axes.some(({ labels }) => labels.some((label) => /^·.|.·$/.test(label)));
-  const notes = spaced ? [...item.notes, "A dot (·) at the edge of a token stands for a space."] : item.notes;
-  fill(byId("notes"), ...notes.map((note) => make("p", {}, note)));
-  byId("sentence").textContent = item.text;
-  byId("sentence").title = item.text;
+  // of two runs the foot has both, the one that is shown first
+  const runs = page.against ? [state, { ...state, text: state.text ^ 1 }] : [state];
+  fill(byId("origin"), ...runs.map((one) => {
+    const { run, origin } = itemOf(one);
+    const said = `${origin} · ${precision(one)}`;
+    return make("span", {}, run && !said.startsWith(`${run} ·`) ? `${run}: ${said}` : said);
+  }));
+  const spaced = runs.some((one) => itemOf(one).axes.some(({ labels }) => labels.some((label) => /^·.|.·$/.test(label))));
+  const notes = new Set(runs.flatMap((one) => itemOf(one).notes));
+  if (spaced) notes.add("A dot (·) at the edge of a token stands for a space.");
+  fill(byId("notes"), ...[...notes].map((note) => make("p", {}, note)));
+  fill(byId("sentence"), ...(item.run ? [make("strong", {}, `${item.run}: `)] : []), make("bdi", {}, item.text));
+  byId("sentence").title = item.run ? `${item.run}: ${item.text}` : item.text;
 }
 
 /**

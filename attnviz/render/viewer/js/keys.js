@@ -6,7 +6,7 @@ import { nextMatch } from "./controls.js";
 import { hidePreview } from "./preview.js";
 import { beside } from "./plane.js";
 import { ask } from "./who.js";
-import { nextSide, swapSides, toggleBeside } from "./beside.js";
+import { nextSide, swapSides, toggleBeside, toggleMost } from "./beside.js";
 import { askWhy, closeWhy } from "./why.js";
 import { hideTip } from "./tip.js";
 
@@ -124,7 +124,7 @@ function single(key, view) {
     case "c": toggleBeside(); return true;
     case "b": swapSides(); return true;
     case "e": nextSide(); return true;
-    case "j": set({ most: !state.most }); return true;
+    case "j": toggleMost(); return true;
     case "y": return askWhy(view);
     case "w": set({ words: !state.words }); return true;
     case "s": set({ separators: !state.separators }); return true;

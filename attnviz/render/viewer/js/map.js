@@ -14,8 +14,8 @@ import { explained } from "./why.js";
 import { hideTip, showTip } from "./tip.js";
 import { crosshair, drawPane, partOf } from "./pane.js";
 import { pan, startMoving, zoomAt } from "./mapmove.js";
-import { alignmentSaid, comparedPairs, runName, sideName } from "./comparison.js";
-import { columnIn, DIFFERENCE, NAMES, rowIn, sidesOf } from "./sides.js";
+import { alignmentSaid, comparedPairs, NAMES, runName, sideName } from "./comparison.js";
+import { columnIn, DIFFERENCE, rowIn, sidesOf } from "./sides.js";
 import { drawBeside } from "./beside.js";
 
 /** @typedef {import("./types.js").State} State */

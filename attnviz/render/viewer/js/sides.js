@@ -1,7 +1,7 @@
 import { page } from "./data.js";
 import { once, panelOf } from "./panel.js";
 import { ends } from "./colors.js";
-import { comparisonOf } from "./comparison.js";
+import { comparisonOf, NAMES } from "./comparison.js";
 import { secondOf } from "./second.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -17,7 +17,6 @@ import { secondOf } from "./second.js";
  * @property {number[] | null} columns
  */
 
-export const NAMES = ["first", "second", "difference"];
 export const DIFFERENCE = "difference: the second less the first";
 
 /**
