@@ -233,7 +233,8 @@ def _unlike(captures: Sequence[Capture], names: Sequence[str], held: bool) -> It
                        "compared.")  # fmt: skip
             continue
         sizes = [
-            f"{name} has {len(capture.layout)} heads in {sum(map(len, layers))} layers"
+            f"{name} has {_count(len(capture.layout), 'head')} in "
+            f"{_count(sum(map(len, layers)), 'layer')}"
             for name, capture, layers in zip(names[number:], (one, other), layouts, strict=False)
         ]
         said = " and ".join(sizes)
@@ -241,6 +242,10 @@ def _unlike(captures: Sequence[Capture], names: Sequence[str], held: bool) -> It
             raise InputError(f"{said}, and their texts differ; nothing in them can be compared")
         yield (f"{said}: heads of the same number stand side by side, which need not do the same, "
                "and those of one run alone have no counterpart.")  # fmt: skip
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _other_text(one: Inputs, other: Inputs) -> bool:

@@ -560,7 +560,9 @@ def test_heads_are_taken_away_from_the_first_run_alone() -> None:
 
 def test_runs_with_nothing_in_common_are_refused() -> None:
     one = made(2, 2, words(3))
-    with pytest.raises(InputError, match="4 heads in 2 layers and .* 6 heads in 2 .* texts differ"):
+    with pytest.raises(
+        InputError, match=r"4 heads in 2 layers and .* 6 heads in 2 .* texts differ"
+    ):
         av.view(one, against=made(3, 2, words(3, name="v")))
     (note,) = av.view(one, against=made(2, 2, words(3, name="v"))).notes
     assert note.startswith("The two runs are of different texts")
