@@ -85,8 +85,10 @@ _COLUMNS = (
     "most weight on",
 )
 _LEFT = ("head", "role", "also", "most weight on")
-_LEAVE_OUT = ("quartiles", "also", "possible", "texts", "chance", "rows", "most weight on", "lift")
-"""What a narrow console does without, the first first."""
+_IF_ROOM = ("lift", "most weight on", "rows", "chance", "texts", "possible", "also", "quartiles")
+"""What a narrow console does without: each is there if it fits beside those before it."""
+_BETWEEN = 3
+"""Cells between two columns."""
 
 
 class _Table:
@@ -100,20 +102,15 @@ class _Table:
         if not self.heads:
             yield Text("no head shows a role on these texts\n", style="dim")
             return
-        rows = [self._row(found) for found in self.heads]
+        rows = [
+            [signs(cell, options.ascii_only) for cell in self._row(found)] for found in self.heads
+        ]
+        places = _fitting(rows, options.max_width)
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-        widths = [max(map(cell_len, cells)) for cells in zip(_COLUMNS, *rows, strict=True)]
-        places = [place for place in range(len(_COLUMNS)) if any(row[place] for row in rows)]
-        for title in _LEAVE_OUT:
-            if sum(widths[place] + 2 for place in places) - 2 <= options.max_width:
-                break
-            places = [place for place in places if _COLUMNS[place] != title]
-        for place in places:
-            title = _COLUMNS[place]
+        for title in (_COLUMNS[place] for place in places):
             table.add_column(title, justify="left" if title in _LEFT else "right", no_wrap=True)
         for row in rows:
-            cells = (signs(row[place], options.ascii_only) for place in places)
-            table.add_row(*(Text(cell) for cell in cells))
+            table.add_row(*(Text(row[place]) for place in places))
         yield table
         yield Text("")
 
@@ -137,6 +134,22 @@ class _Table:
             ),
             _tokens(found),
         )
+
+
+def _fitting(rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """The places of the columns that say something and fit, from left to right."""
+    wide = {
+        title: _BETWEEN + max(map(cell_len, (title, *cells)))
+        for title, *cells in zip(_COLUMNS, *rows, strict=True)
+        if any(cells)
+    }
+    kept = {title for title in wide if title not in _IF_ROOM}
+    left = width + _BETWEEN - sum(wide[title] for title in kept)
+    for title in _IF_ROOM:
+        if wide.get(title, left + 1) <= left:
+            kept.add(title)
+            left -= wide[title]
+    return [place for place, title in enumerate(_COLUMNS) if title in kept]
 
 
 def _numbers(role: Role, estimate: Estimate) -> tuple[str, str, str, str]:

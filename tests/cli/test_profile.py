@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -27,6 +28,38 @@ def test_grid_table_and_closing_line(corpus, capsys) -> None:
     assert "<|endoftext" in out
     assert "12 texts" in out
     assert "12 texts only: intervals from fewer than 50 cover less than 95 %" in err
+
+
+def test_a_narrow_console_gets_fewer_columns_and_no_number_is_cut(
+    corpus, tmp_path, capsys, monkeypatch
+) -> None:
+    kept = str(tmp_path / "t.profile")
+    assert main(["profile", corpus, "-q", "-o", kept]) == 0
+    capsys.readouterr()
+
+    def table(width: int) -> list[list[str]]:
+        """The titles and the rows, cell by cell."""
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert main(["heads", "--profile", kept, "-q", "--role", "previous"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        start = next(n for n, line in enumerate(lines) if line.startswith("head "))
+        title, rule, *rows = lines[start : lines.index("", start)]
+        assert len(rule) <= width
+        return [re.split(r"\s{2,}", line.strip()) for line in (title, *rows)]
+
+    titles, *rows = table(400)
+    whole = [dict(zip(titles, row, strict=True)) for row in rows]
+    wide = {title: max(len(title), *(len(row[title]) for row in whole)) for title in titles}
+    seen = set()
+    for width in range(60, 201, 4):
+        some, *cells = table(width)
+        assert [dict(zip(some, row, strict=True)) for row in cells] == [
+            {title: row[title] for title in some} for row in whole
+        ]
+        left = width - sum(wide[title] + 3 for title in some)
+        assert all(wide[title] > left for title in titles if title not in some)
+        seen.add(len(some))
+    assert len(seen) > 3
 
 
 def test_json_follows_its_schema_and_csv_has_a_line_a_score(tmp_path, capsys) -> None:
