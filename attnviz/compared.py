@@ -166,7 +166,7 @@ def _document(what: object) -> dict[str, Any] | None:
     try:
         document = json.loads(what.read_text("utf-8"))
     except OSError as error:
-        raise InputError(f"cannot read {what}: {error.strerror}") from error
+        raise InputError(f"cannot read {what}: {error.strerror}; check the path") from error
     except ValueError as error:
         raise InputError(f"{what} is not JSON: {error}") from error
     if not isinstance(document, dict):

@@ -163,14 +163,23 @@ class OutputError(AttnvizError):
     """A file that cannot be written."""
 
 
+_NOWHERE = (FileNotFoundError, NotADirectoryError)
+
+
 @contextmanager
 def system_errors(kind: type[AttnvizError], what: str) -> Iterator[None]:
     """In the ``with`` block, what the system refuses is our error: ``what: Permission denied``.
 
+    Where a path leads nowhere, or a file cannot be written, the remedy is another one.
     Even asking whether a file is there can be refused: its name is too long, or nobody may search
     its folder.
     """
     try:
         yield
     except OSError as error:
-        raise kind(f"{what}: {error.strerror or error}") from None
+        if issubclass(kind, OutputError):
+            remedy = "choose another place"
+        else:
+            remedy = "check the path" if isinstance(error, _NOWHERE) else ""
+        said = f"{what}: {error.strerror or error}"
+        raise kind(f"{said}; {remedy}" if remedy else said) from None

@@ -67,7 +67,8 @@ def place(path: Path, chunks: Iterable[bytes], *, sync: bool = False) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         if isinstance(error, OSError):
-            raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
+            what = f"cannot write {path}: {error.strerror or error}"
+            raise OutputError(f"{what}; choose another place") from None
         raise
 
 

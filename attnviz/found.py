@@ -156,8 +156,8 @@ def _habits(head: Document) -> Iterator[str]:
 
 def _logits(name: str, document: Document) -> Finding:
     """What every head adds to a logit."""
-    token, against = visible(document["token"]), document["against"]
-    of = token + (f" less that of {visible(against)}" if against else "")
+    against = document["against"]
+    of = _quoted(document["token"]) + (f" less that of {_quoted(against)}" if against else "")
     values = {head: sum(row) for head, row in document["by_token"].items()}
     ranked = sorted(values, key=lambda head: -abs(values[head]))
     said = {
@@ -166,7 +166,7 @@ def _logits(name: str, document: Document) -> Finding:
     }
     for vote in document["heads"]:
         seen = [
-            f"{visible(one['token'])} {signed(one['value'])} (weight {one['weight']:.2f})"
+            f"{_quoted(one['token'])} {signed(one['value'])} (weight {one['weight']:.2f})"
             for one in vote["seen"][:_SEEN]
         ]
         said[vote["head"]] += [
@@ -227,8 +227,8 @@ def _coref(name: str, document: Document) -> Finding:
     ranked = [one for one in document.get("ranked", ()) if one["accuracy"] is not None]
     said = {
         one["head"]: [
-            f"{_estimate(one['accuracy'], one['low'], one['high'])}, {one['baseline']} "
-            f"{one['baseline_accuracy'] or 0:.2f}"
+            f"{_estimate(one['accuracy'], one['low'], one['high'])} of {one['count']:,}, "
+            f"{one['baseline']} {one['baseline_accuracy'] or 0:.2f}"
         ]
         for one in ranked
     }
@@ -284,5 +284,9 @@ def _estimate(value: float, low: float | None, high: float | None) -> str:
     return f"{value:.2f}" + ("" if low is None or high is None else f" [{low:.2f}, {high:.2f}]")
 
 
+def _quoted(token: str) -> str:
+    return f"“{visible(token)}”"
+
+
 def _words(words: Sequence[str]) -> str:
-    return " ".join(map(visible, words))
+    return " ".join(map(_quoted, words))

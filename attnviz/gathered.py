@@ -205,8 +205,8 @@ def _summary(
                 "cost something with an interval above zero."
             )
     found = [
-        f"{entry['relation']} by {head['name']} ({100 * entry['accuracy']:.0f} %, best offset "
-        f"{100 * entry['offset_accuracy']:.0f} %)"
+        f"{entry['relation']} by {head['name']} ({100 * entry['accuracy']:.0f} % of "
+        f"{entry['count']:,}, best offset {100 * entry['offset_accuracy']:.0f} %)"
         for head in heads
         for entry in head["relations"]
         if entry["role"]

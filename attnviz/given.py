@@ -32,6 +32,8 @@ Reported = SyntaxReport | CorefReport | AblationReport | LogitsReport
 
 _GIVES_ROLES = ("syntax", "coref")
 
+_GIVE = "give the JSON of attnviz ablate, coref, logits, profile or syntax"
+
 _ROLE = re.compile(r"(syntactic|coreference)(?:: ([\w:.-]{1,40}))?")
 SCORE = "accuracy"
 
@@ -198,8 +200,8 @@ def _given(evidence: Evidence) -> Given:
         return _read(name, json.loads(profile_json(summarize(saved.read(Path(name))))))
     try:
         found = json.loads(lines.text(name))
-    except ValueError as error:
-        raise InputError(f"{name} is no JSON: {error}") from None
+    except ValueError:
+        raise InputError(f"{name} is no JSON; {_GIVE}") from None
     try:
         return _read(name, found)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -212,8 +214,7 @@ def _read(name: str, found: Any) -> Given:
     schema = found.get("schema") if isinstance(found, dict) else None
     if schema not in SCHEMAS:
         holds = f"a result of {schema}" if schema else "no result of attnviz"
-        commands = "ablate, coref, logits, profile or syntax"
-        raise InputError(f"{name} is {holds}; give the JSON of attnviz {commands}")
+        raise InputError(f"{name} is {holds}; {_GIVE}")
     short = Path(name).name
     told = finding(short, found)
     roles: dict[str, list[Role]] = {}

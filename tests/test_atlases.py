@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 
 import attnviz as av
 from attnviz import atlases
+from attnviz.gathered import _summary
 from attnviz.render.ablation.tables import ablation_json
 from attnviz.render.circuits.tables import circuits_json
 from tests.render.test_view_page import axe
@@ -155,6 +156,33 @@ def test_heads_are_found_and_sorted(page: Opened, demo: atlases.Atlas) -> None:
         key=lambda name: next(h["effect"]["rank"] for h in heads if h["name"] == name),
     )
     assert page.page.locator("th[aria-sort=ascending]").count() == 1
+
+
+def test_no_share_of_cases_without_how_many(page: Opened, demo: atlases.Atlas) -> None:
+    heads = {head["name"]: head for head in demo.document["heads"]}
+    cells = page.page.eval_on_selector_all(
+        "#heads tbody td span[title='not enough for a role']",
+        "spans => spans.map(one => [one.closest('tr').dataset.head, one.className, one.innerText])",
+    )
+    assert cells
+    for name, kind, text in cells:
+        first = heads[name]["relations"][0]
+        assert not first["role"]
+        assert kind == "soft"
+        assert f"{first['relation']} {100 * first['accuracy']:.0f} % of {first['count']} (" in text
+    once = next(name for name in heads for one in heads[name]["relations"] if one["count"] == 1)
+    page.page.click(f'[data-head="{once}"] a')
+    assert "of 1 held-out case (" in page.page.inner_text("#card")
+
+
+def test_the_summary_counts_the_cases_of_a_relation(demo: atlases.Atlas) -> None:
+    best = {"relation": "obj", "role": True, "accuracy": 0.74, "offset_accuracy": 0.34,
+            "count": 1211}  # fmt: skip
+    head = {**demo.document["heads"][0], "relations": [best], "coreference": None}
+    (said,) = (
+        line for line in _summary({"texts": 1, "tokens": 1}, [head], None, None) if "Gram" in line
+    )
+    assert f"obj by {head['name']} (74 % of 1,211, best offset 34 %)" in said
 
 
 def test_a_head_has_a_link_and_a_card(page: Opened, pages: dict[str, Path]) -> None:

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 import pickle
+from pathlib import Path
 
 import pytest
 
 import attnviz
+from attnviz import files
 from attnviz.cli import voice
-from attnviz.errors import InputError, Message, Setting, UsageError
+from attnviz.errors import (
+    InputError,
+    Message,
+    OutputError,
+    Setting,
+    UsageError,
+    system_errors,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -71,3 +80,18 @@ def test_what_is_asked_of_python_is_answered_in_python() -> None:
         attnviz.capture("word " * 2000)
     note = attnviz.heads("a b").notes[-1]
     assert note.endswith("For a well-known one: model='bert-base-uncased', or model='gpt2'.")
+
+
+def test_what_the_system_refuses_has_a_remedy(tmp_path: Path) -> None:
+    with (
+        pytest.raises(InputError, match="cannot read x: No such file or directory; check the path"),
+        system_errors(InputError, "cannot read x"),
+    ):
+        (tmp_path / "none").read_bytes()
+    with pytest.raises(OutputError, match="No such file or directory; choose another place"):
+        files.place(tmp_path / "none" / "x", [b""])
+    with (
+        pytest.raises(OutputError, match="cannot write x: Is a directory; choose another place"),
+        system_errors(OutputError, "cannot write x"),
+    ):
+        tmp_path.read_bytes()

@@ -16,6 +16,7 @@ from attnviz.errors import InputError, UsageError
 from attnviz.findings import Finding, Measure
 from attnviz.given import read_given
 from attnviz.records import Layout
+from attnviz.render.labels import visible
 from attnviz.render.viewer.beside import beside
 from tests.profiling.corpus import lines
 from tests.profiling.corpus import sentences as texts
@@ -120,7 +121,11 @@ def test_logits_say_what_each_head_adds_and_which_words_it_raises(files, reports
     vote, through, words = found.said[first.head.name]
     assert "number 1 of 24 by size" in vote
     assert f"(weight {first.seen[0].weight:.2f})" in through
-    assert words.startswith("raises ")
+    token = f"“{visible(report.token)}”"
+    assert f" logits for {token}, number 1" in vote
+    assert votes.title == f"what it adds to the logit of {token}"
+    assert words.startswith(f"raises “{visible(first.raises[0])}” ")
+    assert f"through “{visible(first.seen[0].token)}” " in through
     assert "burned" in found.how
 
 
@@ -138,7 +143,7 @@ def test_relations_and_coreference_have_numbers_too() -> None:
     assert syntax.measures[0].values == {"1.2": (0.3, 0.2, 0.4)}
     ranked = {**best, "baseline": "nearest", "baseline_accuracy": 0.6}
     coref = finding("c.json", {"schema": "attnviz.coref/1", **common, "ranked": [ranked]})
-    assert coref.said["1.2"] == ("0.80 [0.70, 0.90], nearest 0.60",)
+    assert coref.said["1.2"] == ("0.80 [0.70, 0.90] of 40, nearest 0.60",)
     assert coref.measures[0].values == {"1.2": (0.8, 0.7, 0.9)}
 
 

@@ -162,7 +162,7 @@ def test_another_model_is_refused_by_name(files: list[Path], tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("x", "f.json is no JSON"),
+        ("x", "f.json is no JSON; give the JSON of attnviz ablate, coref"),
         ("[]", "f.json is no result of attnviz; give the JSON of attnviz ablate, coref"),
         ('{"schema": "attnviz.heads/1"}', "is a result of attnviz.heads/1; give the JSON of"),
         ('{"schema": "attnviz.syntax/1"}', "is damaged"),

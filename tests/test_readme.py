@@ -29,6 +29,22 @@ def test_there_are_examples() -> None:
     assert sum(page == "README.md" for page, _ in commands()) >= 8
 
 
+def test_no_shell_looks_for_files_in_place_of_heads() -> None:
+    """zsh refuses ``--why 3.*`` where no file has such a name."""
+    shown = [*PAGES, *sorted((ROOT / "attnviz").rglob("*.py"))]
+    bare = re.compile(r"attnviz .* -[-\w]+ [\d.,-]*\*[\d.,*-]*(\s|$)")
+    found = [line for page in shown for line in page.read_text("utf-8").splitlines()]
+    assert [line for line in found if bare.search(line)] == []
+
+
+def test_every_benchmark_is_described() -> None:
+    known = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"table", "workloads"}
+    described = (ROOT / "docs" / "benchmarks.md").read_text("utf-8")
+    assert {name for name in known if not name.startswith("_")} == set(
+        re.findall(r"^\| `(\w+)` \|", described, re.MULTILINE)
+    )
+
+
 @pytest.mark.parametrize(("page", "line"), commands())
 def test_example_runs(page: str, line: str, tmp_path, monkeypatch, capsys) -> None:
     line = line.partition("  #")[0]

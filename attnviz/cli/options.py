@@ -6,12 +6,14 @@ A command takes these dataclasses as parameters; see :mod:`attnviz.cli.flattenin
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from attnviz.cli import console
 from attnviz.cli.flattening import changed
 from attnviz.cli.voice import option
 from attnviz.errors import InputError, UsageError
@@ -119,7 +121,7 @@ class InputOptions:
         Args:
             model: on which model; its seed is that of drawn tokens, where it has one.
             seed: of drawn tokens.
-            quiet: do not show a text that grows.
+            quiet: no notes, and do not show a text that grows.
 
         Raises:
             UsageError: nothing, or options that make no sense together; InputError: unusable.
@@ -131,11 +133,11 @@ class InputOptions:
             return read_capture(self.recorded, item=self.item)
         ids = None if self.ids is None else _read_ids(self.ids)
         text = self.text if self.file is None else _read_text(self.file)
+        if self.text is not None and os.path.isfile(self.text):
+            console.note([f"{self.text} is the name of a file; --file reads it"], quiet)
         prompt = self._prompt(text, ids, seed=getattr(model, "seed", seed))
         if prompt.generate is None or quiet:
             return prompt
-        from attnviz.cli import console
-
         growing = dataclasses.replace(prompt.generate, tell=console.growing())
         return dataclasses.replace(prompt, generate=growing)
 

@@ -81,7 +81,7 @@ def view(
 
       attnviz view "The cat sat." --model bert-base-uncased --pair "It slept." -o page.html
 
-      attnviz view "The keys to the cabinet are on the table" --why 2.4,3.* -o page.html
+      attnviz view "The keys to the cabinet are on the table" --why "2.4, 3.*" -o page.html
 
       attnviz view "The cat sat." --model my-model --against my-model-tuned -o both.html
 
@@ -110,7 +110,8 @@ def view(
             page = viewed.view(looks, **settings)
     browser.deliver(page, out, output.quiet)
     if not output.quiet:
-        console.stdout().print(terminal.closing_line(page.captures[0]))
+        texts = page.captures[:: 1 if against is None else 2]
+        console.stdout().print(terminal.closing_line(*texts))
     notes = dict.fromkeys(note for one in page.captures for note in one.inputs.notes)
     notes |= dict.fromkeys(page.notes)
     if len(page.page) > LARGE_PAGE:

@@ -22,12 +22,16 @@ _PANEL, _MARGIN, _GAP = 2.9, 0.35, 0.75
 """Inches."""
 _CURVES = 6
 _FARTHEST = 32
+_MANY = 24
+"""Heads of a layer above which roles have their short codes."""
 
 
 def build(profile: Profile) -> Figure:
     """The figure; see :func:`attnviz.render.figure.profile_figure`."""
     drawn, kinds = grids(report(profile)), profile.layout.kinds
-    wide = [max(1.6, 0.28 * grid.heads) + 0.3 for grid in drawn]
+    short = max(grid.heads for grid in drawn) > _MANY
+    tile = 0.28 if short else 0.36
+    wide = [max(1.6, tile * grid.heads) + 0.3 for grid in drawn]
     high = [max(_PANEL, 0.24 * grid.layers + 0.3) for grid in drawn]
     legend = 1.6
     width = 2 * _MARGIN + max(wide) + legend + 3 * _PANEL + 4 * _GAP
@@ -44,9 +48,9 @@ def build(profile: Profile) -> Figure:
 
         grid_high = 0.24 * grid.layers
         axes = panel(left, top, grid_x - 0.3, grid_high)
-        figure_heads.draw(axes, grid, 6.5, short=True)
+        figure_heads.draw(axes, grid, 6.5, short=short)
         beside = panel(left + grid_x, top, legend, panel_y)
-        figure_heads.legend(beside, tally(report(profile)), legend, panel_y, short=True)
+        figure_heads.legend(beside, tally(report(profile)), legend, panel_y, short=short)
         left = _MARGIN + max(wide) + legend + _GAP
         _entropy(panel(left, top, _PANEL, panel_y), own)
         if kind != "cross":
@@ -120,13 +124,14 @@ def _distances(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
             if role.name != "diffuse" and mean > chosen.get(role.name, (0.0, found))[0]:
                 chosen[role.name] = mean, found
     best = sorted(chosen.items(), key=lambda pair: -pair[1][0])[:_CURVES]
-    places = range(-_FARTHEST, _FARTHEST + 1)
+    there = _reached(heads)
+    places = range(there.start - _FARTHEST, there.stop - _FARTHEST)
     for name, (_, found) in best:
-        shares = [share.weight for share in found.distances[1:-1]]
+        shares = [share.weight for share in found.distances[1:-1][there]]
         label = f"{profile.layout.name(found.head)} {name}"
         axes.plot(places, shares, color=SHOWN[name].color, linewidth=1.2, label=label)
     if heads and heads[0].distances:
-        uniform = [share.uniform for share in heads[0].distances[1:-1]]
+        uniform = [share.uniform for share in heads[0].distances[1:-1][there]]
         axes.plot(places, uniform, ":", color=_GREY, linewidth=0.8, label="uniform")
     axes.set_yscale("log")
     axes.set_ylim(1e-4, 1.1)
@@ -134,6 +139,13 @@ def _distances(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
     if best:
         axes.legend(fontsize=6, frameon=False, loc="upper left", handlelength=1.2)
     _style(axes, "weight by distance", "key's position less query's", "share of weight")
+
+
+def _reached(heads: list[HeadProfile]) -> slice:
+    """The distances that weight can have: a causal model looks at no later key."""
+    every = zip(*(found.distances[1:-1] for found in heads), strict=True)
+    some = [place for place, shares in enumerate(every) if any(one.uniform for one in shares)]
+    return slice(some[0], some[-1] + 1) if some else slice(0, 0)
 
 
 def _plane(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:

@@ -292,13 +292,21 @@ def said(result: HeadsReport | Capture | Profile) -> str:
     return f"of {formula}" + (", rows divided by their sums" if scored else "")
 
 
-def origin(result: HeadsReport | Capture) -> str:
-    """Where weights come from, in one line: model, backend, exactness, tokens, device."""
+def origin(result: HeadsReport | Capture, *others: Capture) -> str:
+    """Where weights come from, in one line: model, backend, exactness, tokens, device.
+
+    Args:
+        result: what they are of.
+        others: more texts of the same model, whose tokens count too.
+    """
     info = result.source
     lengths = {
         (len(sides.queries), len(sides.keys)): None for sides in result.inputs.sides.values()
     }
     tokens = ", ".join(str(t) if t == s else f"{t}×{s}" for t, s in lengths)
+    if others:
+        total = sum(_tokens(one) for one in (result, *others))
+        tokens = f"{1 + len(others):,} texts, {total:,}"
     parts = [
         model_name(info),
         f"{info.backend} backend" + (f" ({visible(info.reason)})" if info.reason else ""),
@@ -308,3 +316,9 @@ def origin(result: HeadsReport | Capture) -> str:
         said(result),
     ]
     return " · ".join(part for part in parts if part)
+
+
+def _tokens(result: HeadsReport | Capture) -> int:
+    """How many tokens a model read: those of every sequence once."""
+    sides = result.inputs.sides.values()
+    return sum(map(len, {tokens for side in sides for tokens in (side.queries, side.keys)}))

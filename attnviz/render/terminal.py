@@ -85,9 +85,9 @@ def heads_cells(
     return [_COLUMNS[p][0] for p in places], [[row[p] for p in places] for row in rows]
 
 
-def closing_line(result: HeadsReport | Capture) -> RenderableType:
-    """Model, backend, exactness, tokens and device, in one line."""
-    return Line(origin(result), "dim")
+def closing_line(result: HeadsReport | Capture, *others: Capture) -> RenderableType:
+    """Model, backend, exactness, tokens and device, in one line, for all texts together."""
+    return Line(origin(result, *others), "dim")
 
 
 def heatmap(

@@ -308,7 +308,7 @@ MISTAKES = [
     ([" \t", "-m", "fresh"], 1, ["empty"]),
     (["-f", "{tmp}/latin1.txt", "-m", "fresh"], 1, ["not UTF-8", "byte 2"]),
     (["-f", "{tmp}/blank.txt", "-m", "fresh"], 1, ["empty"]),
-    (["-f", "{tmp}/none.txt", "-m", "fresh"], 1, ["No such file"]),
+    (["-f", "{tmp}/none.txt", "-m", "fresh"], 1, ["No such file or directory; check the path"]),
     (["-f", "{tmp}", "-m", "fresh"], 1, ["directory"]),
     (["-f", "/dev/zero", "-m", "fresh"], 1, ["/dev/zero is no text: it holds zero bytes"]),
     (["-f", "/dev/urandom", "-m", "fresh"], 1, ["/dev/urandom is "]),
@@ -672,3 +672,24 @@ def test_a_table_sorted_by_a_score_shows_it(capsys) -> None:
     shown = [float(re.findall(r"\d+\.\d+", row)[1]) for row in rows[:24]]
     assert shown == sorted(shown, reverse=True)
     assert len(set(shown)) > 10
+
+
+def test_a_text_that_names_a_file_is_run_and_said(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("story.txt").write_text("the cat sat\n")
+    for command in (["heads"], ["view", "-o", "p.html"], ["heatmap"]):
+        assert main([*command, "story.txt"]) == 0
+        said = "note: story.txt is the name of a file; --file reads it"
+        assert said in capsys.readouterr().err
+    for quiet in (["story.txt", "-q"], ["--file", "story.txt"], ["the story"]):
+        assert main(["heads", *quiet]) == 0
+        assert "name of a file" not in capsys.readouterr().err
+
+
+def test_the_page_of_several_texts_counts_them_all(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.txt").write_text("the cat sat\na dog\n")
+    assert main(["view", "--lines", "t.txt", "-o", "p.html"]) == 0
+    assert re.search(r"· 2 texts, \d+ tokens ·", capsys.readouterr().out)
+    assert main(["view", "a dog", "--against", "demo-gpt2", "-o", "p.html"]) == 0
+    assert re.search(r"· \d+ tokens ·", capsys.readouterr().out)

@@ -9,7 +9,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+import attnviz as av
 from attnviz.cli import main
+from attnviz.render import figure_profile
 from tests.profiling.corpus import grouped, lines, sentences
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "profile.schema.json"
@@ -87,6 +89,18 @@ def test_a_page_of_pictures(corpus, tmp_path) -> None:
     for name in ("p.png", "p.svg", "p.pdf"):
         assert main(["profile", corpus, "-q", "--plot", str(tmp_path / name)]) == 0
         assert (tmp_path / name).stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(("model", "ahead"), [("demo-gpt2", 0), ("demo-bert", 8)])
+def test_distances_are_drawn_where_weight_can_be(corpus, model: str, ahead: int) -> None:
+    figure = figure_profile.build(av.profile(corpus, model=model))
+    (axes,) = (one for one in figure.axes if one.get_title(loc="left") == "weight by distance")
+    drawn = [float(x) for line in axes.lines for x in line.get_xdata()]
+    assert min(drawn) < -8
+    assert (max(drawn) > ahead) if ahead else (max(drawn) == 0)
+    codes = {text.get_text() for one in figure.axes for text in one.texts}
+    assert {"prev", "diff"} & codes
+    assert not {"pr", "di"} & codes
 
 
 @pytest.mark.parametrize(

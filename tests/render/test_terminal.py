@@ -14,6 +14,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
+import attnviz as av
 from attnviz.errors import InputError, UsageError
 from attnviz.records import (
     Head,
@@ -244,6 +245,15 @@ def test_heads_of_several_kinds_are_told_apart() -> None:
 def test_closing_line() -> None:
     line = lines(terminal.closing_line(report({"encoder": (2,)}, {})), 120)
     assert line == ["gpt2␛[2J · native backend · exact within 2e-7 · 12 tokens · cpu float32"]
+
+
+def test_the_closing_line_of_several_texts_counts_them_all() -> None:
+    several = [av.capture(text, model="demo-bert") for text in ("one two", "one", "a b c d e")]
+    (line,) = lines(terminal.closing_line(*several), 200)
+    total = sum(len(one.tokens) for one in several)
+    assert f" · 3 texts, {total} tokens · " in line
+    both = av.capture(av.Prompt("a b c", context="d e"), model=av.FreshConfig(kind="cross"))
+    assert " · 2 texts, 10 tokens · " in lines(terminal.closing_line(both, both), 200)[0]
 
 
 # --- heatmaps

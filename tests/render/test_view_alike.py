@@ -79,6 +79,7 @@ def test_dots_are_as_far_apart_as_the_plane_has_heads(shared: Opened, pages, dem
     said = shared.text("#overview-said")
     assert f"keeps {kept} % of it" in said
     assert f"over {plane.rows} rows of this text" in said
+    assert "root of the mean divergence in bits" in said
 
 
 def dot(page: Opened, name: str) -> tuple[float, float]:

@@ -389,6 +389,19 @@ def test_the_page_has_the_table_of_roles() -> None:
         assert f"arXiv:{citation}" in page
 
 
+def test_a_rival_counts_on_all_rows_of_the_role_also_where_it_has_none() -> None:
+    """The only full stop looks at itself: no row of ``punctuation``, but one of ``self``."""
+    cap = av.capture("The keys to the cabinet are on the table.")
+    (found,) = (head for head in av.heads(cap).heads if head.head.name == "2.4")
+    assert found.scores["punctuation"].rows == 0
+    assert found.rests is not None
+    assert found.rests.rival is not None
+    assert (found.rests.name, found.rests.rival.name) == ("self", "punctuation")
+    (stop,) = (place for place, text in enumerate(cap.tokens) if text == ".")
+    weight = cap["2.4"][:, stop].sum() / found.rests.evidence.rows
+    assert found.rests.rival.mean == pytest.approx(float(weight), abs=1e-6)
+
+
 def test_a_score_without_a_role_is_no_rival() -> None:
     measured = {"previous": Score(0.6, 0.1, 6.0, 20)}
     (role,) = assign(measured, {"previous": {"previous": 0.6, "a new score": 0.9}})

@@ -48,17 +48,22 @@ function lines(head) {
     out.push([`taken away: ${metric.name} ${figure(effect.effect, true)} ${metric.unit}${interval(effect.low, effect.high, (value) => figure(value, true))}, rank ${effect.rank}; ${sure}${effect.gradient === null ? "" : `; gradient ${figure(effect.gradient)}`}`]);
   }
   for (const { relation, role, direction, accuracy, low, high, count, offset_accuracy } of relations) {
-    out.push([`${role ? "finds" : "best head for"} ${relation} ${percent(accuracy)}${interval(low, high, percent)} of ${count} held-out cases (${direction === "to_head" ? "where the dependent looks" : "who looks at the dependent"}); best offset ${percent(offset_accuracy)}${role ? "" : ", not enough for a role"}`]);
+    out.push([`${role ? "finds" : "best head for"} ${relation} ${percent(accuracy)}${interval(low, high, percent)} of ${cases(count)} (${direction === "to_head" ? "where the dependent looks" : "who looks at the dependent"}); best offset ${percent(offset_accuracy)}${role ? "" : ", not enough for a role"}`]);
   }
   if (coreference) {
     const { accuracy, low, high, count, baseline, baseline_accuracy, role } = coreference;
-    out.push([`names: ${percent(accuracy)}${interval(low, high, percent)} of ${count} held-out cases, ${baseline} ${percent(baseline_accuracy)}${role ? "" : ", not enough for a role"}`]);
+    out.push([`names: ${percent(accuracy)}${interval(low, high, percent)} of ${cases(count)}, ${baseline} ${percent(baseline_accuracy)}${role ? "" : ", not enough for a role"}`]);
   }
   if (copying) out.push([`copying score ${copying.first === null ? "" : `${figure(copying.first, true)} with embeddings as they leave the first layer`}${copying.plain === null ? "" : `${copying.first === null ? "" : ", "}${figure(copying.plain, true)} with plain ones`}`]);
   for (const { side, reader, ratio, excess } of feeds) out.push(["feeds ", link(reader), `: its ${side} side, ${figure(ratio)} (${figure(excess, true)} against random)`]);
   for (const { side, writer, ratio, excess } of reads) out.push(["reads ", link(writer), ` with its ${side} side, ${figure(ratio)} (${figure(excess, true)} against random)`]);
   if (nearest.length) out.push(["most alike: ", ...nearest.flatMap(({ name, distance }, n) => [n ? ", " : "", link(name), ` at ${figure(distance)}`]), " (Jensen-Shannon)"]);
   return out;
+}
+
+/** @param {number} count */
+function cases(count) {
+  return count === 1 ? "1 held-out case" : `${count} held-out cases`;
 }
 
 /** @param {string} name */

@@ -51,7 +51,7 @@ export function measured(state) {
   const { quantity, formula } = itemOf(state).kinds[0];
   const what = quantity === "weights" ? "attention" : `shares of ${formula}`;
   const of = plane.texts > 1 ? `${plane.texts} texts of this page` : "this text";
-  return `Jensen-Shannon distance (root of bits; 0: the same, 1: nothing in common) of their ${what} over ${plane.rows} row${plane.rows > 1 ? "s" : ""} of ${of}`;
+  return `Jensen-Shannon distance (root of the mean divergence in bits; 0: the same, 1: nothing in common) of their ${what} over ${plane.rows} row${plane.rows > 1 ? "s" : ""} of ${of}`;
 }
 
 /**
