@@ -358,6 +358,27 @@ def test_the_waveform_lies_along_the_map(shared: Opened, pages: Any) -> None:
         assert (got != {paper}) == loud, frame
 
 
+def test_the_last_second_stands_free_of_what_was_added(browser: Any, tmp_path: Path) -> None:
+    half = 50
+    tokens = Tokens(
+        tuple(f"{0.02 * n + 0.01:.2f}s" for n in range(half)) + ("[PAD]",) * half,
+        special=(False,) * half + (True,) * half,
+        places=tuple((0.02 * n + 0.01,) for n in range(2 * half)),
+    )
+    path = write_page(tmp_path, "long", captured({"encoder": Sides(tokens, tokens)}, sound=sound()))
+    with opened(browser) as page:
+        page.open(path, "view=map&on=0.0")
+        svg = ElementTree.fromstring(page.saved("svg").decode())
+    texts = list(svg.iter("{http://www.w3.org/2000/svg}text"))
+    last = [one for one in texts if one.text == "1 s"]
+    added = [one for one in texts if one.text == "[PAD]"]
+    assert (len(last), len(added) > 20) == (2, True)
+    for anchor, turned, axis, wide in (("start", True, "x", 17), ("end", False, "y", 0)):
+        (end,) = (float(one.get(axis, "")) for one in last if one.get("text-anchor") == anchor)
+        first = min(float(o.get(axis, "")) for o in added if bool(o.get("transform")) == turned)
+        assert 11 < first - end - wide < 40
+
+
 @pytest.mark.parametrize("name", ["seen", "heard"])
 def test_what_is_seen_can_be_saved(shared: Opened, pages: Any, name: str) -> None:
     shared.open(pages[name], "view=scene&kind=encoder&on=0.1&pin=q3")

@@ -4,7 +4,7 @@ import { matches, weightText } from "./panel.js";
 import { known, upward } from "./digits.js";
 import { fitted, magnified } from "./painter.js";
 import { binned } from "./tiles.js";
-import { ABOVE, drawWaves, LEFT, wavesOf } from "./waves.js";
+import { ABOVE, AFTER_WAVE, drawWaves, LEFT, wavesOf } from "./waves.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -197,14 +197,14 @@ export function drawMap(painter, panel, state, g, finest) {
   const waves = wavesOf(panel, state);
   drawWaves(painter, waves, g);
   for (let r = ra; r < rb; r++) {
-    if (waves[0] && r < waves[0].count) continue;
+    if (waves[0] && (r + 0.5 - waves[0].count) * g.ch < AFTER_WAVE * magnified()) continue;
     if (yOf(r + 0.5) < g.top || yOf(r + 0.5) > g.top + g.plotH || (r % everyRow && !found.has(r))) continue;
     painter.text(fitted(painter, queries.rows[r], g.left - 10, rowFont), g.left - 6, yOf(r + 0.5), {
       size: rowFont, align: "right", weight: found.has(r) ? 700 : 400, color: found.has(r) ? tones.mark : queries.special[r] ? tones.soft : tones.text,
     });
   }
   for (let c = ca; c < cb; c++) {
-    if (waves[1] && c < waves[1].count) continue;
+    if (waves[1] && (c + 0.5 - waves[1].count) * g.cw < AFTER_WAVE * magnified()) continue;
     if (xOf(c + 0.5) < g.left || xOf(c + 0.5) > g.left + g.plotW || (c % everyColumn && !foundKeys.has(c))) continue;
     painter.text(fitted(painter, keys.labels[c], g.top - 8, columnFont), xOf(c + 0.5), g.top - 6, {
       size: columnFont, align: "left", turn: true, weight: foundKeys.has(c) ? 700 : 400,

@@ -11,6 +11,8 @@ import { axesData, drawTimes, drawWave, ticksOf } from "./scene.js";
 /** The room that a waveform takes with its seconds: above a map, and to its left. */
 export const ABOVE = 58;
 export const LEFT = 88;
+/** From the end of a waveform, where its last second may stand, to the middle of the first label behind it. */
+export const AFTER_WAVE = 13;
 const STRIP = 34;
 const GAP = 4;
 
