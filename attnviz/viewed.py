@@ -239,7 +239,8 @@ def _unlike(captures: Sequence[Capture], names: Sequence[str], held: bool) -> It
         ]
         said = " and ".join(sizes)
         if texts:
-            raise InputError(f"{said}, and their texts differ; nothing in them can be compared")
+            raise InputError("{}, and their texts differ; give {against} a run of the same text or "
+                             "of the same heads", said, against=...)  # fmt: skip
         yield (f"{said}: heads of the same number stand side by side, which need not do the same, "
                "and those of one run alone have no counterpart.")  # fmt: skip
 

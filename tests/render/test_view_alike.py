@@ -107,6 +107,8 @@ def test_pointing_shows_the_nearest_and_a_click_opens(shared: Opened, pages) -> 
     shared.page.mouse.move(box["x"] + x, box["y"] + y)
     shared.settle()
     assert shared.text("#preview-name") == "Head 1.4"
+    told = shared.text("#preview-roles")
+    assert len(re.findall(r"\d\.\d at \d\.\d\d", told)) == 3
     faint = shared.pixel("#plane-dots", *other)
     assert min(faint) > 150, faint  # not like it: pale
     assert near(shared.pixel("#plane-dots", x, y), np.array(blue))
@@ -116,6 +118,8 @@ def test_pointing_shows_the_nearest_and_a_click_opens(shared: Opened, pages) -> 
     assert shared.text("#map-caption").startswith("head 1.4")
     assert not shared.page.is_visible("#preview")
     shared.go("sort=likeness&head=1.4&on=1.4")
+    named = shared.page.get_attribute("#plane-dots", "aria-label").partition("most alike: ")[2]
+    assert told.endswith(f"most alike: {named}")
     place = {"x": other[0], "y": other[1]}
     shared.click("#plane-dots", position=place, modifiers=["Shift"])
     assert shared.pressed("#heads") == ["1.4", "2.4"]

@@ -537,7 +537,12 @@ def test_two_runs_of_a_text_open_side_by_side(browser: Any, tmp_path: Path) -> N
 
 
 def test_j_of_several_texts_compares_the_next_and_of_one_says_so(shared: Opened, pages) -> None:
-    shared.open(pages["close"], "view=overview&on=0.1").press("j")
+    shared.open(pages["close"], "view=overview&on=0.1")
+    fill = "id => getComputedStyle(document.getElementById(id)).backgroundColor"
+    closed = shared.page.evaluate(fill, "compare")
+    shared.press("j")
+    for opened_one in ("compare", "most-open"):
+        assert shared.page.evaluate(fill, opened_one) != closed
     until(shared.page, "document.querySelectorAll('#most-list button').length")
     assert "beside=%401" in shared.hash()
 

@@ -140,6 +140,7 @@ def test_dots_tables_and_pictures_carry_the_numbers(shared: Opened, page: Path, 
     found = effects(report)
     shared.open(page, "tint=ablate-effect&sort=likeness")
     assert "Beside a dot: its head and the change of the loss" in shared.text("#overview-said")
+    assert not shared.page.is_visible("#tint-legend"), "it stands below the dots"
     top = max(abs(one.change) for one in found.values())
     picture = shared.saved("svg").decode()
     for one in found.values():

@@ -44,6 +44,11 @@ export function nearest(state, id) {
   return near;
 }
 
+/** The same in words. @param {State} state @param {string} id */
+function likes(state, id) {
+  return `most alike: ${nearest(state, id).map(([other, far]) => `${other} at ${far.toFixed(2)}`).join(", ")}`;
+}
+
 /** How distances were measured. @param {State} state */
 export function measured(state) {
   const plane = planeOf(state);
@@ -201,8 +206,7 @@ export function drawPlane(state) {
   painter.rect(0, 0, width, trial.height, ink().paper);
   dots = paint(painter, state, width, height, id).dots;
   const head = headOf(state, state.head);
-  const likes = nearest(state, state.head).map(([other, far]) => `${other} at ${far.toFixed(2)}`);
-  canvas.setAttribute("aria-label", `${dots.length} heads by likeness; ${head ? labelled(state, head) : ""}; most alike: ${likes.join(", ")}`);
+  canvas.setAttribute("aria-label", `${dots.length} heads by likeness; ${head ? labelled(state, head) : ""}; ${likes(state, state.head)}`);
 }
 
 /** The dots for saving. @param {Painter} painter @param {State} state */
@@ -268,7 +272,7 @@ function point(id) {
     if (pointed !== id) return;
     const box = planeCanvas().getBoundingClientRect();
     const x = dot.x < box.width / 2 ? box.right - PREVIEW - 24 : box.left - 12;
-    preview(id, { getBoundingClientRect: () => new DOMRect(x, box.top + 44, 0, 0) });
+    preview(id, { getBoundingClientRect: () => new DOMRect(x, box.top + 44, 0, 0) }, likes(get(), id));
   };
   if (isLoaded(dot.head.site)) show();
   else track(load(dot.head.site).then(show));

@@ -11,8 +11,9 @@ const PREVIEW = 224;
  * Show a head large, beside where it stands.
  * @param {string} id
  * @param {any} place an element, or whatever else knows its rectangle on the screen
+ * @param {string} [more] what else is said of it
  */
-export function preview(id, place) {
+export function preview(id, place, more = "") {
   const state = get();
   const head = headOf(state, id);
   if (!head || !isLoaded(head.site)) return;
@@ -26,7 +27,7 @@ export function preview(id, place) {
     chip.style.background = roleOf.get(name)?.color || "transparent";
     return make("div", {}, chip, said);
   });
-  fill(byId("preview-roles"), ...(lines.length ? lines : ["no role"]), make("div", {}, valueSaid(state, head)));
+  fill(byId("preview-roles"), ...(lines.length ? lines : ["no role"]), make("div", {}, valueSaid(state, head)), make("div", {}, more));
   box.hidden = false;
   const at = place.getBoundingClientRect();
   const left = at.right + 12 + PREVIEW + 20 < innerWidth ? at.right + 12 : at.left - PREVIEW - 34;

@@ -150,7 +150,8 @@ export function drawTints(state) {
   const place = /** @type {HTMLSelectElement} */ (byId("tint"));
   place.value = state.tint;
   const canvas = /** @type {HTMLCanvasElement} */ (byId("tint-legend"));
-  canvas.hidden = !measureOf(state);
+  // the dots by likeness have it below them
+  canvas.hidden = !measureOf(state) || state.sort === "likeness";
   if (canvas.hidden) return;
   const end = paintTints(prepared(canvas, 400, 20), state, 0, 10, false);
   paintTints(prepared(canvas, Math.ceil(end) + 2, 20), state, 0, 10, false);
