@@ -73,7 +73,7 @@ def test_what_a_style_refuses() -> None:
 
 
 def test_defaults_of_the_command_line_are_those_of_the_style() -> None:
-    from attnviz.cli.options import StyleOptions
+    from attnviz.cli.style_options import StyleOptions
 
     assert StyleOptions().style() == Style()
     names = {field.name for field in dataclasses.fields(StyleOptions)}
