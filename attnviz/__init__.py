@@ -12,6 +12,7 @@ Importing attnviz imports neither torch nor matplotlib; using it does.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -27,82 +28,74 @@ from attnviz.errors import (
 )
 
 if TYPE_CHECKING:
-    from attnviz.antecedents import coref
-    from attnviz.api import (
-        capture,
-        heads,
-        heatmap,
-        load,
-        read_capture,
-        select,
-        write_capture,
-    )
-    from attnviz.atlases import atlas
     from attnviz.attention.attend import attend
-    from attnviz.compared import diff
-    from attnviz.evidence import ablate, logits, syntax
-    from attnviz.exported import export_maps
-    from attnviz.flowed import flow
-    from attnviz.generation import Generation
-    from attnviz.in_memory import from_arrays, watch
-    from attnviz.inpage import live
+    from attnviz.captures.files import read_capture, write_capture
+    from attnviz.captures.in_memory import from_arrays, watch
+    from attnviz.captures.look import capture, load
+    from attnviz.captures.selection import select
+    from attnviz.core.capture import Capture
+    from attnviz.core.generation import Generation
+    from attnviz.core.heads import Head, Site
+    from attnviz.core.prompt import Prompt
+    from attnviz.core.scores import HeadScores, Role, Score
+    from attnviz.core.tokens import Tokens
+    from attnviz.features.ablation.function import ablate
+    from attnviz.features.atlas.function import atlas
+    from attnviz.features.circuits.function import circuits
+    from attnviz.features.coref.function import coref
+    from attnviz.features.diff.function import diff
+    from attnviz.features.export.function import export_maps
+    from attnviz.features.flow.function import flow
+    from attnviz.features.heads.function import heads
+    from attnviz.features.heads.result import Heads
+    from attnviz.features.heatmap.function import heatmap
+    from attnviz.features.live.function import live
+    from attnviz.features.logits.function import logits
+    from attnviz.features.profile.function import merge_profiles, profile, read_profile
+    from attnviz.features.registry import read
+    from attnviz.features.syntax.function import syntax
+    from attnviz.features.view.function import view
     from attnviz.models.untrained import FreshConfig
-    from attnviz.profiled import merge_profiles, profile, read_profile
-    from attnviz.records import (
-        Capture,
-        Head,
-        HeadScores,
-        HeadsReport,
-        Prompt,
-        Role,
-        Score,
-        Site,
-        Tokens,
-    )
-    from attnviz.viewed import view
-    from attnviz.wired import circuits
 
 __version__ = "0.1.0"
 
-_RECORDS = (
-    "Capture",
-    "Head",
-    "HeadScores",
-    "HeadsReport",
-    "Prompt",
-    "Role",
-    "Score",
-    "Site",
-    "Tokens",
-)
 _LAZY = {
-    **dict.fromkeys(_RECORDS, "attnviz.records"),
+    "Capture": "attnviz.core.capture",
+    "Head": "attnviz.core.heads",
+    "HeadScores": "attnviz.core.scores",
+    "Heads": "attnviz.features.heads.result",
+    "read": "attnviz.features.registry",
+    "Prompt": "attnviz.core.prompt",
+    "Role": "attnviz.core.scores",
+    "Score": "attnviz.core.scores",
+    "Site": "attnviz.core.heads",
+    "Tokens": "attnviz.core.tokens",
     "FreshConfig": "attnviz.models.untrained",
-    "atlas": "attnviz.atlases",
-    "Generation": "attnviz.generation",
+    "atlas": "attnviz.features.atlas.function",
+    "Generation": "attnviz.core.generation",
     "attend": "attnviz.attention.attend",
-    "ablate": "attnviz.evidence",
-    "circuits": "attnviz.wired",
-    "diff": "attnviz.compared",
-    "coref": "attnviz.antecedents",
-    "syntax": "attnviz.evidence",
-    "capture": "attnviz.api",
-    "export_maps": "attnviz.exported",
-    "flow": "attnviz.flowed",
-    "from_arrays": "attnviz.in_memory",
-    "heads": "attnviz.api",
-    "heatmap": "attnviz.api",
-    "live": "attnviz.inpage",
-    "load": "attnviz.api",
-    "logits": "attnviz.evidence",
-    "merge_profiles": "attnviz.profiled",
-    "profile": "attnviz.profiled",
-    "read_capture": "attnviz.api",
-    "read_profile": "attnviz.profiled",
-    "select": "attnviz.api",
-    "view": "attnviz.viewed",
-    "watch": "attnviz.in_memory",
-    "write_capture": "attnviz.api",
+    "ablate": "attnviz.features.ablation.function",
+    "circuits": "attnviz.features.circuits.function",
+    "diff": "attnviz.features.diff.function",
+    "coref": "attnviz.features.coref.function",
+    "syntax": "attnviz.features.syntax.function",
+    "capture": "attnviz.captures.look",
+    "export_maps": "attnviz.features.export.function",
+    "flow": "attnviz.features.flow.function",
+    "from_arrays": "attnviz.captures.in_memory",
+    "heads": "attnviz.features.heads.function",
+    "heatmap": "attnviz.features.heatmap.function",
+    "live": "attnviz.features.live.function",
+    "load": "attnviz.captures.look",
+    "logits": "attnviz.features.logits.function",
+    "merge_profiles": "attnviz.features.profile.function",
+    "profile": "attnviz.features.profile.function",
+    "read_capture": "attnviz.captures.files",
+    "read_profile": "attnviz.features.profile.function",
+    "select": "attnviz.captures.selection",
+    "view": "attnviz.features.view.function",
+    "watch": "attnviz.captures.in_memory",
+    "write_capture": "attnviz.captures.files",
 }
 
 __all__ = [
@@ -113,7 +106,7 @@ __all__ = [
     "Generation",
     "Head",
     "HeadScores",
-    "HeadsReport",
+    "Heads",
     "InputError",
     "ModelError",
     "OutputError",
@@ -143,6 +136,7 @@ __all__ = [
     "logits",
     "merge_profiles",
     "profile",
+    "read",
     "read_capture",
     "read_profile",
     "select",
@@ -155,8 +149,16 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+        found = getattr(import_module(_LAZY[name]), name)
+        return found if isinstance(found, type) else _checked(found)
     raise AttributeError(f"module 'attnviz' has no attribute {name!r}")
+
+
+@cache
+def _checked(function: Any) -> Any:
+    from attnviz.core.arguments import checked
+
+    return checked(function)
 
 
 def __dir__() -> list[str]:

@@ -23,6 +23,9 @@ from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any, NamedTuple, Self
 
+_LONGEST = 600
+"""Characters of a message; whatever is repeated in it may have more."""
+
 Say = Callable[[str, Any], str]
 """Words for a parameter: its name, and its value or ``...`` where the name alone is meant."""
 
@@ -65,6 +68,11 @@ class Message(str):
         return _message, (self.template, self.values, self.parameters)
 
 
+def cut(text: str) -> str:
+    """A text for a message, cut where it is long."""
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
 def in_python(name: str, value: Any = ...) -> str:
     """A parameter as Python calls it: ``seq``, ``seq=4``, ``causal=True``."""
     if value is ...:
@@ -76,7 +84,7 @@ def _worded(
     template: str, values: tuple[object, ...], parameters: Mapping[str, object], say: Say
 ) -> str:
     if not values and not parameters:
-        return template
+        return _one_line(template)
     said = [
         say(*value)
         if isinstance(value, Setting)
@@ -85,7 +93,16 @@ def _worded(
         else value
         for value in values
     ]
-    return template.format(*said, **{name: say(name, value) for name, value in parameters.items()})
+    named = {name: say(name, value) for name, value in parameters.items()}
+    return _one_line(template.format(*said, **named))
+
+
+def _one_line(text: str) -> str:
+    """A message as one line, without the middle of one that nobody would read."""
+    text = " ".join(text.splitlines())
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[: _LONGEST - _LONGEST // 3]} … {text[-_LONGEST // 3 :]}"
 
 
 def _message(

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 
 import attnviz as av
-from attnviz.ablation import gradient, metrics, trials
-from attnviz.ablation.groups import every_head
-from attnviz.ablation.sweep import sweep
-from attnviz.passes import Source
-from attnviz.records import Prompt
+from attnviz.captures import trials
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.features.ablation import gradient, metrics
+from attnviz.features.ablation.sweep import sweep
+from attnviz.scoring.groups import every_head
 from benchmarks.table import Row
 
 LAYERS, HEADS, WIDTH, VOCABULARY = 12, 12, 768, 1000
@@ -106,7 +107,7 @@ def gradients(source: Source, length: int) -> Row:
     (trial,) = trials.next_tokens(0, source.prepare(Prompt(ids=ids(length))))
     ratio, detail = paired(
         lambda: gradient.gradients(source, [trial], metrics.LOSS),
-        lambda: source.forward([trial.inputs], logits=True),
+        lambda: source.forward([trial.inputs], request=ForwardRequest(logits=True)),
     )
     return Row(f"all gradients, T = {length}", "one forward", ratio, 4.0, detail)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import torch
 
-from attnviz.wiring.run import CircuitsSettings, run
+from attnviz.core.source import ForwardRequest
+from attnviz.features.circuits.run import CircuitsSettings, run
 from benchmarks.ablation import ids, paired
 from benchmarks.logits import model
 from benchmarks.table import Row
@@ -23,12 +24,12 @@ def measure() -> list[Row]:
     torch.set_num_threads(1)
     try:
         with model() as source:
-            from attnviz.records import Prompt
+            from attnviz.core.prompt import Prompt
 
             inputs = source.prepare(Prompt(ids=ids(LENGTH)))
             ratio, detail = paired(
                 lambda: run(source, CircuitsSettings()),
-                lambda: source.forward([inputs], logits=True),
+                lambda: source.forward([inputs], request=ForwardRequest(logits=True)),
             )
     finally:
         torch.set_num_threads(threads)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.render.png import DEFLATE, compress
+from attnviz.drawing.png import DEFLATE, compress
 from benchmarks.startup import minilm
 from benchmarks.table import Row
 
@@ -66,7 +66,7 @@ def side_by_side(works: dict[str, tuple[Callable[[], object], int]]) -> dict[str
 
 def example(count: int, tokens: int = TOKENS) -> tuple[Any, Any]:
     """Tokens and weights [count, T, T] of causal heads."""
-    from attnviz.records import Sides, Tokens
+    from attnviz.core.tokens import Sides, Tokens
 
     random = np.random.default_rng(0)
     texts = Tokens(tuple(random.choice(WORDS) for _ in range(tokens)))
@@ -117,8 +117,8 @@ class Floor:
 
 def rendering() -> list[Row]:
     """One core, one process, 32 tokens."""
-    from attnviz.render.raster import Raster
-    from attnviz.render.style import Style
+    from attnviz.drawing.raster import Raster
+    from attnviz.drawing.style import Style
 
     sides, weights = example(60)
     raster = Raster(sides)
@@ -154,16 +154,16 @@ def rendering() -> list[Row]:
 def processes() -> list[Row]:
     """Two processes that draw and write files, against one that calls savefig."""
     from attnviz.corpus.executors import Processes
-    from attnviz.export.pictures import Job, Picture, drawing
-    from attnviz.render.raster import Raster
-    from attnviz.render.style import Style
+    from attnviz.drawing.raster import Raster
+    from attnviz.drawing.style import Style
+    from attnviz.features.export.pictures import ExportPicture, Job, drawing
 
     sides, weights = example(HEADS)
     title, style = "head 4.11: previous 0.97", Style()
     height, width = Raster(sides).pixels([(title, weights[0])]).shape
     inches = (width / style.dpi, height / style.dpi)
     pictures = tuple(
-        Picture(f"{n}.png", "heads", "", sides, ((title, (0, n), w),))
+        ExportPicture(f"{n}.png", "heads", "", sides, ((title, (0, n), w),))
         for n, w in enumerate(weights)
     )
     folder = Path(tempfile.mkdtemp())
@@ -191,7 +191,7 @@ def processes() -> list[Row]:
 
 def packing() -> list[Row]:
     """Ways to pack the pixels of a picture, against zlib on the pixels as they are."""
-    from attnviz.render.raster import Raster
+    from attnviz.drawing.raster import Raster
 
     sides, weights = example(1)
     pixels = Raster(sides).pixels([("head 4.11: previous 0.97", weights[0])])
@@ -216,7 +216,7 @@ def packing() -> list[Row]:
 
 def overview() -> list[Row]:
     """A 12 × 12 mosaic."""
-    from attnviz.render.mosaic import mosaic_png
+    from attnviz.drawing.mosaic import mosaic_png
 
     _, weights = example(144)
     maps = {divmod(n, 12): w for n, w in enumerate(weights)}

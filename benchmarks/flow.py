@@ -12,11 +12,11 @@ import networkx
 import numpy as np
 import torch
 
-from attnviz.flowing.max_flow import flows
-from attnviz.flowing.run import run
-from attnviz.flows import Step
-from attnviz.passes import Source
-from attnviz.records import Prompt
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.features.flow.max_flow import flows
+from attnviz.features.flow.result import LayerFlow
+from attnviz.features.flow.run import run
 from benchmarks.ablation import ids, paired
 from benchmarks.logits import model
 from benchmarks.table import Row
@@ -39,14 +39,15 @@ def layered(source: Source, method: str, target: float) -> Row:
     """All tokens to all positions, by the shares of every layer."""
     inputs = source.prepare(Prompt(ids=ids(LENGTH)))
     ratio, detail = paired(
-        lambda: run(source, inputs, method), lambda: source.forward([inputs], hidden=True)
+        lambda: run(source, inputs, method),
+        lambda: source.forward([inputs], request=ForwardRequest(hidden=True)),
     )
     return Row(f"{method}, T = {LENGTH}", "one forward", ratio, target, detail)
 
 
 def pipes(source: Source) -> Row:
     """Every maximum flow, by what people take for it."""
-    steps = run(source, source.prepare(Prompt(ids=ids(SHORT))), "rollout").steps
+    steps = run(source, source.prepare(Prompt(ids=ids(SHORT))), "rollout").layers
     ours: list[Any] = []
     theirs: list[Any] = []
     ratio, detail = paired(lambda: ours.append(flows(steps)), lambda: theirs.append(usual(steps)))
@@ -55,7 +56,7 @@ def pipes(source: Source) -> Row:
     return Row(f"max-flow, T = {SHORT}", "networkx", ratio, 1 / 30, detail)
 
 
-def usual(steps: tuple[Step, ...]) -> np.ndarray[Any, Any]:
+def usual(steps: tuple[LayerFlow, ...]) -> np.ndarray[Any, Any]:
     """A maximum flow of networkx for every pair that has a path."""
     count, top = len(steps[0].shares), len(steps)
     graph = networkx.DiGraph()

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import torch
 
+from attnviz.captures.look import load
+from attnviz.core.source import ForwardRequest
 from attnviz.corpus.batches import batches, tokenize
+from attnviz.corpus.gold.cases import BATCH_TOKENS, SyntaxSettings
+from attnviz.corpus.gold.treebank import sentences
 from attnviz.corpus.texts import Text
-from attnviz.grammar.cases import BATCH_TOKENS, SyntaxSettings
-from attnviz.grammar.syntax import run
-from attnviz.grammar.treebank import sentences
-from attnviz.looking import load
+from attnviz.features.syntax.relations import run
 from benchmarks.startup import minilm
 from benchmarks.table import Row
 
@@ -35,7 +36,7 @@ def measure() -> list[Row]:
         texts = tokenize((Text(s.number, s.place, s.prompt) for s in corpus), source)
         for batch in batches(texts, lambda inputs: inputs.length, BATCH_TOKENS):
             assert isinstance(batch, tuple)
-            source.forward([one.inputs for one in batch], hidden=False)
+            source.forward([one.inputs for one in batch], request=ForwardRequest(hidden=False))
         return time.perf_counter() - start
 
     def compared() -> float:

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 import torch
 
 import attnviz as av
-from attnviz.passes import Source
-from attnviz.records import Prompt
-from attnviz.writing.run import Question, run
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.features.logits.run import Question, run
 from benchmarks.ablation import HEADS, LAYERS, WIDTH, ids, paired
 from benchmarks.table import Row
 
@@ -52,6 +52,6 @@ def row(source: Source, length: int) -> Row:
     inputs = source.prepare(Prompt(ids=ids(length)))
     ratio, detail = paired(
         lambda: run(source, inputs, Question()),
-        lambda: source.forward([inputs], logits=True),
+        lambda: source.forward([inputs], request=ForwardRequest(logits=True)),
     )
     return Row(f"all parts of a logit, T = {length}", "one forward", ratio, TARGET, detail)

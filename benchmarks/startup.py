@@ -51,8 +51,8 @@ def measure() -> list[Row]:
     shapes = [*attnviz, "shapes", "--d-model", "512", "--heads", "8"]
     commands: list[tuple[str, list[str], str, float | None]] = [
         ("attnviz --help", [*attnviz, "--help"], torch, 0.25),
-        ("attnviz heads, demo-gpt2", [*attnviz, "heads", SENTENCE], torch, 1.3),
-        ("attnviz heads, MiniLM", [*attnviz, "heads", SENTENCE, "--model", model], torch, 1.25),
+        ("attnviz heads, demo-gpt2", [*attnviz, "heads", SENTENCE], torch, 1.2),
+        ("attnviz heads, MiniLM", [*attnviz, "heads", SENTENCE, "--model", model], torch, 1.2),
         ("the usual AutoModel script", [python, "-c", USUAL_SCRIPT, model, SENTENCE], torch, None),
         ("attnviz shapes", shapes, light, 1.5),
     ]

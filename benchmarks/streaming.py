@@ -30,13 +30,13 @@ def measure() -> list[Row]:
 
 def _sentences() -> list[Row]:
     name = "512 sentences, MiniLM, batches of 32, all scores"
-    return [_timed(name, "the same passes alone", "sentences", ("scores", "sdpa"), 1.35, pairs=3)]
+    return [_timed(name, "the same passes alone", "sentences", ("scores", "sdpa"), 1.25, pairs=3)]
 
 
 def _gpt2() -> list[Row]:
     name = "T=512, GPT-2 shape, all scores"
     rows = [
-        _timed(name, "plain SDPA forward", "gpt2", ("scores", "sdpa"), 1.3, pairs=5),
+        _timed(name, "plain SDPA forward", "gpt2", ("scores", "sdpa"), 1.15, pairs=5),
         _memory(name, "plain SDPA forward", "gpt2", ("scores", "sdpa"), 1.15),
     ]
     norm, layers = "T=512, scores of ‖αf(x)‖", "T=512, scores of ‖Σαf(x) + x‖"

@@ -18,8 +18,12 @@ from typing import Any
 import numpy as np
 
 import attnviz as av
-from attnviz.profiling.alike import alike
-from attnviz.records import Capture, Inputs, Layout, Sides, Site, SourceInfo, Tokens
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Layout, Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.features.profile.alike import alike
 from benchmarks.table import Row, show
 
 LAYERS = HEADS = 12

@@ -18,12 +18,14 @@ from torch import Tensor, nn
 
 from attnviz.attention.attend import attend
 from attnviz.attention.layers import MultiHeadAttention, output_slices
+from attnviz.core.heads import Layout, Site
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.quantities import QUANTITIES
+from attnviz.core.source import Observer, OutputProjection, Source, Sublayer
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.models.mixing import MixingObserver
 from attnviz.models.pretrained import load
 from attnviz.models.weighed import Weighing
-from attnviz.passes import Observer, OutputProjection, Source, Sublayer
-from attnviz.quantities import QUANTITIES
-from attnviz.records import Inputs, Layout, Prompt, Sides, Site, Tokens
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.sums import Sums
 from benchmarks.startup import minilm

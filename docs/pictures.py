@@ -15,14 +15,14 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 import attnviz as av
-from attnviz.render.style import Style
+from attnviz.drawing.style import Style
 
 IMAGES = Path(__file__).parent / "images"
 SENTENCE = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
 REPEATED = "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
 
 
-def best(report: av.HeadsReport, score: str) -> str:
+def best(report: av.Heads, score: str) -> str:
     """The name of the head with the highest mean of a score."""
     head = max(report.heads, key=lambda head: head.scores[score].mean or 0.0)
     return report.layout.name(head.head)
@@ -36,10 +36,12 @@ def main() -> None:
     report.save(IMAGES / "heads.png")
     chosen = ",".join(best(report, score) for score in ("previous", "first", "induction"))
     av.heatmap(capture, chosen).save(IMAGES / "heatmaps.png")
-    av.ablate(probe=True, heads="*.*, 3.0+3.1+3.3+3.5").save(IMAGES / "ablate.png")
+    methods = "mean, resample, zero"
+    needed = av.ablate(probe=True, heads="*.*, 3.0+3.1+3.3+3.5", method=methods)
+    needed.save(IMAGES / "ablate.png")
     av.logits(REPEATED).save(IMAGES / "logits.png")
     av.flow(REPEATED, to=-1).save(IMAGES / "flow.png")
-    av.flow(SENTENCE, model="demo-bert").save(IMAGES / "flow-bert.png", Style(dpi=90))
+    av.flow(SENTENCE, model="demo-bert").save(IMAGES / "flow-bert.png", style=Style(dpi=90))
     av.circuits().save(IMAGES / "circuits.png")
     if "TREEBANK" in os.environ:
         arcs(Path(os.environ["TREEBANK"]).absolute())

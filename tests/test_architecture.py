@@ -1,4 +1,4 @@
-"""The house holds: floors, light imports, public names, nothing private in the repository."""
+"""The architecture holds: layers, features apart, light imports, public names, words."""
 
 from __future__ import annotations
 
@@ -15,69 +15,42 @@ from string import Formatter
 import pytest
 
 import attnviz
+import attnviz.cli
 import attnviz.errors
 from attnviz.errors import AttnvizError, Message
 
 PACKAGE = Path(attnviz.__file__).parent
 
-FLOORS = {
-    "errors": 0,
-    "reach": 0,
-    "reasons": 0,
-    "measures": 0,
-    "media": 0,
-    "quantities": 1,
-    "records": 1,
-    "passes": 2,
-    "statistics": 1,
-    "estimates": 2,
-    "effects": 2,
-    "annotated": 2,
-    "votes": 2,
-    "flows": 2,
-    "portable": 2,
-    "gathered": 3,
-    "findings": 0,
-    "found": 7,
-    "edges": 2,
-    "differences": 2,
-    "attention": 3,
-    "scoring": 3,
-    "generation": 0,
-    "shapes": 4,
-    "models": 5,
-    "render": 5,
-    "files": 6,
-    "corpus": 6,
-    "answers": 7,
-    "ablation": 7,
-    "grammar": 7,
-    "profiling": 7,
-    "flowing": 7,
-    "export": 7,
-    "notebook": 7,
-    "looking": 8,
-    "wiring": 7,
-    "comparing": 7,
-    "in_memory": 8,
-    "writing": 8,
-    "evidence": 9,
-    "flowed": 9,
-    "antecedents": 9,
-    "given": 8,
-    "exported": 9,
-    "profiled": 9,
-    "inpage": 9,
-    "wired": 9,
-    "compared": 9,
-    "viewed": 9,
-    "api": 9,
-    "tour": 10,
-    "atlases": 10,
-    "": 9,  # attnviz/__init__.py
-    "cli": 11,
-    "__main__": 12,
-}
+LAYERS = (
+    {"errors"},
+    {"core", "files"},
+    {"attention", "statistics"},
+    {"scoring"},
+    {"models", "corpus", "drawing", "web"},
+    {"captures"},
+    {"features"},
+    {"cli", "schemas"},
+)
+"""Packages from below: each imports from layers below its own, and none from beside it."""
+
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+COMMANDS = ("command", "options", "bar")
+"""Modules of a feature that know the command line, and are loaded by it."""
+
+SHARED = {"registry", "evidence"}
+"""What features share, beside their folders."""
+
+TOGETHER = {"atlas", "view", "tour"}
+"""Features that lay others side by side; no other imports one."""
+
+RECORDS = dict.fromkeys(("result", "parts", "parses", "table"), 0)
+CALLS = dict.fromkeys(COMMANDS, 3)
+SHOWN = {("heads", "profile")}
+"""``heads`` shows what ``profile`` keeps as well."""
+
+ORDER = {**RECORDS, "function": 2, **CALLS}
+"""Inside a feature: records; what computes and what draws them; its function; its command."""
 
 
 @cache
@@ -96,10 +69,6 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = {module(path): path for path in FILES}
 
 
-def room(name: str) -> str:
-    return name.partition(".")[2].partition(".")[0]
-
-
 def imported(path: Path) -> set[str]:
     """The modules of attnviz that a file imports, anywhere in it."""
     found = set()
@@ -114,29 +83,83 @@ def imported(path: Path) -> set[str]:
     return {name for name in found if name.split(".")[0] == "attnviz"}
 
 
-def imports(path: Path) -> set[str]:
-    """The rooms of attnviz that a file imports."""
-    return {room(name) for name in imported(path)}
-
-
 def within(path: Path) -> str:
     return str(path.relative_to(PACKAGE))
 
 
-@pytest.mark.parametrize("path", FILES, ids=within)
-def test_modules_import_only_from_floors_below(path: Path) -> None:
-    own = path.relative_to(PACKAGE).parts[0].removesuffix(".py").replace("__init__", "")
-    if own == "":  # names for type checkers only; everything else is lazy
-        return
-    for name in imports(path) - {own}:
-        other = "" if name == "__version__" else name
-        assert FLOORS[other] < FLOORS[own], f"{own} must not import {other}"
+def parts(name: str) -> list[str]:
+    """A module's name below attnviz, in parts."""
+    return name.split(".")[1:]
 
 
-def test_the_floor_test_can_fail(tmp_path: Path) -> None:
-    bad = tmp_path / "bad.py"
-    bad.write_text("def f():\n    from attnviz.cli import main\n    import attnviz.models.hooked\n")
-    assert imports(bad) == {"cli", "models"}
+def layer_breaks(name: str, found: set[str]) -> set[str]:
+    """What a module imports from its own layer or from above; a command may use cli."""
+    own = parts(name)
+    allowed = {"cli"} if own[0] == "features" and own[-1] in COMMANDS else set()
+    return {
+        other
+        for other in found
+        if (there := parts(other)[:1])
+        and there != ["__version__"]
+        and there[0] != own[0]
+        and there[0] not in allowed
+        and LEVEL[there[0]] >= LEVEL[own[0]]
+    }
+
+
+PACKAGES = {name: path for name, path in MODULES.items() if parts(name) and "__" not in name}
+
+
+@pytest.mark.parametrize("name", sorted(PACKAGES))
+def test_modules_import_only_from_layers_below(name: str) -> None:
+    found = imported(PACKAGES[name])
+    if parts(name)[0] == "cli":  # the list of commands
+        found = {other for other in found if parts(other)[:1] != ["features"]}
+    assert layer_breaks(name, found) == set()
+
+
+def test_the_layer_test_can_fail() -> None:
+    found = {"attnviz.cli.main", "attnviz.models.hooked", "attnviz.core.heads"}
+    assert layer_breaks("attnviz.scoring.roles", found) == found - {"attnviz.core.heads"}
+    assert layer_breaks("attnviz.features.flow.command", found) == set()
+
+
+def feature_breaks(name: str, found: set[str]) -> set[str]:
+    """What a module of a feature imports from another one, or of its own from further on."""
+    own = parts(name)
+    broken = set()
+    for other in found:
+        there = parts(other)
+        if there[:1] != ["features"] or len(there) < 2 or there[1] in SHARED:
+            continue
+        if there[1] != own[1]:
+            if (own[1], there[1]) in SHOWN:
+                continue
+            if own[1] not in TOGETHER or there[-1] == "command":
+                broken.add(other)
+        elif len(own) > 2 and len(there) > 2 and ORDER.get(there[2], 1) > ORDER.get(own[2], 1):
+            broken.add(other)
+    return broken
+
+
+FEATURES = sorted(name for name in PACKAGES if name.startswith("attnviz.features."))
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_features_stand_alone_and_flow_one_way(name: str) -> None:
+    assert feature_breaks(name, imported(PACKAGES[name])) == set()
+
+
+def test_the_feature_test_can_fail() -> None:
+    found = {"attnviz.features.flow.result", "attnviz.features.logits.function"}
+    assert feature_breaks("attnviz.features.logits.run", found) == found
+    assert feature_breaks("attnviz.features.atlas.function", found) == set()
+
+
+@pytest.mark.parametrize("folder", sorted(set(attnviz.cli.COMMANDS)))
+def test_every_command_has_its_feature(folder: str) -> None:
+    where = PACKAGE / "features" / attnviz.cli.FOLDERS.get(folder, folder)
+    assert (where / "command.py").is_file(), f"{where} has no command.py"
 
 
 def cycle(graph: dict[str, set[str]]) -> list[str]:
@@ -149,7 +172,7 @@ def cycle(graph: dict[str, set[str]]) -> list[str]:
 
 
 def test_no_module_imports_itself_by_a_detour() -> None:
-    """Floors forbid rings of rooms; this forbids rings inside of one, late imports included."""
+    """Layers forbid rings of packages; this forbids rings inside of one, late imports included."""
     graph = {name: imported(path) & set(MODULES) - {name} for name, path in MODULES.items()}
     del graph["attnviz"]  # names for type checkers only; everything else is lazy
     assert cycle(graph) == []
@@ -159,64 +182,14 @@ def test_the_ring_test_can_fail() -> None:
     assert cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}})
 
 
-COMMANDS_REACH = {
-    "",  # the version
-    *(
-        "errors",
-        "records",
-        "effects",
-        "votes",
-        "flows",
-        "files",
-        "corpus",
-        "looking",
-        "notebook",
-        "tour",
-    ),
-    "api",
-    "evidence",  # what commands call
-    "antecedents",
-    "exported",
-    "flowed",
-    "inpage",
-    "atlases",
-    "profiled",
-    "wired",
-    "compared",
-    "viewed",
-    "answers",
-    "render",  # what prints their results
-    *("ablation.settings", "export.settings", "export.execution"),  # options
-    "generation",  # options of writing
-    *("models.untrained", "attention.sizes"),  # options of a fresh layer
-    *("export.run", "profiling.run"),  # progress and interruption
-    *("scoring.arrange", "scoring.scores"),  # which rows of a table, by which score
-}
-"""Rooms, or modules in them, that the command line may use: what makes and shows results."""
-
-
-def reaches(path: Path) -> set[str]:
-    """What a file imports beside its own room and what commands may reach."""
-    names = {name.partition(".")[2] for name in imported(path)} - {"__version__"}
-    rooms = {name for name in names if name.partition(".")[0] in COMMANDS_REACH | {"cli"}}
-    return names - rooms - COMMANDS_REACH
-
-
-@pytest.mark.parametrize("path", sorted((PACKAGE / "cli").rglob("*.py")), ids=within)
-def test_commands_call_one_function_and_print(path: Path) -> None:
-    assert not reaches(path)
-
-
-def test_the_reach_test_can_fail(tmp_path: Path) -> None:
-    bad = tmp_path / "bad.py"
-    bad.write_text("from attnviz import api\nfrom attnviz.models.hooked import source\n")
-    assert reaches(bad) == {"models.hooked.source"}
-
-
 @pytest.mark.parametrize("path", FILES, ids=within)
 def test_processes_and_modules_are_named_by_import(path: Path) -> None:
-    """A module named in a string is found by no rename and by no test of floors."""
-    if within(path) in ("__init__.py", "cli/__init__.py"):  # the public names and the commands
+    """A module named in a string is found by no rename and by no test of layers."""
+    if within(path) in (
+        "__init__.py",
+        "cli/__init__.py",
+        "features/registry.py",
+    ):  # the public names and the commands
         return
     for line, text in literals(path):
         assert text not in MODULES or text == "attnviz", f"{within(path)}:{line} names {text}"
@@ -270,7 +243,7 @@ OPTION = re.compile(r"(?<![\w!-])--(?=[a-z]|$)")
 
 @pytest.mark.parametrize("path", FILES, ids=within)
 def test_only_the_command_line_knows_options(path: Path) -> None:
-    if path.relative_to(PACKAGE).parts[0] == "cli":
+    if path.relative_to(PACKAGE).parts[0] == "cli" or path.stem in COMMANDS:
         return
     for line, text in literals(path):
         assert not OPTION.search(text), f"{within(path)}:{line} names an option: {text!r}"

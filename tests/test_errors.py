@@ -95,3 +95,13 @@ def test_what_the_system_refuses_has_a_remedy(tmp_path: Path) -> None:
         system_errors(OutputError, "cannot write x"),
     ):
         tmp_path.read_bytes()
+
+
+def test_messages_are_one_line_of_a_readable_length() -> None:
+    for error in (InputError("no file {!r}\n{}", "x" * 5000, "y\nz"), InputError("a\n" * 5000)):
+        assert "\n" not in str(error)
+        assert len(str(error)) < 610
+        assert "\n" not in error.message.worded(lambda name, value: f"--{name}")
+    error = InputError("a" * 5000 + "; the remedy")
+    assert str(error).startswith("aaa")
+    assert str(error).endswith("aaa; the remedy")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
 from attnviz.cli import main
+from tests import ROOT
 
-ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ELSEWHERE = re.compile(r"bert-base|gpt2(?!\w|-)|FOLDER|llama|\||my-model|t5-")
 """Commands that need a model from a hub, a file of the reader's own, or another program."""
+LONG = re.compile(r"ablate .*--(probe|curve)|attnviz atlas")
+"""Commands that take longest, which the tests of their features run too."""
 
 
 def commands() -> list[tuple[str, str]]:
@@ -45,7 +46,13 @@ def test_every_benchmark_is_described() -> None:
     )
 
 
-@pytest.mark.parametrize(("page", "line"), commands())
+@pytest.mark.parametrize(
+    ("page", "line"),
+    [
+        pytest.param(*each, marks=[pytest.mark.slow] if LONG.search(each[1]) else [])
+        for each in commands()
+    ],
+)
 def test_example_runs(page: str, line: str, tmp_path, monkeypatch, capsys) -> None:
     line = line.partition("  #")[0]
     if ELSEWHERE.search(line.replace("demo-gpt2", "")):

@@ -49,15 +49,11 @@ def masked(books: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches of one window, and one thread, so that two runs add up in the same order."""
+    """Batches of one window."""
     monkeypatch.setattr(gpt2, "BATCH", gpt2.POSITIONS)
     monkeypatch.setattr(bert, "BATCH", bert.POSITIONS)
     monkeypatch.setattr(evaluate, "PROBED", 2)
     monkeypatch.setattr(evaluate, "PAIRED", 2)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class TestText:

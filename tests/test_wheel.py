@@ -14,8 +14,12 @@ from pathlib import Path
 import pytest
 
 import attnviz
+from attnviz.features.registry import RESULTS
+from attnviz.schemas import schema_path
+from tests import ROOT
 
-ROOT = Path(__file__).parent.parent
+pytestmark = pytest.mark.slow
+
 KINDS = {".py", ".typed", ".json", ".toml", ".safetensors", ".md", ".js", ".ts", ".css", ".html"}
 DATA = {
     "model.safetensors",
@@ -24,6 +28,7 @@ DATA = {
     "presets.toml",
     "main.js",
     "py.typed",
+    "heads.schema.json",
 }
 METADATA = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
 
@@ -67,6 +72,8 @@ def test_installed_wheel_runs_from_another_folder(wheel: Path, tmp_path: Path) -
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert "demo-gpt2" in result.stdout
+    schemas = {path.name for path in (site / "attnviz" / "schemas").glob("*.json")}
+    assert schemas == {schema_path(name).name for name in RESULTS}
 
 
 def test_the_citation_names_this_version() -> None:

@@ -15,8 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.records import Capture, Inputs, Layout, Sides, Site, SourceInfo, Tokens
-from attnviz.render.palette import ramp, rgb
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Layout, Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.drawing.palette import ramp, rgb
 
 FLAGS = [
     "--headless",
@@ -28,7 +32,6 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-ROOT = Path(__file__).parent.parent
 
 
 def chromium() -> str | None:

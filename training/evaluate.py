@@ -28,9 +28,9 @@ from transformers import (
     PreTrainedModel,
 )
 
-from attnviz.api import load
-from attnviz.passes import Source
-from attnviz.records import Prompt
+from attnviz.captures.look import load
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import Source
 from attnviz.scoring.probe import probe_prompts
 
 from .ngrams import Trigram, likeliest_after

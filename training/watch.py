@@ -7,8 +7,11 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
-from attnviz.passes import Rows, Source
-from attnviz.records import HeadScores, Inputs, Layout, Prompt, Sides, Site, SiteKind, Tokens
+from attnviz.core.heads import Layout, Site, SiteKind
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.scores import HeadScores
+from attnviz.core.source import ForwardRequest, Rows, Source
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.scoring.observe import ScoreObserver
 
 Table = dict[str, Tensor]
@@ -70,5 +73,5 @@ def score_prompts(source: Source, prompts: Sequence[Prompt], names: Sequence[str
     """Score a loaded model on ``prompts``, all their rows pooled."""
     batch = [source.prepare(prompt) for prompt in prompts]
     observer = ScoreObserver(batch, source.layout, names)
-    source.forward(batch, [observer], hidden=False)
+    source.forward(batch, [observer], ForwardRequest(hidden=False))
     return table(observer.result(), len(source.layout.sites))

@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attnviz.attention.masks import Masks, cut
+from attnviz.core.heads import Site
+from attnviz.core.source import Gate, Observer, Rows, Terms
 from attnviz.errors import ModelError
-from attnviz.passes import Gate, Observer, Rows, Terms
-from attnviz.records import Site
 
 BLOCK_ELEMENTS = 1 << 19
 """Weights per block of query rows: 2 MiB in float32, small enough for a processor's cache."""

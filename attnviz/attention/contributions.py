@@ -23,7 +23,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from attnviz.passes import Normalization, OutputProjection, Rows
+from attnviz.core.source import Normalization, OutputProjection, Rows
 
 PART_ELEMENTS = 1 << 19
 """Numbers of parts that are in memory at a time: 2 MiB in float32, for a processor's cache."""

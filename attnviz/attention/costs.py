@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from attnviz.shapes.spec import AttentionSpec, LayerAxes
-from attnviz.shapes.symbolic import Amount, Dim, elements
+from attnviz.attention.spec import AttentionSpec, LayerAxes
+from attnviz.attention.symbolic import Amount, Dim, elements
 
 BLOCK_ELEMENTS, BLOCK_ROWS = 1 << 19, 24
 """Weights that ``attend`` shows at a time, and rows at least (a test compares the two)."""

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from attnviz.attention.attend import Attended, attend
 from attnviz.attention.sizes import Kind, check_sizes
-from attnviz.passes import Gate, Observer
-from attnviz.records import Site
+from attnviz.core.heads import Site
+from attnviz.core.source import Gate, Observer
 
 ROPE_BASE = 10_000.0
 _UNNAMED = Site("encoder", 0)

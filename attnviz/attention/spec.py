@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from attnviz.attention.sizes import KINDS, Kind, Sizes
+from attnviz.attention.symbolic import Dim
 from attnviz.errors import Setting, SizeError, UsageError
-from attnviz.shapes.symbolic import Dim
 
 DTYPE_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 CACHE_BYTES = {**DTYPE_BYTES, "float8": 1, "int8": 1}
@@ -25,11 +25,6 @@ _DTYPE_ALIASES = {
 }
 MAX_LENGTH = 1 << 40
 """Beyond this a length, batch or cache is taken for a slip of the finger."""
-
-
-def cut(text: str) -> str:
-    """A text for a message, cut where it is long."""
-    return text if len(text) <= 40 else text[:39] + "…"
 
 
 def dtype_name(name: str, known: Mapping[str, int] = DTYPE_BYTES) -> str:

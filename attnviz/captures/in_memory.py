@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from attnviz.notebook import Captured, captured
-from attnviz.records import Tokens
+from attnviz.captures.captured import Captured, captured
+from attnviz.core.tokens import Tokens
 
 
 def from_arrays(

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
-from attnviz.ablation.closed import closed
+from attnviz.captures.captured import Captured
+from attnviz.captures.without import closed
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.quantities import quantity
+from attnviz.core.source import ForwardRequest, Observer, Source
 from attnviz.errors import InputError, UsageError
 from attnviz.models.device import resolve
 from attnviz.models.memory import human_bytes, physical_memory
-from attnviz.models.opened import Opening, asked, check_terms
 from attnviz.models.untrained import Fresh, FreshConfig
 from attnviz.models.weighed import weighed
-from attnviz.notebook import Captured
-from attnviz.passes import Observer, Source
-from attnviz.quantities import quantity
-from attnviz.records import Capture, Head, Inputs, Layout, Prompt, Site
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import Recorder
-
-if TYPE_CHECKING:
-    from attnviz.models.pretrained import Reads
 
 Model = str | Path | FreshConfig | Source
 """A name, a folder or a hub id; the options of a fresh layer; or a loaded model. Beside a source
@@ -44,7 +42,7 @@ def load(
     device: str = "auto",
     dtype: str = "auto",
     untrained: int | None = None,
-    reads: Reads = "text",
+    reads: Literal["text", "image"] = "text",
 ) -> Source:
     """Load a model once, to use it for many texts.
 
@@ -99,6 +97,19 @@ def load(
     return source
 
 
+def find(*models: object) -> None:
+    """Look for models by their names, before the first of them is loaded.
+
+    Raises:
+        ModelError: one of them is not there; loaded models and fresh layers are.
+    """
+    from attnviz.models.folder import locate
+
+    for model in models:
+        if isinstance(model, str | Path) and model != "fresh":
+            locate(str(model))
+
+
 def _is_module(model: object) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
@@ -131,7 +142,7 @@ def source_for(prompt: Prompt, model: Model, device: str, dtype: str) -> Source:
     """The loaded model; two sentences without a model of their own get a fresh cross-attention."""
     if prompt.context is not None and model in ("fresh", DEFAULT_MODEL):
         model = FreshConfig(kind="cross")
-    reads: Reads = "text" if prompt.image is None else "image"
+    reads: Literal["text", "image"] = "text" if prompt.image is None else "image"
     return load(model, device=device, dtype=dtype, reads=reads)
 
 
@@ -201,7 +212,7 @@ def capture(
         truncate: cut a text that is too long for the model; what was cut is noted.
         select: heads whose layers to keep (``"4.11"``, ``"0-3.*"``); all by default.
         without: heads to take away first (``"2.4, role:first"``), to see how the others change.
-        weigh: what the maps hold, a name of :data:`attnviz.quantities.QUANTITIES`: attention
+        weigh: what the maps hold, a name of :data:`attnviz.core.quantities.QUANTITIES`: attention
             weights, or norms of what is written with them (``"norm"``).
         why: heads whose queries and keys to keep (``"4.11"``), so that ``cap.why("4.11", 7, 2)``
             takes any of their weights apart.
@@ -216,19 +227,26 @@ def capture(
     if tokenizer is not None:
         model = load(model, tokenizer=tokenizer, device=device, dtype=dtype)
         device = dtype = "auto"
-    options: dict[str, Any] = {"select": select, "without": without, "weigh": weigh, "why": why}
-    (found,) = captures([what], model=model, device=device, dtype=dtype, **options)
+    options = LookOptions(select, without, weigh, why)
+    (found,) = captures([what], model=model, options=options, device=device, dtype=dtype)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class LookOptions:
+    """How a text is looked at; the parameters of :func:`capture` of the same names."""
+
+    select: str | None = None
+    without: str | None = None
+    weigh: str = "weights"
+    why: str | None = None
 
 
 def captures(
     what: Look | Iterable[Look],
     *,
     model: Model = DEFAULT_MODEL,
-    select: str | None = None,
-    without: str | None = None,
-    weigh: str = "weights",
-    why: str | None = None,
+    options: LookOptions | None = None,
     device: str = "auto",
     dtype: str = "auto",
 ) -> tuple[Capture, ...]:
@@ -237,8 +255,7 @@ def captures(
     Raises:
         UsageError: nothing at all; AttnvizError: as :func:`capture`.
     """
-    options: dict[str, Any] = {"select": select, "without": without, "weigh": weigh, "why": why}
-    ready = prepare(what, model=model, device=device, dtype=dtype, **options)
+    ready = prepare(what, model=model, options=options, device=device, dtype=dtype)
     return tuple(one.capture() for one in list(ready))
 
 
@@ -268,10 +285,7 @@ def prepare(
     what: Look | Iterable[Look],
     *,
     model: Model = DEFAULT_MODEL,
-    select: str | None = None,
-    without: str | None = None,
-    weigh: str = "weights",
-    why: str | None = None,
+    options: LookOptions | None = None,
     device: str = "auto",
     dtype: str = "auto",
 ) -> Iterator[Ready]:
@@ -281,19 +295,22 @@ def prepare(
         InputError: the maps of all that was given until then are too large for this machine.
         AttnvizError: as :func:`captures`.
     """
+    from attnviz.models.opened import check_terms
+
     several = [what] if isinstance(what, Look) or not isinstance(what, Iterable) else what
+    options = options or LookOptions()
     source: Source | None = None
     number = needed = 0
     for number, one in enumerate(several, 1):
         if isinstance(one, Capture):
-            check_whole(without)
-            check_quantity(one, weigh)
-            check_terms(one, why)
-            yield _captured(one, select)
+            check_whole(options.without)
+            check_quantity(one, options.weigh)
+            check_terms(one, options.why)
+            yield _captured(one, options.select)
             continue
         prompt = prompt_of(one)
         source = source or source_for(prompt, model, device, dtype)
-        ready = _prepared(prompt, source, select, without, weigh, why)
+        ready = _prepared(prompt, source, options)
         sites = {head.site for head in ready.heads}
         needed += sum(_bytes(ready, site) for site in sites)
         if needed > physical_memory() // 2:
@@ -314,18 +331,14 @@ def _captured(capture: Capture, select: str | None) -> Ready:
     return Ready(capture.inputs, capture.layout, heads, lambda: capture, held=True)
 
 
-def _prepared(
-    prompt: Prompt,
-    source: Source,
-    select: str | None,
-    without: str | None,
-    weigh: str,
-    why: str | None,
-) -> Ready:
+def _prepared(prompt: Prompt, source: Source, options: LookOptions) -> Ready:
+    from attnviz.models.opened import Opening, asked
+
+    select, weigh = options.select, options.weigh
     shown = weighed(source, weigh, shares=False)
     layout = shown.layout
     heads = frozenset(layout if select is None else selection.select(select, layout))
-    opened = asked(why, heads, layout)
+    opened = asked(options.why, heads, layout)
     inputs = source.prepare(prompt)
     texts = prompt.texts
     if inputs.output:
@@ -335,13 +348,12 @@ def _prepared(
     def run(shown: Source, weigh: str) -> Capture:
         recorder = Recorder([inputs], heads)
         watching: list[Observer] = [recorder]
-        options: dict[str, Any] = {}
         opening = Opening(source, inputs, opened) if opened and weigh == "weights" else None
         if opening is not None:
             watching.append(opening)
-            options = {"terms": True}
-        with closed(source, without, inputs) as noted:
-            shown.forward([inputs], watching, hidden=False, **options)
+        with closed(source, options.without, inputs) as noted:
+            request = ForwardRequest(hidden=False, terms=opening is not None)
+            shown.forward([inputs], watching, request)
         maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
         terms = {} if opening is None else opening.result()
         return Captured(source.info, layout, noted, maps, empty, reach, weigh, terms)
@@ -378,3 +390,24 @@ def check_quantity(capture: Capture, weigh: str) -> None:
 def _kind(value: object) -> str:
     """A value's type, as messages name it."""
     return type(value).__name__
+
+
+def prepared(source: Source, what: Look | Iterable[Look]) -> Sequence[Inputs]:
+    """Texts as a model runs them, for what needs the model itself.
+
+    Raises:
+        UsageError: recorded attention; InputError: no text.
+    """
+    several = [what] if isinstance(what, Look) else what
+    inputs = []
+    for one in several:
+        if isinstance(one, Capture):
+            raise UsageError(
+                "recorded attention cannot be ablated, for that needs the model; give a text and "
+                "{model}",
+                model=...,
+            )
+        inputs.append(source.prepare(prompt_of(one)))
+    if not inputs:
+        raise InputError("no text to measure; give at least one")
+    return inputs

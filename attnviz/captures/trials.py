@@ -11,9 +11,10 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.source import Source
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, ModelError
-from attnviz.passes import Source
-from attnviz.records import Inputs, Prompt, Sides, Tokens
 from attnviz.scoring.probe import probe_prompts, starts_with
 
 MASKED_SHARE = 0.15

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from attnviz.ablation.groups import read_groups, role_heads
-from attnviz.passes import Source
-from attnviz.records import Head, Inputs
+from attnviz.core.heads import Head
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.scoring.groups import read_groups, role_heads
 from attnviz.scoring.observe import ScoreObserver
 
 
@@ -18,7 +19,7 @@ def closed(source: Source, without: str | None, inputs: Inputs) -> Iterator[Inpu
 
     Args:
         source: the model.
-        without: which heads, see :mod:`attnviz.ablation.groups`; None for none.
+        without: which heads, see :mod:`attnviz.scoring.groups`; None for none.
         inputs: the text, on which roles are measured.
 
     Yields:
@@ -33,7 +34,7 @@ def closed(source: Source, without: str | None, inputs: Inputs) -> Iterator[Inpu
 
     def roles(name: str) -> tuple[Head, ...]:
         observer = ScoreObserver([inputs], source.layout)
-        source.forward([inputs], [observer], hidden=False)
+        source.forward([inputs], [observer], ForwardRequest(hidden=False))
         return role_heads(observer.result(), name)
 
     groups = read_groups(without, source.layout, roles)

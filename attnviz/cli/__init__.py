@@ -2,7 +2,9 @@
 
 This is the only place that catches errors: our own (:mod:`attnviz.errors`), and as a last resort
 any other, which is a bug to be reported. Exit codes: 0 done, 1 the work cannot be done, 2 wrong
-use, 3 done but for some inputs that could not be used (``export``), 70 a bug, 130 interrupted.
+use, 3 done but for some inputs that could not be used (``export``, ``profile``), 4 a check does not
+hold (``diff --fail-over``, ``shapes --verify``), 5 there was nothing to check, 70 a bug, 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -49,8 +51,11 @@ COMMANDS = {
 }
 """In the order of ``--help``: its group there, and what it needs at least; empty for nothing.
 
-Each is a module of this package with a function of its name.
+Each is a function of its name in ``command.py`` of its feature's folder.
 """
+
+FOLDERS = {"ablate": "ablation", "demo": "tour"}
+"""Features whose folder has another name than their command: a noun for a verb."""
 
 _TRACEBACK = "--traceback"
 _NO_MEMORY = "attnviz: out of memory; take a shorter text, fewer layers or a smaller model\n"
@@ -81,7 +86,7 @@ class Commands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         single = typer.Typer(rich_markup_mode="rich", add_completion=False)
-        function = getattr(import_module(f"attnviz.cli.{cmd_name}"), cmd_name)
+        function = _function(cmd_name)
         single.command(cmd_name, context_settings=_SETTINGS)(function)
         command: Any = typer.main.get_command(single)
         command.rich_help_panel, _ = COMMANDS[cmd_name]
@@ -96,6 +101,12 @@ class Commands(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         voice.speak_for(command.params if command is not None else ())
         return name, command, rest
+
+
+def _function(name: str) -> Any:
+    """What runs a command."""
+    folder = FOLDERS.get(name, name)
+    return getattr(import_module(f"attnviz.features.{folder}.command"), name)
 
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}

@@ -11,7 +11,8 @@ import typer
 from attnviz.cli import console
 
 if TYPE_CHECKING:
-    from attnviz.notebook import Page
+    from attnviz.drawing.forms import Shown
+    from attnviz.web.written import Page
 
 OUT = typer.Option(
     "--out",
@@ -26,18 +27,20 @@ _STARTS = 5.0
 def check(out: Path | None) -> None:
     """Before any work: UsageError or an error of the system where the page cannot be written."""
     from attnviz import files
-    from attnviz.notebook import page_path
+    from attnviz.web.written import page_path
 
     if out is not None:
         page_path(out)
         files.check_writable(out)
 
 
-def deliver(page: Page, out: Path | None, quiet: bool) -> None:
+def deliver(page: Page | Shown, out: Path | None, quiet: bool) -> None:
     """Write the page to ``out``, or to a temporary file that the browser is asked to open."""
+    from attnviz.web.written import human
+
     saved = page.save(_temporary() if out is None else out)
     if not quiet or out is None:
-        console.wrote(saved, f" ({page.size})")
+        console.wrote(saved, f" ({human(saved.stat().st_size)})")
     if out is None and not opened(saved):
         console.note(["no browser answered; open the file yourself"], quiet)
 

@@ -19,9 +19,9 @@ from attnviz.cli.voice import option
 from attnviz.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from attnviz.looking import Look
+    from attnviz.captures.look import Look
+    from attnviz.core.prompt import Prompt
     from attnviz.models.untrained import FreshConfig
-    from attnviz.records import Prompt
 
 INPUT, MODEL, FRESH = "Input", "Model", "Fresh layer (--model fresh)"
 
@@ -34,7 +34,7 @@ SPECIAL_TOKENS = _option(
     "Leave out the tokens that the tokenizer adds.", " /--no-special-tokens", panel=INPUT
 )
 EVIDENCE = _option(
-    "Lay beside it what ablate, coref, logits, profile or syntax found (--json); repeatable.",
+    "Lay beside it what another command found of these heads (its --json); repeatable.",
     "--with",
     metavar="FILE",
 )
@@ -128,13 +128,12 @@ class InputOptions:
         """
         self._check_given(model)
         if self.recorded is not None:
-            from attnviz.api import read_capture
+            from attnviz.captures.files import read_capture
 
             return read_capture(self.recorded, item=self.item)
         ids = None if self.ids is None else _read_ids(self.ids)
         text = self.text if self.file is None else _read_text(self.file)
-        if self.text is not None and os.path.isfile(self.text):
-            console.note([f"{self.text} is the name of a file; --file reads it"], quiet)
+        say_file(self.text, quiet, *(name for name in ("file", "lines") if hasattr(self, name)))
         prompt = self._prompt(text, ids, seed=getattr(model, "seed", seed))
         if prompt.generate is None or quiet:
             return prompt
@@ -159,8 +158,8 @@ class InputOptions:
     def _prompt(
         self, text: str | None, ids: tuple[int, ...] | None = None, *, seed: int | None = None
     ) -> Prompt:
-        from attnviz.generation import Generation
-        from attnviz.records import Prompt
+        from attnviz.core.generation import Generation
+        from attnviz.core.prompt import Prompt
 
         generate = None
         if self.generate is not None:
@@ -221,6 +220,42 @@ class TextsOptions(InputOptions):
         self._check_given(model)
         return self._prompts(self.lines, getattr(model, "seed", seed))
 
+    def fields(
+        self, model: TrainedOptions, *, column: str | None = None, group: str | None = None
+    ) -> tuple[list[Look], list[str | None]]:
+        """Every text of a file with fields, and what it belongs to; see :func:`has_fields`.
+
+        Args:
+            model: on which model.
+            column: the field that holds the text.
+            group: the field that names what a text belongs to.
+
+        Raises:
+            InputError: a line that cannot be used, or no text; UsageError: no such field.
+        """
+        from attnviz.corpus import texts
+
+        self._check_given(model)
+        if self.generate is not None or self.pair is not None:
+            raise UsageError(
+                f"{self.lines} brings its own fields; leave out "
+                f"{option('generate' if self.generate is not None else 'pair')}"
+            )
+        names = texts.resolve([self.lines or ""])
+        good, _ = texts.parted(texts.read(names, column=column, group=group), strict=True)
+        if not good:
+            raise InputError(f"{self.lines} holds no text; give one a line")
+        prompts: list[Look] = [
+            dataclasses.replace(
+                text.prompt, special_tokens=self.special_tokens, truncate=self.truncate
+            )
+            for text in good
+        ]
+        return (
+            prompts,
+            [text.group for text in good],
+        )
+
     def _prompts(self, name: str, seed: int | None) -> Iterator[Prompt]:
         from attnviz.corpus import lines
 
@@ -274,7 +309,7 @@ class TrainedOptions:
             context: the other sequence, which makes a fresh layer cross-attention.
             writing: the model writes, and a seed is that of drawn tokens, not of fresh weights.
         """
-        from attnviz.api import DEFAULT_MODEL
+        from attnviz.captures.look import DEFAULT_MODEL
 
         return self.model or DEFAULT_MODEL
 
@@ -323,13 +358,16 @@ class ModelOptions(TrainedOptions):
         named = ("model", "device", "dtype", "seed") if writing else ("model", "device", "dtype")
         flags = changed(self, but=named)
         if self.model is None and not flags and context is None:
-            from attnviz.api import DEFAULT_MODEL
+            from attnviz.captures.look import DEFAULT_MODEL
 
             return DEFAULT_MODEL
-        if self.model not in (None, "fresh"):
-            if flags:
-                shape = f"{', '.join(flags)} shape{'s' if len(flags) == 1 else ''} a fresh layer"
+        if self.model != "fresh" and flags:
+            shape = f"{', '.join(flags)} shape{'s' if len(flags) == 1 else ''} a fresh layer"
+            if self.model is not None:
                 raise UsageError(f"{shape}; leave out --model {self.model}")
+            choice = "; heads of a model are chosen by --select" if self.heads is not None else ""
+            raise UsageError(f"{shape}; add --model fresh{choice}")
+        if self.model not in (None, "fresh"):
             if context is not None:
                 raise UsageError("--context is for a fresh layer; models take --pair or --target")
             return str(self.model)
@@ -356,6 +394,29 @@ WEIGH_HELP = (
     "weights, norm (what heads write: ‖αf(x)‖), norm-residual or norm-residual-ln (of layers)."
 )
 SELECT_HELP = "Heads: 4.11, L4H11, 5.*, *.3, 0-3.*, lists by comma; enc:, dec:, cross: in front."
+
+
+def has_fields(name: str) -> bool:
+    """Whether a file of texts has fields (.jsonl, .csv, ...) and not lines of text.
+
+    Raises:
+        UsageError: one JSON document, which is neither.
+    """
+    suffix = Path(name).suffix.lower()
+    if suffix == ".json":
+        raise UsageError(
+            f"{name} is JSON, not lines of text; name it .jsonl if every line is an object with a "
+            "text"
+        )
+    return suffix in (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+
+
+def say_file(text: str | None, quiet: bool, *options: str) -> None:
+    """Note that a text is the name of a file, which other options read."""
+    if text is not None and os.path.isfile(text):
+        ways = [f"{option(name, text)}{' (a text a line)' * (name == 'lines')}" for name in options]
+        said = f"there is a file {text}, and its name was taken as the text; to read it: "
+        console.note([said + " or ".join(ways)], quiet)
 
 
 def _read_text(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnviz.render.style import Style
+from attnviz.drawing.style import Style
 
 DEFAULT = Style()
 
@@ -23,7 +23,7 @@ DPI = _look("Pixels an inch.")
 
 @dataclasses.dataclass(frozen=True)
 class StyleOptions:
-    """How maps look; the defaults are those of :class:`attnviz.render.style.Style`."""
+    """How maps look; the defaults are those of :class:`attnviz.drawing.style.Style`."""
 
     palette: Annotated[str, PALETTE] = DEFAULT.palette
     normalize: Annotated[

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 Value = tuple[float, float | None, float | None]
 """A number and its 95 % interval; None where there is none."""
@@ -49,31 +48,3 @@ class Finding:
     how: str
     said: Mapping[str, tuple[str, ...]]
     measures: tuple[Measure, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """As docs/heads.schema.json says."""
-        return {
-            "part": self.part,
-            "name": self.name,
-            "title": self.title,
-            "how": self.how,
-            "said": {head: list(lines) for head, lines in self.said.items()},
-            "measures": [
-                {
-                    "name": measure.name,
-                    "title": measure.title,
-                    "unit": measure.unit,
-                    "orange": measure.orange,
-                    "values": {
-                        head: dict(zip(("value", "low", "high"), value, strict=True))
-                        for head, value in measure.values.items()
-                    },
-                }
-                for measure in self.measures
-            ],
-        }
-
-
-def findings_json(findings: Sequence[Finding]) -> dict[str, Any]:
-    """What a document has of them: nothing where there are none."""
-    return {"findings": [finding.to_json() for finding in findings]} if findings else {}

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from attnviz.core.arguments import check_fields
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -29,6 +31,9 @@ class Generation:
     top_p: float | None = None
     seed: int | None = None
     tell: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def greedy(self) -> bool:

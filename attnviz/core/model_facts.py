@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from attnviz.records import Layout, SourceInfo
+from attnviz.core.heads import Layout
+from attnviz.core.provenance import SourceInfo
 
 
 def model_json(source: SourceInfo, layout: Layout, identity: Mapping[str, Any]) -> dict[str, Any]:

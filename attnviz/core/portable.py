@@ -1,8 +1,8 @@
 """A small network with all that it takes to run it elsewhere: frozen values, no torch.
 
 Made by the native backend (:mod:`attnviz.models.native.portable`), read by the page that runs the
-model itself (:mod:`attnviz.render.live`). Notation in shapes: V vocabulary, P positions, D width,
-F width of the feed-forward part.
+model itself (:mod:`attnviz.features.live.page`). Notation in shapes: V vocabulary, P positions,
+D width, F width of the feed-forward part.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from attnviz.records import Layout, SourceInfo
+from attnviz.core.heads import Layout
+from attnviz.core.provenance import SourceInfo
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,10 +65,10 @@ class Portable:
         tensors: name -> float32 array. ``tokens`` [V, D], ``positions`` [P, D], ``segment`` [D] of
             the first segment where there is one, ``norm.weight`` and ``norm.bias`` [D]; of layer l
             ``l.project`` [3D, D], ``l.out`` [D, D], ``l.up`` [F, D], ``l.down`` [D, F], each with
-            ``.weight`` and ``.bias``, and ``l.norm1``, ``l.norm2``; of a head for words
+            ``.weight`` and ``.bias``, and ``l.norm1``, ``l.norm2``; of an LM head
             ``words.table`` [V, D] unless ``tied``, ``words.bias`` [V], ``words.dense``,
             ``words.norm``.
-        words: whether it has a head for words; ``tied``: that multiplies with ``tokens``.
+        words: whether it has an LM head; ``tied``: that multiplies with ``tokens``.
         tied: see ``words``.
         vocabulary: its tokenizer.
     """

@@ -14,7 +14,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from attnviz.records import Inputs, Layout, Prompt, Site, SiteKind, SourceInfo, Tokens
+from attnviz.core.heads import Layout, Site, SiteKind
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.tokens import Tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -136,7 +139,7 @@ class Output:
     Attributes:
         hidden: [B, T, D], the last layer's states, normalized where the model ends with a
             normalization; of the decoder in an encoder-decoder model. None unless asked for.
-        logits: [B, T, V] of the head for words; None unless asked for and there is one, see
+        logits: [B, T, V] of the LM head; None unless asked for and there is one, see
             :attr:`Source.no_logits`.
         states: what enters each layer that ran, and what leaves the last one before any closing
             normalization, [B, T, D] each; empty unless asked for.
@@ -281,6 +284,43 @@ class Embedding:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ForwardRequest:
+    """What a forward pass is to change, and what it is to give beside the blocks of weights.
+
+    Attributes:
+        gates: what passes of each head's output, by layer.
+        hidden: whether the last hidden states are needed; without them (and without logits and
+            states) the pass ends when the last layer has attended.
+        logits: whether the LM head runs.
+        states: whether the states between the layers are kept.
+        mlps: whether what the feed-forward parts add is kept, for models with a
+            :meth:`Source.readout`.
+        residuals: whether the blocks of every layer with a known :meth:`Source.sublayer` carry what
+            the residual path carries; without it they may.
+        terms: whether the blocks carry what their weights are made of, of every layer where it is
+            known; without it they may.
+        grad: let gradients reach the gates; the model's own weights stay frozen. Without it nothing
+            is tracked.
+        start: begin at a layer, with these states: gating a layer leaves everything below it as it
+            was.
+    """
+
+    gates: Gates | None = None
+    hidden: bool = True
+    logits: bool = False
+    states: bool = False
+    mlps: bool = False
+    residuals: bool = False
+    terms: bool = False
+    grad: bool = False
+    start: Start | None = None
+
+
+PLAIN = ForwardRequest()
+"""A pass as it is, with its last hidden states."""
+
+
 class Source(Protocol):
     """A loaded model: the one thing that ``models/`` hands up."""
 
@@ -322,16 +362,7 @@ class Source(Protocol):
         self,
         batch: Sequence[Inputs],
         observers: Sequence[Observer] = (),
-        *,
-        gates: Gates | None = None,
-        hidden: bool = True,
-        logits: bool = False,
-        states: bool = False,
-        mlps: bool = False,
-        residuals: bool = False,
-        terms: bool = False,
-        grad: bool = False,
-        start: Start | None = None,
+        request: ForwardRequest = PLAIN,
     ) -> Output:
         """Run the model; every layer's rows go to every observer.
 
@@ -341,21 +372,7 @@ class Source(Protocol):
         Args:
             batch: prepared inputs.
             observers: each gets every block of attention weights.
-            gates: what passes of each head's output, by layer.
-            hidden: whether the last hidden states are needed; without them (and without logits and
-                states) the pass ends when the last layer has attended.
-            logits: whether the head for words runs.
-            states: whether the states between the layers are kept.
-            mlps: whether what the feed-forward parts add is kept, for models with a
-                :meth:`readout`.
-            residuals: whether the blocks of every layer with a known :meth:`sublayer` carry what
-                the residual path carries; without it they may.
-            terms: whether the blocks carry what their weights are made of, of every layer where it
-                is known; without it they may.
-            grad: let gradients reach the gates; the model's own weights stay frozen. Without it
-                nothing is tracked.
-            start: begin at a layer, with these states: gating a layer leaves everything below it
-                as it was.
+            request: what the pass is to change, and what it is to give beside the blocks.
 
         Raises:
             ModelError: gates, a start or parts that this model cannot do, see :attr:`no_gates`,

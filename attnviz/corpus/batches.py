@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Source
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError, UsageError
-from attnviz.passes import Source
-from attnviz.records import Inputs
 
 WINDOW = 64
 """Texts that are put in order of length together."""

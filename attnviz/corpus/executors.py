@@ -207,7 +207,13 @@ class _Worker:
         self._process.kill()
 
     def stop(self) -> None:
-        """End the process."""
+        """End the process; one that is still being set up has nothing to finish."""
+        if not self._ready:
+            self._process.kill()
+        self._wait()
+
+    def _wait(self) -> None:
+        """Wait until the process has ended, which it does where there are no more tasks."""
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):
@@ -261,7 +267,7 @@ class _Worker:
 
     def _replace(self) -> str:
         """Start another process; says how the one before ended."""
-        self.stop()
+        self._wait()
         code = self._process.returncode
         self._start()
         return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"

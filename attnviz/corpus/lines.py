@@ -6,6 +6,8 @@ Files are read line by line, so their size does not matter.
 from __future__ import annotations
 
 import codecs
+import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,13 +29,16 @@ class Problem(str):
 
 @contextmanager
 def opened(name: str) -> Iterator[BufferedReader]:
-    """A file for reading bytes; ``-`` is standard input, which stays open.
+    """A file or pipe for reading bytes; ``-`` is standard input, which stays open.
 
     Raises:
         InputError: it cannot be opened or, inside of the ``with`` block, read.
     """
     with system_errors(InputError, f"cannot read {name}"):
         if name != "-":
+            mode = os.stat(name).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISDIR(mode)):
+                raise InputError(f"{name} is no file and no pipe; name one of these")
             with open(name, "rb") as file:
                 yield file
         elif sys.stdin is None:
@@ -109,6 +114,11 @@ def sound(found: str, place: str) -> str:
 def shown(name: str) -> str:
     """A file for people."""
     return "standard input" if name == "-" else name
+
+
+def whole_number(text: str) -> int | None:
+    """A whole number from 0 in decimal digits; None for other text and for more than 18 digits."""
+    return int(text) if text.isdecimal() and len(text) <= 18 else None
 
 
 def decoded(data: bytes) -> str:

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from attnviz.core.source import Source
 from attnviz.corpus.executors import Inline, Lost, Processes
 from attnviz.errors import AttnvizError, UsageError
-from attnviz.passes import Source
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")

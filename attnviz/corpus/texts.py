@@ -15,11 +15,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+from attnviz.core.prompt import Prompt
 from attnviz.corpus.lines import Problem, lines, no_text, opened, shown, whole
 from attnviz.corpus.parquet import parquet_rows
 from attnviz.corpus.tables import table_rows
 from attnviz.errors import InputError, Setting, UsageError, system_errors
-from attnviz.records import Prompt
 
 FIELDS = ("text", "id", "pair", "context", "target")
 """What a JSONL object or a table's columns can hold; all but the first may be missing."""

@@ -11,8 +11,8 @@ import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from attnviz.render.fonts import BASE_FAMILY
-from attnviz.render.shades import check_pixels
+from attnviz.drawing.fonts import BASE_FAMILY
+from attnviz.drawing.shades import check_pixels
 
 _METADATA: Mapping[str, Mapping[str, Any]] = {
     "png": {"Software": None},

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.media import Picture, Place, Sound
+from attnviz.core.scores import ScoredHeads
+from attnviz.core.tokens import Sides
+from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
-from attnviz.estimates import Profile
-from attnviz.media import Picture, Place, Sound
-from attnviz.records import HeadsReport, Sides
-from attnviz.render.style import Style
 
 FORMATS: tuple[str, ...] = ("png", "svg", "pdf")
 """What figures can be written as."""
@@ -62,7 +62,8 @@ def heatmap_figure(
     check_format(format)
     if not maps:
         raise UsageError("no attention map to draw: select at least one head")
-    from attnviz.render import canvas, figure_heatmap
+    from attnviz.drawing import canvas
+    from attnviz.drawing import heatmap_figure as figure_heatmap
 
     style = style or Style()
     return canvas.rendered(
@@ -97,7 +98,8 @@ def overlay_figure(
     check_format(format)
     if not maps:
         raise UsageError("no attention map to draw: select at least one head")
-    from attnviz.render import canvas, figure_overlay
+    from attnviz.drawing import canvas
+    from attnviz.drawing import overlay_figure as figure_overlay
 
     looks = style or Style()
     return canvas.rendered(
@@ -109,7 +111,7 @@ def overlay_figure(
     )
 
 
-def heads_figure(report: HeadsReport, format: str = "png", *, dpi: float = Style().dpi) -> bytes:
+def heads_figure(report: ScoredHeads, format: str = "png", *, dpi: float = Style().dpi) -> bytes:
     """The layer × head grid: each head in the colour and with the code of its role.
 
     Paler colour means a lower score; the legend counts the heads of each role. Encoder-decoder
@@ -119,7 +121,8 @@ def heads_figure(report: HeadsReport, format: str = "png", *, dpi: float = Style
         UsageError: when there is no such format.
     """
     check_format(format)
-    from attnviz.render import canvas, figure_heads
+    from attnviz.drawing import canvas
+    from attnviz.drawing import grid_figure as figure_heads
 
     return canvas.rendered(lambda: figure_heads.build(report, dpi), format, dpi)
 
@@ -132,24 +135,12 @@ def mosaic_figure(
     caption: str = "",
     format: str = "png",
 ) -> bytes:
-    """:func:`attnviz.render.mosaic.mosaic_png` through matplotlib, in one of :data:`FORMATS`."""
+    """:func:`attnviz.drawing.mosaic.mosaic_png` through matplotlib, in one of :data:`FORMATS`."""
     check_format(format)
-    from attnviz.render import canvas, figure_mosaic
+    from attnviz.drawing import canvas
+    from attnviz.drawing import mosaic_figure as figure_mosaic
 
     style = style or Style()
     return canvas.rendered(
         lambda: figure_mosaic.build(maps, title, caption, style), format, style.dpi
     )
-
-
-def profile_figure(profile: Profile, format: str = "png", style: Style | None = None) -> bytes:
-    """A page of pictures of a profile: roles, entropy by layer, distances, the plane of heads.
-
-    Raises:
-        UsageError: when there is no such format.
-    """
-    check_format(format)
-    from attnviz.render import canvas, figure_profile
-
-    style = style or Style()
-    return canvas.rendered(lambda: figure_profile.build(profile), format, style.dpi)

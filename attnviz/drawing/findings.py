@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
-from attnviz.findings import Finding
-from attnviz.render.terminal import Line
+from attnviz.core.findings import Finding
+from attnviz.drawing.terminal import Line
 
 
 @dataclass(frozen=True)

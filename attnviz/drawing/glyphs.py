@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.font_manager import FontProperties
 from numpy.typing import NDArray
 
-from attnviz.render.fonts import choose, spelled
+from attnviz.drawing.fonts import choose, spelled
 
 _ABOVE, _BELOW = 1.25, 0.5
 """Room above and below the baseline, in ems; enough for stacked accents and CJK."""
@@ -54,7 +54,7 @@ def label(text: str, size: float, dpi: float, *, bold: bool = False) -> Label:
     """Rasterize one line of text.
 
     Args:
-        text: visible text (see :func:`attnviz.render.labels.visible`).
+        text: visible text (see :func:`attnviz.drawing.labels.visible`).
         size: in points.
         dpi: pixels an inch.
         bold: where the base family has all its characters; fallback families often lack it.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from attnviz.records import HeadsReport, SiteKind
-from attnviz.render.palette import FEW
+from attnviz.core.heads import SiteKind
+from attnviz.core.scores import ScoredHeads
+from attnviz.drawing.palette import FEW
 from attnviz.scoring.roles import FEW_ROWS, SHOWN
 
 KIND_TITLES: Mapping[SiteKind, str] = {
@@ -64,7 +65,7 @@ class Grid:
         return max((len(row) for row in self.cells), default=0)
 
 
-def grids(report: HeadsReport) -> tuple[Grid, ...]:
+def grids(report: ScoredHeads) -> tuple[Grid, ...]:
     """One grid for each kind of site that has a head in the report.
 
     The title is empty where the model has only one kind.
@@ -104,7 +105,7 @@ def few_note(drawn: Sequence[Grid], mark: str = FEW) -> str:
     return f"{mark} on fewer than {FEW_ROWS} rows" if some else ""
 
 
-def tally(report: HeadsReport) -> tuple[tuple[str | None, int], ...]:
+def tally(report: ScoredHeads) -> tuple[tuple[str | None, int], ...]:
     """How many heads show each role in the grid, in the order of legends; None (no role) last."""
     counts: dict[str | None, int] = {}
     for scores in report.heads:

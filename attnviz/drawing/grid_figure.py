@@ -7,12 +7,11 @@ from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from attnviz.records import HeadsReport
-from attnviz.render.fonts import Ruler, choose, spelled
-from attnviz.render.grid import Grid, few_note, grids, tally
-from attnviz.render.labels import model_name, origin
-from attnviz.render.palette import FEW, ink, mix
-from attnviz.render.shades import tick_step
+from attnviz.core.scores import ScoredHeads
+from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.grid import Grid, few_note, grids, tally
+from attnviz.drawing.labels import model_name, origin, tick_step
+from attnviz.drawing.palette import FEW, ink, mix
 from attnviz.scoring.roles import SHOWN
 
 _FADE = 0.75
@@ -30,8 +29,8 @@ def tint(color: str, strength: float) -> str:
     return mix(color, "#ffffff", _FADE * (1.0 - strength))
 
 
-def build(report: HeadsReport, dpi: float) -> Figure:
-    """The figure; see :func:`attnviz.render.figure.heads_figure`."""
+def build(report: ScoredHeads, dpi: float) -> Figure:
+    """The figure; see :func:`attnviz.drawing.figure.heads_figure`."""
     drawn = grids(report)
     heads = max((grid.heads for grid in drawn), default=1)
     wide, high, size = (0.4, 0.26, 7.0) if heads <= 24 else (0.2, 0.17, 5.5)

@@ -8,11 +8,10 @@ from rich.console import Console, ConsoleOptions
 from rich.style import Style
 from rich.text import Text
 
-from attnviz.records import HeadsReport
-from attnviz.render.grid import Cell, Grid, few_note, grids, tally
-from attnviz.render.labels import signs
-from attnviz.render.palette import FEW, NO_ROLE, ink, mix
-from attnviz.render.shades import tick_step
+from attnviz.core.scores import ScoredHeads
+from attnviz.drawing.grid import Cell, Grid, few_note, grids, tally
+from attnviz.drawing.labels import signs, tick_step
+from attnviz.drawing.palette import FEW, NO_ROLE, ink, mix
 from attnviz.scoring.roles import SHOWN
 
 _GROUND = "#808080"
@@ -35,7 +34,7 @@ def tile_style(color: str, strength: float, colors: bool) -> Style:
 class HeadsGrid:
     """A renderable: one grid for each kind of site, with axis labels and a legend."""
 
-    def __init__(self, report: HeadsReport) -> None:
+    def __init__(self, report: ScoredHeads) -> None:
         self.report = report
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
@@ -121,7 +120,7 @@ def _fold(heads: int, room: int, colors: bool) -> tuple[int, int, int]:
 
 
 def _legend(
-    report: HeadsReport, tile: int, few: str, options: ConsoleOptions, colors: bool
+    report: ScoredHeads, tile: int, few: str, options: ConsoleOptions, colors: bool
 ) -> Iterator[Text]:
     badge = min(tile, 4) + 2
     entries = []

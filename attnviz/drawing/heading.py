@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from attnviz.render.fonts import Ruler
+from attnviz.drawing.fonts import Ruler
 
 GREY = "#555555"
 _TITLE, _SMALL = 11, 7.5

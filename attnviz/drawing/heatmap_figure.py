@@ -16,10 +16,10 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, to_h
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from attnviz.media import Sound
-from attnviz.records import Sides
-from attnviz.render.fonts import Ruler, choose, spelled
-from attnviz.render.labels import (
+from attnviz.core.media import Sound
+from attnviz.core.tokens import Sides
+from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.labels import (
     cell_number,
     row_labels,
     shorten,
@@ -27,8 +27,8 @@ from attnviz.render.labels import (
     token_labels,
     visible,
 )
-from attnviz.render.palette import anchors, dark, ink, masked_color, masked_note
-from attnviz.render.panels import (
+from attnviz.drawing.palette import anchors, dark, ink, masked_color, masked_note
+from attnviz.drawing.panels import (
     LEADING,
     LONGEST_LABEL,
     RULED,
@@ -40,15 +40,8 @@ from attnviz.render.panels import (
     sentence_breaks,
     time_axis,
 )
-from attnviz.render.shades import (
-    binned,
-    binned_mask,
-    checked,
-    hidden,
-    largest,
-    shades,
-)
-from attnviz.render.style import Style
+from attnviz.drawing.shades import binned, binned_mask, checked, hidden, largest, shades
+from attnviz.drawing.style import Style
 
 _NUMBERED = 12
 _LEAST_NUMBERED = 0.2
@@ -70,7 +63,7 @@ def build(
     caption: str = "",
     sound: Sound | None = None,
 ) -> Figure:
-    """The figure; see :func:`attnviz.render.figure.heatmap_figure`."""
+    """The figure; see :func:`attnviz.drawing.figure.heatmap_figure`."""
     weights = [checked(array, sides) for _, array, sides in maps]
     top = largest(weights)
     dpi, size, labels = style.dpi, style.size, style.labels

@@ -16,21 +16,22 @@ from rich.console import Console, ConsoleOptions
 from rich.style import Style as Paint
 from rich.text import Text
 
-from attnviz.records import Sides
-from attnviz.render.labels import (
+from attnviz.core.tokens import Sides
+from attnviz.drawing.labels import (
     cell_number,
     fit,
     isolate,
     row_labels,
     signs,
+    tick_step,
     token_labels,
     upright,
     visible,
 )
-from attnviz.render.palette import ink, ramp
-from attnviz.render.panels import sentence_breaks
-from attnviz.render.shades import Map, binned, binned_mask, checked, hidden, shades, tick_step
-from attnviz.render.style import DECADES, Style
+from attnviz.drawing.palette import ink, ramp
+from attnviz.drawing.panels import sentence_breaks
+from attnviz.drawing.shades import Map, binned, binned_mask, checked, hidden, shades
+from attnviz.drawing.style import DECADES, Style
 
 ASCII_RAMP = " .:-=+*#%@"
 """Rising density, for terminals without colours: one character a tenth."""
@@ -96,7 +97,7 @@ def _pair(front: str | None, back: str | None) -> Paint:
 
 
 class TerminalMap:
-    """A renderable map; see :func:`attnviz.render.terminal.heatmap` for the arguments."""
+    """A renderable map; see :func:`attnviz.drawing.terminal.heatmap` for the arguments."""
 
     AXES: ClassVar = "↓ queries  → keys (attended to)"
     BLANK: ClassVar = "not allowed"

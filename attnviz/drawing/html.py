@@ -7,8 +7,8 @@ import html
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from attnviz.records import HeadsReport
-from attnviz.render.terminal import heads_cells
+from attnviz.core.scores import ScoredHeads
+from attnviz.drawing.terminal import heads_cells
 from attnviz.scoring.roles import SHOWN
 
 _RIGHT = ("score", "chance", "lift", "rows")
@@ -34,13 +34,13 @@ def facts(rows: Mapping[str, str]) -> str:
     return f"<table>{lines}</table>"
 
 
-def heads(report: HeadsReport, png: bytes) -> str:
+def heads(report: ScoredHeads, png: bytes) -> str:
     """The grid, and the evidence of every head that has a role."""
     titles, rows = heads_cells(report)
     return f"{picture(png, described(report))}{_table(titles, rows)}"
 
 
-def described(report: HeadsReport) -> str:
+def described(report: ScoredHeads) -> str:
     """What the grid shows, in words: how many heads have which role, and which they are."""
     found = [(scores.roles[0].name, report.layout.name(scores.head))
              for scores in report.heads if scores.roles]  # fmt: skip

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from rich.cells import cell_len
 
-from attnviz.quantities import QUANTITIES
+from attnviz.core.quantities import QUANTITIES
 
 if TYPE_CHECKING:
-    from attnviz.estimates import Profile
-    from attnviz.records import Capture, HeadsReport, Role, Score, SourceInfo, Tokens
+    from attnviz.core.capture import Capture
+    from attnviz.core.provenance import SourceInfo
+    from attnviz.core.scores import Role, Score, ScoredHeads
+    from attnviz.core.tokens import Tokens
 
 ELLIPSIS = "…"
 TITLE_LINES = 2
@@ -59,6 +61,11 @@ def _shown(char: str) -> str:
     }:
         return f"<U+{code:04X}>"
     return char
+
+
+def quoted(token: str) -> str:
+    """A token in quotes, with nothing raw or invisible in it."""
+    return f"“{visible(token)}”"
 
 
 def visible(text: str, *, ascii_only: bool = False) -> str:
@@ -283,7 +290,15 @@ def caption(info: SourceInfo, texts: Sequence[str]) -> str:
     return f"{model_name(info)}: {read}" if read else model_name(info)
 
 
-def said(result: HeadsReport | Capture | Profile) -> str:
+class _Quantified(Protocol):
+    """What is of some quantity."""
+
+    @property
+    def quantity(self) -> str:
+        """A name of :data:`attnviz.core.quantities.QUANTITIES`."""
+
+
+def said(result: _Quantified) -> str:
     """What was measured in place of attention weights; empty where that is what was measured."""
     if result.quantity == "weights":
         return ""
@@ -292,7 +307,7 @@ def said(result: HeadsReport | Capture | Profile) -> str:
     return f"of {formula}" + (", rows divided by their sums" if scored else "")
 
 
-def origin(result: HeadsReport | Capture, *others: Capture) -> str:
+def origin(result: ScoredHeads | Capture, *others: Capture) -> str:
     """Where weights come from, in one line: model, backend, exactness, tokens, device.
 
     Args:
@@ -318,7 +333,17 @@ def origin(result: HeadsReport | Capture, *others: Capture) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _tokens(result: HeadsReport | Capture) -> int:
+def _tokens(result: ScoredHeads | Capture) -> int:
     """How many tokens a model read: those of every sequence once."""
     sides = result.inputs.sides.values()
     return sum(map(len, {tokens for side in sides for tokens in (side.queries, side.keys)}))
+
+
+def tick_step(least: int) -> int:
+    """The smallest of 1, 2, 5, 10, 20, 50, ... that is at least ``least``."""
+    decade = 1
+    while True:
+        for digit in (1, 2, 5):
+            if digit * decade >= least:
+                return digit * decade
+        decade *= 10

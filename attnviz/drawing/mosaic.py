@@ -10,22 +10,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.errors import InputError, UsageError
-from attnviz.render.glyphs import label, line, wrapped
-from attnviz.render.labels import title_lines, visible
-from attnviz.render.paint import GREY_INK, LEVELS, MASKED, WHITE, blend, colors, paste
-from attnviz.render.palette import masked_note
-from attnviz.render.png import Pixels, encode
-from attnviz.render.shades import (
+from attnviz.drawing.glyphs import label, line, wrapped
+from attnviz.drawing.labels import tick_step, title_lines, visible
+from attnviz.drawing.paint import GREY_INK, LEVELS, MASKED, WHITE, blend, colors, paste
+from attnviz.drawing.palette import masked_note
+from attnviz.drawing.png import Pixels, encode
+from attnviz.drawing.shades import (
     binned,
     binned_mask,
     check_pixels,
     hidden,
     largest,
     shades,
-    tick_step,
 )
-from attnviz.render.style import Style
+from attnviz.drawing.style import Style
+from attnviz.errors import InputError, UsageError
 
 _LARGEST, _USUAL, _SMALLEST = 1.4, 0.7, 0.2
 """The side of one map in inches: of a few heads, of twelve, of hundreds."""

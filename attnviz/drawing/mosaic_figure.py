@@ -5,17 +5,17 @@ from __future__ import annotations
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
-from attnviz.render import mosaic
-from attnviz.render.fonts import Ruler, choose, spelled
-from attnviz.render.labels import title_lines, visible
-from attnviz.render.paint import colors
-from attnviz.render.style import Style
+from attnviz.drawing import mosaic
+from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.labels import title_lines, visible
+from attnviz.drawing.paint import colors
+from attnviz.drawing.style import Style
 
 _GREY = "#555555"
 
 
 def build(maps: mosaic.Maps, title: str, caption: str, style: Style) -> Figure:
-    """The figure; see :func:`attnviz.render.figure.mosaic_figure`."""
+    """The figure; see :func:`attnviz.drawing.figure.mosaic_figure`."""
     found, dpi = mosaic.assemble(maps, style), style.dpi
     title = visible(title) if title else ""
     caption = visible(caption) if caption else ""

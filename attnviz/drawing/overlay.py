@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.media import Picture
-from attnviz.render.palette import ramp, rgb
-from attnviz.render.shades import Map, shades
-from attnviz.render.style import Style
+from attnviz.core.media import Picture
+from attnviz.drawing.palette import ramp, rgb
+from attnviz.drawing.shades import Map, shades
+from attnviz.drawing.style import Style
 
 Pixels = NDArray[np.uint8]
 

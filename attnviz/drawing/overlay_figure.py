@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from attnviz.media import Picture, Place
-from attnviz.render.fonts import Ruler, choose, spelled
-from attnviz.render.labels import title_lines, visible
-from attnviz.render.overlay import box, scaled, tinted
-from attnviz.render.palette import anchors
-from attnviz.render.panels import LEADING, maps_a_line
-from attnviz.render.style import Style
+from attnviz.core.media import Picture, Place
+from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.labels import title_lines, visible
+from attnviz.drawing.overlay import box, scaled, tinted
+from attnviz.drawing.palette import anchors
+from attnviz.drawing.panels import LEADING, maps_a_line
+from attnviz.drawing.style import Style
 
 _SIDE, _ALONE = 1.9, 3.4
 """The longer side of a panel in inches: one of several, or the only head's."""
@@ -39,7 +39,7 @@ def build(
     place: Place = (),
     caption: str = "",
 ) -> Figure:
-    """The figure; see :func:`attnviz.render.figure.overlay_figure`."""
+    """The figure; see :func:`attnviz.drawing.figure.overlay_figure`."""
     shown = scaled([grid for _, grid in maps], style)
     titles = [visible(title) for title, _ in maps]
     families, missing = choose([*titles, visible(caption) if caption else "", visible(query)])

@@ -11,11 +11,11 @@ from rich.console import Console, ConsoleOptions
 from rich.style import Style as Paint
 from rich.text import Text
 
-from attnviz.media import Picture
-from attnviz.render.labels import signs, visible
-from attnviz.render.overlay import shrunk, tinted
-from attnviz.render.shades import Map
-from attnviz.render.terminal_heatmap import ASCII_RAMP
+from attnviz.core.media import Picture
+from attnviz.drawing.heatmap_terminal import ASCII_RAMP
+from attnviz.drawing.labels import signs, visible
+from attnviz.drawing.overlay import shrunk, tinted
+from attnviz.drawing.shades import Map
 
 _WIDEST = 56
 """Cells across a picture; it is half as many lines high, for cells are twice as high as wide."""

@@ -11,9 +11,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from attnviz.render.glyphs import Label
-from attnviz.render.palette import masked_color, ramp, rgb
-from attnviz.render.png import Pixels
+from attnviz.drawing.glyphs import Label
+from attnviz.drawing.palette import masked_color, ramp, rgb
+from attnviz.drawing.png import Pixels
 
 LEVELS = 239
 """Palette indices below this are weights: i stands at i / (LEVELS - 1) of the colour scale."""

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.media import Sound
-from attnviz.records import Tokens
-from attnviz.render.shades import Map, Mask
-from attnviz.render.timeline import Timeline, timeline
+from attnviz.core.media import Sound
+from attnviz.core.tokens import Tokens
+from attnviz.drawing.shades import Map, Mask
+from attnviz.drawing.timeline import Timeline, timeline
 
 _LARGEST_TEXT, _SMALLEST_TEXT, _THINNED_TEXT = 9.0, 4.5, 6.0
 LEADING = 1.2

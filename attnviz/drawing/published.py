@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 
-from attnviz.measures import PrefixMatching, SinkRate
-from attnviz.records import Head, Layout
-from attnviz.render.labels import number, percent
+from attnviz.core.heads import Head, Layout
+from attnviz.core.measures import PrefixMatching, SinkRate
+from attnviz.drawing.labels import number, percent
 
 SINKS, MATCHING = "Sink rate (Gu et al. 2024)", "Prefix matching (Olsson et al. 2022)"
 _BEST = 5

@@ -13,12 +13,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from attnviz.errors import UsageError
-from attnviz.records import Sides
-from attnviz.render import shades
-from attnviz.render.glyphs import label, line, wrapped
-from attnviz.render.labels import TITLE_LINES, title_lines, visible
-from attnviz.render.paint import (
+from attnviz.core.tokens import Sides
+from attnviz.drawing import shades
+from attnviz.drawing.glyphs import label, line, wrapped
+from attnviz.drawing.labels import TITLE_LINES, title_lines, visible
+from attnviz.drawing.paint import (
     BLACK,
     GREY,
     GREY_INK,
@@ -30,12 +29,13 @@ from attnviz.render.paint import (
     frame,
     paste,
 )
-from attnviz.render.palette import dark
-from attnviz.render.panels import LEADING, sentence_breaks
-from attnviz.render.png import Pixels, encode
-from attnviz.render.shades import binned, binned_mask, check_pixels, checked, hidden, largest
-from attnviz.render.sheet import NOTE_SIZE, TICK_SIZE, Sheet
-from attnviz.render.style import Style
+from attnviz.drawing.palette import dark
+from attnviz.drawing.panels import LEADING, sentence_breaks
+from attnviz.drawing.png import Pixels, encode
+from attnviz.drawing.shades import binned, binned_mask, check_pixels, checked, hidden, largest
+from attnviz.drawing.sheet import NOTE_SIZE, TICK_SIZE, Sheet
+from attnviz.drawing.style import Style
+from attnviz.errors import UsageError
 
 Map = NDArray[np.floating[Any]]
 
@@ -247,7 +247,7 @@ class Raster:
 def raster_png(maps: Sequence[tuple[str, Map, Sides]], style: Style | None = None) -> bytes:
     """One map, or several of the same tokens in a grid, as a PNG file.
 
-    The counterpart of :func:`attnviz.render.figure.heatmap_figure`, for which see the arguments.
+    The counterpart of :func:`attnviz.drawing.figure.heatmap_figure`, for which see the arguments.
 
     Raises:
         InputError: weights that do not fit the tokens or are not finite.

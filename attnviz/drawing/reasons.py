@@ -9,8 +9,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.reasons import Reason
-from attnviz.render.labels import visible
+from attnviz.core.reasons import Reason
+from attnviz.drawing.labels import visible
 
 _LISTED = 8
 """Dimensions and keys that are listed, the largest first."""

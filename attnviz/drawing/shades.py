@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.tokens import Sides
+from attnviz.drawing.style import DECADES, Style
 from attnviz.errors import InputError, UsageError
-from attnviz.records import Sides
-from attnviz.render.style import DECADES, Style
 
 Map = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -108,13 +108,3 @@ def binned_mask(mask: Mask, rows: int, columns: int) -> Mask:
     """Which blocks of :func:`binned` are masked as a whole."""
     by_row = np.logical_and.reduceat(mask, np.arange(0, mask.shape[0], rows), axis=0)
     return np.logical_and.reduceat(by_row, np.arange(0, mask.shape[1], columns), axis=1)
-
-
-def tick_step(least: int) -> int:
-    """The smallest of 1, 2, 5, 10, 20, 50, ... that is at least ``least``."""
-    decade = 1
-    while True:
-        for digit in (1, 2, 5):
-            if digit * decade >= least:
-                return digit * decade
-        decade *= 10

@@ -1,6 +1,6 @@
 """Where everything goes on a fast picture, in pixels: maps in a grid, labels, colour bar, notes.
 
-The proportions are those of :mod:`attnviz.render.figure_heatmap`; cells are whole pixels, so that
+The proportions are those of :mod:`attnviz.drawing.heatmap_figure`; cells are whole pixels, so that
 every edge is sharp.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from attnviz.records import Sides, Tokens
-from attnviz.render.glyphs import Label, label, wrapped
-from attnviz.render.labels import shorten, token_labels, visible
-from attnviz.render.palette import masked_note
-from attnviz.render.panels import LEADING, LONGEST_LABEL, RULED, Axis, axis, cells, maps_a_line
-from attnviz.render.style import Style
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.drawing.glyphs import Label, label, wrapped
+from attnviz.drawing.labels import shorten, token_labels, visible
+from attnviz.drawing.palette import masked_note
+from attnviz.drawing.panels import LEADING, LONGEST_LABEL, RULED, Axis, axis, cells, maps_a_line
+from attnviz.drawing.style import Style
 
 NAME_SIZE, NOTE_SIZE, TICK_SIZE, BAR_SIZE = 8.0, 7.0, 7.0, 7.5
 _LEAST_WIDTH = 3.2

@@ -10,9 +10,9 @@ from rich.console import Console, ConsoleOptions
 from rich.style import Style
 from rich.text import Text
 
-from attnviz.records import Head, Layout, Site
-from attnviz.render.labels import signs
-from attnviz.render.palette import ink, mix
+from attnviz.core.heads import Head, Layout, Site
+from attnviz.drawing.labels import signs
+from attnviz.drawing.palette import ink, mix
 
 ORANGE, BLUE, NONE = "#b35806", "#2166ac", "#f7f7f7"
 """Ends and middle of the colours; safe for the colour-blind (PuOr and RdBu of Brewer 2003, whose

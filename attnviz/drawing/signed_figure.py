@@ -7,9 +7,9 @@ from collections.abc import Container, Mapping
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from attnviz.records import Head, Layout, Site
-from attnviz.render.palette import ink
-from attnviz.render.signed import color, signed
+from attnviz.core.heads import Head, Layout, Site
+from attnviz.drawing.palette import ink
+from attnviz.drawing.signed import color, signed
 
 CELL = (0.46, 0.27)
 """Of a head, in inches."""

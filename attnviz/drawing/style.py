@@ -9,10 +9,10 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from attnviz.core.quantities import QUANTITIES, quantity
+from attnviz.drawing.labels import number
+from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.errors import UsageError
-from attnviz.quantities import QUANTITIES, quantity
-from attnviz.render.labels import number
-from attnviz.render.palette import DEFAULT_PALETTE, anchors
 
 NORMALIZATIONS = ("global", "head", "row")
 """What the end of the colour scale stands for: the largest weight in the picture, of each head, of
@@ -36,7 +36,7 @@ class Style:
     """How attention maps look.
 
     Attributes:
-        palette: one of :data:`attnviz.render.palette.PALETTES`.
+        palette: one of :data:`attnviz.drawing.palette.PALETTES`.
         normalize: one of :data:`NORMALIZATIONS`.
         scale: one of :data:`SCALES`.
         dpi: pixels an inch, from 20 to 1200.
@@ -48,7 +48,7 @@ class Style:
         hide_sink: whether the tokens on which heads rest, the first one and separators, are left
             out, and each row is rescaled to sum to 1 over the others; see
             :mod:`attnviz.scoring.shown`.
-        quantity: what the maps are of, a name of :data:`attnviz.quantities.QUANTITIES`; what a
+        quantity: what the maps are of, a name of :data:`attnviz.core.quantities.QUANTITIES`; what a
             picture is made of says it.
 
     Raises:

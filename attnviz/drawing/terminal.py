@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +18,13 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.media import Picture
-from attnviz.quantities import QUANTITIES
-from attnviz.records import (
-    SITE_PREFIX,
-    Capture,
-    HeadScores,
-    HeadsReport,
-    ModelEntry,
-    Score,
-    Sides,
-)
-from attnviz.render.labels import (
+from attnviz.core.capture import Capture
+from attnviz.core.heads import SITE_PREFIX
+from attnviz.core.quantities import QUANTITIES
+from attnviz.core.scores import HeadScores, Score, ScoredHeads
+from attnviz.core.tokens import Sides
+from attnviz.drawing.grid_terminal import HeadsGrid, tile_style
+from attnviz.drawing.labels import (
     number,
     origin,
     percent,
@@ -40,16 +35,15 @@ from attnviz.render.labels import (
     times,
     visible,
 )
-from attnviz.render.overlay import scaled
-from attnviz.render.palette import NO_ROLE
-from attnviz.render.style import Style
-from attnviz.render.terminal_grid import HeadsGrid, tile_style
-from attnviz.render.terminal_heatmap import TerminalMap
-from attnviz.render.terminal_overlay import TerminalOverlay
+from attnviz.drawing.palette import NO_ROLE
 from attnviz.scoring.roles import FEW_ROWS, SHOWN, does_something
 
+if TYPE_CHECKING:
+    from attnviz.core.media import Picture
+    from attnviz.drawing.style import Style
 
-def heads_grid(report: HeadsReport) -> RenderableType:
+
+def heads_grid(report: ScoredHeads) -> RenderableType:
     """The layer × head grid, one for each kind of site, with a legend of roles and counts.
 
     A head shows the code and colour of what it does, else of where it rests, stronger colour for a
@@ -61,7 +55,7 @@ def heads_grid(report: HeadsReport) -> RenderableType:
 
 
 def heads_table(
-    report: HeadsReport, heads: Sequence[HeadScores] | None = None, *, score: str | None = None
+    report: ScoredHeads, heads: Sequence[HeadScores] | None = None, *, score: str | None = None
 ) -> HeadsTable:
     """The evidence, one line a head.
 
@@ -76,7 +70,7 @@ def heads_table(
 
 
 def heads_cells(
-    report: HeadsReport, heads: Sequence[HeadScores] | None = None
+    report: ScoredHeads, heads: Sequence[HeadScores] | None = None
 ) -> tuple[list[str], list[list[str]]]:
     """The same evidence as plain texts: the titles of columns that say something, and rows."""
     table = heads_table(report, heads)
@@ -85,7 +79,7 @@ def heads_cells(
     return [_COLUMNS[p][0] for p in places], [[row[p] for p in places] for row in rows]
 
 
-def closing_line(result: HeadsReport | Capture, *others: Capture) -> RenderableType:
+def closing_line(result: ScoredHeads | Capture, *others: Capture) -> RenderableType:
     """Model, backend, exactness, tokens and device, in one line, for all texts together."""
     return Line(origin(result, *others), "dim")
 
@@ -109,13 +103,16 @@ def heatmap(
         weights: the map; rows sum to 1 or 0. Masked cells of a masked array are keys that the
             query may not attend to: they keep the terminal's own ground.
         sides: the tokens on its axes.
-        title: printed above; see :func:`attnviz.render.labels.head_title`.
+        title: printed above; see :func:`attnviz.drawing.labels.head_title`.
         style: its palette, normalization and scale.
         top: the largest weight of several maps that share a ``global`` normalization.
 
     Raises:
         InputError: when the map does not fit the tokens or is not finite.
     """
+    from attnviz.drawing.heatmap_terminal import TerminalMap
+    from attnviz.drawing.style import Style
+
     return TerminalMap(weights, sides, title=title, style=style or Style(), top=top)
 
 
@@ -130,6 +127,9 @@ def overlay(
         style: how they look.
         query: from where is looked, in words.
     """
+    from attnviz.drawing.overlay import scaled
+    from attnviz.drawing.overlay_terminal import TerminalOverlay
+
     shown = scaled([grid for _, grid in maps], style)
     for (title, grid), shades in zip(maps, shown, strict=True):
         row, column = np.unravel_index(int(np.argmax(grid)), grid.shape)
@@ -137,7 +137,7 @@ def overlay(
         yield TerminalOverlay(picture, shades, title=title, palette=style.palette, note=note)
 
 
-def resting_line(report: HeadsReport) -> str:
+def resting_line(report: ScoredHeads) -> str:
     """How many heads have no role but a place to rest, in one line; empty where none has."""
     resting = [h for h in report.heads if h.roles and not does_something(h)]
     if not resting:
@@ -148,7 +148,7 @@ def resting_line(report: HeadsReport) -> str:
     return f"{heads}: {named}"
 
 
-def mixing_table(report: HeadsReport) -> RenderableType:
+def mixing_table(report: ScoredHeads) -> RenderableType:
     """How much the positions of every layer mix; nothing where weights were measured."""
     return _MixingTable(report)
 
@@ -187,26 +187,11 @@ _SCORE = 2
 """The column before which the score stands that a table is sorted by."""
 
 
-def models_table(models: Sequence[ModelEntry]) -> RenderableType:
-    """The models on this machine, one line each; those that cannot be used say why."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-    for name in ("model", "where", "family", "layers×heads", "size", "note"):
-        table.add_column(name, justify="right" if name == "size" else "left", overflow="fold")
-    for model in models:
-        size = f"{model.size / 1e6:,.1f} MB" if model.size else ""
-        note = model.note if model.usable else f"not usable: {model.note}"
-        texts = (visible(text) if text else "" for text in (model.name, model.family, note))
-        name, family, note = texts
-        cells = (name, model.place, family, model.shape, size, note)
-        table.add_row(*map(Text, cells), style="" if model.usable else "dim")
-    return table
-
-
 class HeadsTable:
     """The table of evidence; see :func:`heads_table`."""
 
     def __init__(
-        self, report: HeadsReport, heads: Sequence[HeadScores], score: str | None = None
+        self, report: ScoredHeads, heads: Sequence[HeadScores], score: str | None = None
     ) -> None:
         self.report = report
         self.heads = heads
@@ -292,7 +277,7 @@ class HeadsTable:
 class _MixingTable:
     """The mixing ratios of layers, by weights and by what is written."""
 
-    def __init__(self, report: HeadsReport) -> None:
+    def __init__(self, report: ScoredHeads) -> None:
         self.report = report
 
     def __rich_console__(

@@ -9,9 +9,9 @@ from rich.console import Console, ConsoleOptions
 from rich.style import Style
 from rich.text import Text
 
-from attnviz.records import Head, Layout, Site
-from attnviz.render.labels import shorten, signs
-from attnviz.render.palette import NO_ROLE, ink, mix
+from attnviz.core.heads import Head, Layout, Site
+from attnviz.drawing.labels import shorten, signs
+from attnviz.drawing.palette import NO_ROLE, ink, mix
 
 COLOR = "#2a9d5c"
 FULL = 0.4

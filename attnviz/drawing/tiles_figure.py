@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from attnviz.records import Head, Layout, Site
-from attnviz.render.grammar.tiles import COLOR, Tile
-from attnviz.render.labels import shorten
-from attnviz.render.palette import ink, mix
+from attnviz.core.heads import Head, Layout, Site
+from attnviz.drawing.labels import shorten
+from attnviz.drawing.palette import ink, mix
+from attnviz.drawing.tiles import COLOR, Tile
 
 CELL = (0.5, 0.27)
 """Width and height of a head in inches."""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.media import Sound
-from attnviz.records import Tokens
+from attnviz.core.media import Sound
+from attnviz.core.tokens import Tokens
 
 _STEPS = (1, 2, 5, 10)
 

@@ -13,10 +13,14 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Layout, Site, SiteKind
+from attnviz.core.key_mask import Reach
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.models.recorded import SUM_TOLERANCE, marked
-from attnviz.reach import Reach
-from attnviz.records import Capture, Inputs, Layout, Sides, Site, SiteKind, SourceInfo, Tokens
 from attnviz.scoring.stored import allowed_keys
 
 NAMES: Mapping[str, SiteKind | None] = {
@@ -131,6 +135,10 @@ def _by_kind(given: Any, cross: bool, kind: str | None) -> dict[SiteKind | None,
     present = {NAMES[n]: _layers(v) for n, v in given.items() if n in NAMES and v is not None}
     present = {name: layers for name, layers in present.items() if layers}
     if None in present and len(present) > 1:  # what BERT as a decoder returns
+        if "decoder" in present:
+            raise UsageError(
+                "attentions and decoder_attentions are both there; leave one of them out"
+            )
         present["decoder"] = present.pop(None)
     if not present:
         raise InputError(
@@ -185,11 +193,15 @@ def _layer(given: Any, number: int, kind: SiteKind | None, item: int | None) -> 
     """One item's [H, T, S] in float32 or float64, and whether it was in half precision."""
     what = f"{kind} layer {number}" if kind else f"layer {number}"
     if hasattr(given, "detach"):
+        if given.is_meta or str(given.layout) != "torch.strided":
+            form = "meta" if given.is_meta else "sparse"
+            raise InputError("{} is a {} tensor; give a dense one with values", what, form)
         given = given.detach().cpu()
-        low = given.dtype.is_floating_point and given.dtype.itemsize == 2
+        low = given.dtype.is_floating_point and given.dtype.itemsize <= 2
         array: Array = (given.float() if low else given).numpy()
     else:
-        low, array = given.dtype == np.float16, given
+        # what a mask hides is no weight
+        low, array = given.dtype == np.float16, np.ma.filled(given, 0)
     if array.dtype.kind != "f":
         raise InputError("{} holds {}, not floating-point weights", what, array.dtype)
     if array.ndim == 3:

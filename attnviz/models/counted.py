@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from attnviz.errors import ModelError
+from attnviz.files import opened
 
 MAX_HEADER = 100_000_000
 _POSITIONS = {"I64", "I32", "BOOL"}
@@ -103,7 +104,7 @@ def count_checkpoint(folder: Path) -> Counted | None:
 
 def _header(file: Path) -> dict[str, Any]:
     try:
-        with file.open("rb") as stream:
+        with opened(file) as stream:
             length = int.from_bytes(stream.read(8), "little")
             if not 2 <= length <= MAX_HEADER:
                 raise ValueError(f"a header of {length:,} bytes")
@@ -113,7 +114,7 @@ def _header(file: Path) -> dict[str, Any]:
             if not all(isinstance(axis, int) for axis in entry["shape"]):
                 raise ValueError("a shape that is no shape")
             str(entry["dtype"])
-    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise ModelError(f"{file.name} is not a readable safetensors file: {error}") from error
     return tensors
 

@@ -11,11 +11,16 @@ from numpy.typing import NDArray
 from attnviz.errors import InputError, UsageError, system_errors
 from attnviz.models.containers import one_line
 
-MOST_PIXELS = 1 << 27
+MOST_PIXELS = 1 << 26
 """A larger picture is refused before it is unpacked."""
 
 MOST_SECONDS = 3600
-"""So is a longer sound."""
+"""So is a longer sound, and one of more samples in all its channels."""
+MOST_SAMPLES = 1 << 26
+_BLOCK = 1 << 18
+"""Samples of a channel to read at a time."""
+_SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N")
+"""Pillow's modes of grey pictures of 16 bits."""
 
 
 def read_picture(path: Path) -> NDArray[np.uint8]:
@@ -38,7 +43,17 @@ def read_picture(path: Path) -> NDArray[np.uint8]:
                     f"{path} has {width:,} × {height:,} pixels; scale it down, models see a few "
                     "hundred a side"
                 )
-            upright = ImageOps.exif_transpose(image).convert("RGBA")
+            upright = ImageOps.exif_transpose(image)
+            if upright.mode in _SIXTEEN_BITS:  # Pillow would cut off what is above 255
+                grey = (np.asarray(upright, np.uint16) >> 8).astype(np.uint8)
+                return np.stack([grey] * 3, axis=-1)
+            if upright.mode in ("I", "F"):
+                raise InputError(
+                    f"{path} has pixels of 32 bits, whose range nobody knows; save it with 8 or 16"
+                )
+            if not upright.has_transparency_data:
+                return np.array(upright.convert("RGB"), np.uint8)
+            upright = upright.convert("RGBA")
     except InputError:
         raise
     except Exception as error:  # Pillow raises whatever its readers raise
@@ -63,7 +78,13 @@ def read_sound(path: Path, rate: int) -> NDArray[np.float32]:
         with soundfile.SoundFile(path) as file:
             if len(file) > MOST_SECONDS * file.samplerate:
                 raise InputError(f"{path} is longer than an hour; cut it")
-            samples = file.read(dtype="float32", always_2d=True).mean(1)
+            if len(file) * file.channels > MOST_SAMPLES:
+                raise InputError(
+                    f"{path} has {len(file) * file.channels:,} samples in {file.channels} "
+                    f"channels, more than {MOST_SAMPLES:,}; cut it or leave channels out"
+                )
+            blocks = file.blocks(_BLOCK, dtype="float32", always_2d=True)
+            samples = np.concatenate([np.zeros(0, np.float32), *(one.mean(1) for one in blocks)])
             own = int(file.samplerate)
     except InputError:
         raise

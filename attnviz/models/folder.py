@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.errors import ModelError, system_errors
+from attnviz.files import contents
+from attnviz.models.configs.keys import shown
 from attnviz.models.demo import DEMOS
 from attnviz.models.hub import CONFIG, CONVERT, PICKLES, bundled, download, download_config
-from attnviz.shapes.configs.keys import shown
 
 INDEX = "model.safetensors.index.json"
 MAX_CONFIG_BYTES = 8 << 20
@@ -212,7 +213,7 @@ def _json(path: Path) -> dict[str, Any]:
         size = path.stat().st_size
         if path.name == "config.json" and size > MAX_CONFIG_BYTES:
             raise ModelError(f"{path} has {size:,} bytes; that is no configuration")
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(contents(path))
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"cannot read {path}: {error}; download it again") from None
     if not isinstance(value, dict):
@@ -291,8 +292,8 @@ def ends(folder: Path, config: Mapping[str, Any]) -> frozenset[int]:
     named: Any = None
     if own.is_file():
         try:
-            named = json.loads(own.read_text(encoding="utf-8")).get("eos_token_id")
-        except (OSError, ValueError, AttributeError) as error:
+            named = json.loads(contents(own)).get("eos_token_id")
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
             raise ModelError(f"{own} cannot be read: {error}") from error
     named = config.get("eos_token_id") if named is None else named
     listed = named if isinstance(named, list) else [named]

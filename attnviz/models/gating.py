@@ -9,14 +9,16 @@ from typing import Any, Self
 
 import torch
 
+from attnviz.core.arguments import check
+from attnviz.core.heads import Layout, Site
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.source import Gate, Gates
 from attnviz.errors import ModelError, UsageError
-from attnviz.passes import Gate, Gates
-from attnviz.records import Layout, Site, SourceInfo
 from attnviz.scoring.select import select
 
 
 class Gated:
-    """What every :class:`~attnviz.passes.Source` shares: gates that stand for a while."""
+    """What every :class:`~attnviz.core.source.Source` shares: gates that stand for a while."""
 
     info: SourceInfo
     _standing: Gates = MappingProxyType({})
@@ -46,6 +48,7 @@ class Gated:
             SelectionError: no such heads; UsageError: a share that is no finite number;
             ModelError: a model whose attention cannot be gated.
         """
+        check("shares", shares, Mapping)
         if self.no_gates:
             raise ModelError("attention of {} cannot be gated: {}", self.info.model, self.no_gates)
         before = self._standing

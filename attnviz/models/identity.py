@@ -8,6 +8,8 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from attnviz.errors import ModelError, system_errors
+from attnviz.files import opened
 from attnviz.models.folder import locate
 from attnviz.models.untrained import FreshConfig
 
@@ -39,9 +41,9 @@ def _hash(folder: Path) -> str:
     """A hash of a model's files: small ones whole, large ones by their size and pieces of them."""
     found = hashlib.sha256()
     for path in sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES):
-        size = path.stat().st_size
-        found.update(f"{path.name} {size}\n".encode())
-        with open(path, "rb") as file:
+        with system_errors(ModelError, f"cannot read {path}"), opened(path) as file:
+            size = path.stat().st_size
+            found.update(f"{path.name} {size}\n".encode())
             if size <= _WHOLE:
                 found.update(file.read())
                 continue

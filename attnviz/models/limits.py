@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from attnviz.core.generation import Generation
+from attnviz.core.prompt import Prompt
+from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, Setting, UsageError
-from attnviz.generation import Generation
-from attnviz.records import Prompt, Tokens
 
 SENSES: Mapping[str, str] = {"image": "pictures", "audio": "sound"}
 """The parameters that name a file to look at or to listen to, and what is in it."""

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from attnviz.attention.contributions import Writes, mixing_ratios
-from attnviz.passes import Rows, Source
-from attnviz.quantities import Quantity
-from attnviz.records import Inputs, Mixing, Site
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.quantities import Quantity
+from attnviz.core.scores import Mixing
+from attnviz.core.source import Rows, Source
 
 
 class MixingObserver:

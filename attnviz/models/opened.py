@@ -1,7 +1,7 @@
 """Heads whose queries and keys are kept, so that each of their weights can be explained.
 
 Whatever attends on :func:`~attnviz.attention.attend.attend` hands out what its weights were
-computed from (:class:`~attnviz.passes.Terms`); :class:`Opening` keeps that of some heads.
+computed from (:class:`~attnviz.core.source.Terms`); :class:`Opening` keeps that of some heads.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attnviz.attention.contributions import transformed
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head, Layout
+from attnviz.core.prompt import Inputs
+from attnviz.core.reasons import HeadTerms, Reason
+from attnviz.core.source import Rows, Source, Terms
 from attnviz.errors import ModelError, SelectionError, UsageError
-from attnviz.passes import Rows, Source, Terms
-from attnviz.reasons import HeadTerms, Reason
-from attnviz.records import Capture, Head, Inputs, Layout
 from attnviz.scoring.select import select
 
 

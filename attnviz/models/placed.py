@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.media import Picture, Place, Sound
-from attnviz.records import Inputs, Tokens
+from attnviz.core.media import Picture, Place, Sound
+from attnviz.core.prompt import Inputs
+from attnviz.core.tokens import Tokens
 
 FIELDS = ("places", "source_places", "picture", "sound")
 """The arrays that a file may have beside its maps."""

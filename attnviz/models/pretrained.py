@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from attnviz.core.source import Source
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import native
+from attnviz.models.configs.keys import LAYER_KEYS
 from attnviz.models.device import resolve
 from attnviz.models.folder import Located, locate
-from attnviz.passes import Source
-from attnviz.shapes.configs.keys import LAYER_KEYS
 
 if TYPE_CHECKING:
     from attnviz.models.hooked import Hooked

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.reach import Reach
-from attnviz.records import SITE_KINDS, Capture, Site
+from attnviz.core.capture import Capture
+from attnviz.core.heads import SITE_KINDS, Site
+from attnviz.core.key_mask import Reach
 
 BITS = "reach_bits"
 """The array that holds the packed bits of all entries, one after the other."""

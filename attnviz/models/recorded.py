@@ -20,12 +20,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Layout, Site, SiteKind
+from attnviz.core.key_mask import Reach
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.quantities import QUANTITIES
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.models import placed, reaches
 from attnviz.models.containers import list_arrays, one_line, read_arrays
-from attnviz.quantities import QUANTITIES
-from attnviz.reach import Reach
-from attnviz.records import Capture, Inputs, Layout, Sides, Site, SiteKind, SourceInfo, Tokens
 
 SCHEMA = "attnviz.capture/1"
 SUFFIXES = (".npz", ".safetensors")
@@ -42,6 +46,10 @@ _ENDS = {"[SEP]", "</s>"}
 _MARKS = {"[CLS]", "[SEP]", "[PAD]", "<s>", "</s>", "<pad>", "<|endoftext|>", "<bos>", "<eos>"}
 
 Array = NDArray[Any]
+
+_LONGEST = 200
+"""Characters of a model's name, or of anything else that a file says of itself."""
+_MOST_VERSIONS = 20
 
 
 def load(path: Path, item: int | None = None) -> Capture:
@@ -258,22 +266,28 @@ def _meta(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _info(path: Path, meta: dict[str, Any]) -> SourceInfo:
-    """Who made the weights, as the file says; never more than text."""
+    """Who made the weights, as the file says; never more than text, and never a long one."""
     origin = SourceInfo(model=path.name, backend="recorded", exactness="as recorded")
     if not isinstance(meta.get("model"), str):
         return origin
-    how = f"{meta.get('backend') or meta.get('road', '')}: {meta.get('exactness', '')}".strip(": ")
+    made, exactness = meta.get("backend") or meta.get("road", ""), meta.get("exactness", "")
+    how = f"{_short(made)}: {_short(exactness)}".strip(": ")
     versions = meta.get("versions")
+    known = list(versions.items()) if isinstance(versions, dict) else []
     return replace(
         origin,
-        model=f"{meta['model']} ({path.name})",
+        model=f"{_short(meta['model'])} ({path.name})",
         exactness=f"as recorded ({how})" if how else "as recorded",
-        device=str(meta.get("device", "")),
-        dtype=str(meta.get("dtype", "")),
-        versions=(
-            {str(k): str(v) for k, v in versions.items()} if isinstance(versions, dict) else {}
-        ),
+        device=_short(meta.get("device", "")),
+        dtype=_short(meta.get("dtype", "")),
+        versions={_short(name): _short(version) for name, version in known[:_MOST_VERSIONS]},
     )
+
+
+def _short(value: object) -> str:
+    """What a file says of itself, as far as anybody reads it."""
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _one_item(path: Path, name: str, array: Array, item: int | None) -> Array:
@@ -331,6 +345,9 @@ def _tokens(path: Path, fields: dict[str, Any], prefix: str, item: int | None) -
     if texts.ndim != 1 or not len(texts):
         raise InputError(f"{path}: {prefix}tokens has shape {texts.shape}; it must be one row")
     listed = tuple(str(text) for text in texts)
+    for flag, found in flags.items():
+        if found.dtype.kind not in "biu":
+            raise InputError(f"{path}: {prefix}{flag} holds {found.dtype}, not whole numbers")
     try:
         if flags:
             as_type = {"special": bool, "separators": bool}
@@ -339,7 +356,7 @@ def _tokens(path: Path, fields: dict[str, Any], prefix: str, item: int | None) -
             }
             return Tokens(listed, **values)
         return marked(listed)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{path}: {one_line(error)}; record it again") from None
 
 

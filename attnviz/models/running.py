@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnviz.core.heads import Layout
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Start
 from attnviz.errors import ModelError
-from attnviz.passes import Start
-from attnviz.records import Inputs, Layout
 
 
 @contextmanager

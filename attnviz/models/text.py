@@ -1,4 +1,4 @@
-"""From token ids to readable :class:`~attnviz.records.Tokens`, for any tokenizer.
+"""From token ids to readable :class:`~attnviz.core.tokens.Tokens`, for any tokenizer.
 
 Vocabularies spell their pieces in four ways: GPT-2's bytes as printable characters (``Ġkeys``),
 SentencePiece's word mark (``▁keys``), WordPiece's continuation mark (``##ing``) and a mark at the
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnviz.records import Tokens
+from attnviz.core.tokens import Tokens
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

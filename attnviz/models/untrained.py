@@ -24,24 +24,28 @@ from attnviz.attention.layers import (
     output_slices,
 )
 from attnviz.attention.sizes import KINDS, Kind, Sizes, check_sizes
-from attnviz.errors import InputError, ModelError, Setting, SizeError, UsageError
-from attnviz.models.gating import Gated, merged
-from attnviz.models.limits import SENSES, check_length, no_writer
-from attnviz.models.memory import human_bytes, physical_memory
-from attnviz.models.running import begin, running
-from attnviz.passes import (
+from attnviz.core.arguments import check_fields
+from attnviz.core.heads import Layout, Site, SiteKind
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.source import (
+    PLAIN,
     Embedding,
-    Gates,
+    ForwardRequest,
     Normalization,
     Observer,
     Output,
     OutputProjection,
     Reading,
     Readout,
-    Start,
     Sublayer,
 )
-from attnviz.records import Inputs, Layout, Prompt, Sides, Site, SiteKind, SourceInfo, Tokens
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.errors import InputError, ModelError, Setting, SizeError, UsageError
+from attnviz.models.gating import Gated, merged
+from attnviz.models.limits import SENSES, check_length, no_writer
+from attnviz.models.memory import human_bytes, physical_memory
+from attnviz.models.running import begin, running
 
 _LONGEST = 1 << 14
 """Tokens of a text at most: the time that attention takes grows with their square."""
@@ -65,6 +69,9 @@ class FreshConfig:
     causal: bool = False
     bias: bool = True
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def check(self) -> Sizes:
         """The sizes of one layer; raises SizeError or UsageError on what cannot be built."""
@@ -201,21 +208,13 @@ class Fresh(Gated):
         self,
         batch: Sequence[Inputs],
         observers: Sequence[Observer] = (),
-        *,
-        gates: Gates | None = None,
-        hidden: bool = True,
-        logits: bool = False,
-        states: bool = False,
-        mlps: bool = False,
-        residuals: bool = False,
-        terms: bool = False,
-        grad: bool = False,
-        start: Start | None = None,
+        request: ForwardRequest = PLAIN,
     ) -> Output:
-        """Run the layers, which have no feed-forward part; see :class:`~attnviz.passes.Source`."""
+        """Run the layers, which have no feed-forward part."""
+        start = request.start
         sides = [item.sides[self.kind] for item in batch]
-        standing = merged(self._standing, gates or {})
-        with running(self.info.model, batch, self._device, grad=grad, kept=states):
+        standing = merged(self._standing, request.gates or {})
+        with running(self.info.model, batch, self._device, grad=request.grad, kept=request.states):
             x, padding = self._stack([side.queries for side in sides])
             context = None
             if self.kind == "cross":
@@ -224,7 +223,7 @@ class Fresh(Gated):
             if start is not None:
                 end = start.end
                 first, x = start.layer, begin(self.info.model, start, batch, self.layout)
-            kept = [x] if states else []
+            kept = [x] if request.states else []
             for number, layer in enumerate(self._layers[first:end], start=first):
                 site = Site(self.kind, number)
                 attended = layer(
@@ -237,7 +236,7 @@ class Fresh(Gated):
                     observers=observers,
                 )
                 x = F.layer_norm(x + attended, (self.config.d_model,), eps=_EPS)
-                if states:
+                if request.states:
                     kept.append(x)
             return Output(x, None, tuple(kept))
 

@@ -19,10 +19,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Layout, Site, SiteKind
+from attnviz.core.key_mask import Reach
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.models.arrays import chosen
-from attnviz.reach import Reach
-from attnviz.records import Capture, Inputs, Layout, Sides, Site, SiteKind, SourceInfo, Tokens
 
 _FORWARD = signature(nn.MultiheadAttention.forward)
 _EXTRA = ("<bias>", "<zero>")
@@ -101,7 +105,7 @@ class Watch:
     def capture(
         self, tokens: Tokens | None, source_tokens: Tokens | None, item: int | None, index: int
     ) -> Capture:
-        """One item of a pass as a capture; see :meth:`attnviz.in_memory.Watched.capture`."""
+        """One item of a pass as a capture; see :meth:`Watched.capture`."""
         calls = self._pass(index)
         maps: dict[Site, NDArray[Any]] = {}
         reach: dict[Site, Reach] = {}

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from attnviz.attention.contributions import Writes, grams, layer_norms, value_norms
+from attnviz.core.heads import Layout
+from attnviz.core.prompt import Inputs
+from attnviz.core.quantities import Quantity, quantity
+from attnviz.core.source import PLAIN, ForwardRequest, Observer, Output, Rows, Source
 from attnviz.errors import ModelError, UsageError
-from attnviz.passes import Observer, Output, Rows, Source
-from attnviz.quantities import Quantity, quantity
-from attnviz.records import Inputs, Layout
 
 
 def weighed(source: Source, weigh: str, *, shares: bool, beside: Sequence[Observer] = ()) -> Source:
@@ -26,15 +28,15 @@ def weighed(source: Source, weigh: str, *, shares: bool, beside: Sequence[Observ
 
     Args:
         source: the model.
-        weigh: a name of :data:`attnviz.quantities.QUANTITIES`; for ``weights`` the model itself
-            comes back.
+        weigh: a name of :data:`attnviz.core.quantities.QUANTITIES`; for ``weights`` the model
+            itself comes back.
         shares: divide every row by its sum, as scores need it, which compare with chance; without,
             maps hold the norms themselves.
         beside: who sees the model's own rows in every pass that is watched.
 
     Returns:
         A source that runs the same passes. Of layers it has one map each
-        (:attr:`~attnviz.records.Layout.whole`).
+        (:attr:`~attnviz.core.heads.Layout.whole`).
 
     Raises:
         UsageError: no such quantity, or one that the model's layers already have.
@@ -94,14 +96,17 @@ class _Weighed:
         return Layout(heads, whole=True)
 
     def forward(
-        self, batch: Sequence[Inputs], observers: Sequence[Observer] = (), **options: Any
+        self,
+        batch: Sequence[Inputs],
+        observers: Sequence[Observer] = (),
+        request: ForwardRequest = PLAIN,
     ) -> Output:
-        """Run the model; see :class:`~attnviz.passes.Source`."""
+        """Run the model; see :class:`~attnviz.core.source.Source`."""
         if not observers:
-            return self._source.forward(batch, **options)
+            return self._source.forward(batch, (), request)
         weighing = Weighing(self._source, self._what, observers, shares=self._shares)
-        options["residuals"] = options.get("residuals", False) or self._what.residual
-        return self._source.forward(batch, [weighing, *self._beside], **options)
+        request = replace(request, residuals=request.residuals or self._what.residual)
+        return self._source.forward(batch, [weighing, *self._beside], request)
 
 
 class Weighing:

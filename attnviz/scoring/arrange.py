@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attnviz.core.heads import Head
+from attnviz.core.scores import HeadScores
 from attnviz.errors import UsageError
-from attnviz.records import Head, HeadScores
 from attnviz.scoring.roles import ANNOTATED, MIN_ROWS, SHOWN, does_something
 from attnviz.scoring.scores import SCORES
 

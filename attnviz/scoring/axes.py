@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.media import Space
-from attnviz.records import Sides, SiteKind, Tokens
+from attnviz.core.heads import SiteKind
+from attnviz.core.media import Space
+from attnviz.core.tokens import Sides, Tokens
 
 
 @lru_cache(maxsize=1 << 16)

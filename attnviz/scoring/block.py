@@ -36,8 +36,22 @@ class Pairs(NamedTuple):
     keys: Tensor
 
 
+class Expected(NamedTuple):
+    """What chance gives every score in some rows.
+
+    Attributes:
+        chances: [B, A, n, r].
+        possible: bool [B, A, n, r], whether a row can count for a score at all.
+    """
+
+    chances: Tensor
+    possible: Tensor
+
+
 class Place:
     """Where a block stands: its items, rows and keys, and which of them may meet.
+
+    Equal blocks of different layers may share one, with all that was worked out in it.
 
     Args:
         axes: the tokens of the batch.
@@ -51,6 +65,7 @@ class Place:
 
     Attributes:
         choices: [B, A, r], how many keys each query may attend to.
+        expected: what chance gives here, once somebody has worked it out.
     """
 
     def __init__(
@@ -70,6 +85,7 @@ class Place:
         self.rows, self.keys = allowed.shape[-2:]
         self.scratch, self.learned_sink = scratch, learned_sink
         self.choices = self.ones().sum(-1)
+        self.expected: Expected | None = None
 
     def memory(self, shape: torch.Size) -> Tensor:
         """Memory of that shape, in ``scratch`` if it fits; what was there is lost."""
@@ -89,6 +105,11 @@ class Place:
     def of_keys(self, values: Tensor) -> Tensor:
         """The block's part [B, ..., s] of something over all keys of the batch."""
         return values[self.items, ..., self.key_start : self.key_start + self.keys]
+
+    @cached_property
+    def countable(self) -> Tensor:
+        """Bool [B, A, r]: rows whose query is no special token and has a choice."""
+        return self.queries(self.axes.counts)[:, None] & (self.choices >= 2)
 
     @cached_property
     def positions(self) -> Tensor:
@@ -143,32 +164,33 @@ class Place:
         near = ((first[:, :, None] - second[:, None]).abs() <= LOCAL_WINDOW).all(-1)
         return near * self.of_keys(self.axes.plain)[:, None]
 
-    @cached_property
+    @property
     def duplicate(self) -> Pairs:
         """Earlier keys of the same token, at least two positions back."""
-        return self._targets(0)
+        return self._repeated[0]
 
-    @cached_property
+    @property
     def induction(self) -> Pairs:
         """Keys right after an earlier same token, at least two positions back."""
-        return self._targets(1)
+        return self._repeated[1]
 
     def _range(self, start: int, count: int) -> Tensor:
         return torch.arange(start, start + count, device=self.scratch.device, dtype=torch.int32)
 
-    def _targets(self, after: int) -> Pairs:
-        """The keys so many positions after an earlier same token."""
-        items, rows, keys = self._same
-        columns = keys + after - self.key_start
-        fits = (keys + after <= rows + self.start - 2) & (columns >= 0) & (columns < self.keys)
+    @cached_property
+    def _repeated(self) -> tuple[Pairs, Pairs]:
+        """The keys 0 and 1 positions after an earlier same token."""
+        assert self.axes.repeats is not None
+        items, rows, keys = self.axes.repeats.pairs(self.items, self.start, self.start + self.rows)
+        return self._targets(items, rows, keys), self._targets(items, rows, keys + 1)
+
+    def _targets(self, items: Tensor, rows: Tensor, keys: Tensor) -> Pairs:
+        """Those of the keys that can be targets."""
+        columns = keys - self.key_start
+        fits = (keys <= rows + self.start - 2) & (columns >= 0) & (columns < self.keys)
         items, rows, columns = items[fits], rows[fits], columns[fits]
         plain = self.of_keys(self.axes.plain)[items, columns] > 0
         return Pairs(items[plain], rows[plain], columns[plain])
-
-    @cached_property
-    def _same(self) -> tuple[Tensor, Tensor, Tensor]:
-        assert self.axes.repeats is not None
-        return self.axes.repeats.pairs(self.items, self.start, self.start + self.rows)
 
 
 class Block:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from attnviz.core.media import Picture, Place
+from attnviz.core.tokens import Tokens
 from attnviz.errors import UsageError
-from attnviz.media import Picture, Place
-from attnviz.records import Tokens
 
 _PATCH = re.compile(r"\s*([0-9]{1,5})\s*,\s*([0-9]{1,5})\s*")
 

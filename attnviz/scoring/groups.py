@@ -17,8 +17,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.scores import HeadScores
 from attnviz.errors import SelectionError
-from attnviz.records import Head, HeadScores, Layout, Site
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.select import select
 

@@ -17,9 +17,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attnviz.passes import Rows
-from attnviz.reach import Reach
-from attnviz.records import SITE_KINDS, Capture, Head, HeadScores, Inputs, Layout, Site, SiteKind
+from attnviz.core.capture import Capture
+from attnviz.core.heads import SITE_KINDS, Head, Layout, Site, SiteKind
+from attnviz.core.key_mask import Reach
+from attnviz.core.prompt import Inputs
+from attnviz.core.scores import HeadScores
+from attnviz.core.source import Rows
 from attnviz.scoring.axes import Axes
 from attnviz.scoring.block import Block, Place
 from attnviz.scoring.scores import SCORES
@@ -29,6 +32,9 @@ from attnviz.scoring.totals import Totals
 
 _PART_ELEMENTS = 1 << 19
 """Weights to score at a time, 2 MiB in float32: what scores share stays in a near cache."""
+
+_SHARED_ELEMENTS = 1 << 20
+"""Weights of blocks whose places are kept for the layers that follow; longer texts gain little."""
 
 Watch = Callable[[int, Site, int, Sequence[str], Tensor], None]
 """Gets the item, the layer, the first row's position, the names of n scores, and their values
@@ -129,6 +135,8 @@ class ScoreObserver:
         self._totals: dict[Site, Totals] = {}
         self._axes: dict[SiteKind, Axes] = {}
         self._scratch: Tensor | None = None
+        self._places: dict[tuple[SiteKind, int, int, int], Place] = {}
+        self._shared = 0
 
     @property
     def empty_rows(self) -> int:
@@ -206,6 +214,13 @@ class ScoreObserver:
         s = min(rows.weights.shape[3], keys - rows.key_start)
         if r <= 0 or s <= 0:
             return None
+        weights = rows.weights[items, :, :r, :s]
+        logits = None if rows.logits is None else rows.logits[items, :, :r, :s]
+        return Block(weights, self._place(rows, items, r, s, keys), logits)
+
+    def _place(self, rows: Rows, items: slice, r: int, s: int, keys: int) -> Place:
+        """Where the block stands; the same as in an earlier layer where nothing is different."""
+        axes = self._axes[rows.site.kind]
         allowed = _allowed(rows)
         allowed = allowed[items if len(allowed) > 1 else slice(None), :, :r, :s]
         allowed = allowed.expand(items.stop - items.start, -1, -1, -1)
@@ -214,18 +229,23 @@ class ScoreObserver:
         ):  # keys that an item does not have
             there = axes.keys[items, None, None, rows.key_start : rows.key_start + s]
             allowed = allowed & there
-        weights = rows.weights[items, :, :r, :s]
+        memory, name = self._memory(rows, keys), (rows.site.kind, items.start, rows.start, r)
+        kept = self._places.get(name)
+        if (
+            kept is not None
+            and (kept.key_start, kept.learned_sink) == (rows.key_start, rows.sink)
+            and kept.scratch is memory
+            and torch.equal(kept.allowed, allowed)
+        ):
+            return kept
         place = Place(
-            axes,
-            items,
-            rows.start,
-            rows.key_start,
-            allowed,
-            self._memory(rows, keys),
-            learned_sink=rows.sink,
+            axes, items, rows.start, rows.key_start, allowed, memory, learned_sink=rows.sink
         )
-        logits = None if rows.logits is None else rows.logits[items, :, :r, :s]
-        return Block(weights, place, logits)
+        if kept is None and self._shared + allowed.numel() <= _SHARED_ELEMENTS:
+            place.allowed = allowed.clone()
+            self._places[name] = place
+            self._shared += allowed.numel()
+        return place
 
     def _memory(self, rows: Rows, keys: int) -> Tensor:
         """Memory to score in, the same for every block: for one of all keys, or a part of it."""

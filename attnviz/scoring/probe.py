@@ -12,10 +12,11 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from attnviz.core.measures import PrefixMatching
+from attnviz.core.prompt import Prompt
+from attnviz.core.scores import HeadScores
+from attnviz.core.source import ForwardRequest, Source
 from attnviz.errors import ModelError, UsageError
-from attnviz.measures import PrefixMatching
-from attnviz.passes import Source
-from attnviz.records import HeadScores, Prompt
 from attnviz.scoring.observe import Recorder, ScoreObserver
 from attnviz.scoring.published import PREFIX_COPIES, PREFIX_LENGTH, prefix_matching
 from attnviz.statistics.student import half_width
@@ -46,7 +47,7 @@ def run_probe(source: Source) -> tuple[HeadScores, ...]:
     )
     batch = [source.prepare(Prompt(ids=ids, special_tokens=False)) for ids in prompts]
     observer = ScoreObserver(batch, source.layout, MEASURED)
-    source.forward(batch, [observer], hidden=False)
+    source.forward(batch, [observer], ForwardRequest(hidden=False))
     return observer.result()
 
 
@@ -76,7 +77,7 @@ def match_prefixes(source: Source, *, seed: int = 0) -> PrefixMatching | None:
         ids = (*before, *twice[-PREFIX_LENGTH:] * PREFIX_COPIES)
         batch = [source.prepare(Prompt(ids=ids, special_tokens=False))]
         recorder = Recorder(batch)
-        source.forward(batch, [recorder], hidden=False)
+        source.forward(batch, [recorder], ForwardRequest(hidden=False))
         maps = recorder.maps().values()
         found.append(np.concatenate([prefix_matching(one, start=len(before)) for one in maps]))
     scores = np.stack(found)  # [probes, H]

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from attnviz.records import HeadScores, Rival, Role, Score
+from attnviz.core.scores import HeadScores, Rival, Role, Score
 from attnviz.scoring.papers import (
     CLARK,
     DARCET,

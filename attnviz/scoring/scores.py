@@ -24,7 +24,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from attnviz.media import Space
+from attnviz.core.media import Space
 from attnviz.scoring.block import LOCAL_WINDOW, SINK_REST, Block, Place
 from attnviz.scoring.papers import (
     CLARK,

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
+from attnviz.core.heads import SITE_PREFIX, Head, Layout, Site, SiteKind
 from attnviz.errors import SelectionError
-from attnviz.records import SITE_PREFIX, Head, Layout, Site, SiteKind
 
 _FORMS = "write 4.11, L4H11, 5.*, *.3, 0-3.* or a list of these with commas"
 _SPAN = r"\*|[0-9]{1,9}(?:-[0-9]{1,9})?"

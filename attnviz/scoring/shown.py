@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError
-from attnviz.records import Sides, Tokens
 from attnviz.scoring.words import in_words, merge_words
 
 Map = NDArray[np.floating[Any]]

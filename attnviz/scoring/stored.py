@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attnviz.passes import Rows
-from attnviz.reach import Reach
-from attnviz.records import Capture, SiteKind
+from attnviz.core.capture import Capture
+from attnviz.core.heads import SiteKind
+from attnviz.core.key_mask import Reach
+from attnviz.core.source import Rows
 
 _BLOCK_ELEMENTS = 1 << 20
 

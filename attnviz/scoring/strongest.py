@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.passes import Rows
-from attnviz.records import Capture, Head, Site
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head, Site
+from attnviz.core.source import Rows
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.stored import allowed_in

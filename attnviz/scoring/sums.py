@@ -8,7 +8,7 @@ Notation in shapes: H heads of a model in the order of its layout, n scores, m s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -16,7 +16,7 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.records import Role, Score
+from attnviz.core.scores import Role, Score
 from attnviz.scoring.roles import assign
 from attnviz.scoring.scores import SCORES
 
@@ -91,8 +91,13 @@ class Sums:
         numbers = zip(*(column.tolist() for column in columns), strict=True)
         return dict(zip(self.names, (_score(*three) for three in numbers), strict=True))
 
-    def roles(self, head: int) -> tuple[Role, ...]:
-        """The roles of one head, see :func:`~attnviz.scoring.roles.assign`."""
+    def roles(self, head: int, without: Collection[str] = ()) -> tuple[Role, ...]:
+        """The roles of one head, see :func:`~attnviz.scoring.roles.assign`.
+
+        Args:
+            head: its number.
+            without: scores that are no evidence, since they are not sure.
+        """
         rows = np.maximum(self.rows[head], 1)[:, None]  # [n, 1]
         means = (self.shares[head] / rows).tolist()
         shares = {
@@ -100,7 +105,8 @@ class Sums:
             for name, mean in zip(self.names, means, strict=True)
             if SCORES[name].on_targets
         }
-        return assign(self.scores(head), shares, int(self.counted[head]))
+        scores = {n: score for n, score in self.scores(head).items() if n not in without}
+        return assign(scores, shares, int(self.counted[head]))
 
 
 def comparable(names: Iterable[str]) -> tuple[str, ...]:

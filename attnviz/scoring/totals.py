@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attnviz.scoring.block import SINK_REST, Block, Place, Uniform
+from attnviz.scoring.block import SINK_REST, Block, Expected, Place, Uniform
 from attnviz.scoring.scores import ScoreDef
 from attnviz.scoring.sums import comparable
 
@@ -48,10 +48,10 @@ class Totals:
         self._scores = tuple(scores)
         functions = list(dict.fromkeys(score.function for score in scores))
         self._functions: list[Callable[[Block], Tensor]] = functions
-        self._places = [functions.index(score.function) for score in scores]
+        self._places = torch.tensor([functions.index(score.function) for score in scores])
         names = [score.name for score in scores]
         targets = [scores[names.index(name)] for name in comparable(names)]
-        self._targets = [functions.index(target.function) for target in targets]
+        self._targets = torch.tensor([functions.index(t.function) for t in targets]).long()
         self._sink_targets = [place for place, t in enumerate(targets) if t.asks_sink]
         self._off_sink = [place for place, score in enumerate(scores) if score.off_sink]
         self._on_targets = torch.tensor([score.on_targets for score in scores], dtype=torch.bool)
@@ -71,26 +71,30 @@ class Totals:
             [B, H, n, r], the scores of the single rows, and whether they count.
         """
         place = block.place
-        uniform = self._values(Uniform(place))
+        if place.expected is None:
+            place.expected = self._expected(place)
+        chances, possible = place.expected
         if self._walks:
             block.earlier = self._earlier(block)
         parts = list(block.parts())
         found = [self._values(part) for part in parts]
-        raw = torch.cat([part.raw for part in found], dim=1)
-        rest = torch.cat([part.rest for part in found], dim=1)
-        present = torch.cat([part.top for part in parts], dim=1) > 0
+        raw = _joined([part.raw for part in found])
+        rest = _joined([part.rest for part in found])
+        present = _joined([part.top for part in parts]) > 0
         real = place.queries(place.axes.real)
-        counted = present & place.queries(place.axes.counts)[:, None] & (place.choices >= 2)
-        values, chances = self._scored(raw, rest), self._scored(*uniform)
-        defined = counted[:, :, None] & self._possible(chances, uniform.rest, place)
-        defined[:, :, self._off_sink] &= (rest >= SINK_REST)[:, :, None]
+        counted = present & place.countable
+        values = self._scored(raw, rest)
+        defined = counted[:, :, None] & possible
+        enough = rest >= SINK_REST
+        for number in self._off_sink:
+            defined[:, :, number] &= enough
         items = place.items
         self.empty[items] += (~present & real[:, None]).any(1).sum(-1).cpu()
         self.counted[items] += counted.sum(-1).cpu()
         self.rows[items] += defined.sum(-1).cpu()
         self.values[items] += _total(values, defined)
         self.chances[items] += _total(chances.expand_as(values), defined)
-        self.shares[items] += self._shares(raw.where(counted[:, :, None], 0), rest, defined)
+        self.shares[items] += self._shares(raw, rest, counted, defined)
         if self._walks:
             given = torch.cat([part.off_sink.sum(2) for part in parts], dim=1)
             self._earlier(block)[..., place.key_start : place.key_start + place.keys] += given
@@ -110,30 +114,42 @@ class Totals:
 
     def _scored(self, raw: Tensor, rest: Tensor) -> Tensor:
         """[B, H, n, r], every score; without meaning where too little is left off the sink."""
-        scored = raw[:, :, self._places]
-        if self._off_sink:
-            scored[:, :, self._off_sink] /= rest.clamp(min=SINK_REST)[:, :, None]
+        scored = raw.index_select(2, self._places.to(raw.device))
+        divisor = rest.clamp(min=SINK_REST)
+        for number in self._off_sink:
+            scored[:, :, number] /= divisor
         return scored
 
-    def _possible(self, chances: Tensor, rest: Tensor, place: Place) -> Tensor:
-        """Bool [B, A, n, r]: uniform attention would put some, but not all, on the targets."""
+    def _expected(self, place: Place) -> Expected:
+        """What uniform attention gives; a row counts where that is some of it, but not all."""
+        raw, rest = self._values(Uniform(place))
+        chances = self._scored(raw, rest)
         some = (chances > 0) & (chances < _ALL)
         possible = some | ~self._on_targets.to(some.device)[:, None]
-        possible[:, :, self._off_sink] &= (rest >= SINK_REST)[:, :, None]
+        for number in self._off_sink:
+            possible[:, :, number] &= rest >= SINK_REST
         for number, score in enumerate(self._scores):
             if score.unless is not None:
                 possible[:, :, number] &= ~score.unless(place)[..., None, :]
-        return possible
+        return Expected(chances, possible)
 
-    def _shares(self, raw: Tensor, rest: Tensor, defined: Tensor) -> Tensor:
+    def _shares(self, raw: Tensor, rest: Tensor, counted: Tensor, defined: Tensor) -> Tensor:
         """[B, H, n, m], over the rows of each score, the weight on the targets of every other."""
-        kept = defined.cpu().double()
-        kept *= self._on_targets[:, None]
-        kept[:, :, self._off_sink] /= rest.cpu().double().clamp(min=SINK_REST)[:, :, None]
-        shares = kept @ raw[:, :, self._targets].cpu().double().mT
+        kept = (defined.cpu() & self._on_targets[:, None]).double()
+        divisor = rest.cpu().double().clamp(min=SINK_REST)
+        for number in self._off_sink:
+            kept[:, :, number] /= divisor
+        on = raw.index_select(2, self._targets.to(raw.device)).where(counted[:, :, None], 0)
+        shares = kept @ on.cpu().double().mT
         for target in self._sink_targets:
-            shares[:, :, self._off_sink, target] = 0
+            for number in self._off_sink:
+                shares[:, :, number, target] = 0
         return shares
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    """Parts of the heads side by side; no copy of a single one."""
+    return parts[0] if len(parts) == 1 else torch.cat(tuple(parts), dim=1)
 
 
 def _total(values: Tensor, defined: Tensor) -> Tensor:

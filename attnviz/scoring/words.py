@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.records import Sides, Tokens
+from attnviz.core.tokens import Sides, Tokens
 
 Map = NDArray[np.floating[Any]]
 

@@ -6,7 +6,11 @@ and b_g their number, the mean is the ratio p = Σa / Σb, and over the G texts 
     v = G/(G-1) · (Σa² - 2pΣab + p²Σb²) / (Σb)²
 
 is the variance of a ratio estimate from clusters (Cochran 1977, Sampling Techniques, chapter 6);
-the interval is p ± t(G-1)·√v. Below :data:`FEW` texts it covers too little.
+the interval is p ± t(G-1)·√v. Below :data:`FEW` texts it covers too little, and from fewer than
+:data:`LEAST`, or where no text differs from another, there is none: such spread says nothing.
+
+Identical texts say the same thing once. Where the n texts have n_d copies of each distinct one,
+they count as n²/Σn_d² texts, and the variance grows by the same factor.
 """
 
 from __future__ import annotations
@@ -17,12 +21,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.statistics.exact import Exact, Floats, Integers
-from attnviz.statistics.student import half_width
+from attnviz.statistics.student import half_widths
+
+LEAST = 5
+"""From fewer texts there is no interval."""
 
 FEW = 50
 """Below so many texts an interval covers less than it says."""
 
 LEVEL = 0.95
+
+_SAME = 1e-6
+"""Standard errors below this share of the mean are rounding: the texts do not differ."""
 
 
 class ClusterSums:
@@ -40,6 +50,15 @@ class ClusterSums:
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.a, self.aa, self.ab = Exact(shape), Exact(shape), Exact(shape)
         self.b, self.bb, self.count = (np.zeros(shape, np.int64) for _ in range(3))
+
+    @classmethod
+    def of(cls, a: Floats, b: NDArray[np.integer[Any]]) -> ClusterSums:
+        """The sums of all clusters ``a[n]``, ``b[n]``; ``b`` may lack axes that ``a`` has."""
+        sums = cls(np.shape(a)[1:])
+        rows = np.asarray(b)
+        wide = rows.reshape(rows.shape + (1,) * (np.ndim(a) - rows.ndim))
+        sums.add(a, np.broadcast_to(wide, np.shape(a)))
+        return sums
 
     def add(self, a: Floats, b: NDArray[np.integer[Any]]) -> None:
         """Add clusters: ``a[n]`` the sums of cluster n, ``b[n]`` its numbers of rows."""
@@ -63,16 +82,39 @@ class ClusterSums:
         """p; NaN where there is no row."""
         return self.a.value() / np.where(self.b > 0, self.b, np.nan)
 
-    def error(self) -> Floats:
-        """√v, the standard error of p; NaN from fewer than two clusters."""
+    def error(self, copies: float = 1.0) -> Floats:
+        """√v, the standard error of p; NaN from fewer than two clusters.
+
+        Args:
+            copies: of a cluster in the mean, see :func:`attnviz.statistics.copies.factor`.
+        """
         p, count = self.mean(), self.count
         squares = self.aa.value() - 2 * p * self.ab.value() + p * p * self.bb
         many = np.where(count > 1, count, np.nan)
-        scaled: Floats = np.sqrt(many / (many - 1) * np.maximum(squares, 0))
+        scaled: Floats = np.sqrt(copies * many / (many - 1) * np.maximum(squares, 0))
         return scaled / np.where(self.b > 0, self.b, np.nan)
 
-    def half(self, level: float = LEVEL) -> Floats:
-        """Half the width of each interval, t(G-1)·√v; NaN from fewer than two clusters."""
-        used, where = np.unique(self.count, return_inverse=True)
-        quantiles = [half_width(int(g) - 1, level) if g > 1 else np.nan for g in used]
-        return np.array(quantiles)[where].reshape(self.count.shape) * self.error()
+    def known(self, copies: float = 1.0) -> NDArray[np.bool_]:
+        """Where there can be an interval: from :data:`LEAST` clusters that are not all alike."""
+        error = np.nan_to_num(self.error())
+        differ = error > _SAME * np.abs(np.nan_to_num(self.mean()))
+        found: NDArray[np.bool_] = (self.count / copies >= LEAST) & differ
+        return found
+
+    def freedom(self, copies: float = 1.0) -> Floats:
+        """Degrees of freedom of the errors, NaN where :meth:`known` says no."""
+        return np.where(self.known(copies), self.count / copies - 1, np.nan)
+
+    def half(self, level: float = LEVEL, copies: float = 1.0) -> Floats:
+        """Half the width of each interval, t(G-1)·√v; NaN where there is none."""
+        return half_widths(self.freedom(copies), level) * self.error(copies)
+
+
+def few_groups(groups: float, unit: str = "texts") -> str | None:
+    """Why there is no interval, in a sentence; None where there are groups enough."""
+    if groups >= LEAST:
+        return None
+    return (
+        f"No intervals: {groups:.3g} independent {unit} are too few to tell how much {unit} "
+        f"differ, {LEAST} are needed."
+    )

@@ -12,7 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from attnviz.statistics.clusters import LEAST
 from attnviz.statistics.student import half_width
+
+_SAME = 1e-6
 
 
 def difference(
@@ -25,7 +28,8 @@ def difference(
         after: the same texts in the other run.
 
     Returns:
-        The change; the ends of its interval, None from fewer than two texts.
+        The change; the ends of its interval, None from fewer than :data:`LEAST` texts, or where
+        they all changed alike.
     """
     change, influence = 0.0, np.zeros(len(before))
     for sign, run in ((-1, before), (1, after)):
@@ -34,8 +38,8 @@ def difference(
         change += sign * mean
         influence += sign * (a - mean * b) / b.sum()
     counted = int(sum(one[1] > 0 or two[1] > 0 for one, two in zip(before, after, strict=True)))
-    if counted < 2:
+    error = float(np.sqrt(np.square(influence).sum() * counted / max(counted - 1, 1)))
+    if counted < LEAST or error <= _SAME * abs(change):
         return float(change), None, None
-    error = np.sqrt(counted / (counted - 1) * np.square(influence).sum())
-    half = half_width(counted - 1) * float(error)
+    half = half_width(counted - 1) * error
     return float(change), float(change) - half, float(change) + half

@@ -6,6 +6,15 @@ notes by how many standard errors the worst of all means is off (max-T: Westfall
 Resampling-Based Multiple Testing). 95 % of the draws stay within the quantile, so intervals of so
 many standard errors hold together.
 
+The errors are each draw's own (the bootstrap-t, Efron & Tibshirani 1993, chapter 12): a draw that
+leaves out the text that matters has a wrong mean and a small error, which is what happens to a
+sample as well. Divided by the original errors, such intervals held jointly in a fifth of samples of
+50 texts.
+
+A score that few texts have, such as one about repeated tokens, is off by many standard errors in
+many draws. So scores with rows in fewer than :data:`COMMON` of the texts are a family of their own,
+which does not widen the intervals of the others; both hold together with 95 %, each with 97.5 %.
+
 A text's weights come from a hash of the seed, the text and the replicate, and sums are integers:
 nothing depends on who counted what.
 """
@@ -21,16 +30,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.statistics.clusters import LEVEL, ClusterSums
-from attnviz.statistics.exact import Floats
+from attnviz.statistics.exact import Floats, Integers
 
 REPLICATES = 1000
 ENOUGH = 20
 """Means over fewer texts are left out: their errors are not known well enough to compare with."""
+COMMON = 0.75
+"""A mean with rows in fewer of the texts than this share belongs to the rare ones."""
 
 _BITS = 24
-"""Sums are kept in units of 2⁻²⁴; they stay below 2³⁹, which a billion rows reach."""
+"""Fractions are kept in units of 2⁻²⁴."""
+_UNIT = 1 << _BITS
 _HALF = 26
-_AT_ONCE = 64
+_AT_ONCE = 256
+_MEANS = 4096
 _LIMITS = np.cumsum([2.0**32 * math.exp(-1) / math.factorial(k) for k in range(13)])
 
 
@@ -48,8 +61,47 @@ def poisson(seed: int, names: Sequence[str], replicates: int = REPLICATES) -> Fl
     return found
 
 
+class DrawnSums:
+    """An array of exact weighted sums.
+
+    Attributes:
+        whole: int64, the whole part of each sum.
+        part: int64, its fraction in units of 2⁻²⁴, from 0 up to but not 1.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.whole: Integers = np.zeros(shape, np.int64)
+        self.part: Integers = np.zeros(shape, np.int64)
+
+    def add(self, weights: Floats, values: Floats) -> None:
+        """Add Σ_n weights[r, n] · values[n, ...] for every r."""
+        whole = np.floor(values)
+        high = np.floor(whole / (1 << _HALF))
+        # sums of products below 2⁵³ are exact in float64, whoever multiplies
+        self.part += _product(weights, np.rint((values - whole) * _UNIT))
+        self.whole += _product(weights, whole - high * (1 << _HALF))
+        if high.any():
+            self.whole += _product(weights, high) << _HALF
+        self._carry()
+
+    def merge(self, other: DrawnSums) -> None:
+        """Add other sums."""
+        self.whole += other.whole
+        self.part += other.part
+        self._carry()
+
+    def value(self, where: Any = ...) -> Floats:
+        """The sums in float64; ``where`` is an index."""
+        found: Floats = self.whole[where] + self.part[where] / _UNIT
+        return found
+
+    def _carry(self) -> None:
+        self.whole += self.part >> _BITS
+        self.part &= _UNIT - 1
+
+
 class Bootstrap:
-    """The sums of every replicate.
+    """The sums of every replicate; names as in :class:`~attnviz.statistics.clusters.ClusterSums`.
 
     Args:
         shape: of the array of means.
@@ -57,52 +109,97 @@ class Bootstrap:
         replicates: how many draws R.
 
     Attributes:
-        a: int64 [R, ...], sums of the scores in units of 2⁻²⁴.
-        b: int64 [R, ...], numbers of rows.
+        a, aa, ab: exact sums [R, ...].
+        b, bb: int64 [R, ...].
     """
 
     def __init__(self, shape: tuple[int, ...], seed: int, replicates: int = REPLICATES) -> None:
         self.seed, self.replicates = seed, replicates
-        self.a = np.zeros((replicates, *shape), np.int64)
+        self.a, self.aa, self.ab = (DrawnSums((replicates, *shape)) for _ in range(3))
         self.b = np.zeros((replicates, *shape), np.int64)
+        self.bb = np.zeros((replicates, *shape), np.int64)
 
     def add(self, names: Sequence[str], a: Floats, b: NDArray[np.integer[Any]]) -> None:
         """Add clusters, as :meth:`ClusterSums.add`; ``names[n]`` tells cluster n from others."""
         for first in range(0, len(names), _AT_ONCE):
             some = slice(first, first + _AT_ONCE)
             weights = poisson(self.seed, names[some], self.replicates)
-            units = np.rint(a[some] * (1 << _BITS)).astype(np.int64)
-            # sums of products below 2⁵³ are exact in float64, whoever multiplies
-            self.a += _product(weights, units >> _HALF) << _HALF
-            self.a += _product(weights, units & ((1 << _HALF) - 1))
-            self.b += _product(weights, b[some])
+            values, rows = np.asarray(a[some], np.float64), np.asarray(b[some], np.float64)
+            self.a.add(weights, values)
+            self.aa.add(weights, values * values)
+            self.ab.add(weights, values * rows)
+            self.b += _product(weights, rows)
+            self.bb += _product(weights, rows * rows)
 
     def merge(self, other: Bootstrap) -> None:
         """Add the sums of other clusters."""
-        self.a += other.a
+        for mine, theirs in ((self.a, other.a), (self.aa, other.aa), (self.ab, other.ab)):
+            mine.merge(theirs)
         self.b += other.b
+        self.bb += other.bb
 
-    def quantile(self, sums: ClusterSums, level: float = LEVEL) -> float:
+    def means(self, where: Any = ...) -> Floats:
+        """[R, ...], the mean of every replicate; NaN where none of its clusters has a row."""
+        rows = self.b[:, where] if where is not ... else self.b
+        sums = self.a.value((slice(None), where) if where is not ... else ...)
+        return sums / np.where(rows > 0, rows, np.nan)
+
+    def off(self, sums: ClusterSums, where: NDArray[np.bool_]) -> Floats:
+        """[R, n], by how many of its own standard errors each replicate's mean is off.
+
+        Args:
+            sums: of the same clusters.
+            where: n means. Where a replicate's clusters do not differ, its mean is not off at all
+                if it is the mean of all, and else infinitely many errors.
+        """
+        at = (slice(None), where)
+        mean, rows, count = self.means(where), self.b[at], sums.count[where]
+        squares = self.aa.value(at) - 2 * mean * self.ab.value(at) + mean * mean * self.bb[at]
+        apart = np.abs(mean - sums.mean()[where]) * rows
+        with np.errstate(divide="ignore", invalid="ignore"):
+            errors = np.sqrt(count / (count - 1) * np.maximum(squares, 0))
+            return np.nan_to_num(apart / errors, nan=0.0, posinf=np.inf)
+
+    def largest(self, sums: ClusterSums, where: NDArray[np.bool_]) -> Floats:
+        """[R], the largest of :meth:`off` over some means, a few thousand of them at a time."""
+        found = np.zeros(self.replicates)
+        places = np.flatnonzero(where)
+        for first in range(0, len(places), _MEANS):
+            some = np.zeros(where.size, np.bool_)
+            some[places[first : first + _MEANS]] = True
+            found = np.maximum(found, self.off(sums, some.reshape(where.shape)).max(1))
+        return found
+
+    def widths(self, sums: ClusterSums, level: float = LEVEL, copies: float = 1.0) -> Floats:
         """How many standard errors all means together stay within, in ``level`` of the draws.
 
         Args:
-            sums: of the same clusters; only means over :data:`ENOUGH` of them take part.
+            sums: of the same clusters.
             level: the probability that all intervals hold.
+            copies: see :meth:`ClusterSums.error`.
 
         Returns:
-            The quantile; NaN if no mean takes part.
+            [...], of common and rare means their family's quantile; NaN for means over fewer than
+            :data:`ENOUGH` clusters, or of which the draws say nothing.
         """
-        error = sums.error()
-        part = (sums.count >= ENOUGH) & (error > 0)
-        if not part.any():
-            return math.nan
-        rows = np.where(self.b > 0, self.b, np.nan)[:, part]
-        drawn = self.a[:, part] / (rows * float(1 << _BITS))
-        off = np.abs(drawn - sums.mean()[part]) / error[part]
-        return float(np.quantile(np.nan_to_num(off).max(1), level, method="higher"))
+        found = np.full(sums.count.shape, np.nan)
+        families = [part for part in self.families(sums, copies) if part.any()]
+        for part in families:
+            most = self.largest(sums, part)
+            inside = 1 - (1 - level) / len(families)
+            quantile = float(np.quantile(most, inside, method="higher"))
+            found[part] = quantile if math.isfinite(quantile) else np.nan
+        return found
+
+    @staticmethod
+    def families(sums: ClusterSums, copies: float = 1.0) -> tuple[NDArray[np.bool_], ...]:
+        """Which means take part as common ones, and which as rare ones."""
+        part = sums.known(copies) & (sums.count / copies >= ENOUGH)
+        common = sums.count >= COMMON * sums.count.max(initial=0)
+        return part & common, part & ~common
 
 
-def _product(weights: Floats, values: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+def _product(weights: Floats, values: Floats) -> Integers:
     """Σ_n weights[r, n] · values[n, ...] of whole numbers."""
-    flat = values.reshape(len(values), -1).astype(np.float64)
+    flat = values.reshape(len(values), -1)
     return (weights @ flat).astype(np.int64).reshape(len(weights), *values.shape[1:])

@@ -1,7 +1,7 @@
 """What every offline page needs: its parts put together, data that cannot become markup, a policy.
 
 A page is a template, a style behind the one that all share (``page.css``), scripts put together
-from modules (:mod:`attnviz.render.assemble`), those in ``js/`` for all pages among them, and data.
+from modules (:mod:`attnviz.web.assemble`), those in ``js/`` for all pages among them, and data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
 
-from attnviz.render.assemble import assemble
+from attnviz.web.assemble import assemble
 
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}
 
@@ -50,15 +50,17 @@ def _filled(template: str, parts: Mapping[str, str]) -> str:
 
 
 @lru_cache
-def parts(package: str, *entries: str) -> tuple[str, ...]:
+def parts(package: str, *entries: str, own_style: bool = False) -> tuple[str, ...]:
     """The template of a page, its style behind the one of all pages, and a script for each entry.
 
     Args:
         package: holds ``page.html``, ``style.css`` and the modules in ``js/``.
         entries: modules that run.
+        own_style: the page's style stands alone.
     """
     shared, own = files(__package__), files(package)
-    style = "".join(one.read_text("utf-8") for one in (shared / "page.css", own / "style.css"))
+    sheets = [own / "style.css"] if own_style else [shared / "page.css", own / "style.css"]
+    style = "".join(sheet.read_text("utf-8") for sheet in sheets)
     scripts = _modules(shared / "js") | _modules(own / "js")
     template = (own / "page.html").read_text("utf-8")
     return (template, style, *(assemble(scripts, entry) for entry in entries))

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.attention.attend import attend
-from attnviz.passes import Rows
-from attnviz.records import Site
+from attnviz.core.heads import Site
+from attnviz.core.source import Rows
 from tests.reference import attention
 
 

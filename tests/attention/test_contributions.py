@@ -10,8 +10,8 @@ from torch import Tensor
 from attnviz.attention import contributions
 from attnviz.attention.attend import attend
 from attnviz.attention.contributions import Writes
-from attnviz.passes import Gate, Normalization, OutputProjection, Rows
-from attnviz.records import Site, SiteKind
+from attnviz.core.heads import Site, SiteKind
+from attnviz.core.source import Gate, Normalization, OutputProjection, Rows
 
 B, H, G, T, D_V, D = 2, 4, 2, 9, 3, 10
 

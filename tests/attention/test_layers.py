@@ -8,8 +8,8 @@ import torch
 
 from attnviz.attention.layers import build_layer, output_slices, rotate, split_heads
 from attnviz.attention.sizes import check_sizes
+from attnviz.core.heads import Site
 from attnviz.errors import SizeError
-from attnviz.records import Site
 from tests.attention.test_attend import Whole
 from tests.reference import attention, rope
 

@@ -21,10 +21,9 @@ from safetensors.numpy import save_file
 
 import attnviz as av
 from attnviz.cli import main
+from tests import forking
 
-SCHEMA = json.loads(
-    (Path(__file__).parent.parent.parent / "docs" / "heads.schema.json").read_text(encoding="utf-8")
-)
+SCHEMA = av.Heads.json_schema()
 SENTENCE = "The keys to the cabinet are on the table"
 
 
@@ -48,10 +47,7 @@ def ok(capsys, *arguments: str) -> str:
 
 
 def process(*arguments: str, **options) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "attnviz", *arguments], capture_output=True, text=True,
-        check=False, **options,
-    )  # fmt: skip
+    return forking.run([sys.executable, "-m", "attnviz", *arguments], text=True, **options)
 
 
 def heads_of(capsys, *arguments: str) -> dict:
@@ -68,19 +64,19 @@ def test_heads_of_a_real_bert(capsys, minilm: str) -> None:
     assert "native" in out
     assert "11 tokens" in out
     document = heads_of(capsys, SENTENCE, "--model", minilm)
-    assert document["backend"] == "native"
+    assert document["source"]["backend"] == "native"
     assert len(document["heads"]) == 72
-    head = next(h for h in document["heads"] if h["name"] == "0.2")
+    head = next(h for h in document["heads"] if h["head"] == "0.2")
     assert head["roles"][0]["name"] == "previous"
     assert head["scores"]["previous"]["mean"] > 0.95
-    texts = [t["text"] for t in document["tokens"]["encoder"]["keys"]]
+    texts = document["tokens"]["encoder"]["keys"]["texts"]
     assert texts[0] == "[CLS]"
     assert "keys" in texts
 
 
 def test_heads_filters_and_orders(capsys, minilm: str) -> None:
     some = heads_of(capsys, SENTENCE, "-m", minilm, "--select", "0.*,3.5")
-    assert [h["name"] for h in some["heads"]] == [*(f"0.{i}" for i in range(12)), "3.5"]
+    assert [h["head"] for h in some["heads"]] == [*(f"0.{i}" for i in range(12)), "3.5"]
     entropy = heads_of(capsys, SENTENCE, "-m", minilm, "--sort", "entropy", "--top", "5")
     means = [h["scores"]["entropy"]["mean"] for h in entropy["heads"]]
     assert len(means) == 5
@@ -95,7 +91,7 @@ def test_csv_says_the_same_as_json(capsys, minilm: str) -> None:
     rows = list(csv.DictReader(io.StringIO(ok(capsys, "heads", SENTENCE, "-m", minilm, "--csv"))))
     assert len(rows) == 72
     for row, head in zip(rows, document["heads"], strict=True):
-        assert (int(row["layer"]), int(row["head"])) == (head["layer"], head["head"])
+        assert f"{row['layer']}.{row['head']}" == head["head"]
         assert row["roles"].split() == [r["name"] for r in head["roles"]]
         for name, score in head["scores"].items():
             for part, value in score.items():
@@ -104,7 +100,8 @@ def test_csv_says_the_same_as_json(capsys, minilm: str) -> None:
 
 def test_probe_runs_on_random_tokens_beside_the_sentence(capsys, minilm: str) -> None:
     document = heads_of(capsys, SENTENCE, "-m", minilm, "--probe")
-    probe = document["heads"][0]["probe"]["scores"]
+    assert [one["head"] for one in document["probe"]] == [one["head"] for one in document["heads"]]
+    probe = document["probe"][0]["scores"]
     assert set(probe) == {"duplicate", "duplicate_no_sink", "induction", "induction_no_sink"}
     assert probe["induction"]["rows"] > 50
     assert document["heads"][0]["scores"]["previous"]["rows"] < 12
@@ -113,15 +110,15 @@ def test_probe_runs_on_random_tokens_beside_the_sentence(capsys, minilm: str) ->
 @pytest.mark.parametrize(
     ("options", "heads", "kind"),
     [
-        (["--heads", "4"], 4, "encoder"),
-        (["--kind", "gqa", "--layers", "3", "--causal"], 24, "decoder"),
-        (["--kind", "mla", "--d-model", "64"], 8, "encoder"),
+        (["-m", "fresh", "--heads", "4"], 4, "encoder"),
+        (["-m", "fresh", "--kind", "gqa", "--layers", "3", "--causal"], 24, "decoder"),
+        (["-m", "fresh", "--kind", "mla", "--d-model", "64"], 8, "encoder"),
         (["--context", "Die Schlüssel liegen"], 8, "cross"),
     ],
 )
 def test_fresh_layers(capsys, options: list[str], heads: int, kind: str) -> None:
     document = heads_of(capsys, SENTENCE, *options)
-    assert document["backend"] == "untrained"
+    assert document["source"]["backend"] == "untrained"
     assert len(document["heads"]) == heads
     assert set(document["tokens"]) == {kind}
     ok(capsys, "heatmap", SENTENCE, *options, "-s", "0.1")
@@ -147,7 +144,7 @@ def test_capture_and_recorded(capsys, tmp_path: Path, minilm: str) -> None:
     ok(capsys, "capture", SENTENCE, "-m", minilm, "-o", str(path))
     live = heads_of(capsys, SENTENCE, "-m", minilm)
     stored = heads_of(capsys, "--recorded", str(path))
-    assert stored["backend"] == "recorded"
+    assert stored["source"]["backend"] == "recorded"
     assert stored["tokens"] == live["tokens"]
     for a, b in zip(stored["heads"], live["heads"], strict=True):
         assert [role["name"] for role in a["roles"]] == [role["name"] for role in b["roles"]]
@@ -161,22 +158,22 @@ def test_text_from_file_and_standard_input(capsys, tmp_path: Path) -> None:
     path = tmp_path / "t.txt"
     path.write_text("\ufeffgrün und blau\n", encoding="utf-8")
     document = heads_of(capsys, "--file", str(path), "-m", "fresh")
-    texts = [t["text"] for t in document["tokens"]["encoder"]["keys"]]
+    texts = document["tokens"]["encoder"]["keys"]["texts"]
     assert texts == ["grün", "und", "blau"]
     piped = process("heads", "-f", "-", "-m", "fresh", "--json", input="a b c")
     assert piped.returncode == 0, piped.stderr
-    assert len(json.loads(piped.stdout)["tokens"]["encoder"]["keys"]) == 3
+    assert json.loads(piped.stdout)["tokens"]["encoder"]["keys"]["texts"] == ["a", "b", "c"]
 
 
 def test_pair_ids_and_special_tokens(capsys, minilm: str) -> None:
     pair = heads_of(capsys, "The cat sat.", "--pair", "It slept.", "-m", minilm)
-    texts = [t["text"] for t in pair["tokens"]["encoder"]["keys"]]
+    texts = pair["tokens"]["encoder"]["keys"]["texts"]
     assert texts.count("[SEP]") == 2
     bare = heads_of(capsys, "The cat sat.", "--no-special-tokens", "-m", minilm)
-    assert [t["text"] for t in bare["tokens"]["encoder"]["keys"]] == ["the", "cat", "sat", "."]
-    ids = ",".join(str(t["id"]) for t in pair["tokens"]["encoder"]["keys"])
+    assert bare["tokens"]["encoder"]["keys"]["texts"] == ["the", "cat", "sat", "."]
+    ids = ",".join(map(str, pair["tokens"]["encoder"]["keys"]["ids"]))
     again = heads_of(capsys, "--ids", ids, "-m", minilm)
-    assert [t["text"] for t in again["tokens"]["encoder"]["keys"]] == texts
+    assert again["tokens"]["encoder"]["keys"]["texts"] == texts
 
 
 def test_truncate_says_what_it_cut(capsys, minilm: str) -> None:
@@ -313,13 +310,13 @@ MISTAKES = [
     (["-f", "/dev/zero", "-m", "fresh"], 1, ["/dev/zero is no text: it holds zero bytes"]),
     (["-f", "/dev/urandom", "-m", "fresh"], 1, ["/dev/urandom is "]),
     (["-f", "{tmp}/utf16.txt", "-m", "fresh"], 1, ["UTF-16; save the file as UTF-8"]),
-    (["a", "--d-model", "512", "--heads", "6"], 2, ["85.33", "nearest: 4 or 8"]),
-    (["a", "--heads", "8", "--kv-heads", "3"], 2, ["kv-heads that work: 1, 2, 4, 8"]),
-    (["a", "--heads", "0"], 2, ["at least 1, got 0"]),
-    (["a", "--d-model", "-8"], 2, ["at least 1, got -8"]),
-    (["a", "--d-model", "8000000"], 2, ["more than half of this machine's"]),
+    (["a", "-m", "fresh", "--d-model", "512", "--heads", "6"], 2, ["85.33", "4 or 8"]),
+    (["a", "-m", "fresh", "--heads", "8", "--kv-heads", "3"], 2, ["that work: 1, 2, 4, 8"]),
+    (["a", "-m", "fresh", "--heads", "0"], 2, ["at least 1, got 0"]),
+    (["a", "-m", "fresh", "--d-model", "-8"], 2, ["at least 1, got -8"]),
+    (["a", "-m", "fresh", "--d-model", "8000000"], 2, ["more than half of this machine's"]),
     (["a", "--d-model", "wide"], 2, ["wide", "see attnviz heads --help"]),
-    (["a", "--kind", "moe"], 2, ["moe", "mha, gqa, mqa, mla, cross"]),
+    (["a", "-m", "fresh", "--kind", "moe"], 2, ["moe", "'mha', 'gqa', 'mqa', 'mla' or 'cross'"]),
     (["a", "--nonsense"], 2, ["--nonsense"]),
     (["a", "-m", "fresh", "--select", "9.9"], 2, ["9.9", "layer 0 with heads 0-7"]),
     (["a", "-m", "fresh", "--select", "banana"], 2, ["banana", "4.11"]),
@@ -333,6 +330,8 @@ MISTAKES = [
     (["--ids", "1,x", "-m", "fresh"], 2, ["'x'"]),
     (["--ids", "1,999999", "-m", "{minilm}"], 1, ["999999", "30521"]),
     (["a", "-m", "{minilm}", "--heads", "4"], 2, ["--heads", "fresh layer"]),
+    (["a", "--heads", "4"], 2, ["--heads shapes a fresh layer; add --model fresh"]),
+    (["a", "--layers", "2", "--causal"], 2, ["--layers, --causal shape a fresh layer"]),
     (["a", "-m", "{minilm}", "--target", "b"], 2, ["--target"]),
     (["a", "-m", "{minilm}", "--device", "cuda:7"], 1, ["cuda:7", "cpu"]),
     (["a", "-m", "{minilm}", "--device", "toaster"], 2, ["toaster"]),
@@ -512,7 +511,7 @@ def test_interrupt_is_130_and_one_line(tmp_path: Path) -> None:
     # a shell's background processes ignore the signal, and so would the child of such a process
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     code += "from attnviz.__main__ import run\nrun()"
-    child = subprocess.Popen(
+    child = forking.Popen(
         [sys.executable, "-c", code, "heads", "-f", str(fifo), "-m", "fresh"],
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -532,10 +531,25 @@ def test_interrupt_while_importing() -> None:
     assert (result.returncode, result.stderr) == (130, "attnviz: interrupted\n")
 
 
-def test_broken_pipes_are_silent(tmp_path: Path) -> None:
-    command = f"{sys.executable} -m attnviz heads 'a b c' -m fresh --json | true"
-    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert result.stderr == ""
+def piped(*arguments: str, line: bool = False) -> tuple[int, str]:
+    """Exit code and errors of a command whose reader goes away, at once or after a line."""
+    reader, writer = os.pipe()
+    if not line:
+        os.close(reader)
+    child = forking.Popen(
+        [sys.executable, "-m", "attnviz", *arguments],
+        stdout=writer, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    os.close(writer)
+    if line:
+        with open(reader, "rb", buffering=0) as some:
+            some.readline()
+    _, err = child.communicate(timeout=120)
+    return child.returncode, err
+
+
+def test_broken_pipes_are_silent() -> None:
+    assert piped("heads", "a b c", "-m", "fresh", "--json")[1] == ""
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
@@ -556,7 +570,7 @@ def test_a_bug_is_one_line_and_says_how_to_report_it(capsys, monkeypatch) -> Non
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a\nb \x1b[31m")
 
-    monkeypatch.setattr("attnviz.api.heads", broken)
+    monkeypatch.setattr("attnviz.features.heads.function.heads", broken)
     code, out, err = call(capsys, "heads", "a", "-m", "fresh")
     assert (code, out) == (70, "")
     assert err.startswith(r"attnviz: unexpected ZeroDivisionError: a b \x1b[31m; this is a bug")
@@ -581,7 +595,7 @@ def test_too_little_memory_is_no_bug(capsys, monkeypatch, error: Exception) -> N
     def full(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("attnviz.api.heads", full)
+    monkeypatch.setattr("attnviz.features.heads.function.heads", full)
     code, _, err = call(capsys, "heads", "a", "-m", "fresh")
     assert code == 1
     assert err.startswith("attnviz: out of memory")
@@ -592,24 +606,29 @@ def test_too_little_memory_is_no_bug(capsys, monkeypatch, error: Exception) -> N
 def test_what_standard_output_cannot_hold(tmp_path: Path, encoding: str) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
     text = "a → 鍵 \U0001f600 é"
-    for arguments in (["--help"], ["heads", text, "-m", "fresh"], ["shapes", "--seq", "3"]):
-        shown = process(*arguments, env=environment, encoding=encoding)
-        assert (shown.returncode, shown.stderr) == (0, "")
+    for arguments in (["--help"], ["shapes", "--seq", "3"]):
+        command = [sys.executable, "-m", "attnviz", *arguments]
+        begun = subprocess.run(
+            command, env=environment, encoding=encoding, capture_output=True, check=False
+        )
+        assert (begun.returncode, begun.stderr) == (0, "")
+    shown = process("heads", text, "-m", "fresh", env=environment, encoding=encoding)
+    assert (shown.returncode, shown.stderr) == (0, "")
     document = json.loads(
         process("heads", text, "-m", "fresh", "--json", env=environment, encoding=encoding).stdout
     )
-    assert [t["text"] for t in document["tokens"]["encoder"]["keys"]] == text.split()
+    assert document["tokens"]["encoder"]["keys"]["texts"] == text.split()
 
 
 def test_names_that_act_on_a_terminal_or_are_no_text(tmp_path: Path) -> None:
     name = os.fsencode(str(tmp_path)) + b"/\x1b[31mred\xff.npz"
     command = [sys.executable, "-m", "attnviz", "capture", "a b", "-m", "fresh", "-o", name]
-    made = subprocess.run(command, capture_output=True, check=False)
+    made = forking.run(command)
     assert (made.returncode, made.stderr) == (0, b"")
     assert rb"\x1b[31mred\udcff.npz" in made.stdout
     assert b"\x1b" not in made.stdout
     missing = [*command[:3], "heads", "--recorded", name + b"x.npz"]
-    told = subprocess.run(missing, capture_output=True, check=False)
+    told = forking.run(missing)
     assert told.returncode == 1
     assert b"\x1b" not in told.stderr
     assert told.stderr.count(b"\n") == 1
@@ -624,19 +643,23 @@ def test_streams_that_were_closed() -> None:
 
 def test_an_export_without_standard_error_still_draws(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a b\nc d\n")
-    command = f"{sys.executable} -m attnviz export a.txt -o o -m fresh --jobs 2 2>&-"
-    done = subprocess.run(command, shell=True, cwd=tmp_path, stdout=subprocess.PIPE, check=False)
+    closed = "import os, sys\nos.close(2)\nsys.stderr = None\n"
+    code = closed + "from attnviz.__main__ import run\nrun()"
+    command = ["-c", code, "export", "a.txt", "-o", "o", "-m", "fresh", "--jobs", "2"]
+    done = forking.run([sys.executable, *command], cwd=tmp_path)
     assert done.returncode == 0
     assert len(list((tmp_path / "o").rglob("*.png"))) == 16
 
 
-@pytest.mark.parametrize("arguments", ["--help", "heads 'a b c' -m fresh", "shapes --presets"])
+@pytest.mark.parametrize("arguments", ["--help", "heads abc -m fresh", "shapes --presets"])
 def test_readers_that_have_seen_enough(arguments: str) -> None:
-    command = (
-        f"{sys.executable} -m attnviz {arguments} | head -1 >/dev/null; echo ${{PIPESTATUS[0]}}"
-    )
+    assert piped(*arguments.split(), line=True) == (0, "")
+
+
+def test_readers_in_a_shell() -> None:
+    command = f"{sys.executable} -m attnviz shapes --presets | head -1; echo ${{PIPESTATUS[0]}}"
     told = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert (told.stdout, told.stderr) == ("0\n", "")
+    assert (told.stdout.splitlines()[1:], told.stderr) == (["0"], "")
 
 
 def test_no_browser_is_one_line(tmp_path: Path) -> None:
@@ -679,11 +702,11 @@ def test_a_text_that_names_a_file_is_run_and_said(tmp_path, monkeypatch, capsys)
     Path("story.txt").write_text("the cat sat\n")
     for command in (["heads"], ["view", "-o", "p.html"], ["heatmap"]):
         assert main([*command, "story.txt"]) == 0
-        said = "note: story.txt is the name of a file; --file reads it"
+        said = "note: there is a file story.txt, and its name was taken as the text"
         assert said in capsys.readouterr().err
     for quiet in (["story.txt", "-q"], ["--file", "story.txt"], ["the story"]):
         assert main(["heads", *quiet]) == 0
-        assert "name of a file" not in capsys.readouterr().err
+        assert "there is a file" not in capsys.readouterr().err
 
 
 def test_the_page_of_several_texts_counts_them_all(tmp_path, monkeypatch, capsys) -> None:

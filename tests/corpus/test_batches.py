@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attnviz as av
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.corpus.batches import Tokenized, batches, tokenize
 from attnviz.corpus.texts import Bad, Text
 from attnviz.models.untrained import FreshConfig
-from attnviz.records import Inputs, Prompt, Sides, Tokens
 
 
 def of_length(number: int, length: int) -> Tokenized:

@@ -18,6 +18,8 @@ from attnviz.corpus.running import answered
 from attnviz.errors import AttnvizError, InputError
 from tests.corpus import tasks
 
+pytestmark = pytest.mark.usefixtures("started")
+
 
 def test_answers_come_in_the_order_of_the_tasks() -> None:
     expected = [(n, n * n + 2) for n in range(50)]

@@ -1,10 +1,13 @@
-"""Tasks on a real Ray of this machine: order, deaths, errors, and the bits of one process."""
+"""Tasks on a real Ray of this machine: order, deaths, errors, and the bits of one process.
+
+All share one Ray, but for the test that looks at how one is started and ended.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,18 +15,31 @@ from typing import Any
 import pytest
 
 import attnviz as av
+from attnviz.core.source import Source
 from attnviz.corpus import on_ray
 from attnviz.corpus.executors import Lost
 from attnviz.corpus.on_ray import OnRay
 from attnviz.errors import InputError, UsageError
-from attnviz.passes import Source
-from attnviz.profiling import run
-from attnviz.profiling.work import Part, ProfileSettings, Worker
+from attnviz.features.profile import run
+from attnviz.features.profile.work import Part, ProfileSettings, Worker
+from tests import ROOT
 from tests.corpus import tasks
-from tests.profiling.corpus import lines, sentences
-from tests.profiling.test_bits import content
+from tests.features.profile.corpus import lines, sentences
+from tests.features.profile.test_bits import content
 
 pytest.importorskip("ray", reason="NO RAY, SO IT IS NOT TESTED: install attnviz[ray]")
+
+
+@pytest.fixture(scope="module")
+def _running() -> Iterator[None]:
+    """A Ray that several tests use; it takes seconds to start."""
+    import ray
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_worker_niceness", "0")  # else its actors wait for the other tests
+        ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+        yield
+        ray.shutdown()
 
 
 def killed_once(flag: str, source: Source, settings: ProfileSettings) -> Callable[[Any], Part]:
@@ -39,6 +55,19 @@ def killed_once(flag: str, source: Source, settings: ProfileSettings) -> Callabl
     return work
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("error:.*is deprecated and will be removed in Ray")
+def test_a_ray_of_its_own_is_started_and_ended() -> None:
+    import ray
+
+    assert not ray.is_initialized()
+    with OnRay(tasks.squares, actors=1) as actors:
+        assert ray.cluster_resources()["CPU"] == 1
+        assert list(actors.run([2, 3])) == [(2, 4), (3, 9)]
+    assert not ray.is_initialized()
+
+
+@pytest.mark.usefixtures("_running")
 @pytest.mark.filterwarnings("error:.*is deprecated and will be removed in Ray")
 def test_order_deaths_and_errors(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(on_ray, "ROUND", 6)
@@ -53,6 +82,7 @@ def test_order_deaths_and_errors(tmp_path, monkeypatch) -> None:
             list(actors.run([1, 7]))
 
 
+@pytest.mark.usefixtures("_running")
 def test_a_profile_has_the_bits_of_one_process_though_an_actor_dies(tmp_path, monkeypatch) -> None:
     path = lines(tmp_path / "t.txt", sentences(150))
     one, two = tmp_path / "one.profile", tmp_path / "two.profile"
@@ -69,6 +99,8 @@ def test_a_cluster_that_is_not_there_and_a_model_that_cannot_travel(tmp_path) ->
         av.profile(path, model=av.load("demo-gpt2"), ray="local")
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("_running")
 def test_an_ablation_has_the_bits_of_one_process() -> None:
     texts = ["one two three one two three", "a b c a b c", "the cat and the dog and the cat"]
     one = av.ablate(texts, heads="2.4,1.4,role:previous", gradient=True)
@@ -76,11 +108,13 @@ def test_an_ablation_has_the_bits_of_one_process() -> None:
     assert two.to_json() == one.to_json()
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("_running")
 @pytest.mark.parametrize(
     ("look", "name"), [(av.syntax, "treebank.conllu"), (av.coref, "pronouns.tsv")]
 )
 def test_annotated_text_gives_the_bits_of_one_process(look: Any, name: str) -> None:
-    path = Path(__file__).parents[2] / "sample_inputs" / name
+    path = ROOT / "sample_inputs" / name
     one = look(path, model="demo-bert").to_json()
     assert look(path, model="demo-bert", ray="local", jobs=2).to_json() == one
     assert look(path, model="demo-bert", jobs=2).to_json() == one

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from attnviz.core.prompt import Prompt
 from attnviz.corpus.lines import LONGEST_FILE
 from attnviz.corpus.sample import sample
 from attnviz.corpus.texts import Bad, Text, read, resolve
 from attnviz.errors import InputError, UsageError
-from attnviz.records import Prompt
 
 
 def file(path: Path, text: str | bytes) -> str:

@@ -17,22 +17,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from attnviz.errors import InputError, UsageError
-from attnviz.records import (
-    HeadScores,
-    HeadsReport,
-    Inputs,
-    Layout,
-    Role,
-    Score,
-    Sides,
-    SiteKind,
-    SourceInfo,
-    Tokens,
+from attnviz.core.heads import Layout, SiteKind
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.scores import HeadScores, HeadsOf, Role, Score
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.drawing import (
+    canvas,
+    figure,
+    fonts,
 )
-from attnviz.render import canvas, figure, figure_heads, figure_heatmap, fonts
-from attnviz.render.palette import ramp, rgb
-from attnviz.render.style import Style
+from attnviz.drawing import (
+    grid_figure as figure_heads,
+)
+from attnviz.drawing import (
+    heatmap_figure as figure_heatmap,
+)
+from attnviz.drawing.palette import ramp, rgb
+from attnviz.drawing.style import Style
+from attnviz.errors import InputError, UsageError
 from attnviz.scoring.roles import ROLES
 
 WORDS = ("The", " keys", " to", " the", "cab", "inet", ",", " internationalization", " 1997", ".")
@@ -307,7 +310,7 @@ def test_wrong_use() -> None:
 # --- the grid of heads
 
 
-def report(heads: dict[SiteKind, tuple[int, ...]], share: float = 0.6) -> HeadsReport:
+def report(heads: dict[SiteKind, tuple[int, ...]], share: float = 0.6) -> HeadsOf:
     layout = Layout(heads)
     rng = np.random.default_rng(0)
     names = list(ROLES)
@@ -317,7 +320,7 @@ def report(heads: dict[SiteKind, tuple[int, ...]], share: float = 0.6) -> HeadsR
         name = names[int(rng.integers(10))]
         roles = (Role(name, name, evidence, False),) if rng.random() < share else ()
         scored.append(HeadScores(head, {}, roles))
-    return HeadsReport(
+    return HeadsOf(
         source=SourceInfo("gpt2 $x$", "native", "exact"),
         layout=layout,
         inputs=Inputs(dict.fromkeys(layout.kinds, sides(9))),

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from attnviz.records import Role, Score, Tokens
-from attnviz.render import labels
+from attnviz.core.scores import Role, Score
+from attnviz.core.tokens import Tokens
+from attnviz.drawing import labels
 
 ANY_TEXT = st.text(alphabet=st.characters(), max_size=12)
 

@@ -10,26 +10,27 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 import attnviz as av
-from attnviz.render import figure_heads, terminal
-from attnviz.render.grid import grids, tally
-from attnviz.render.palette import FEW
+from attnviz.drawing import grid_figure as figure_heads
+from attnviz.drawing import terminal
+from attnviz.drawing.grid import grids, tally
+from attnviz.drawing.palette import FEW
 from attnviz.scoring.roles import FEW_ROWS, ROLES
-from tests.render.test_terminal import lines, shown
+from tests.drawing.test_terminal import lines, shown
 
 SHORT = "The keys to the cabinet"
 LONG = "the keys to the cabinet were lost and then the keys to the cabinet were found again"
 
 
 @pytest.fixture(params=[SHORT, LONG], ids=["few rows", "many rows"])
-def report(request: pytest.FixtureRequest) -> av.HeadsReport:
+def report(request: pytest.FixtureRequest) -> av.Heads:
     return av.heads(request.param)
 
 
-def drawn(report: av.HeadsReport) -> Figure:
+def drawn(report: av.Heads) -> Figure:
     return figure_heads.build(report, 100)
 
 
-def legend_of(report: av.HeadsReport) -> list[tuple[str, int, str]]:
+def legend_of(report: av.Heads) -> list[tuple[str, int, str]]:
     """Name, count and colour of each entry of the figure's legend."""
     axes = drawn(report).axes[-1]
     texts = {(t.get_position()[0] == 0.5, round(t.get_position()[1], 3)): t for t in axes.texts}
@@ -41,7 +42,7 @@ def legend_of(report: av.HeadsReport) -> list[tuple[str, int, str]]:
     return [(text, int(numbers[y]), colors[y]) for y, text in sorted(rows)]
 
 
-def test_names_order_counts_and_colours_agree(report: av.HeadsReport) -> None:
+def test_names_order_counts_and_colours_agree(report: av.Heads) -> None:
     want = [(name or "no role", count) for name, count in tally(report)]
     assert sum(count for _, count in want) == len(report.heads)
     found = legend_of(report)
@@ -59,7 +60,7 @@ def test_names_order_counts_and_colours_agree(report: av.HeadsReport) -> None:
 
 
 @pytest.mark.parametrize("width", [30, 60, 100])
-def test_few_rows_are_marked_everywhere(report: av.HeadsReport, width: int) -> None:
+def test_few_rows_are_marked_everywhere(report: av.Heads, width: int) -> None:
     few = sum(bool(head.roles) and head.roles[0].few_rows for head in report.heads)
     note = f"{FEW} on fewer than {FEW_ROWS} rows"
     text = lines(terminal.heads_grid(report), width, color_system=None)
@@ -74,8 +75,8 @@ def test_few_rows_are_marked_everywhere(report: av.HeadsReport, width: int) -> N
 
 
 def test_a_dense_grid_underlines_what_rests_on_few_rows() -> None:
-    from attnviz.records import Score
-    from tests.render import test_terminal
+    from attnviz.core.scores import Score
+    from tests.drawing import test_terminal
 
     rows = {("decoder", 0, i): [("previous", Score(0.9, 0.1, 9.0, 4))] for i in range(30)}
     report = test_terminal.report({"decoder": (30,)}, rows)

@@ -13,13 +13,17 @@ from rich.console import Console
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.media import Picture, patch_grid
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.drawing import terminal
+from attnviz.drawing.overlay import box, scaled, tinted
+from attnviz.drawing.palette import ramp, rgb
+from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
-from attnviz.media import Picture, patch_grid
-from attnviz.records import Capture, Head, Inputs, Layout, Sides, Site, SourceInfo, Tokens
-from attnviz.render import terminal
-from attnviz.render.overlay import box, scaled, tinted
-from attnviz.render.palette import ramp, rgb
-from attnviz.render.style import Style
 from attnviz.scoring.gaze import gaze
 
 Image = pytest.importorskip("PIL.Image")

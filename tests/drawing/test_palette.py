@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import attnviz
+from attnviz.drawing import palette
 from attnviz.errors import UsageError
-from attnviz.render import palette
 from attnviz.scoring.roles import SHOWN
 
 # Machado, Oliveira & Fernandes 2009, table 1, severity 1.0, on linear RGB.

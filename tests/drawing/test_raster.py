@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.drawing import glyphs, mosaic, paint, png
+from attnviz.drawing.palette import PALETTES, ramp, rgb
+from attnviz.drawing.raster import Raster, raster_png
+from attnviz.drawing.style import Style
 from attnviz.errors import InputError, UsageError
-from attnviz.records import Sides, Tokens
-from attnviz.render import glyphs, mosaic, paint, png
-from attnviz.render.palette import PALETTES, ramp, rgb
-from attnviz.render.raster import Raster, raster_png
-from attnviz.render.style import Style
 
 
 def sides_of(queries: int, keys: int | None = None) -> Sides:
@@ -129,7 +129,8 @@ def test_every_deflate_gives_back_the_pixels(monkeypatch: pytest.MonkeyPatch, de
 
 def test_deflate_is_zlib_where_isal_is_missing() -> None:
     code = (
-        "import sys; sys.modules['isal'] = None; from attnviz.render import png; print(png.DEFLATE)"
+        "import sys; sys.modules['isal'] = None; "
+        "from attnviz.drawing import png; print(png.DEFLATE)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.startswith("zlib ")

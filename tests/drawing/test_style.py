@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.drawing import paint, terminal
+from attnviz.drawing.mosaic import mosaic_png
+from attnviz.drawing.palette import PALETTES, masked_color, ramp, rgb
+from attnviz.drawing.raster import Raster, raster_png
+from attnviz.drawing.shades import shades
+from attnviz.drawing.style import DECADES, NORMALIZATIONS, SCALES, Style, styled
 from attnviz.errors import UsageError
-from attnviz.records import Sides, Tokens
-from attnviz.render import paint, terminal
-from attnviz.render.mosaic import mosaic_png
-from attnviz.render.palette import PALETTES, masked_color, ramp, rgb
-from attnviz.render.raster import Raster, raster_png
-from attnviz.render.shades import shades
-from attnviz.render.style import DECADES, NORMALIZATIONS, SCALES, Style, styled
 
 MAP = np.array([[0.5, 0.25, 0.0], [0.1, 0.001, 0.0], [0.0, 0.0, 0.0]])
 
@@ -167,7 +167,7 @@ def test_masked_cells_are_blank_in_the_terminal() -> None:
 
 
 def test_defaults_are_read_without_numpy() -> None:
-    code = "import sys, attnviz.render.style; sys.exit('numpy' in sys.modules)"
+    code = "import sys, attnviz.drawing.style; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert DECADES == 4
 

@@ -15,25 +15,16 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 import attnviz as av
+from attnviz.core.heads import Head, Layout, Site, SiteKind
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.scores import HeadScores, HeadsOf, Role, Score
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.drawing import terminal
+from attnviz.drawing.heatmap_terminal import ASCII_RAMP
+from attnviz.drawing.palette import ramp
+from attnviz.drawing.style import SINK_NOTE, Style
 from attnviz.errors import InputError, UsageError
-from attnviz.records import (
-    Head,
-    HeadScores,
-    HeadsReport,
-    Inputs,
-    Layout,
-    Role,
-    Score,
-    Sides,
-    Site,
-    SiteKind,
-    SourceInfo,
-    Tokens,
-)
-from attnviz.render import terminal
-from attnviz.render.palette import ramp
-from attnviz.render.style import SINK_NOTE, Style
-from attnviz.render.terminal_heatmap import ASCII_RAMP
 from attnviz.scoring.roles import ROLES
 
 WORDS = ("The", " keys", " to", " the", "cab", "inet", ",", " internationalization", " 1997", ".")
@@ -59,7 +50,7 @@ def report(
     heads: dict[SiteKind, tuple[int, ...]],
     roles: dict[tuple[SiteKind, int, int], Sequence[tuple[str, Score]]],
     only: set[tuple[int, int]] | None = None,
-) -> HeadsReport:
+) -> HeadsOf:
     layout = Layout(heads)
     scored = tuple(
         HeadScores(
@@ -74,7 +65,7 @@ def report(
         if only is None or (head.layer, head.index) in only
     )
     sides = Sides(tokens(12), tokens(12))
-    return HeadsReport(
+    return HeadsOf(
         source=SourceInfo("gpt2\x1b[2J", "native", "exact within 2e-7"),
         layout=layout,
         inputs=Inputs(dict.fromkeys(layout.kinds, sides)),
@@ -473,7 +464,7 @@ def test_a_common_top_makes_maps_comparable() -> None:
 
 def test_the_terminal_needs_neither_torch_nor_matplotlib() -> None:
     code = (
-        "import sys, attnviz.render.terminal, attnviz.render.figure; "
+        "import sys, attnviz.drawing.terminal, attnviz.drawing.figure; "
         "print([m for m in ('torch', 'matplotlib', 'transformers') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

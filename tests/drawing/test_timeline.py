@@ -10,9 +10,13 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.media import Sound
-from attnviz.records import Capture, Inputs, Layout, Sides, Site, SourceInfo, Tokens
-from attnviz.render.timeline import Timeline, timeline
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Layout, Site
+from attnviz.core.media import Sound
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.drawing.timeline import Timeline, timeline
 
 Image = pytest.importorskip("PIL.Image")
 

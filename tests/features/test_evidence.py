@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,33 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.core.findings import Finding, Measure
+from attnviz.core.heads import Layout
+from attnviz.drawing.grid import grids
+from attnviz.drawing.labels import visible
 from attnviz.errors import InputError, UsageError
-from attnviz.findings import Finding, Measure
-from attnviz.given import read_given
-from attnviz.records import Layout
-from attnviz.render.labels import visible
-from attnviz.render.viewer.beside import beside
-from tests.profiling.corpus import lines
-from tests.profiling.corpus import sentences as texts
+from attnviz.features.evidence import read_evidence
+from attnviz.features.heads.result import Heads
+from attnviz.features.view.beside import beside
+from tests.corpus.gold import results as gold
+from tests.features.profile.corpus import lines
+from tests.features.profile.corpus import sentences as texts
 
-ROOT = Path(__file__).parents[1]
 TEXT = "The kettle sang and the candle burned while the kettle sang and the candle burned."
+
+ROLES_TEXT = "The keys to the cabinet are on the table"
+SYNTAX = gold.syntax(
+    roles=[
+        gold.relation_head("1.2", "obj", (0.75, 0.7, 0.8), (0.4, 0.3, 0.5), 200),
+        gold.relation_head("1.2", "nmod:poss", (0.9, 0.8, 1.0), (0.5, 0.4, 0.6), 40),
+    ]
+)
+COREF = gold.coref(
+    roles=[
+        gold.antecedent_head("1.2", (0.7, 0.6, 0.8), (0.2, 0.1, 0.3)),
+        gold.antecedent_head("3.0", (0.65, 0.6, 0.7), (0.15, 0.1, 0.2)),
+    ]
+)
 
 
 @pytest.fixture(scope="module")
@@ -45,19 +62,15 @@ def files(tmp_path_factory: pytest.TempPathFactory, reports: dict[str, Any]) -> 
     folder = tmp_path_factory.mktemp("files")
     found = {}
     for name, report in reports.items():
-        found[name] = folder / f"{name}.json"
-        found[name].write_text(
-            report.json() if name == "profile" else json.dumps(report.to_json()), encoding="utf-8"
-        )
-        schema = "ablate" if name == "one" else name
-        schema = json.loads((ROOT / "docs" / f"{schema}.schema.json").read_text())
-        jsonschema.validate(json.loads(found[name].read_text()), schema)
+        found[name] = report.save(folder / f"{name}.json")
     return found
 
 
 def read(what: Any) -> Finding:
-    (given,) = read_given(what)
-    return given.finding
+    (attached,) = read_evidence(what)
+    found = attached.finding()
+    assert found is not None
+    return found
 
 
 def measure(finding: Finding, name: str) -> Measure:
@@ -76,10 +89,11 @@ def test_an_ablation_gives_effects_with_intervals_and_gradients(files, reports) 
         name: (one.gradient, None, None) for name, one in effects.items()
     }
     assert f"at {report.positions:,} positions of 6 texts" in found.how
-    assert "zero ablation" in found.how
+    assert "ablation (mean at every position, output on another text" in found.how
     assert "95 % intervals over texts" in found.how
     costliest = max(effects.values(), key=lambda one: one.change)
-    (first, slope, *groups) = found.said[costliest.name]
+    (first, others, slope, *groups) = found.said[costliest.name]
+    assert others.endswith(" by resample")
     assert re.match(r"\+[\d.]+ \[[+-][\d.]+, [+-][\d.]+\] nats, number 1 of 24, worse on ", first)
     assert slope.startswith(f"mean |∂/∂gate| {costliest.gradient:.2g}")
     assert all(line.startswith("with others (role:") for line in groups)
@@ -130,19 +144,14 @@ def test_logits_say_what_each_head_adds_and_which_words_it_raises(files, reports
 
 
 def test_relations_and_coreference_have_numbers_too() -> None:
-    best = {"head": "1.2", "direction": "to_head", "accuracy": 0.8, "low": 0.7, "high": 0.9,
-            "count": 40, "offset": 1, "offset_accuracy": 0.5, "margin": 0.3, "margin_low": 0.2,
-            "margin_high": 0.4}  # fmt: skip
-    common = {"model": "m", "identity": {}, "layout": {"encoder": [3, 3]}, "roles": [],
-              "measured_on": "odd documents"}  # fmt: skip
-    from attnviz.found import finding
-
-    syntax = finding("s.json", {"schema": "attnviz.syntax/1", **common,
-                                "relations": {"obj": {"best": best}}})  # fmt: skip
+    best = gold.relation_head("1.2", "obj", (0.8, 0.7, 0.9), (0.3, 0.2, 0.4), 40)
+    syntax = gold.syntax(best=[replace(best, relation="all"), best]).finding("s.json")
+    assert syntax is not None
     assert syntax.said["1.2"] == ("obj 0.80 [0.70, 0.90] of 40, best offset 0.50 (no role)",)
     assert syntax.measures[0].values == {"1.2": (0.3, 0.2, 0.4)}
-    ranked = {**best, "baseline": "nearest", "baseline_accuracy": 0.6}
-    coref = finding("c.json", {"schema": "attnviz.coref/1", **common, "ranked": [ranked]})
+    ranked = gold.antecedent_head("1.2", (0.8, 0.7, 0.9), (0.2, 0.1, 0.3), 40)
+    coref = gold.coref(ranked=[ranked]).finding("c.json")
+    assert coref is not None
     assert coref.said["1.2"] == ("0.80 [0.70, 0.90] of 40, nearest 0.60",)
     assert coref.measures[0].values == {"1.2": (0.8, 0.7, 0.9)}
 
@@ -153,7 +162,7 @@ def test_the_report_itself_says_the_same_as_its_file(files, reports) -> None:
         assert (given.said, given.measures, given.how) == (file.said, file.measures, file.how)
 
 
-def test_heads_print_and_write_them(files, capsys) -> None:
+def test_heads_print_them(files, capsys) -> None:
     given = [part for name in ("ablate", "logits", "profile") for part in ("--with", files[name])]
     assert main(["heads", TEXT, *map(str, given)]) == 0
     out = capsys.readouterr().out
@@ -162,39 +171,13 @@ def test_heads_print_and_write_them(files, capsys) -> None:
         assert title in out
     assert main(["heads", TEXT, "--json", *map(str, given)]) == 0
     document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, json.loads((ROOT / "docs" / "heads.schema.json").read_text()))
-    assert [one["part"] for one in document["findings"]] == ["ablate", "logits", "profile"]
-    assert main(["heads", TEXT, "--json"]) == 0
-    assert "findings" not in json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, av.Heads.json_schema())
+    assert "findings" not in document  # they are files of their own
 
 
 def test_profiles_take_them_too(files, corpus: str, capsys) -> None:
-    assert main(["profile", corpus, "--with", str(files["ablate"]), "--json", "-q"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, json.loads((ROOT / "docs" / "profile.schema.json").read_text()))
-    assert document["findings"][0]["title"] == "What it is worth"
     assert main(["profile", corpus, "--with", str(files["ablate"])]) == 0
     assert "What it is worth (ablate.json)" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", ["ablate", "profile", "logits"])
-def test_results_of_another_model_or_other_weights_are_refused_by_name(
-    files, tmp_path: Path, name: str
-) -> None:
-    with pytest.raises(UsageError, match=rf"{name}\.json is of demo-gpt2, and this is demo-bert"):
-        av.view(TEXT, model="demo-bert", evidence=files[name])
-    other = tmp_path / "other.json"
-    other.write_text(json.dumps(json.loads(files[name].read_text()) | {"identity": {"is": "0"}}))
-    with pytest.raises(UsageError, match=r"other\.json is of other weights under the name"):
-        av.heads(TEXT, evidence=other)
-    old = json.loads(files[name].read_text())
-    del old["identity"]
-    if name == "profile":
-        del old["layout"]
-    other.write_text(json.dumps(old))
-    notes = av.heads(TEXT, evidence=other).notes
-    assert "That other.json is of this model was checked by its heads alone." in notes
-    assert not any("gives no head a role" in note for note in notes)
 
 
 def test_a_damaged_result_is_refused(files, tmp_path: Path) -> None:
@@ -260,3 +243,80 @@ def test_what_cannot_be_taken_away_is_refused() -> None:
         av.view(TEXT, ablate=True, without="0.0")
     with pytest.raises(UsageError, match="not recorded attention"):
         av.view(av.capture(TEXT), ablate=True)
+
+
+@pytest.fixture
+def annotated(tmp_path: Path) -> list[Path]:
+    """Results of demo-bert that give roles."""
+    return [SYNTAX.save(tmp_path / "syntax.json"), COREF.save(tmp_path / "coref.json")]
+
+
+def roles(report: Heads, name: str) -> list[tuple[str, float | None]]:
+    found = next(one for one in report.heads if report.layout.name(one.head) == name)
+    return [(role.title, role.evidence.mean) for role in found.roles]
+
+
+def test_roles_stand_before_the_others_the_largest_margin_first(
+    annotated: list[Path],
+) -> None:
+    alone = av.heads(ROLES_TEXT, model="demo-bert")
+    both = av.heads(ROLES_TEXT, model="demo-bert", evidence=annotated)
+    given = [("syntactic: nmod:poss", 0.9), ("syntactic: obj", 0.75), ("coreference", 0.7)]
+    assert roles(both, "1.2") == given + roles(alone, "1.2")
+    assert roles(both, "3.0") == [("coreference", 0.65), *roles(alone, "3.0")]
+    assert roles(both, "0.0") == roles(alone, "0.0")
+    obj = next(one for one in both.heads if one.head.name == "1.2").roles[1]
+    assert obj.evidence.chance == pytest.approx(0.35)
+    assert obj.evidence.rows == 200
+    cell = grids(both)[0].cells[1][2]
+    assert cell is not None
+    assert (cell.role, cell.code(5), cell.code(4), cell.code(2)) == (
+        "syntactic", "nmod:", "nmod", "sy"
+    )  # fmt: skip
+    assert both.notes[-1].startswith("Roles from syntax.json and coref.json are from annotated")
+
+
+def test_table_json_and_filter(annotated: list[Path], capsys: Any) -> None:
+    given = [part for path in annotated for part in ("--with", str(path))]
+    run = ["heads", ROLES_TEXT, "-m", "demo-bert", *given]
+    assert main([*run, "--role", "syntactic: obj"]) == 0
+    out, err = capsys.readouterr()
+    assert "syntactic: nmod:poss" in out
+    assert "3.0" not in out.split("head   role")[1]
+    assert "not from this" in err
+    assert main([*run, "--json", "-q"]) == 0
+    found = Heads.from_json(capsys.readouterr().out)
+    named = {found.layout.name(one.head): one.does and one.does.title for one in found.heads}
+    assert (named["1.2"], named["3.0"]) == ("syntactic: nmod:poss", "coreference")
+    assert main([*run, "--csv", "-q"]) == 0
+    assert "syntactic:nmod:poss syntactic:obj coreference" in capsys.readouterr().out
+
+
+def test_the_page_holds_them(annotated: list[Path]) -> None:
+    page = av.view(ROLES_TEXT, model="demo-bert", evidence=annotated).page.decode()
+    assert '"title":"syntactic: nmod:poss","code":"nmod:","given":true' in page
+    assert "are from annotated text (odd documents), not from this one" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x", "f.json is no JSON that can be read"),
+        ("[]", "f.json is no result of attnviz; give the JSON"),
+        (
+            '{"schema": "attnviz.heads/1"}',
+            "make it again with attnviz heads",
+        ),
+        ('{"schema": "attnviz.syntax/1"}', "make it again with attnviz syntax"),
+        (json.dumps({**SYNTAX.to_dict(), "roles": [{"head": "<b>"}]}), "is damaged"),
+    ],
+)
+def test_what_is_no_result_is_one_line(tmp_path, capsys, text: str, says: str) -> None:
+    path = tmp_path / "f.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"f\.json"):
+        read_evidence(path)
+    assert main(["heads", ROLES_TEXT, "--with", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import csv
 import io
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,12 @@ import numpy as np
 import pytest
 
 import attnviz as av
+from attnviz.core.heads import Head, Site
 from attnviz.errors import SelectionError, UsageError
-from attnviz.records import Head, Site
-from attnviz.render.tables import heads_csv
+from tests import ROOT
 
 ALL = ["heads", "profile", "ablate", "logits", "syntax", "coref", "flow", "circuits", "diff"]
-INPUTS = Path(__file__).parent.parent / "sample_inputs"
+INPUTS = ROOT / "sample_inputs"
 TEXT = "one two three one two three <b>one</b> two"
 
 
@@ -113,11 +114,11 @@ def test_pandas_has_what_records_have(reports: dict[str, Any], name: str) -> Non
 
 
 def test_csv_is_the_records(reports: dict[str, Any]) -> None:
-    rows = list(csv.DictReader(io.StringIO(heads_csv(reports["heads"], reports["heads"].heads))))
+    rows = list(csv.DictReader(io.StringIO(reports["heads"].to_csv())))
     expected = [{k: "" if v is None else str(v) for k, v in row.items()}
                 for row in reports["heads"].to_records()]  # fmt: skip
     assert rows == expected
-    assert heads_csv(reports["heads"], []) == "site,layer,head,does,rests,roles\n"
+    assert replace(reports["heads"], heads=()).to_csv() == "site,layer,head,does,rests,roles\n"
 
 
 def test_without_pandas(reports: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

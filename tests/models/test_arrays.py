@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import attnviz as av
+from attnviz.core.heads import Site
 from attnviz.errors import AttnvizError, InputError, UsageError
-from attnviz.records import Site
 from tests.models.test_borrowed import fresh
 from tests.models.tiny import LONG, SHORT
 
@@ -179,3 +179,17 @@ def test_what_is_refused(attentions: Any, options: dict[str, Any], message: str)
 def test_tokens_of_the_wrong_type(tokens: Any, message: str) -> None:
     with pytest.raises(AttnvizError, match=message):
         av.from_arrays([torch.eye(2)[None]], tokens)
+
+
+def test_what_a_mask_hides_is_no_weight() -> None:
+    weights = np.array([[[1.0, 7.0], [0.5, 0.5]]])
+    masked = np.ma.array(weights, mask=weights == 7)
+    found = av.from_arrays([masked], ["a", "b"])
+    np.testing.assert_array_equal(found.maps[Site("decoder", 0)], [[[1.0, 0.0], [0.5, 0.5]]])
+
+
+def test_two_lists_for_the_decoder_are_refused() -> None:
+    layer = np.ones((1, 1, 1, 1))
+    given = {"attentions": [layer], "decoder_attentions": [layer]}
+    with pytest.raises(UsageError, match="attentions and decoder_attentions are both there"):
+        av.from_arrays(given, ["a"])

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import attnviz as av
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import ForwardRequest, Start
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.passes import Start
-from attnviz.records import Prompt
 from tests.models.tiny import FAMILIES, SEQ2SEQ, SHORT, transformers
 
 TEXT = "the keys to the cabinet are on the table"
@@ -20,7 +20,7 @@ DEMO = Path(av.__file__).parent / "models" / "demo" / "demo-gpt2"
 
 
 def fresh(family: str, implementation: str = "sdpa") -> Any:
-    """A random model of a family with its head for words, in training mode."""
+    """A random model of a family with its LM head, in training mode."""
     name, sizes = FAMILIES[family]
     config = getattr(transformers, f"{name}Config")(**sizes)
     torch.manual_seed(0)
@@ -168,14 +168,16 @@ def test_a_pass_that_fails_leaves_no_trace(gpt2: Any, tokenizer: Any) -> None:
             raise LookupError("on the way")
 
     source = av.load(gpt2, tokenizer=tokenizer)
-    states = source.forward([source.prepare(Prompt(TEXT))], states=True).states
+    states = source.forward(
+        [source.prepare(Prompt(TEXT))], request=ForwardRequest(states=True)
+    ).states
     gpt2.transformer.h[0].forward = gpt2.transformer.h[0].forward  # as libraries that offload do
     before = described(gpt2)
     inputs = source.prepare(Prompt(TEXT))
     with pytest.raises(LookupError):
         source.forward([inputs], [Breaks()])
     with pytest.raises(LookupError):
-        source.forward([inputs], [Breaks()], start=Start(2, states[2]), states=True)
+        source.forward([inputs], [Breaks()], ForwardRequest(start=Start(2, states[2]), states=True))
     same(before, described(gpt2))
 
 
@@ -184,7 +186,7 @@ def test_what_a_model_without_a_head_for_words_says() -> None:
         hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24,
         vocab_size=41))  # fmt: skip
     source = av.load(model)
-    assert source.no_logits == "BertForSequenceClassification has no head for words"
+    assert source.no_logits == "BertForSequenceClassification has no LM head"
     assert av.ablate(Prompt(ids=SHORT), model=source, heads="0.0").metric == "hidden"
 
 

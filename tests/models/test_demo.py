@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,13 +10,13 @@ import torch
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.features.tour.stops import STOPS, visit
 from attnviz.models.demo import DEMOS
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.probe import probe_prompts
-from attnviz.tour import STOPS, visit
+from tests import ROOT
 from tests.checkpoints import needs_transformers_5
 
-ROOT = Path(__file__).parent.parent.parent
 STORY = (ROOT / "sample_inputs" / "story.txt").read_text("utf-8")
 PARAGRAPHS = STORY.split("\n\n")
 

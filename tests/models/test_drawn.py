@@ -8,11 +8,12 @@ import pytest
 import torch
 
 import attnviz as av
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import ForwardRequest
 from attnviz.errors import UsageError
 from attnviz.models import pretrained
 from attnviz.models.native.source import Native
 from attnviz.models.untrained import FreshConfig
-from attnviz.records import Prompt
 from attnviz.scoring.observe import Recorder
 from tests.checkpoints import needs_transformers_5
 
@@ -22,7 +23,7 @@ BACKENDS: tuple[Any, ...] = ("native", "hooked")
 def maps(source: Any) -> Any:
     inputs = source.prepare(Prompt("the keys to the cabinet are on the table"))
     recorder = Recorder([inputs], list(source.layout))
-    source.forward([inputs], [recorder], hidden=False)
+    source.forward([inputs], [recorder], ForwardRequest(hidden=False))
     return recorder.maps()
 
 

@@ -13,14 +13,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from attnviz.cli import main
+from attnviz.core.prompt import Prompt
 from attnviz.errors import ModelError
+from attnviz.features.models.catalog import inspect
 from attnviz.models import native, pretrained
-from attnviz.models.catalog import inspect
 from attnviz.models.folder import locate
 from attnviz.models.native import config as native_config
 from attnviz.models.native.families import FAMILIES
 from attnviz.models.native.network import ACTIVATIONS
-from attnviz.records import Prompt
 from attnviz.scoring.observe import ScoreObserver
 from tests import checkpoints
 from tests.models.test_native import check

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import attnviz.models.hooked.interface as interface
+from attnviz.core.heads import Site, SiteKind
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import Rows
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models import hooked
-from attnviz.passes import Rows
-from attnviz.records import Prompt, Site, SiteKind
 from tests.models.tiny import (
     FAMILIES,
     HOOKED,
@@ -35,15 +36,6 @@ from tests.models.tiny import (
 VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
 newer = pytest.mark.skipif(VERSION < (5, 5), reason="transformers could not save or build these")
 CPU = torch.device("cpu")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny tensors gain nothing from more."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def load(folder: Path, dtype: torch.dtype = torch.float32) -> hooked.Hooked:

@@ -10,10 +10,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import ForwardRequest, Gate, Rows, Start
 from attnviz.errors import ModelError
 from attnviz.models import hooked
-from attnviz.passes import Gate, Rows, Start
-from attnviz.records import Inputs, Site
 from tests.models.tiny import (
     EAGER,
     FAMILIES,
@@ -68,7 +69,10 @@ def test_logits_are_those_of_transformers(family: str, folders: Folders) -> None
     source = load(folder)
     assert source.no_logits == ""
     batch = batch_of(source)
-    output, plain = source.forward(batch, logits=True), source.forward(batch)
+    output, plain = (
+        source.forward(batch, request=ForwardRequest(logits=True)),
+        source.forward(batch),
+    )
     assert plain.logits is None
     assert output.logits is not None
     for item, expected in enumerate(theirs(folder, family, batch)):
@@ -86,15 +90,15 @@ def test_the_head_for_words_runs_only_when_it_is_asked_for(folders: Folders) -> 
         head.register_forward_hook(lambda *args, runs=runs: runs.append(args))
         source.forward(batch_of(source))
         assert not runs
-        source.forward(batch_of(source), logits=True)
+        source.forward(batch_of(source), request=ForwardRequest(logits=True))
         assert len(runs) == 1
 
 
 def test_a_head_that_would_be_made_up_is_no_head(folders: Folders, tmp_path: Path) -> None:
     source = load(folders("llama"))
-    missing = "its checkpoint has no head for words (lm_head.weight is not in it)"
+    missing = "its checkpoint has no LM head (lm_head.weight is not in it)"
     assert source.no_logits == missing
-    assert source.forward(batch_of(source), logits=True).logits is None
+    assert source.forward(batch_of(source), request=ForwardRequest(logits=True)).logits is None
     assert not any("lm_head" in name for name, _ in source._network.model.named_parameters())
     assert load(folders("gpt2")).no_logits == "", "tied to the embeddings"
     config = transformers.BertConfig(**SIZES)
@@ -102,12 +106,12 @@ def test_a_head_that_would_be_made_up_is_no_head(folders: Folders, tmp_path: Pat
     assert "(cls.predictions.bias is not in it)" in load(tmp_path / "classes").no_logits
     alone = transformers.T5EncoderModel(transformers.T5Config(**FAMILIES["t5"][1]))
     alone.save_pretrained(tmp_path / "t5")
-    assert load(tmp_path / "t5").no_logits == "T5EncoderModel has no head for words"
+    assert load(tmp_path / "t5").no_logits == "T5EncoderModel has no LM head"
 
 
 def test_minilm_has_no_head_for_words(minilm: str) -> None:
     source = load(Path(minilm))
-    assert source.no_logits.startswith("its checkpoint has no head for words (cls.predictions.")
+    assert source.no_logits.startswith("its checkpoint has no LM head (cls.predictions.")
     hooked_only(source)
     assert source.start_kind == "encoder"
     assert source.output(Site("encoder", 5)).weight.shape == (12, 32, 384)
@@ -196,15 +200,19 @@ def test_passes_begin_at_every_layer_of_a_single_stack(family: str, folders: Fol
     (kind,) = source.layout.kinds
     assert source.start_kind == kind
     batch = batch_of(source)
-    whole = source.forward(batch, states=True)
+    whole = source.forward(batch, request=ForwardRequest(states=True))
     torch.testing.assert_close(whole.hidden, source.forward(batch).hidden, atol=1e-5, rtol=1e-5)
     assert len(whole.states) == 1 + source.layout.layers(kind)
     for layer, states in enumerate(whole.states[:-1]):
-        late = source.forward(batch, states=True, start=Start(layer, states))
+        late = source.forward(
+            batch, request=ForwardRequest(states=True, start=Start(layer, states))
+        )
         torch.testing.assert_close(late.hidden, whole.hidden, atol=1e-5, rtol=1e-5)
         for one, other in zip(late.states, whole.states[layer:], strict=True):
             torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
-        moved = source.forward(batch, start=Start(layer, states.roll(1, -1)))
+        moved = source.forward(
+            batch, request=ForwardRequest(start=Start(layer, states.roll(1, -1)))
+        )
         assert not torch.allclose(moved.hidden, whole.hidden, atol=1e-2)
 
 
@@ -214,7 +222,7 @@ def test_states_are_those_that_transformers_returns(folders: Folders) -> None:
     model = transformers.AutoModel.from_pretrained(folders("llama")).eval()
     with torch.no_grad():
         output = model(torch.tensor([LONG]), output_hidden_states=True)
-    states = source.forward(batch, states=True).states
+    states = source.forward(batch, request=ForwardRequest(states=True)).states
     for one, other in zip(states[:-1], output.hidden_states[:-1], strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(model.norm(states[-1]), output.last_hidden_state)
@@ -225,9 +233,11 @@ def test_where_a_pass_cannot_begin(family: str, folders: Folders) -> None:
     source = load(folders(family))
     assert source.start_kind is None
     with pytest.raises(ModelError, match="no plain list of layers that run one after the other"):
-        source.forward(batch_of(source), states=True)
+        source.forward(batch_of(source), request=ForwardRequest(states=True))
     with pytest.raises(ModelError, match="a pass cannot begin at one of them"):
-        source.forward(batch_of(source), start=Start(0, torch.zeros(2, 13, 16)))
+        source.forward(
+            batch_of(source), request=ForwardRequest(start=Start(0, torch.zeros(2, 13, 16)))
+        )
 
 
 def test_a_stack_whose_layers_need_more_than_states_has_no_start(
@@ -259,7 +269,7 @@ def hooks(source: hooked.Hooked) -> list[object]:
 def test_a_pass_that_fails_leaves_no_hook_behind(folders: Folders) -> None:
     source = load(folders("llama"))
     batch = batch_of(source)
-    whole = source.forward(batch, states=True)
+    whole = source.forward(batch, request=ForwardRequest(states=True))
     before = hooks(source)
 
     class Stopper:
@@ -267,7 +277,9 @@ def test_a_pass_that_fails_leaves_no_hook_behind(folders: Folders) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        source.forward(batch, [Stopper()], states=True, start=Start(1, whole.states[1]))
+        source.forward(
+            batch, [Stopper()], ForwardRequest(states=True, start=Start(1, whole.states[1]))
+        )
     assert hooks(source) == before
     assert torch.equal(source.forward(batch).hidden, whole.hidden)
 
@@ -282,7 +294,9 @@ def test_gates_get_gradients_in_half_precision(dtype: torch.dtype, folders: Fold
     found = []
     for one in (source, exact):
         share = torch.ones(4, requires_grad=True)
-        hidden = one.forward(batch_of(one)[1:], gates={site: Gate(share)}, grad=True).hidden
+        hidden = one.forward(
+            batch_of(one)[1:], request=ForwardRequest(gates={site: Gate(share)}, grad=True)
+        ).hidden
         found += torch.autograd.grad(hidden.float().sin().mean(), share)
         assert one.output(site).weight.dtype == hidden.dtype
     torch.testing.assert_close(found[0], found[1], atol=2e-3, rtol=0.1)
@@ -297,7 +311,9 @@ def test_gradients_with_checkpointing_and_caches_switched_on(folders: Folders) -
             source._network.model.gradient_checkpointing_enable()
         share = torch.ones(4, requires_grad=True)
         gates = {Site("decoder", 0): Gate(share)}
-        hidden = source.forward(batch_of(source), gates=gates, grad=True).hidden
+        hidden = source.forward(
+            batch_of(source), request=ForwardRequest(gates=gates, grad=True)
+        ).hidden
         found += torch.autograd.grad(hidden.sin().mean(), share)
         assert not any(p.requires_grad for p in source._network.model.parameters())
     assert torch.equal(*found)
@@ -322,4 +338,7 @@ def test_eager_models_give_logits_and_say_what_they_cannot(folders: Folders) -> 
     assert source.no_gates == source.output(Site("decoder", 0)).reason == reason
     assert source.output(Site("decoder", 0)).weight is None
     with pytest.raises(ModelError, match=r"cannot be gated: gpt_neo models compute it"):
-        source.forward(batch_of(source), gates={Site("decoder", 0): Gate(torch.ones(4))})
+        source.forward(
+            batch_of(source),
+            request=ForwardRequest(gates={Site("decoder", 0): Gate(torch.ones(4))}),
+        )

@@ -10,11 +10,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import ForwardRequest, Rows
 from attnviz.errors import ModelError
 from attnviz.models import native
 from attnviz.models.folder import locate
-from attnviz.passes import Rows
-from attnviz.records import Prompt, Site
 from tests import checkpoints
 
 TOLERANCE = 1e-5
@@ -61,7 +62,7 @@ def watch(source, batch):
 
 def hidden_states(source, inputs):
     """What enters each layer, and the final states as the model returns them."""
-    output = source.forward([inputs], states=True)
+    output = source.forward([inputs], request=ForwardRequest(states=True))
     return (*output.states[:-1], output.hidden)
 
 
@@ -298,7 +299,7 @@ def test_importing_and_running_needs_no_transformers(tiny):
     code = """
 import sys
 from attnviz.models import pretrained
-from attnviz.records import Prompt
+from attnviz.core.prompt import Prompt
 source = pretrained.load(sys.argv[1])
 source.forward([source.prepare(Prompt("the keys"))], [])
 heavy = ("transformers", "huggingface_hub", "torch._dynamo", "sympy", "matplotlib")
@@ -319,7 +320,7 @@ def test_sites_and_sizes(tiny):
     assert (encoder.max_tokens, encoder.vocab_size) == (47, 293)
 
 
-# --- the head for words --------------------------------------------------------------------------
+# --- the LM head --------------------------------------------------------------------------
 
 WITH_WORDS = {
     "bert": "BertForMaskedLM",
@@ -340,7 +341,7 @@ def test_logits_equal_those_of_transformers(family, tied, tmp_path):
     source = load(tmp_path)
     ids = tuple((11 * n) % 280 + 9 for n in range(17))
     batch = [source.prepare(Prompt(ids=ids)), source.prepare(Prompt(ids=ids[:9]))]
-    logits = source.forward(batch, logits=True).logits
+    logits = source.forward(batch, request=ForwardRequest(logits=True)).logits
     assert source.no_logits == ""
     for item, one in zip((ids, ids[:9]), logits, strict=True):
         with torch.no_grad():
@@ -352,7 +353,7 @@ def test_logits_equal_those_of_transformers(family, tied, tmp_path):
 def test_a_checkpoint_without_a_head_for_words_says_so(minilm):
     source = load(minilm)
     batch = [source.prepare(Prompt("a word"))]
-    assert source.forward(batch, logits=True).logits is None
+    assert source.forward(batch, request=ForwardRequest(logits=True)).logits is None
     assert source.no_logits == (
-        "its checkpoint has no head for words (cls.predictions.transform.dense.weight is not in it)"
+        "its checkpoint has no LM head (cls.predictions.transform.dense.weight is not in it)"
     )

@@ -12,9 +12,9 @@ import pytest
 import torch
 from huggingface_hub import constants, errors
 
+from attnviz.core.prompt import Prompt
 from attnviz.errors import DeviceError, InputError, ModelError, UsageError
 from attnviz.models import device, folder, hub, pretrained
-from attnviz.records import Prompt
 from tests import checkpoints
 
 

@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 
 import attnviz as av
 from attnviz.attention.attend import attend
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Layout, Site
+from attnviz.core.key_mask import Reach
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError
 from attnviz.models.untrained import FreshConfig
-from attnviz.reach import Reach
-from attnviz.records import Capture, Inputs, Layout, Sides, Site, SourceInfo, Tokens
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
 
 SITE = Site("decoder", 0)

@@ -11,8 +11,11 @@ import pytest
 import torch
 
 import attnviz as av
+from attnviz.core.heads import Head, Site
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import ForwardRequest
 from attnviz.errors import ModelError, SelectionError, UsageError
-from attnviz.records import Head, Prompt, Site
+from tests import ROOT
 from tests.models.tiny import FAMILIES, HOOKED, LONG, SEQ2SEQ, SHORT, Folders, transformers
 from tests.models.tiny_senses import PICTURES, build
 
@@ -76,7 +79,7 @@ def held(family: str, folders: Folders) -> tuple[Any, dict[Site, Any]]:
     single = family in SINGLE_PRECISION
     ours = av.load(str(folder) if single else load(folder, dtype=dtype).eval())
     if family in SEQ2SEQ:
-        from attnviz.looking import _prepared  # a target of ids has no words
+        from attnviz.captures.look import _prepared  # a target of ids has no words
         from tests.models.tiny import inputs_of
 
         prepared = inputs_of(ours, LONG, SHORT)
@@ -131,7 +134,7 @@ def test_scores_of_several_products_are_refused(family: str, folders: Folders) -
 @pytest.mark.parametrize("family", ["vit", "clip", "wav2vec2", "whisper"])
 def test_models_that_see_or_hear(family: str, tmp_path: Path) -> None:
     build(family, tmp_path)
-    here = Path(__file__).parent.parent.parent / "sample_inputs"
+    here = ROOT / "sample_inputs"
     sees = family in PICTURES
     source = av.load(str(tmp_path), reads="image" if sees else "text")
     prompt = Prompt(image=here / "house.png") if sees else Prompt(audio=here / "tones.wav")
@@ -150,7 +153,7 @@ def test_a_reason_by_hand() -> None:
     head = Head(site, 4)
     length = len(capture.tokens)
     inputs = model.prepare(Prompt(TEXT))
-    entered = model.forward([inputs], states=True).states[2][0].double()
+    entered = model.forward([inputs], request=ForwardRequest(states=True)).states[2][0].double()
     read, norm = model.reading(site), model.reading(site).norm
     n = torch.nn.functional.layer_norm(
         entered, entered.shape[-1:], norm.scale.double(), norm.shift.double(), norm.eps

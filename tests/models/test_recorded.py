@@ -15,18 +15,13 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file as save_safetensors
 
 import attnviz as av
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.models import recorded
-from attnviz.records import (
-    Capture,
-    Head,
-    Inputs,
-    Layout,
-    Sides,
-    Site,
-    SourceInfo,
-    Tokens,
-)
 
 
 def weights(*shape: int, seed: int = 0) -> np.ndarray:
@@ -380,3 +375,22 @@ def test_other_names_are_listed_with_their_shapes(tmp_path: Path, suffix: str) -
     with pytest.raises(InputError, match=r"no array 'attentions'.*weights \[1, 2, 3, 3\]") as told:
         recorded.load(path)
     assert "scale [3]" in str(told.value)
+
+
+@pytest.mark.parametrize("flag", ["ids", "words", "segments", "special", "separators"])
+@pytest.mark.parametrize("values", [[np.inf, 1, 2, 3], [0.0, 1, 2, 3], ["a", "b", "c", "d"]])
+def test_what_stands_beside_tokens_is_whole(tmp_path: Path, good, flag: str, values) -> None:
+    path = store(tmp_path / "x.npz", **good, **{flag: np.array(values)})
+    with pytest.raises(InputError, match=rf"x\.npz: {flag} holds .*, not whole numbers$"):
+        recorded.load(path)
+
+
+def test_what_a_file_says_of_itself_is_kept_short(tmp_path: Path, good) -> None:
+    """A name of a megabyte made every picture of an export take minutes."""
+    long = "m" * 1_000_000
+    meta = {"model": long, "device": long, "dtype": long, "backend": long, "exactness": long}
+    meta["versions"] = {f"{n}{long[:1000]}": long for n in range(100)}
+    path = store(tmp_path / "x.npz", **good, meta=np.array(json.dumps(meta)))
+    found = recorded.load(path).source
+    assert found.model == f"{'m' * 199}… (x.npz)"
+    assert len(repr(found)) < 10_000

@@ -11,10 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import attnviz as av
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import ForwardRequest, Readout, Rows, Source
 from attnviz.errors import ModelError
 from attnviz.models import pretrained
-from attnviz.passes import Readout, Rows, Source
-from attnviz.records import Prompt, Site
 from tests.models.tiny import GAIN, LONG, SHORT, hooked_only
 
 ADDING = ("gpt2", "llama", "mistral", "qwen3", "gpt_neox", "phi", "opt", "gpt_oss", "deepseek_v3")
@@ -61,7 +62,7 @@ def test_layers_add_heads_and_an_mlp_and_logits_follow(name: str, folders: Any) 
     source = av.load(name) if name.startswith("demo") else tiny(name, folders)
     batch = [source.prepare(Prompt(ids=ids)) for ids in (LONG, SHORT)]
     heads = Heads()
-    output = source.forward(batch, [heads], logits=True, states=True, mlps=True)
+    output = source.forward(batch, [heads], ForwardRequest(logits=True, states=True, mlps=True))
     readout = source.readout()
     assert readout.reason == ""
     assert len(output.mlps) == len(source.layout.sites)
@@ -90,7 +91,7 @@ def test_other_streams_are_refused_with_the_reason(name: str, folders: Any) -> N
     assert re.search(REFUSED[name], readout.reason)
     if name != "t5":
         with pytest.raises(ModelError, match="cannot be told"):
-            source.forward([source.prepare(Prompt(ids=LONG))], mlps=True)
+            source.forward([source.prepare(Prompt(ids=LONG))], request=ForwardRequest(mlps=True))
 
 
 def test_post_norm_models_are_no_sum() -> None:

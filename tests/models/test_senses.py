@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import wave
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,13 @@ import pytest
 import torch
 
 import attnviz as av
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import ForwardRequest
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models import hooked
 from attnviz.models.decoding import read_picture, read_sound, resampled
-from attnviz.records import Prompt, Site
+from tests import ROOT
 from tests.models.tiny_senses import (
     CROPPED,
     PATCH,
@@ -33,18 +35,9 @@ from tests.models.tiny_senses import (
 Image = pytest.importorskip("PIL.Image")
 soundfile = pytest.importorskip("soundfile")
 
-ROOT = Path(__file__).parents[2]
 HOUSE, TONES = ROOT / "sample_inputs/house.png", ROOT / "sample_inputs/tones.wav"
 CPU = torch.device("cpu")
 TARGET = (3, 9, 17, 5, 30, 22)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +147,10 @@ def test_a_patch_is_where_it_says(models: Any, tmp_path: Path) -> None:
     Image.fromarray(pixels).save(tmp_path / "dot.png")
     source = load(models("vit"), "vit")
     plain, dot = (source.prepare(Prompt(image=tmp_path / f"{n}.png")) for n in ("plain", "dot"))
-    states = [source.forward([one], states=True).states[0][0] for one in (plain, dot)]
+    states = [
+        source.forward([one], request=ForwardRequest(states=True)).states[0][0]
+        for one in (plain, dot)
+    ]
     (changed,) = (states[0] - states[1]).abs().sum(-1).nonzero().flatten().tolist()
     assert dot.sides["encoder"].keys.places[changed] == (1, 2)
     assert dot.picture is not None

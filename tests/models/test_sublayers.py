@@ -12,11 +12,12 @@ from torch import Tensor
 import attnviz as av
 from attnviz.attention import contributions
 from attnviz.attention.contributions import Writes
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
 from attnviz.models.untrained import Fresh, FreshConfig
-from attnviz.passes import Rows, Source
-from attnviz.records import Inputs, Prompt, Site
 from tests.models.tiny import GAIN, LONG, SHORT, build, hooked_only, inputs_of
 
 PLACES = {
@@ -85,7 +86,7 @@ def theirs(hooked: Any, places: dict[str, str], batch: list[Inputs]) -> dict[Sit
 
 def compare(source: Source, hooked: Source, places: dict[str, str], batch: list[Inputs]) -> None:
     written = Written(source)
-    source.forward(batch, [written], residuals=True)
+    source.forward(batch, [written], ForwardRequest(residuals=True))
     ours, expected = written.whole(), theirs(hooked, places, batch)
     assert ours
     assert ours.keys() == expected.keys()
@@ -133,7 +134,7 @@ def test_sums_of_fresh_layers(kind: Any) -> None:
     context = "the keys lie there" if kind == "cross" else None
     inputs = source.prepare(Prompt("the table and the keys", context=context))
     written = Written(source)
-    output = source.forward([inputs], [written], states=True)
+    output = source.forward([inputs], [written], ForwardRequest(states=True))
     for site, made in written.whole().items():
         torch.testing.assert_close(made, output.states[site.layer + 1])
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Prompt
 from attnviz.errors import InputError, SizeError, UsageError
 from attnviz.models import untrained
 from attnviz.models.untrained import Fresh, FreshConfig, embedding, sinusoids, split_words
-from attnviz.records import Prompt, Site
 from attnviz.scoring.observe import Recorder
 
 CPU = torch.device("cpu")
@@ -105,13 +106,17 @@ def test_padding_changes_nothing(kind: str) -> None:
         (FreshConfig(heads=8, kv_heads=3), SizeError, "kv-heads that work"),
         (FreshConfig(layers=0), SizeError, "layers must be at least 1, got 0"),
         (FreshConfig(d_model=1 << 23, heads=8), SizeError, "more than half of this machine's"),
-        (FreshConfig(kind="moe"), UsageError, "unknown kind 'moe'"),
         (FreshConfig(seed=-1), UsageError, "seed must be"),
     ],
 )
 def test_bad_options(config: FreshConfig, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         Fresh(config, CPU, torch.float32)
+
+
+def test_a_kind_is_one_that_there_is() -> None:
+    with pytest.raises(UsageError, match=r"kind takes .*, not 'moe'"):
+        FreshConfig(kind="moe")
 
 
 @pytest.mark.parametrize(

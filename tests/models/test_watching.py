@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import attnviz as av
+from attnviz.core.heads import Site
 from attnviz.errors import InputError, SelectionError, UsageError
-from attnviz.records import Site
 
 B, T, S, D, H = 3, 5, 7, 16, 4
 

@@ -14,13 +14,15 @@ from torch import Tensor
 
 import attnviz as av
 from attnviz.attention import attend as attending
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
 from attnviz.models.untrained import Fresh, FreshConfig
 from attnviz.models.weighed import weighed
-from attnviz.passes import Rows, Source
-from attnviz.records import Capture, Inputs, Prompt, Site
 from attnviz.scoring.observe import Recorder, score_capture
 from tests.models.tiny import GAIN, LONG, SHORT, build, hooked_only, inputs_of
 
@@ -74,10 +76,10 @@ class Whole:
 
 def check(source: Source, inputs: Inputs, weigh: str) -> None:
     whole = Whole()
-    source.forward([inputs], [whole], residuals=True)
+    source.forward([inputs], [whole], ForwardRequest(residuals=True))
     shown = weighed(source, weigh, shares=False)
     recorder = Recorder([inputs])
-    shown.forward([inputs], [recorder], hidden=False)
+    shown.forward([inputs], [recorder], ForwardRequest(hidden=False))
     maps = recorder.maps()
     assert maps.keys() == whole.blocks.keys()
     for site, found in maps.items():
@@ -85,7 +87,7 @@ def check(source: Source, inputs: Inputs, weigh: str) -> None:
         expected = expected if weigh == "norm" else expected[None]
         np.testing.assert_allclose(found, expected.numpy(), rtol=2e-4, atol=1e-5)
     share = Recorder([inputs])
-    weighed(source, weigh, shares=True).forward([inputs], [share], hidden=False)
+    weighed(source, weigh, shares=True).forward([inputs], [share], ForwardRequest(hidden=False))
     for site, found in share.maps().items():
         sums = maps[site].sum(-1, keepdims=True)
         np.testing.assert_allclose(found, maps[site] / sums, rtol=1e-5, atol=1e-7)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from attnviz.passes import Source
-from attnviz.records import Inputs, Prompt, Sides, Tokens
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.source import Source
+from attnviz.core.tokens import Sides, Tokens
 
 transformers = pytest.importorskip("transformers")
 
@@ -174,13 +175,13 @@ SEQ2SEQ = ("t5", "bart", "marian")
 GAIN = {"t5": 1.0}  # weights large enough for attention to be uneven
 
 HEADS = {"bert": "MaskedLM", "modernbert": "MaskedLM", "deberta_v2": "MaskedLM"}
-"""Whose head for words is not the usual one."""
+"""Whose LM head is not the usual one."""
 
 Folders = Callable[..., Path]
 
 
 def build(family: str, folder: Path, gain: float | None = None, *, words: bool = False) -> None:
-    """Save a tiny model of a family, with its head for words or (but for two stacks) without."""
+    """Save a tiny model of a family, with its LM head or (but for two stacks) without."""
     name, sizes = FAMILIES[family]
     config = getattr(transformers, f"{name}Config")(**sizes)
     torch.manual_seed(0)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from attnviz.core.heads import Head, Site
+from attnviz.core.scores import HeadScores, Score
 from attnviz.errors import UsageError
-from attnviz.records import Head, HeadScores, Score, Site
 from attnviz.scoring.arrange import arrange, leading
 from attnviz.scoring.roles import ROLES, assign
 from attnviz.scoring.scores import SCORES

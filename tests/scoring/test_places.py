@@ -9,9 +9,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from attnviz.media import Place
-from attnviz.passes import Rows
-from attnviz.records import Inputs, Layout, Score, Sides, Site, SiteKind, Tokens
+from attnviz.core.heads import Layout, Site, SiteKind
+from attnviz.core.media import Place
+from attnviz.core.prompt import Inputs
+from attnviz.core.scores import Score
+from attnviz.core.source import Rows
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES

@@ -7,9 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnviz.core.heads import Layout, Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Rows
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import UsageError
-from attnviz.passes import Rows
-from attnviz.records import Inputs, Layout, Sides, Site, Tokens
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.probe import probe_prompts
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 import attnviz as av
-from attnviz.records import Prompt
+from attnviz.core.prompt import Prompt
 from attnviz.scoring.probe import match_prefixes, probe_prompts
 from attnviz.scoring.published import PREFIX_LENGTH, prefix_matching, sink_rate
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,25 +11,18 @@ import torch
 from numpy.typing import NDArray
 
 import attnviz as av
-from attnviz.passes import Rows
-from attnviz.records import (
-    Head,
-    HeadScores,
-    Inputs,
-    Layout,
-    Rival,
-    Score,
-    Sides,
-    Site,
-    SiteKind,
-    Tokens,
-)
+from attnviz.core.heads import Head, Layout, Site, SiteKind
+from attnviz.core.prompt import Inputs
+from attnviz.core.scores import HeadScores, Rival, Score
+from attnviz.core.source import Rows
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.roles import FEW_ROWS, MIN_ROWS, ROLES, SHOWN, Evidence, assign
 from attnviz.scoring.scores import LOCAL_WINDOW, SCORES, SINK_REST
+from tests import ROOT
 
 Array = NDArray[np.float64]
-PAGE = Path(__file__).parent.parent.parent / "docs" / "roles.md"
+PAGE = ROOT / "docs" / "roles.md"
 
 EVIDENCE = [(role, item) for role in ROLES.values() for item in role.evidence]
 

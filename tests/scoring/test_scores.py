@@ -17,19 +17,13 @@ from numpy.typing import NDArray
 from torch.overrides import TorchFunctionMode
 
 from attnviz.attention.attend import attend
-from attnviz.passes import Rows
-from attnviz.records import (
-    Capture,
-    Head,
-    Inputs,
-    Layout,
-    Score,
-    Sides,
-    Site,
-    SiteKind,
-    SourceInfo,
-    Tokens,
-)
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head, Layout, Site, SiteKind
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.scores import Score
+from attnviz.core.source import Rows
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.scoring.axes import is_punctuation
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
 from attnviz.scoring.scores import SCORES

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from attnviz.core.heads import SITE_KINDS, SITE_PREFIX, Head, Layout, Site, SiteKind
 from attnviz.errors import SelectionError
-from attnviz.records import SITE_KINDS, SITE_PREFIX, Head, Layout, Site, SiteKind
 from attnviz.scoring.select import describe, select
 
 BERT = Layout({"encoder": (12,) * 12})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError
-from attnviz.records import Sides, Tokens
 from attnviz.scoring.shown import shown_map, shown_sides
 
 PAIR = Tokens(

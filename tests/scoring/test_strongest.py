@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.records import Head, Site
+from attnviz.core.heads import Head, Site
 from attnviz.scoring.strongest import strongest_pair
 from tests.viewing import made
 

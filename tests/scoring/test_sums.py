@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from attnviz.passes import Rows
-from attnviz.records import Inputs, Layout, Sides, Site, Tokens
+from attnviz.core.heads import Layout, Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Rows
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.scoring.observe import ScoreObserver, Watch
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.sums import Sums, comparable, fold

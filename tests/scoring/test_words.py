@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from attnviz.records import Sides, Tokens
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.scoring.words import merge_words, word_starts
 
 Array = NDArray[Any]

@@ -6,25 +6,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnviz.core.arguments import check_fields
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.source import Source
 from attnviz.corpus.batches import batches, tokenize
+from attnviz.corpus.gold.halves import HALVES, Selection
+from attnviz.corpus.gold.pointing import present
+from attnviz.corpus.gold.tally import HitTally
+from attnviz.corpus.gold.treebank import PUNCTUATION, Sentence, stripped
+from attnviz.corpus.gold.work import Gold, Task
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError, Setting, UsageError
-from attnviz.grammar.pointing import present
-from attnviz.grammar.tally import Integers, Tally
-from attnviz.grammar.treebank import PUNCTUATION, Sentence, stripped
-from attnviz.grammar.work import Gold, Task
-from attnviz.passes import Source
-from attnviz.records import Inputs, Prompt
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage, how many sentences are done and how many there are."""
 
 Loader = Callable[[], Source]
-Bools = NDArray[np.bool_]
 
-HALVES, EVERYTHING = "halves", "all"
 BATCH_TOKENS = 4096
 """Tokens of a padded batch."""
 
@@ -51,7 +50,7 @@ class SyntaxSettings:
 
     subtypes: bool = False
     punct: bool = True
-    select_on: str = HALVES
+    select_on: Selection = HALVES
     strict: bool = False
     jobs: int = 1
     ray: str | None = None
@@ -62,27 +61,17 @@ class SyntaxSettings:
     show: int = 0
     relation: str | None = None
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     def check(self) -> None:
         """Raise UsageError for a value that there is not."""
-        if self.select_on not in (HALVES, EVERYTHING):
-            raise UsageError(
-                "{} is not known; take halves or all", Setting("select_on", self.select_on)
-            )
         if self.jobs < 1:
             raise UsageError("{} is too few; take at least 1", Setting("jobs", self.jobs))
         if self.show < 0:
             raise UsageError("{} is too few; take at least 1", Setting("show", self.show))
         if not 0 <= self.seed < 1 << 63:
             raise UsageError("{} is not from 0 to 2^63 - 1", Setting("seed", self.seed))
-
-
-def halves(documents: Integers, select_on: str) -> tuple[Bools, Bools]:
-    """Which documents are chosen on, and which are measured."""
-    if select_on == EVERYTHING:
-        everything = np.ones(len(documents), np.bool_)
-        return everything, everything
-    even = documents % 2 == 0
-    return even, ~even
 
 
 def check_single(source: Source) -> None:
@@ -133,7 +122,7 @@ class Cases:
         """The cluster that a sentence belongs to."""
         return self._documents[sentence.number]
 
-    def tasks(self, tally: Tally, some: Sequence[Sentence] | None = None) -> Iterator[Task]:
+    def tasks(self, tally: HitTally, some: Sequence[Sentence] | None = None) -> Iterator[Task]:
         """Batches of sentences, all or some, with their cases, which the tally gets."""
         wanted = self.sentences if some is None else some
         texts = (Text(s.number, s.place, s.prompt) for s in wanted)

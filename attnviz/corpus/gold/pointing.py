@@ -17,8 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attnviz.passes import Rows
-from attnviz.records import Inputs, Layout, Site, Tokens
+from attnviz.core.heads import Layout, Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Rows
+from attnviz.core.tokens import Tokens
 
 ROW, COLUMN = 0, 1
 """Directions: where a word looks, and who looks most at it."""

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.annotated.share import Share
 from attnviz.statistics.clusters import ClusterSums
+from attnviz.statistics.share import CaseShare
 
 Integers = NDArray[np.integer[Any]]
 Key = tuple[int, str]
@@ -28,7 +28,7 @@ Hits = Mapping[Key, NDArray[np.int32]]
 
 
 @dataclass
-class Table:
+class HitTable:
     """One relation, all documents that have it.
 
     Attributes:
@@ -55,13 +55,13 @@ class Table:
         """The place in ``distances`` of the best one on some documents; the shortest of several."""
         return int(self.offsets[where].sum(0).argmax())
 
-    def share(self, hits: Integers, where: NDArray[np.bool_]) -> Share:
+    def share(self, hits: Integers, where: NDArray[np.bool_]) -> CaseShare:
         """The share of cases that ``hits`` [D] are, on some documents, with its interval."""
         return share(hits[where], self.count[where])
 
 
 @dataclass
-class Tally:
+class HitTally:
     """Collects cases and hits, batch by batch."""
 
     cases: dict[Key, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
@@ -77,7 +77,7 @@ class Tally:
         for key, some in hits.items():
             self.hits[key] = self.hits[key] + some if key in self.hits else some
 
-    def tables(self) -> dict[str, Table]:
+    def tables(self) -> dict[str, HitTable]:
         """Every relation, the most frequent first."""
         documents: dict[str, list[int]] = defaultdict(list)
         for document, name in sorted(self.cases):
@@ -85,10 +85,10 @@ class Tally:
         tables = {name: self._table(name, found) for name, found in documents.items()}
         return dict(sorted(tables.items(), key=lambda item: (-int(item[1].count.sum()), item[0])))
 
-    def _table(self, name: str, documents: Sequence[int]) -> Table:
+    def _table(self, name: str, documents: Sequence[int]) -> HitTable:
         cases = [self.cases[document, name] for document in documents]
         distances = _ordered({distance for counted in cases for distance in counted})
-        return Table(
+        return HitTable(
             np.array(documents, np.int64),
             np.array([counted.total() for counted in cases], np.int64),
             np.stack([self.hits[document, name] for document in documents]),
@@ -101,7 +101,7 @@ def _ordered(distances: set[int]) -> list[int]:
     return sorted(distances, key=lambda distance: (abs(distance), -distance))
 
 
-def share(hits: Integers, count: Integers) -> Share:
+def share(hits: Integers, count: Integers) -> CaseShare:
     """A share of cases by document, with its 95 % interval from documents as clusters.
 
     Args:
@@ -111,9 +111,9 @@ def share(hits: Integers, count: Integers) -> Share:
     sums = ClusterSums(())
     sums.add(np.asarray(hits, np.float64), np.asarray(count))
     if not int(sums.b):
-        return Share(None)
+        return CaseShare(None)
     value, half = float(sums.mean()), float(sums.half())
     if np.isnan(half):
-        return Share(value)
+        return CaseShare(value)
     least = -1.0 if (hits < 0).any() else 0.0
-    return Share(value, max(value - half, least), min(value + half, 1.0))
+    return CaseShare(value, max(value - half, least), min(value + half, 1.0))

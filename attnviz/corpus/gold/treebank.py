@@ -11,18 +11,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import conllu
-from conllu.exceptions import ParseException
-
-from attnviz.corpus.lines import Problem, decoded, no_text, opened
+from attnviz.core.prompt import Prompt
+from attnviz.corpus.lines import Problem, decoded, no_text, opened, whole_number
 from attnviz.corpus.texts import Bad, parted, resolve
 from attnviz.errors import InputError
-from attnviz.records import Prompt
 
 ROOT_RELATION, PUNCTUATION = "root", "punct"
 _COLUMNS = 10
 _LONGEST = 1 << 20
 """Bytes of a line; more is no word."""
+_MOST_LINES = 100_000
+"""Lines of a sentence; more is none."""
 LOOKS = (
     "a CoNLL-U file has ten columns with tabs between them, a word a line and an empty line after "
     "each sentence (https://universaldependencies.org/format.html)"
@@ -30,7 +29,7 @@ LOOKS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ConlluRow:
     """A line of a sentence: a word, or an empty node that stands for what is not said.
 
     Attributes:
@@ -70,7 +69,7 @@ class Sentence:
     heads: tuple[int, ...]
     relations: tuple[str, ...]
     comments: tuple[str, ...] = ()
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ConlluRow, ...] = ()
 
     @property
     def prompt(self) -> Prompt:
@@ -152,7 +151,7 @@ def _blocks(name: str) -> Iterator[tuple[int, list[str] | Problem]]:
             return
         block: list[str] = []
         fault: Problem | None = None
-        first = number = 0
+        first = 0
         for number, data in enumerate(iter(lambda: file.readline(_LONGEST), b""), start=1):
             text = decoded(data.removeprefix(b"\xef\xbb\xbf") if number == 1 else data)
             if isinstance(text, Problem):
@@ -160,7 +159,10 @@ def _blocks(name: str) -> Iterator[tuple[int, list[str] | Problem]]:
             line = text.rstrip("\r\n")
             if line.strip():
                 first = first or number
-                block.append(line)
+                if len(block) < _MOST_LINES:
+                    block.append(line)
+                else:
+                    fault = fault or Problem(f"a sentence of more than {_MOST_LINES:,} lines")
             elif block:
                 yield first, fault or block
                 block, fault, first = [], None, 0
@@ -175,42 +177,43 @@ class _Fault(NamedTuple):
     reason: str
 
 
-_Annotation = tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], tuple[Row, ...]]
+_Annotation = tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], tuple[ConlluRow, ...]]
 
 
 def _sentence(block: Sequence[str], first: int) -> _Annotation | _Fault | None:
     """Words, heads, relations and rows; None for comments only."""
     lines: list[int] = []
+    words: list[Sequence[str]] = []
+    heads: list[int] = []
     for line, text in enumerate(block, start=first):
         if text.startswith("#"):
             continue
-        wrong = _wrong(text.split("\t"), len(lines))
+        columns = text.split("\t")
+        wrong = _wrong(columns, len(lines))
         if wrong:
             return _Fault(line, wrong)
-        if text.partition("\t")[0].isdecimal():
+        if columns[0].isdecimal():
             lines.append(line)
+            words.append(columns)
+            heads.append(int(columns[6]))
     if not lines:
         return None
-    try:
-        parsed = [t for t in conllu.parse("\n".join(block))[0] if isinstance(t["id"], int)]
-    except ParseException as error:
-        return _Fault(first, str(error))
-    heads = [token["head"] for token in parsed]
-    for number, line in enumerate(lines, start=1):
-        head = heads[number - 1]
+    for line, head in zip(lines, heads, strict=True):
         if head > len(lines):
             return _Fault(line, f"the head is word {head}, and there are {len(lines)} words")
-        if _circles(heads, number):
-            return _Fault(line, f"the heads of word {number} go round in a circle; a tree has none")
+    if word := _circling(heads):
+        return _Fault(
+            lines[word - 1], f"the heads of word {word} go round in a circle; a tree has none"
+        )
     return (
-        tuple(token["form"] for token in parsed),
+        tuple(columns[1] for columns in words),
         tuple(head - 1 for head in heads),
-        tuple(token["deprel"] for token in parsed),
+        tuple(columns[7] for columns in words),
         tuple(_rows(block, first)),
     )
 
 
-def _rows(block: Sequence[str], first: int) -> Iterator[Row]:
+def _rows(block: Sequence[str], first: int) -> Iterator[ConlluRow]:
     """The words and empty nodes of a sentence whose columns are sound."""
     word = 0
     for line, text in enumerate(block, start=first):
@@ -218,7 +221,7 @@ def _rows(block: Sequence[str], first: int) -> Iterator[Row]:
         if text.startswith("#") or "-" in columns[0]:
             continue
         empty = not columns[0].isdecimal()
-        yield Row(line, -1 if empty else word, columns[3], columns[5], columns[9])
+        yield ConlluRow(line, -1 if empty else word, columns[3], columns[5], columns[9])
         word += not empty
 
 
@@ -233,22 +236,32 @@ def _wrong(columns: Sequence[str], words: int) -> str:
         if len(parts) == 2 and all(part.isdecimal() for part in parts):
             return ""  # a range or an empty node
         return f"column 1 is {name[:20]!r}; it holds a number such as 3 or 3-4"
-    if 1 <= int(name) <= words:
-        return f"there are two words {name}; every word has a number of its own"
-    if int(name) != words + 1:
-        return f"word {name} follows word {words}; words are numbered 1, 2, 3"
-    if not head.isdecimal():
+    own = whole_number(name)
+    if own is not None and 1 <= own <= words:
+        return f"there are two words {own}; every word has a number of its own"
+    if own != words + 1:
+        return f"word {name[:20]} follows word {words}; words are numbered 1, 2, 3"
+    if whole_number(head) is None:
         return f"column 7 is {head[:20]!r}; it holds the number of the word's head"
     return "" if word.strip() else "column 2 is empty; it holds the word"
 
 
-def _circles(heads: Sequence[int], word: int) -> bool:
-    """Whether going from word to head, from 1, never reaches 0."""
-    for _ in heads:
-        if word == 0:
-            return False
-        word = heads[word - 1]
-    return word != 0
+def _circling(heads: Sequence[int]) -> int:
+    """The first word, from 1, from which going from word to head never reaches 0; 0 if none.
+
+    Every word is passed once: what leads to a word that is known to reach 0 reaches it too.
+    """
+    reaches = [True] + [False] * len(heads)
+    for start in range(1, len(heads) + 1):
+        path, word = dict[int, None](), start
+        while not reaches[word]:
+            if word in path:
+                return start
+            path[word] = None
+            word = heads[word - 1]
+        for passed in path:
+            reaches[passed] = True
+    return 0
 
 
 def _comment(line: str) -> str:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.grammar.pointing import Pointing
-from attnviz.grammar.tally import ALL, Hits, Key
-from attnviz.passes import Source
-from attnviz.records import Inputs
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.corpus.gold.pointing import Pointing
+from attnviz.corpus.gold.tally import ALL, Hits, Key
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -57,7 +57,7 @@ class Work:
     def __call__(self, task: Task) -> Hits:
         """How many cases of each document and relation each head finds, [N, 2]."""
         observer = Pointing(task.batch, self._source.layout, self._source.info.device)
-        self._source.forward(task.batch, [observer], hidden=False)
+        self._source.forward(task.batch, [observer], ForwardRequest(hidden=False))
         keys: dict[Key, int] = {}
         right, owners = [], []
         for number, gold in enumerate(task.gold):

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attnviz.cli import console
 from attnviz.cli.flattening import flatten
-from attnviz.cli.options import OutputOptions, TextsOptions, TrainedOptions
+from attnviz.cli.options import OutputOptions, TextsOptions, TrainedOptions, has_fields
 from attnviz.cli.stages import Stages
+from attnviz.errors import Setting, UsageError
 
-AWAY, MEASURED, CURVE = "What is taken away", "What is measured", "How many heads can go"
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from attnviz.captures.look import Look
+
+AWAY, MEASURED, CURVE = "What is ablated", "What is measured", "How many heads can go"
 
 
 @dataclass(frozen=True)
@@ -23,24 +29,37 @@ class AwayOptions:
     heads: Annotated[
         str | None,
         typer.Option(
-            help="5.1 or 2.* one by one, 3.0+3.1 or layer:2 together, role:induction, "
+            "--select",
+            "-s",
+            "--heads",
+            help="5.1 or 2.* each alone, 3.0+3.1 or layer:2 together, role:induction, "
             "all-but:5.1; lists by comma. Every head alone by default.",
             metavar="HEADS",
             rich_help_panel=AWAY,
         ),
     ] = None
-    method: Annotated[str, typer.Option(help="zero, mean or resample.", rich_help_panel=AWAY)] = (
-        "zero"
-    )
+    method: Annotated[
+        str,
+        typer.Option(
+            help="What takes a head's place: zero, mean, resample (its output on another text), or "
+            "several by comma; two must agree that a head is needed.",
+            rich_help_panel=AWAY,
+        ),
+    ] = "mean, resample"
     mean_over: Annotated[
         str,
         typer.Option(help="A mean at each of the positions, or over tokens.", rich_help_panel=AWAY),
     ] = "positions"
     draws: Annotated[
-        int, typer.Option(help="Other texts for each text, to resample.", rich_help_panel=AWAY)
-    ] = 1
+        int | None,
+        typer.Option(
+            help="Other texts for each text, to resample.",
+            rich_help_panel=AWAY,
+            show_default="1, and more for a few texts",
+        ),
+    ] = None
     seed: Annotated[
-        int, typer.Option(help="Of masks, draws and random orders.", rich_help_panel=AWAY)
+        int, typer.Option(help="Of masks, halves, draws and random orders.", rich_help_panel=AWAY)
     ] = 0
 
 
@@ -83,15 +102,34 @@ class MetricOptions:
             help="Gradients as they are (none) or by layer (layer).", rich_help_panel=MEASURED
         ),
     ] = "none"
+    average: Annotated[
+        str,
+        typer.Option(
+            help="Over texts: mean (of all positions), trimmed or median (of the texts' means).",
+            rich_help_panel=MEASURED,
+        ),
+    ] = "mean"
+    smallest: Annotated[
+        float,
+        typer.Option(
+            help="Smallest effect of interest, as a share of the metric on the full model.",
+            rich_help_panel=MEASURED,
+        ),
+    ] = 0.01
 
 
 @dataclass(frozen=True)
 class CurveOptions:
-    """Taking heads away one after the other."""
+    """Ablating heads one after the other."""
 
     curve: Annotated[
         bool,
-        typer.Option("--curve", help="Take heads away one by one.", rich_help_panel=CURVE),
+        typer.Option(
+            "--curve",
+            help="Ablate one head after the other: ordered on half of the texts, measured on the "
+            "other half.",
+            rich_help_panel=CURVE,
+        ),
     ] = False
     order: Annotated[
         str,
@@ -124,7 +162,24 @@ def ablate(
     ] = False,
     reference: Annotated[
         str | None,
-        typer.Option(help="For the method mean: texts, one a line.", metavar="FILE"),
+        typer.Option(
+            help="Texts for means and other outputs, none of those measured: lines, or .jsonl, "
+            ".csv, .tsv, .parquet. By default the other half of the texts; for a single text, "
+            "English sentences of attnviz.",
+            metavar="FILE",
+        ),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            help="Of --lines with columns or fields: what a text belongs to, such as its document; "
+            "these are then taken as independent.",
+            metavar="NAME",
+        ),
+    ] = None,
+    column: Annotated[
+        str | None,
+        typer.Option(help="The column or field that holds the text.", metavar="NAME"),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes.")] = 1,
     ray: Annotated[
@@ -141,31 +196,33 @@ def ablate(
     top: Annotated[
         int | None, typer.Option(help="Only the first N rows of the table.", metavar="N", min=1)
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.ablate/1).")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.ablate/2).")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a group.")] = False,
     plot: Annotated[
         Path | None,
         typer.Option(help="Also draw it: a .png, .svg or .pdf file.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Take heads away and see what that costs: does anyone need them?
+    """Ablate heads and see what that costs: does anyone need them?
 
     [bold]Examples[/]
 
       attnviz ablate "The keys to the cabinet are on the table because the keys were lost"
 
-      attnviz ablate --lines sentences.txt --model gpt2 --method mean --gradient --plot heads.png
+      attnviz ablate --lines sentences.txt --model gpt2 --gradient --plot heads.png
 
-      attnviz ablate --probe --heads "3.0+3.1+3.3+3.5, role:induction"
+      attnviz ablate --probe --select "3.0+3.1+3.3+3.5, role:induction"
 
       attnviz ablate "The doctor asked the nurse to help" --answer her --against him
 
+      attnviz ablate --lines reviews.jsonl --group author --method "mean, resample, zero"
+
       attnviz ablate --lines sentences.txt --curve --plot curve.svg
     """
-    from attnviz import evidence, files
-    from attnviz.ablation.settings import AblationSettings
-    from attnviz.notebook import picture_format
-    from attnviz.render.ablation import tables
+    from attnviz import files
+    from attnviz.drawing.forms import picture_format
+    from attnviz.features.ablation import function, terminal
+    from attnviz.features.ablation.settings import AblationSettings
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
@@ -175,50 +232,39 @@ def ablate(
     options = asdict(away) | asdict(measured) | asdict(walk)
     settings = AblationSettings(**options, jobs=jobs, ray=ray, batch_tokens=batch_tokens)
     settings.check()
-    looks = (
-        None
-        if probe and not prompt.given()
-        else prompt.looks(model, seed=away.seed if prompt.draws else None, quiet=output.quiet)
-    )
-    others = None if reference is None else TextsOptions(lines=reference).looks(model)
+    looks: Iterable[Look] | None
+    groups = None
+    if probe and not prompt.given():
+        looks = None
+    elif prompt.lines is not None and has_fields(prompt.lines):
+        looks, groups = prompt.fields(model, column=column, group=group)
+    else:
+        looks = prompt.looks(model, seed=away.seed if prompt.draws else None, quiet=output.quiet)
+    if groups is None and (group is not None or column is not None):
+        raise UsageError(
+            "{} is a field of texts, for --lines with a .csv, .tsv, .jsonl or .parquet file",
+            Setting("column" if group is None else "group", column if group is None else group),
+        )
+    others = None
+    if reference is not None:
+        texts = TextsOptions(lines=reference)
+        others = texts.fields(model)[0] if has_fields(reference) else texts.looks(model)
     with Stages(output.quiet) as stages:
-        report = evidence.ablate(
+        found = function.ablate(
             looks,
             probe=probe,
             reference=others,
+            groups=groups,
             progress=stages.show,
-            settings=settings,
+            **settings.asked(),
             **model.settings(),
         )
     if plot is not None:
-        report.save(plot)
+        found.save(plot)
     if json or csv:
-        console.put((tables.ablation_json if json else tables.ablation_csv)(report))
+        console.put(found.to_json() if json else found.to_csv())
         return
-    _print(report, top, output.quiet)
-
-
-def _print(report: object, top: int | None, quiet: bool) -> None:
-    from attnviz.effects import AblationReport, affordable_share
-    from attnviz.render.ablation import terminal
-    from attnviz.render.terminal import Line
-
-    assert isinstance(report, AblationReport)
     screen = console.stdout()
-    screen.print(terminal.EffectsGrid(report))
-    ranked = report.ranked()[: top or len(report.effects)]
-    screen.print(terminal.effects_table(report, ranked))
-    if report.by_position:
-        screen.print(terminal.TextByPosition(report, ranked[:8]))
-    if report.curve:
-        screen.print(terminal.curve_table(report))
-        share = affordable_share(report.curve, report.tolerance or 0.0, report.worse)
-        if share is not None:
-            order = report.curve[0].order
-            screen.print(
-                f"{share:.0%} of the heads can go, by {order}, before it costs more than "
-                f"{report.tolerance:g} {report.unit}"
-            )
-    screen.print("")
-    screen.print(Line(terminal.closing(report), "dim"))
-    console.note(report.notes, quiet)
+    for part in terminal.parts(found, top):
+        screen.print(part)
+    console.note(found.notes, output.quiet)

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnviz.effects import AblationReport, Effect
-from attnviz.render import signed_figure
-from attnviz.render.ablation.words import measure, most, role
-from attnviz.render.canvas import rendered
-from attnviz.render.fonts import Ruler, choose, spelled
-from attnviz.render.heading import GREY, Heading
-from attnviz.render.labels import model_name
-from attnviz.render.signed import BLUE, ORANGE
-from attnviz.render.signed_figure import CELL
+from attnviz.drawing import signed_figure
+from attnviz.drawing.canvas import rendered
+from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.heading import GREY, Heading
+from attnviz.drawing.labels import model_name
+from attnviz.drawing.signed import BLUE, ORANGE
+from attnviz.drawing.signed_figure import CELL
+from attnviz.features.ablation.result import Ablation, Effect
+from attnviz.features.ablation.words import measure, most, role
 
 _LISTED = 15
 _ORDERS = ("#1b1b1b", "#b0b0b0")
@@ -23,12 +23,12 @@ _BAR = 0.21
 _MARGIN = 0.2
 
 
-def effects_figure(report: AblationReport, format: str = "png", dpi: float = 150) -> bytes:
+def draw(report: Ablation, format: str = "png", dpi: float = 150) -> bytes:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
     return rendered(lambda: build(report, dpi), format, dpi)
 
 
-def build(report: AblationReport, dpi: float) -> Figure:
+def build(report: Ablation, dpi: float) -> Figure:
     """The figure: the grid, the largest effects beside it, the curve below if there is one."""
     layout, alone = report.layout, any(len(effect.heads) == 1 for effect in report.effects)
     rows, columns = signed_figure.rows(layout), signed_figure.columns(layout)
@@ -59,10 +59,12 @@ def build(report: AblationReport, dpi: float) -> Figure:
     if alone:
         axes = figure.add_axes(place(_MARGIN + left, top, grid_wide, rows * CELL[1]))
         values = {e.heads[0]: e.change for e in report.effects if len(e.heads) == 1}
-        sure = {e.heads[0] for e in report.effects if e.sure}
+        judged = any(e.verdict for e in report.effects)
+        bold = {e.heads[0] for e in report.effects if _stands_out(e, judged)}
+        told = "needed, or better without" if judged else "differs from 0"
         signed_figure.draw(
-            axes, layout, values, most(report), orange=report.worse, bold=sure,
-            legend="head (orange: worse without it; bold: the interval leaves out 0)",
+            axes, layout, values, most(report), orange=report.worse, bold=bold,
+            legend=f"head (orange: worse without it; bold: {told})",
         )  # fmt: skip
     x = _MARGIN + left + grid_wide + names_wide
     bars = figure.add_axes(place(x, top, bars_wide, len(listed) * _BAR))
@@ -74,31 +76,50 @@ def build(report: AblationReport, dpi: float) -> Figure:
     return figure
 
 
-def _listed(report: AblationReport) -> list[Effect]:
+def _listed(report: Ablation) -> list[Effect]:
     """The effects that are shown one by one: the largest, whatever their sign."""
     largest = sorted(report.effects, key=lambda effect: -abs(effect.change))[:_LISTED]
     return sorted(largest, key=lambda effect: -effect.change * report.worse)
 
 
-def _bars(axes: Axes, report: AblationReport, listed: Sequence[Effect]) -> None:
+def _bars(axes: Axes, report: Ablation, listed: Sequence[Effect]) -> None:
     for number, effect in enumerate(listed):
         harm = effect.change * report.worse > 0
         axes.barh(number, effect.change, height=0.62, color=ORANGE if harm else BLUE)
-        if effect.low is not None and effect.high is not None:
-            axes.plot([effect.low, effect.high], [number, number], color="#1b1b1b", linewidth=1)
+        low, high = effect.first.joint_low, effect.first.joint_high
+        if low is not None and high is not None:
+            axes.plot([low, high], [number, number], color="#1b1b1b", linewidth=1)
+    for place, method in enumerate(report.methods[1:], start=1):
+        axes.scatter(
+            [effect.by[place].change for effect in listed], range(len(listed)), s=14,
+            marker="ox"[place - 1], color="#1b1b1b", linewidths=0.8, label=method, zorder=3,
+        )  # fmt: skip
+    if len(report.methods) > 1:
+        axes.legend(fontsize=7, frameon=False, loc="lower right")
     names = [f"{_short(e.name)}  {role(e)}".strip() for e in listed]
     axes.set_yticks(range(len(listed)), names)
     axes.set_ylim(len(listed) - 0.4, -0.6)
     axes.axvline(0, color=GREY, linewidth=0.5)
     axes.tick_params(axis="y", length=0, labelsize=7)
     axes.tick_params(axis="x", labelsize=7)
-    lines = " with 95 % interval over texts" if report.low is not None else ""
-    axes.set_xlabel(f"change of {report.metric} ({report.unit}){lines}", fontsize=7)
+    lines = any(effect.first.joint_low is not None for effect in listed)
+    axes.set_xlabel(
+        f"change of {report.metric} in {report.unit} (bars: {report.methods[0]}"
+        f"{'; lines: joint 95 %' if lines else ''})",
+        fontsize=7,
+    )
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
 
 
-def _curve(axes: Axes, report: AblationReport) -> None:
+def _stands_out(effect: Effect, judged: bool) -> bool:
+    """Whether a head's figure is bold: by its verdict, or without any by its interval."""
+    if len(effect.heads) > 1:
+        return False
+    return effect.verdict in ("needed", "better without") if judged else effect.sure
+
+
+def _curve(axes: Axes, report: Ablation) -> None:
     for order in reversed(list(dict.fromkeys(point.order for point in report.curve))):
         points = [point for point in report.curve if point.order == order]
         random = order.startswith("random")

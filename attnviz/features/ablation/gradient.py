@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from attnviz.ablation.metrics import Metric
-from attnviz.ablation.trials import Trial
+from attnviz.captures.trials import Trial
+from attnviz.core.source import ForwardRequest, Gate, Output, Source
 from attnviz.errors import UsageError
-from attnviz.passes import Gate, Output, Source
+from attnviz.features.ablation.metrics import Metric
 
 
 def check(metric: Metric) -> None:
@@ -50,10 +50,12 @@ def gradients(source: Source, trials: Sequence[Trial], metric: Metric) -> Tensor
     }
     output = source.forward(
         [trial.inputs for trial in trials],
-        gates={site: Gate(share) for site, share in shares.items()},
-        hidden=not metric.logits,
-        logits=metric.logits,
-        grad=True,
+        request=ForwardRequest(
+            gates={site: Gate(share) for site, share in shares.items()},
+            hidden=not metric.logits,
+            logits=metric.logits,
+            grad=True,
+        ),
     )
     with torch.enable_grad():
         total = torch.stack([one.sum() for one in metric.of(Output(), output, trials)]).sum()

@@ -6,7 +6,7 @@ number of processes gives the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.ablation import gradient, sweep
-from attnviz.ablation.fills import Means, Method, donors, longest, resampled
-from attnviz.ablation.groups import Group
-from attnviz.ablation.metrics import Metric
-from attnviz.ablation.trials import Trial
+from attnviz.captures.trials import Trial
+from attnviz.core.source import Output, Source
 from attnviz.corpus.executors import Lost
 from attnviz.corpus.running import executor
 from attnviz.errors import AttnvizError
+from attnviz.features.ablation import gradient, sweep
+from attnviz.features.ablation.fills import Fills, Method
+from attnviz.features.ablation.metrics import Metric
+from attnviz.features.ablation.reference import Reference
 from attnviz.models.memory import physical_memory
-from attnviz.passes import Source
-from attnviz.statistics.clusters import ClusterSums
+from attnviz.scoring.groups import Group
 
 LARGEST = 16
 """Trials in a batch at most."""
@@ -40,20 +40,20 @@ class Plan:
     Attributes:
         trials: all of them.
         metric: what is measured.
-        method: what takes a head's place.
+        methods: what takes a head's place, one after the other.
         tokens: at most so many run at once.
-        means: of every head's output, for the method ``mean``.
+        reference: where means and donors come from; None where nothing but zero is put in place.
         seed: of the donors.
         draws: donors for each text.
         gradient: whether gradients are taken as well.
-        by_position: whether changes are kept for every position.
+        by_position: whether changes are kept for every position, by the first method.
     """
 
     trials: tuple[Trial, ...]
     metric: Metric
-    method: Method = "zero"
+    methods: tuple[Method, ...] = ("zero",)
     tokens: int = 4096
-    means: Means | None = None
+    reference: Reference | None = None
     seed: int = 0
     draws: int = 1
     gradient: bool = False
@@ -68,7 +68,7 @@ class Measured:
         text: the number of its text.
         positions: how many positions counted.
         base: the metric's sum over them on the full model.
-        changes: [groups], how much more it is without each group.
+        changes: [methods, groups], how much more it is without each group.
         gradients: [heads], of that sum; empty unless asked for.
         by_position: [groups, positions], the changes one by one; empty unless asked for.
     """
@@ -83,10 +83,11 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class TrialBatch:
-    """A batch: numbers of trials, and what to take away from them."""
+    """A batch: numbers of trials, what to take away from them, and how."""
 
     trials: tuple[int, ...]
     groups: tuple[Group, ...]
+    methods: tuple[Method, ...]
 
 
 class Meter:
@@ -99,25 +100,15 @@ class Meter:
 
     def __init__(self, source: Source, plan: Plan) -> None:
         self._source, self._plan = source, plan
-        self._first: dict[int, Trial] = {}
-        for trial in plan.trials:
-            self._first.setdefault(trial.text, trial)
 
     def __call__(self, task: TrialBatch) -> list[Measured]:
         """The values of a batch's trials, in their order."""
         plan, trials = self._plan, [self._plan.trials[n] for n in task.trials]
-        base, changes = [], []
-        for draw in range(plan.draws):
-            values = self._values(trials, task.groups, draw)
-            base = [one.cpu().numpy() for one in values.base]
-            for number, before in enumerate(base):
-                found = [values.ablated[g][number].cpu().numpy() - before
-                         for g in range(len(task.groups))]  # fmt: skip
-                stacked = np.stack(found) if found else np.zeros((0, len(before)))
-                if draw == 0:
-                    changes.append(stacked / plan.draws)
-                else:
-                    changes[number] += stacked / plan.draws
+        full = sweep.whole(self._source, trials, plan.metric)
+        base = [one.cpu().numpy() for one in plan.metric.of(full, full, trials)]
+        by_method = [
+            self._changes(trials, task.groups, method, full, base) for method in task.methods
+        ]
         slopes: list[Floats] = [np.zeros(0)] * len(trials)
         if plan.gradient:
             slopes = list(gradient.gradients(self._source, trials, plan.metric).cpu().numpy())
@@ -125,29 +116,46 @@ class Meter:
             Measured(
                 trial.text,
                 len(trial.positions),
-                float(before.sum()),
-                change.sum(1),
-                slope,
-                change if plan.by_position else np.zeros((0, 0)),
+                float(base[n].sum()),
+                np.stack([changes[n].sum(1) for changes in by_method]),
+                slopes[n],
+                by_method[0][n] if plan.by_position else np.zeros((0, 0)),
             )
-            for trial, before, change, slope in zip(trials, base, changes, slopes, strict=True)
+            for n, trial in enumerate(trials)
         ]
 
-    def _values(
-        self, trials: Sequence[Trial], groups: Sequence[Group], draw: int
-    ) -> sweep.BatchValues:
-        plan, fills = self._plan, None
-        batch = [trial.inputs for trial in trials]
-        if plan.means is not None:
-            fills = plan.means.fills(longest(batch))
-        elif plan.method == "resample":
-            lengths = [len(trial.tokens) for trial in self._first.values()]
-            numbers = donors([trial.text for trial in trials], lengths, seed=plan.seed, draw=draw)
-            given = [self._first[n].inputs for n in numbers]
-            fills = resampled(self._source, batch, given)
-        return sweep.sweep(
-            self._source, trials, groups, plan.metric, fills=fills, tokens=plan.tokens
-        )
+    def _changes(
+        self,
+        trials: Sequence[Trial],
+        groups: Sequence[Group],
+        method: Method,
+        full: Output,
+        base: Sequence[Floats],
+    ) -> list[Floats]:
+        """For each trial [groups, positions], how much more the metric is."""
+        plan = self._plan
+        draws = plan.draws if method == "resample" else 1
+        total = [np.zeros((len(groups), len(before))) for before in base]
+        for draw in range(draws):
+            fills = self._fills(trials, method, draw)
+            values = sweep.sweep(
+                self._source, trials, groups, plan.metric,
+                fills=fills, tokens=plan.tokens, full=full,
+            )  # fmt: skip
+            for number, before in enumerate(base):
+                for group in range(len(groups)):
+                    after = values.ablated[group][number].cpu().numpy()
+                    total[number][group] += (after - before) / draws
+        return total
+
+    def _fills(self, trials: Sequence[Trial], method: Method, draw: int) -> Fills | None:
+        plan = self._plan
+        if method == "zero":
+            return None
+        assert plan.reference is not None
+        if method == "mean":
+            return plan.reference.means(trials)
+        return plan.reference.resampled(self._source, trials, plan.seed, draw)
 
 
 class Bench:
@@ -182,20 +190,35 @@ class Bench:
     def __exit__(self, *error: Any) -> None:
         self._executor.__exit__(*error)
 
-    def measure(self, groups: Sequence[Group]) -> Iterator[list[Measured]]:
+    def measure(
+        self,
+        groups: Sequence[Group],
+        *,
+        texts: Collection[int] | None = None,
+        first_method: bool = False,
+    ) -> Iterator[list[Measured]]:
         """Every trial without each group, batch by batch.
+
+        Args:
+            groups: what is taken away.
+            texts: the numbers of the texts that are measured; all by default.
+            first_method: by the first method alone.
 
         Raises:
             AttnvizError: a batch that no process survives.
         """
-        found = batches([trial.inputs.length for trial in self.plan.trials], self.plan.tokens)
-        tasks = [TrialBatch(batch, tuple(groups)) for batch in found]
+        plan = self.plan
+        numbers = [n for n, trial in enumerate(plan.trials) if texts is None or trial.text in texts]
+        lengths = [plan.trials[n].inputs.length for n in numbers]
+        found = [tuple(numbers[n] for n in batch) for batch in batches(lengths, plan.tokens)]
+        methods = plan.methods[:1] if first_method else plan.methods
+        tasks = [TrialBatch(batch, tuple(groups), methods) for batch in found]
         for task, answer in self._running.run(tasks):
             if isinstance(answer, Lost):
-                texts = ", ".join(str(self.plan.trials[n].text + 1) for n in task.trials[:5])
+                lost = ", ".join(str(self.plan.trials[n].text + 1) for n in task.trials[:5])
                 raise AttnvizError(
                     "texts {} cannot be measured: {}",
-                    texts,
+                    lost,
                     answer.reason,
                     remedy="lower {batch_tokens}",
                     batch_tokens=...,
@@ -226,54 +249,3 @@ def affordable(source: Source, metric: Metric) -> int:
     width = 64 * 64  # states, feed-forward parts and attention, generously
     vocabulary = 3 * (source.vocab_size or 0) if metric.logits else 0
     return int(min(max(physical_memory() // (8 * 4 * (width + vocabulary)), 256), 8192))
-
-
-@dataclass(frozen=True, slots=True)
-class Summed:
-    """Sums by text, in the order of the texts.
-
-    Attributes:
-        texts: their numbers.
-        rows: int [texts], positions.
-        base: [texts], sums of the metric.
-        changes: [texts, groups].
-        gradients: [texts, heads], of each text's mean; no columns unless asked for.
-    """
-
-    texts: tuple[int, ...]
-    rows: NDArray[np.int64]
-    base: Floats
-    changes: Floats
-    gradients: Floats
-
-    @classmethod
-    def of(cls, measured: Sequence[Measured], groups: int) -> Summed:
-        """Put the trials of each text together."""
-        ordered = sorted(range(len(measured)), key=lambda n: (measured[n].text, n))
-        texts = tuple(dict.fromkeys(measured[n].text for n in ordered))
-        place = {text: i for i, text in enumerate(texts)}
-        heads = len(measured[0].gradients) if measured else 0
-        rows, base = np.zeros(len(texts), np.int64), np.zeros(len(texts))
-        changes, slopes = np.zeros((len(texts), groups)), np.zeros((len(texts), heads))
-        for n in ordered:
-            one, i = measured[n], place[measured[n].text]
-            rows[i] += one.positions
-            base[i] += one.base
-            changes[i] += one.changes
-            slopes[i] += one.gradients
-        return cls(texts, rows, base, changes, slopes / np.maximum(rows, 1)[:, None])
-
-    def mean_changes(self) -> tuple[Floats, Floats]:
-        """The mean change without each group, and half the width of its interval (NaN: none)."""
-        return _clusters(self.changes, self.rows)
-
-    def mean_base(self) -> tuple[float, float]:
-        """The same of the metric on the full model."""
-        mean, half = _clusters(self.base[:, None], self.rows)
-        return float(mean[0]), float(half[0])
-
-
-def _clusters(sums: Floats, rows: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    clusters = ClusterSums((sums.shape[1],))
-    clusters.add(sums, np.broadcast_to(rows[:, None], sums.shape))
-    return clusters.mean(), clusters.half()

@@ -18,10 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnviz.ablation.trials import Trial
-from attnviz.effects import DISTANCES
+from attnviz.captures.trials import Trial
+from attnviz.core.source import Output
 from attnviz.errors import ModelError
-from attnviz.passes import Output
+from attnviz.features.ablation.result import DISTANCES
 
 MetricName = Literal["loss", "kl", "logit-diff", "hidden"]
 

@@ -2,45 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnviz.ablation import gradient, sweep, trials
-from attnviz.ablation.curve import curve
-from attnviz.ablation.fills import Means
-from attnviz.ablation.groups import Group, every_head, read_groups, role_heads
-from attnviz.ablation.measure import (
+from attnviz.captures import trials
+from attnviz.captures.trials import Trial
+from attnviz.core.heads import Head
+from attnviz.core.prompt import Inputs
+from attnviz.core.scores import HeadScores
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.errors import InputError, UsageError
+from attnviz.features.ablation import gradient, reference, sweep
+from attnviz.features.ablation.curve import curve
+from attnviz.features.ablation.judge import described, judged, rounding, smallest_of_interest
+from attnviz.features.ablation.measure import (
     Bench,
     Floats,
     Loader,
     Measured,
     Plan,
-    Summed,
     affordable,
     batches,
 )
-from attnviz.ablation.metrics import METRICS, Metric, logit_difference
-from attnviz.ablation.settings import AblationSettings
-from attnviz.ablation.trials import Trial
-from attnviz.effects import AblationReport, CurvePoint, Effect
-from attnviz.errors import InputError, UsageError
-from attnviz.passes import Source
-from attnviz.records import Head, HeadScores, Inputs
+from attnviz.features.ablation.metrics import METRICS, Metric, logit_difference
+from attnviz.features.ablation.notes import notes
+from attnviz.features.ablation.reference import Reference
+from attnviz.features.ablation.result import Ablation, CurvePoint, Effect
+from attnviz.features.ablation.settings import AblationSettings
+from attnviz.features.ablation.summed import Summed
+from attnviz.scoring.groups import Group, every_head, read_groups, role_heads
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.sums import Sums
-from attnviz.statistics.clusters import FEW
 from attnviz.statistics.ranks import spearman
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage, how many trials are done and how many there are."""
 
-SELF_REPAIR = (
-    "Other heads take over when one is missing, so effects of single heads understate what groups "
-    "do (Wang et al. 2022, arXiv:2211.00593)."
-)
+DRAWS = 8
+"""Texts times donors are about so many at least."""
 
 
 @dataclass
@@ -51,9 +53,11 @@ class Study:
         source: the model.
         texts: prepared texts, or None to repeat random tokens.
         settings: how.
-        reference: texts whose means take a head's place; ``texts`` themselves by default.
+        reference: texts whose means and outputs take a head's place; by default see
+            :mod:`attnviz.features.ablation.reference`.
         load: loads the model in another process.
         progress: called again and again.
+        groups: for each text what it belongs to, None for a text on its own; none by default.
     """
 
     source: Source
@@ -62,10 +66,11 @@ class Study:
     reference: Sequence[Inputs] | None = None
     load: Loader | None = None
     progress: Progress = lambda stage, done, all_: None
+    groups: Sequence[str | None] = ()
     notes: list[str] = field(default_factory=list)
 
 
-def run(study: Study) -> AblationReport:
+def run(study: Study) -> Ablation:
     """Measure what a study asks for.
 
     Raises:
@@ -83,35 +88,48 @@ def run(study: Study) -> AblationReport:
     tested = tuple(_trials(study, metric))
     if not tested:
         raise InputError("no token to predict in these texts; give at least two words")
-    plan = _plan(study, metric, tested)
     texts = {trial.text: trial.inputs for trial in tested}
+    clusters = _clusters(study, tested)
+    fold = reference.halves(texts, clusters, settings.seed)
+    plan = _plan(study, metric, tested, fold)
     scores = _scores(source, list(texts.values()), plan.tokens)
     groups, roles = _groups(study, scores)
+    points: tuple[CurvePoint, ...] = ()
     with Bench(source, plan, study.load, settings.jobs, settings.ray) as bench:
         measured, partial = _measured(bench, groups + roles, study.progress, "heads")
         if not measured:
             raise InputError("interrupted before anything was measured")
-        summed = Summed.of(measured, len(groups) + len(roles))
-        effects = _effects(groups + roles, summed, settings, source, scores)
-        points: tuple[CurvePoint, ...] = ()
+        summed = Summed.of(measured, clusters)
+        base, low, high = summed.mean_base()
+        noise = rounding(source, base, int(summed.rows.sum()))
+        effects = judged(groups + roles, summed, settings, metric, noise, base)
+        shares = {} if plan.reference is None else plan.reference.shares
+        slopes = _slopes(summed.gradients, source, settings) if settings.gradient else None
+        effects = described(effects, source, scores, slopes, shares)
         if settings.curve and not partial:
-            points = curve(bench, effects, settings, metric, source.layout, study.progress)
-    base, half = summed.mean_base()
-    low, high = _interval(base, half)
+            points = curve(
+                bench, effects, summed, fold, clusters, settings, metric, source.layout,
+                study.progress,
+            )  # fmt: skip
     if metric.compares:  # but for rounding
         base, low, high = 0.0, None, None
-    single = len(summed.texts) == 1
-    return AblationReport(
+    report = Ablation(
         source=source.info,
         layout=source.layout,
         metric=metric.name,
         unit=metric.unit,
-        method=_method(study),
+        methods=settings.methods,
+        method=_method(settings, plan),
+        reference="" if plan.reference is None else plan.reference.name,
+        average=settings.average,
+        smallest=smallest_of_interest(settings, metric, base),
         worse=metric.worse,
         base=base,
         low=low,
         high=high,
         texts=len(summed.texts),
+        clusters=summed.count,
+        family=len(settings.methods) * len(effects),
         positions=int(summed.rows.sum()),
         effects=effects,
         correlation=_correlation(effects),
@@ -119,10 +137,12 @@ def run(study: Study) -> AblationReport:
         tolerance=settings.tolerance if settings.curve else None,
         seed=settings.seed,
         partial=partial,
-        notes=tuple(_notes(study, summed, effects, roles, partial)),
-        tokens=tested[0].tokens.texts if single else (),
+        tokens=tested[0].tokens.texts if len(summed.texts) == 1 else (),
         by_position=_by_position(tested, measured, groups + roles) if settings.positions else None,
     )
+    beyond = 0.0 if plan.reference is None else plan.reference.beyond(tested)
+    said = notes(report, {group.name for group in roles}, beyond, noise)
+    return replace(report, notes=(*study.notes, *said))
 
 
 def _metric(study: Study) -> Metric:
@@ -168,29 +188,67 @@ def _trials(study: Study, metric: Metric) -> Iterator[Trial]:
         yield from found
 
 
-def _plan(study: Study, metric: Metric, tested: tuple[Trial, ...]) -> Plan:
+def _clusters(study: Study, tested: Sequence[Trial]) -> tuple[int, ...]:
+    """By the number of a text, what it belongs to: its group, or the first of the same texts."""
+    first: dict[Hashable, int] = {}
+    found = list(range(tested[-1].text + 1))
+    for number in dict.fromkeys(trial.text for trial in tested):
+        name = study.groups[number] if study.groups else None
+        same = reference.same_as(study.texts[number]) if study.texts is not None else None
+        if name is not None or same is not None:
+            found[number] = first.setdefault(same if name is None else name, number)
+    return tuple(found)
+
+
+def _plan(study: Study, metric: Metric, tested: tuple[Trial, ...], fold: Sequence[int]) -> Plan:
     settings, source = study.settings, study.source
-    means = None
-    if settings.method == "mean":
-        means = Means(settings.mean_over)
-        reference = study.reference or [trial.inputs for trial in tested]
-        for inputs in reference:
-            means.add(source, [inputs])
-    if settings.method == "resample" and len({trial.text for trial in tested}) < 2:
-        raise UsageError(
-            "resampling needs at least two texts; give more, or use {method}", method="zero"
-        )
+    texts = {trial.text: trial.inputs for trial in tested}
     return Plan(
         tested,
         metric,
-        settings.method,
+        settings.methods,
         settings.batch_tokens or affordable(source, metric),
-        means,
+        None if settings.methods == ("zero",) else _reference(study, metric, texts, fold),
         settings.seed,
-        settings.draws if settings.method == "resample" else 1,
+        settings.draws or max(1, DRAWS // len(texts)),
         settings.gradient,
         settings.positions,
     )
+
+
+def _reference(
+    study: Study, metric: Metric, texts: Mapping[int, Inputs], fold: Sequence[int]
+) -> Reference:
+    """Texts that are not those they fill: given ones, the other half, or bundled sentences."""
+    source, over = study.source, study.settings.mean_over
+    own = {reference.same_as(inputs) for inputs in study.texts or ()}
+
+    def usable(found: Sequence[Inputs]) -> list[Inputs]:
+        """Those that are not measured themselves, with masks where texts have some."""
+        others = [x for x in found if reference.same_as(x) not in own - {None}]
+        if not (trials.is_masked(source) and metric.logits):
+            return others
+        mask, seed = trials.mask_id(source), study.settings.seed
+        hidden = [trials.masked(n, x, mask, seed=seed) for n, x in enumerate(others)]
+        return [trial.inputs for found in hidden for trial in found]
+
+    if study.reference is not None:
+        others = usable(study.reference)
+        if not others:
+            raise UsageError(
+                "{reference} holds nothing but texts that are measured, or nothing at all; give "
+                "others",
+                reference=...,
+            )
+        if dropped := len(study.reference) - len(others):
+            study.notes.append(f"{dropped:,} texts of the reference are measured too: left out.")
+        name = f"{len(others):,} reference text{'s' * (len(others) != 1)}"
+        return reference.given(source, others, len(fold), over, name)
+    if {0, 1} <= set(fold):
+        return reference.other_half(source, texts, fold, over)
+    found = usable(reference.bundled(source, max(texts.values(), key=lambda x: x.length)))
+    name = f"{len(found)} English sentences of attnviz"
+    return reference.given(source, found, len(fold), over, name)
 
 
 def _scores(source: Source, texts: Sequence[Inputs], tokens: int) -> tuple[HeadScores, ...]:
@@ -199,7 +257,7 @@ def _scores(source: Source, texts: Sequence[Inputs], tokens: int) -> tuple[HeadS
     for numbers in batches([inputs.length for inputs in texts], tokens):
         batch = [texts[number] for number in numbers]
         observer = ScoreObserver(batch, source.layout)
-        source.forward(batch, [observer], hidden=False)
+        source.forward(batch, [observer], ForwardRequest(hidden=False))
         total = total + observer.total()
     return tuple(
         HeadScores(head, total.scores(number), total.roles(number))
@@ -238,49 +296,6 @@ def _measured(
     return found, False
 
 
-def _effects(
-    groups: Sequence[Group],
-    summed: Summed,
-    settings: AblationSettings,
-    source: Source,
-    scores: Sequence[HeadScores],
-) -> tuple[Effect, ...]:
-    changes, halves = summed.mean_changes()
-    worse_by = 1 if settings.answer is None else -1
-    worse = (summed.changes * worse_by > 0).mean(0)
-    slopes = _slopes(summed.gradients, source, settings) if settings.gradient else None
-    place = {head: number for number, head in enumerate(source.layout)}
-    alone = {
-        g.heads[0]: float(c) for g, c in zip(groups, changes, strict=True) if len(g.heads) == 1
-    }
-    found = []
-    for number, group in enumerate(groups):
-        change = float(changes[number])
-        low, high = _interval(change, float(halves[number]))
-        single = len(group.heads) == 1
-        head = group.heads[0]
-        known = single and slopes is not None
-        members = [alone[h] for h in group.heads if h in alone]
-        whole = not single and len(members) == len(group.heads)
-        known_as = scores[place[head]] if single else None
-        found.append(
-            Effect(
-                name=group.name,
-                heads=group.heads,
-                change=change,
-                low=low,
-                high=high,
-                worse=float(worse[number]),
-                gradient=float(slopes[0][place[head]]) if known and slopes else None,
-                signed=float(slopes[1][place[head]]) if known and slopes else None,
-                does=known_as.does.name if known_as and known_as.does else "",
-                rests=known_as.rests.name if known_as and known_as.rests else "",
-                members=sum(members) if whole else None,
-            )
-        )
-    return tuple(found)
-
-
 def _slopes(by_text: Floats, source: Source, settings: AblationSettings) -> tuple[Floats, Floats]:
     """Mean |∂L/∂ξ| and mean ∂L/∂ξ over texts, for every head of the layout."""
     size, signed = np.abs(by_text).mean(0), by_text.mean(0)
@@ -294,13 +309,9 @@ def _slopes(by_text: Floats, source: Source, settings: AblationSettings) -> tupl
     return size, signed
 
 
-def _interval(mean: float, half: float) -> tuple[float | None, float | None]:
-    return (None, None) if np.isnan(half) else (mean - half, mean + half)
-
-
 def _correlation(effects: Sequence[Effect]) -> float | None:
     pairs = [(abs(e.change), e.gradient) for e in effects if e.gradient is not None]
-    if not pairs:
+    if not pairs or not any(e.rank for e in effects):
         return None
     changes, slopes = (np.array(column, np.float64) for column in zip(*pairs, strict=True))
     return spearman(changes, slopes)
@@ -324,40 +335,14 @@ def _in_order(tested: Sequence[Trial]) -> list[Trial]:
     return [tested[n] for n in sorted(range(len(tested)), key=lambda n: tested[n].inputs.length)]
 
 
-def _method(study: Study) -> str:
-    settings = study.settings
-    if settings.method == "mean":
-        over = "at every position" if settings.mean_over == "positions" else "over all tokens"
-        where = "the reference" if study.reference else "these texts"
-        return f"mean {over} of {where}"
-    if settings.method == "resample":
-        draws = f"{settings.draws} draws" if settings.draws > 1 else "one draw"
-        return f"resampled from other texts, {draws}, seed {settings.seed}"
-    return "zero"
-
-
-def _notes(
-    study: Study,
-    summed: Summed,
-    effects: Sequence[Effect],
-    roles: Sequence[Group],
-    partial: bool,
-) -> Iterator[str]:
-    yield from study.notes
-    texts = len(summed.texts)
-    if partial:
-        yield f"Interrupted: only {texts:,} texts were measured."
-    if texts == 1:
-        yield "A single text: there is no interval, and nothing is known about other texts."
-    elif texts < FEW:
-        yield f"Intervals from {texts} texts cover less than 95 %; use {FEW} or more."
-    for effect in effects:
-        if effect.members is None or effect.name not in {group.name for group in roles}:
-            continue
-        together, apart = effect.change, effect.members
-        if abs(together - apart) > max(abs(apart), abs(together)) / 2:
-            yield (
-                f"The {len(effect.heads)} heads of {effect.name} together change it by "
-                f"{together:+.2g}, one by one they add up to {apart:+.2g}."
-            )
-    yield SELF_REPAIR
+def _method(settings: AblationSettings, plan: Plan) -> str:
+    """What took a head's place, in words."""
+    over = "at every position" if settings.mean_over == "positions" else "over all tokens"
+    draws = f"{plan.draws} draws" if plan.draws > 1 else "one draw"
+    words = {
+        "zero": "zero",
+        "mean": f"mean {over}",
+        "resample": f"output on another text ({draws}, seed {settings.seed})",
+    }
+    found = ", ".join(words[method] for method in settings.methods)
+    return found if plan.reference is None else f"{found}, from {plan.reference.name}"

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from attnviz.ablation.fills import MeanOver, Method
-from attnviz.ablation.metrics import MetricName
+from attnviz.core.arguments import check_fields
 from attnviz.errors import UsageError
+from attnviz.features.ablation.fills import MeanOver, Method
+from attnviz.features.ablation.metrics import MetricName
 
 Mask = Literal["some", "each"]
 Order = Literal["effect", "gradient", "role", "random"]
 Normalize = Literal["none", "layer"]
+Average = Literal["mean", "trimmed", "median"]
+
+METHODS = "mean, resample"
+"""Two that leave what a head always says in its place; see docs/ablate.md for the choice."""
 
 _CHOICES = {
-    "method": get_args(Method),
     "mean_over": get_args(MeanOver),
     "metric": get_args(MetricName),
     "mask": get_args(Mask),
     "order": get_args(Order),
     "normalize": get_args(Normalize),
+    "average": get_args(Average),
 }
 _LEAST = {"draws": 1, "seed": 0, "batch_tokens": 1, "random_orders": 0, "jobs": 1}
 
@@ -30,15 +35,20 @@ class AblationSettings:
     """How heads are taken away, and what is measured.
 
     Attributes:
-        heads: what to take away, see :mod:`attnviz.ablation.groups`; every head alone by default.
-        method: what takes a head's place.
+        heads: what to take away, see :mod:`attnviz.scoring.groups`; every head alone by default.
+        method: what takes a head's place, ``zero``, ``mean`` or ``resample``, or several by comma:
+            effects are ranked by the first, and two must agree before a head is called needed.
         mean_over: whether a mean is taken at every position by itself or over all tokens.
-        metric: what is measured; by default loss, or hidden for models without a head for words.
+        metric: what is measured; by default loss, or hidden for models without an LM head.
         answer: for logit-diff, the token that should win.
         against: the token it is compared with.
         mask: of a masked model's tokens, 15 % at once or each in turn.
         gradient: also take gradients.
         normalize: gradients as they are, or each layer's divided by their ℓ2 norm (Michel et al.).
+        average: over texts: the mean over all positions, the trimmed mean of the texts' own means
+            (a tenth goes at each end), or their median.
+        smallest: the smallest effect of interest, as a share of the metric on the full model; none
+            for distances from it.
         positions: keep the change at every position; needs a single text.
         curve: take heads away one by one.
         order: of a curve.
@@ -46,14 +56,15 @@ class AblationSettings:
         random_orders: beside a curve, so many random orders.
         tolerance: how much a curve may cost, in the metric's unit.
         seed: of masks, donors and random orders.
-        draws: donors for each text, for resample.
+        draws: donors for each text, for resample; by default so many that there are about eight
+            in all, and one from eight texts on.
         batch_tokens: tokens that run at once at most; found by itself if None.
         jobs: processes, or actors on Ray.
         ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
     """
 
     heads: str | None = None
-    method: Method = "zero"
+    method: str = METHODS
     mean_over: MeanOver = "positions"
     metric: MetricName | None = None
     answer: str | None = None
@@ -61,6 +72,8 @@ class AblationSettings:
     mask: Mask = "some"
     gradient: bool = False
     normalize: Normalize = "none"
+    average: Average = "mean"
+    smallest: float = 0.01
     positions: bool = False
     curve: bool = False
     order: Order = "effect"
@@ -68,13 +81,38 @@ class AblationSettings:
     random_orders: int = 3
     tolerance: float = 0.05
     seed: int = 0
-    draws: int = 1
+    draws: int | None = None
     batch_tokens: int | None = None
     jobs: int = 1
     ray: str | None = None
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """What takes a head's place, one after the other.
+
+        Raises:
+            UsageError: an unknown method, or none.
+        """
+        known: tuple[Method, ...] = get_args(Method)
+        found = dict.fromkeys(name.strip() for name in str(self.method).split(","))
+        for name in found:
+            if name not in known:
+                raise UsageError(
+                    f"unknown method {name!r}; choose one of {', '.join(known)}, or several by "
+                    "comma"
+                )
+        return tuple(name for name in found if name in known)
+
+    def asked(self) -> dict[str, Any]:
+        """All of it as parameters."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
     def check(self) -> None:
         """Raise UsageError on what does not exist or does not go together."""
+        _ = self.methods
         for field in fields(self):
             value = getattr(self, field.name)
             choices = _CHOICES.get(field.name)
@@ -87,8 +125,11 @@ class AblationSettings:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise UsageError(f"{field.name} must be a whole number from {least}, got {value!r}")
-        if not math.isfinite(self.tolerance) or self.tolerance < 0:
-            raise UsageError(f"tolerance must be a number from 0, got {self.tolerance}")
+        for name in ("tolerance", "smallest"):
+            value = getattr(self, name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not math.isfinite(value) or value < 0:
+                raise UsageError(f"{name} must be a number from 0, got {value!r}")
         if (self.answer is None) != (self.against is None):
             raise UsageError(
                 "{answer} and {against} go together: the token that should win, and the other",

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attnviz.ablation.fills import Fills
-from attnviz.ablation.groups import Group
-from attnviz.ablation.metrics import Metric
-from attnviz.ablation.trials import Trial
+from attnviz.captures.trials import Trial
+from attnviz.core.heads import Layout, Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import ForwardRequest, Gate, Output, Source, Start
 from attnviz.errors import ModelError
-from attnviz.passes import Gate, Output, Source, Start
-from attnviz.records import Inputs, Layout, Site
+from attnviz.features.ablation.fills import Fills
+from attnviz.features.ablation.metrics import Metric
+from attnviz.scoring.groups import Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ def sweep(
     *,
     fills: Fills | None = None,
     tokens: int = 4096,
+    full: Output | None = None,
 ) -> BatchValues:
     """Measure a batch without each of the groups.
 
@@ -67,10 +69,10 @@ def sweep(
         metric: what to measure.
         fills: what takes a head's place, by layer; zero by default.
         tokens: at most so many tokens run at once (but always a whole batch).
+        full: the pass of the whole model, where it was run already, see :func:`whole`.
     """
     batch = [trial.inputs for trial in trials]
-    begins = source.start_kind is not None
-    full = source.forward(batch, hidden=not metric.logits, logits=metric.logits, states=begins)
+    full = full or whole(source, trials, metric)
     base = metric.of(full, full, trials)
     longest = max(item.length for item in batch)
     at_once = max(1, tokens // (len(batch) * longest))
@@ -83,6 +85,16 @@ def sweep(
                 rows = slice(place * len(batch), (place + 1) * len(batch))
                 ablated[number] = metric.of(full, _cut(changed, rows), trials)
     return BatchValues(base, ablated)
+
+
+def whole(source: Source, trials: Sequence[Trial], metric: Metric) -> Output:
+    """The pass of the whole model that a sweep compares with, and begins from."""
+    return source.forward(
+        [trial.inputs for trial in trials],
+        request=ForwardRequest(
+            hidden=not metric.logits, logits=metric.logits, states=source.start_kind is not None
+        ),
+    )
 
 
 def gates_of(
@@ -133,10 +145,12 @@ def _pass(
     assert shown is not None
     return source.forward(
         list(batch) * len(groups),
-        gates=gates_of(groups, source.layout, len(batch), fills, shown.device),
-        hidden=not metric.logits,
-        logits=metric.logits,
-        start=None if layer is None else Start(layer, full.states[layer]),
+        request=ForwardRequest(
+            gates=gates_of(groups, source.layout, len(batch), fills, shown.device),
+            hidden=not metric.logits,
+            logits=metric.logits,
+            start=None if layer is None else Start(layer, full.states[layer]),
+        ),
     )
 
 

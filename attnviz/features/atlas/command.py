@@ -35,11 +35,11 @@ def atlas(
         int | None, typer.Option(help="The first N texts only.", metavar="N", min=1)
     ] = None,
     ablated: Annotated[
-        int, typer.Option(help="Texts that heads are taken away on.", metavar="N", min=1)
+        int, typer.Option(help="Texts that heads are ablated on.", metavar="N", min=1)
     ] = 64,
     out: Annotated[Path | None, browser.OUT] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print JSON (attnviz.atlas/1) instead of a page.")
+        bool, typer.Option("--json", help="Print JSON (attnviz.atlas/2); the page only with -o.")
     ] = False,
 ) -> None:
     """Put everything known about every head of a model on one page.
@@ -53,9 +53,9 @@ def atlas(
 
       attnviz atlas --lines a.txt --conllu dev.conllu --gap gap.tsv --model gpt2 -o gpt2.html
     """
-    from attnviz import atlases
     from attnviz.errors import UsageError
-    from attnviz.render.terminal import Line
+    from attnviz.features.atlas import function as atlases
+    from attnviz.features.atlas import terminal
 
     if not lines:
         raise UsageError("atlas needs texts: add {lines}", lines="sample_inputs/sentences.txt")
@@ -73,12 +73,14 @@ def atlas(
             **model.settings(),
         )
     if json:
-        console.put(made.json())
-        return
-    screen = console.stdout()
-    for line in made.document["summary"]:
-        screen.print(Line(line))
-    browser.deliver(made, out, output.quiet)
+        if out is not None:
+            made.save(out)
+        console.put(made.to_json())
+    else:
+        screen = console.stdout()
+        for part in terminal.parts(made):
+            screen.print(part)
+        browser.deliver(made, out, output.quiet)
     if keep is not None:
         atlases.forget(keep)
-    console.note(made.document["notes"], output.quiet)
+    console.note(made.notes, output.quiet)

@@ -30,17 +30,20 @@ def capture(
 
       attnviz heads --recorded cat.npz
     """
-    from attnviz import api, files
-    from attnviz.notebook import capture_path
-    from attnviz.render import terminal
+    from attnviz import files
+    from attnviz.captures import look as looking
+    from attnviz.captures.captured import capture_path
+    from attnviz.captures.files import write_capture
+    from attnviz.captures.notes import notes
+    from attnviz.drawing import terminal
 
     capture_path(out)
     files.check_writable(out)
     look, settings = prompt.asked(model, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
-        captured = api.capture(look, weigh=weigh, **settings)
-        api.write_capture(captured, out)
+        captured = looking.capture(look, weigh=weigh, **settings)
+        write_capture(captured, out)
     if not output.quiet:
         console.wrote(out)
         console.stdout().print(terminal.closing_line(captured))
-    console.note(api.notes(captured), output.quiet)
+    console.note(notes(captured.inputs, captured.source, captured.empty_rows), output.quiet)

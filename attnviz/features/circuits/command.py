@@ -36,7 +36,7 @@ def circuits(
     seed: Annotated[
         int, typer.Option(help="Of random matrices and the choice of tokens.", metavar="N")
     ] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.circuits/1).")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.circuits/2).")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line an edge.")] = False,
     plot: Annotated[
         Path | None,
@@ -53,26 +53,28 @@ def circuits(
 
       attnviz circuits --model gpt2 --top 20
     """
-    from attnviz import files, wired
-    from attnviz.notebook import picture_format
-    from attnviz.render.circuits import tables, terminal
+    from attnviz import files
+    from attnviz.features.circuits import function
+    from attnviz.features.circuits.result import Circuits
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
     if plot is not None:
-        picture_format(plot)
+        Circuits.check_suffix(plot)
         files.check_writable(plot)
     with Stages(output.quiet) as stages:
-        report = wired.circuits(
+        found = function.circuits(
             **model.settings(), select=select, keep=max(keep, top), tokens=tokens, seed=seed,
             progress=stages.show,
         )  # fmt: skip
     if plot is not None:
-        report.save(plot, top)
+        found.save(plot, top=top)
     if json or csv:
-        console.put((tables.circuits_json if json else tables.circuits_csv)(report))
+        console.put(found.to_json() if json else found.to_csv())
         return
+    from attnviz.features.circuits import terminal
+
     screen = console.stdout()
-    for part in terminal.parts(report, top):
+    for part in terminal.parts(found, top):
         screen.print(part)
-    console.note(report.notes, output.quiet)
+    console.note(found.notes, output.quiet)

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attnviz.edges import Chance, Side
-from attnviz.passes import Normalization, OutputProjection, Reading
-from attnviz.wiring.fold import centred, exact, folded, passed
+from attnviz.core.source import Normalization, OutputProjection, Reading
+from attnviz.features.circuits.fold import centred, exact, folded, passed
+from attnviz.features.circuits.result import Chance, Side
 
 DRAWS = 100
 """Pairs of random heads that the chance of a ratio rests on."""

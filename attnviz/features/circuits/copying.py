@@ -19,10 +19,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attnviz.edges import Chance, Copying
-from attnviz.passes import Normalization, OutputProjection, Reading, Readout, Source, Start
-from attnviz.records import Prompt
-from attnviz.wiring.fold import centred, divided, exact, folded
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import (
+    ForwardRequest,
+    Normalization,
+    OutputProjection,
+    Reading,
+    Readout,
+    Source,
+    Start,
+)
+from attnviz.features.circuits.fold import centred, divided, exact, folded
+from attnviz.features.circuits.result import Chance, Copying
 
 DRAWS = 100
 """Random heads that the chance of the score rests on."""
@@ -46,13 +54,15 @@ def after_first(source: Source, embedded: Tensor) -> Tensor:
     made = []
     for block in torch.split(embedded, _BATCH):
         start = Start(0, block[:, None], end=1)
-        output = source.forward([inputs] * len(block), hidden=False, states=True, start=start)
+        output = source.forward(
+            [inputs] * len(block), request=ForwardRequest(hidden=False, states=True, start=start)
+        )
         made.append(output.states[1][:, 0])
     return torch.cat(made)
 
 
 @dataclass
-class Texts:
+class ReadTokens:
     """Embeddings and the words that they may raise.
 
     Attributes:

@@ -8,15 +8,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch
 
-from attnviz.edges import SIDES, CircuitsReport, Edge, Side
+from attnviz.core.heads import Head
+from attnviz.drawing.canvas import rendered
+from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.heading import GREY, Heading
+from attnviz.drawing.palette import ink
+from attnviz.drawing.signed import BLUE, NONE, ORANGE, color
 from attnviz.errors import UsageError
-from attnviz.records import Head
-from attnviz.render.canvas import rendered
-from attnviz.render.circuits import words
-from attnviz.render.fonts import Ruler, choose, spelled
-from attnviz.render.heading import GREY, Heading
-from attnviz.render.palette import ink
-from attnviz.render.signed import BLUE, NONE, ORANGE, color
+from attnviz.features.circuits import words
+from attnviz.features.circuits.result import SIDES, Circuits, Edge, Side
 
 COLORS: Mapping[Side, str] = {"Q": BLUE, "K": ORANGE, "V": "#1b7837"}
 """Of arrows into queries, keys and values; apart in lightness or hue for the colour-blind."""
@@ -37,9 +37,7 @@ _LEAST = 5.2
 """A picture is at least so wide, in inches, for its title."""
 
 
-def circuits_figure(
-    report: CircuitsReport, format: str = "png", top: int = 10, dpi: float = 150
-) -> bytes:
+def draw(report: Circuits, format: str = "png", top: int = 10, dpi: float = 150) -> bytes:
     """The picture, in ``png``, ``svg`` or ``pdf``.
 
     Args:
@@ -56,7 +54,7 @@ def circuits_figure(
     return rendered(lambda: build(report, top, dpi), format, dpi)
 
 
-def build(report: CircuitsReport, top: int, dpi: float) -> Figure:
+def build(report: Circuits, top: int, dpi: float) -> Figure:
     """The figure: a title, what colours mean, and the graph."""
     drawn = {side: words.shown(report, side, top) for side in SIDES if report.of(side)}
     sides = [side for side, edges in drawn.items() if edges]
@@ -91,7 +89,7 @@ def build(report: CircuitsReport, top: int, dpi: float) -> Figure:
     return figure
 
 
-def _draw(axes: Axes, report: CircuitsReport, edges: list[Edge], step: float, wide: float) -> None:
+def _draw(axes: Axes, report: Circuits, edges: list[Edge], step: float, wide: float) -> None:
     """Nodes and arrows, in inches."""
     places: dict[Head, tuple[float, float]] = {}
     (kind,) = report.layout.kinds

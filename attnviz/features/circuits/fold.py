@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from attnviz.passes import Normalization
+from attnviz.core.source import Normalization
 
 
 def exact(x: Tensor) -> Tensor:

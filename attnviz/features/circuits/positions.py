@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from attnviz.edges import ByPosition
-from attnviz.passes import Embedding, Reading
-from attnviz.wiring.fold import normalized
+from attnviz.core.source import Embedding, Reading
+from attnviz.features.circuits.fold import normalized
+from attnviz.features.circuits.result import ByPosition
 
 MOST = 128
 """Positions that are looked at, at most."""

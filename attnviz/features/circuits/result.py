@@ -1,17 +1,14 @@
-"""Circuits read off a model's weights: frozen values that know their own JSON.
-
-The schema is docs/circuits.schema.json.
-"""
+"""Circuits read off a model's weights."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
-from attnviz.records import Head, Layout, SourceInfo
-
-SCHEMA = "attnviz.circuits/1"
+from attnviz.core.heads import Head
+from attnviz.core.result import Result
+from attnviz.drawing.forms import Shown
 
 Side = Literal["Q", "K", "V"]
 """What of a later head an earlier one feeds: its queries, its keys or its values."""
@@ -48,7 +45,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class ExcessSpread:
     """How the excess is distributed over all edges of one side.
 
     Attributes:
@@ -97,35 +94,32 @@ class ByPosition:
         return name, places[name]
 
 
-@dataclass(frozen=True)
-class CircuitsReport:
-    """What the weights of a model alone say about its heads.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Circuits(Shown, Result):
+    """What the weights of a model alone say about its heads; ``seed`` is of random matrices too.
 
     Attributes:
-        source: the model.
-        layout: its heads.
         edges: the strongest of each side, Q then K then V, by excess.
         chance: of the ratio, by side.
         spread: over all edges that were looked at, kept or not, by side.
         plain: copying with the token embeddings as they are, by head.
         first: the same with the embeddings as they leave the first layer; not for its own heads.
         copying_chance: of the copying score with each of the two (``plain``, ``first``).
-        tokens: how many tokens of the vocabulary that rests on.
-        positions: how many positions :attr:`by_position` rests on.
+        tokens: how many tokens of the vocabulary copying was measured on.
+        positions: how many positions :attr:`by_position` is from.
         by_position: by head; empty where positions are not added to the stream.
         uniform: the weights of :attr:`by_position` under uniform attention.
         turned: queries and keys are rotated by position: Q and K edges hold at distance 0.
-        seed: of the random matrices and of the choice of tokens.
         reasons: why something is missing, as the end of a sentence: ``edges``, ``Q and K``,
             ``copying``, ``positions``.
-        notes: full sentences that the reader must not miss.
     """
 
-    source: SourceInfo
-    layout: Layout
+    schema: ClassVar[str] = "attnviz.circuits/2"
+    command: ClassVar[str] = "circuits"
+
     edges: tuple[Edge, ...] = ()
     chance: Mapping[Side, Chance] = field(default_factory=dict)
-    spread: Mapping[Side, Spread] = field(default_factory=dict)
+    spread: Mapping[Side, ExcessSpread] = field(default_factory=dict)
     plain: Mapping[Head, Copying] = field(default_factory=dict)
     first: Mapping[Head, Copying] = field(default_factory=dict)
     copying_chance: Mapping[str, Chance] = field(default_factory=dict)
@@ -134,9 +128,7 @@ class CircuitsReport:
     by_position: Mapping[Head, ByPosition] = field(default_factory=dict)
     uniform: ByPosition | None = None
     turned: bool = False
-    seed: int = 0
     reasons: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
     def of(self, side: Side) -> tuple[Edge, ...]:
         """The edges of one side, the strongest first."""
@@ -146,40 +138,13 @@ class CircuitsReport:
         """Copying by what each head reads: beyond the first layer what leaves it, where known."""
         return {**self.plain, **self.first}
 
-    def to_json(self) -> dict[str, Any]:
-        """As docs/circuits.schema.json says."""
-        facts, name = asdict(self.source), self.layout.name
-        shared = ("model", "backend", "exactness", "device", "dtype")
-        return {
-            "schema": SCHEMA,
-            **{key: facts[key] for key in shared},
-            "versions": dict(self.source.versions),
-            "layout": {kind: list(heads) for kind, heads in self.layout.heads.items()},
-            "seed": self.seed,
-            "edges": [
-                {**asdict(edge), "writer": name(edge.writer), "reader": name(edge.reader)}
-                for edge in self.edges
-            ],
-            "chance": {side: asdict(chance) for side, chance in self.chance.items()},
-            "spread": {side: asdict(spread) for side, spread in self.spread.items()},
-            "tokens": self.tokens,
-            "copying_chance": {key: asdict(one) for key, one in self.copying_chance.items()},
-            "positions": self.positions,
-            "uniform": None if self.uniform is None else asdict(self.uniform),
-            "turned": self.turned,
-            "heads": [
-                {
-                    "head": name(head),
-                    "plain": _or_none(self.plain.get(head)),
-                    "first": _or_none(self.first.get(head)),
-                    "by_position": _or_none(self.by_position.get(head)),
-                }
-                for head in self.layout
-            ],
-            "reasons": dict(self.reasons),
-            "notes": [str(note) for note in self.notes],
-        }
+    def __repr__(self) -> str:
+        name = self.layout.name
+        best = (self.of(side)[0] for side in self.spread)
+        edges = ", ".join(
+            f"{e.side} {name(e.writer)} → {name(e.reader)} {e.excess:+.3f}" for e in best
+        )
+        return f"<Circuits {self.source.model}: {edges or 'no edges'}>"
 
-
-def _or_none(value: Copying | ByPosition | None) -> dict[str, Any] | None:
-    return None if value is None else asdict(value)
+    def _repr_png_(self) -> bytes | None:
+        return self.figure() if self.edges else None

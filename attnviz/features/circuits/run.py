@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from attnviz.edges import ByPosition, Chance, CircuitsReport, Copying, Side
+from attnviz.core.arguments import check_fields
+from attnviz.core.heads import Head, Site
+from attnviz.core.source import Embedding, OutputProjection, Reading, Source
 from attnviz.errors import ModelError, UsageError
-from attnviz.passes import Embedding, OutputProjection, Reading, Source
-from attnviz.records import Head, Site
-from attnviz.wiring import compose, copying, positions
-from attnviz.wiring.strongest import Strongest
+from attnviz.features.circuits import compose, copying, positions
+from attnviz.features.circuits.result import ByPosition, Chance, Circuits, Copying, Side
+from attnviz.features.circuits.strongest import Strongest
 
 Progress = Callable[[str, int, int], None]
 """Called again and again with a stage, how much is done and how much there is."""
@@ -34,6 +35,9 @@ class CircuitsSettings:
     keep: int = 1000
     tokens: int = 4096
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def check(self) -> None:
         """UsageError for what makes no sense."""
@@ -66,7 +70,7 @@ def run(
     settings: CircuitsSettings,
     chosen: Sequence[Head] | None = None,
     progress: Progress = lambda stage, done, total: None,
-) -> CircuitsReport:
+) -> Circuits:
     """Measure everything that can be.
 
     Args:
@@ -86,7 +90,7 @@ def run(
     if all(reading.value is None and reading.query is None for reading in model.readings):
         why = source.no_sum or model.readings[0].reason
         raise ModelError(f"nothing can be read off the weights of {source.info.model}: {why}")
-    report = CircuitsReport(source.info, source.layout, seed=settings.seed)
+    report = Circuits(source=source.info, layout=source.layout, seed=settings.seed)
     with torch.no_grad():
         report = _edges(report, model, settings, chosen, progress)
         report = _copying(report, model, settings, progress)
@@ -95,12 +99,12 @@ def run(
 
 
 def _edges(
-    report: CircuitsReport,
+    report: Circuits,
     model: _Model,
     settings: CircuitsSettings,
     chosen: Sequence[Head] | None,
     progress: Progress,
-) -> CircuitsReport:
+) -> Circuits:
     """The report with the strongest edges."""
     if model.source.no_sum:
         model.reasons["edges"] = model.source.no_sum
@@ -142,8 +146,8 @@ def _chance(model: _Model, pair: compose.Pair, seed: int) -> Chance:
 
 
 def _copying(
-    report: CircuitsReport, model: _Model, settings: CircuitsSettings, progress: Progress
-) -> CircuitsReport:
+    report: Circuits, model: _Model, settings: CircuitsSettings, progress: Progress
+) -> Circuits:
     """The report with what heads copy."""
     source, embedding = model.source, model.source.embedding()
     readout = source.readout()
@@ -166,7 +170,7 @@ def _copying(
     chance = {}
     total, done = sum(len(numbers) for _, _, numbers in work), 0
     for kind, vectors, numbers in work:
-        texts = copying.Texts(vectors, raising)
+        texts = copying.ReadTokens(vectors, raising)
         for number in numbers:
             done += 1
             progress("copying", done, total)
@@ -194,7 +198,7 @@ def _tokens(embedding: Embedding, settings: CircuitsSettings, words: int) -> Ten
     return drawn.sort().values.to(embedding.tokens.device)
 
 
-def _positions(report: CircuitsReport, model: _Model) -> CircuitsReport:
+def _positions(report: Circuits, model: _Model) -> Circuits:
     """The report with where positions send attention."""
     embedding = model.source.embedding()
     if embedding.positions is None or len(embedding.positions) < positions.LEAST:
@@ -214,7 +218,7 @@ def _positions(report: CircuitsReport, model: _Model) -> CircuitsReport:
     return replace(report, by_position=found, positions=length, uniform=uniform)
 
 
-def _notes(report: CircuitsReport, model: _Model) -> Iterator[str]:
+def _notes(report: Circuits, model: _Model) -> Iterator[str]:
     if report.turned:
         yield (
             "Queries and keys are turned by their positions: Q and K edges hold for a query and a "

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from attnviz.edges import SIDES, Edge, Side, Spread
-from attnviz.records import Head
+from attnviz.core.heads import Head
+from attnviz.features.circuits.result import SIDES, Edge, ExcessSpread, Side
 
 _SHARES = (0.5, 0.9, 0.99)
 
@@ -64,7 +64,7 @@ class Strongest:
         """Of each side the strongest first."""
         return tuple(edge for side in SIDES for edge in self._edges.get(side, ()))
 
-    def spread(self) -> dict[Side, Spread]:
+    def spread(self) -> dict[Side, ExcessSpread]:
         """How the excess of all edges is distributed."""
         found = self._excess
         return {side: _spread(torch.cat(found[side])) for side in SIDES if side in found}
@@ -74,8 +74,8 @@ class Strongest:
         return torch.tensor([self.wanted is None or head in self.wanted for head in heads])
 
 
-def _spread(values: Tensor) -> Spread:
+def _spread(values: Tensor) -> ExcessSpread:
     """Quantiles, each one of the values."""
     ordered = values.sort().values
     places = [round(share * (len(ordered) - 1)) for share in _SHARES]
-    return Spread(len(ordered), *(float(ordered[place]) for place in places))
+    return ExcessSpread(len(ordered), *(float(ordered[place]) for place in places))

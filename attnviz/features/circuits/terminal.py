@@ -10,23 +10,23 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.edges import SIDES, CircuitsReport, Edge
-from attnviz.render.circuits import words
-from attnviz.render.labels import number, signs
-from attnviz.render.signed import SignedGrid
-from attnviz.render.terminal import Line
+from attnviz.drawing.labels import number, signs
+from attnviz.drawing.signed import SignedGrid
+from attnviz.drawing.terminal import Line
+from attnviz.features.circuits import words
+from attnviz.features.circuits.result import SIDES, Circuits, Edge
 
 _SENT = 10
 """Heads that are listed by where positions send them."""
 
 
-def parts(report: CircuitsReport, top: int = 10) -> Iterator[RenderableType]:
+def parts(report: Circuits, top: int = 10) -> Iterator[RenderableType]:
     """What is printed: all that there is, with so many edges of each side, and the model."""
-    yield Circuits(report, top)
+    yield CircuitsText(report, top)
     yield Line(words.closing(report), "dim")
 
 
-class Circuits:
+class CircuitsText:
     """A renderable: all that there is.
 
     Args:
@@ -34,7 +34,7 @@ class Circuits:
         top: edges of each side.
     """
 
-    def __init__(self, report: CircuitsReport, top: int) -> None:
+    def __init__(self, report: Circuits, top: int) -> None:
         self.report, self.top = report, top
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from attnviz.edges import ByPosition, Chance, CircuitsReport, Edge, Side
-from attnviz.records import Head
-from attnviz.render.labels import model_name
+from attnviz.core.heads import Head
+from attnviz.drawing.labels import model_name
+from attnviz.features.circuits.result import ByPosition, Chance, Circuits, Edge, Side
 
 UP = -1
 """What raises the token that is read is blue: the sign that is orange."""
@@ -28,7 +28,7 @@ _ENOUGH = 50
 """Edges from which on their upper tenth means something."""
 
 
-def title(report: CircuitsReport) -> str:
+def title(report: Circuits) -> str:
     """What is shown."""
     return f"What the weights of {model_name(report.source)} say, without any text"
 
@@ -40,7 +40,7 @@ def expected(chance: Chance, digits: int) -> str:
     return f"{mean:.{digits}f}, sd {chance.sd:.{digits}f}"
 
 
-def copying_title(report: CircuitsReport) -> str:
+def copying_title(report: Circuits) -> str:
     """What the grid of copying shows."""
     chance = report.copying_chance.get("first") or report.copying_chance["plain"]
     return (
@@ -49,7 +49,7 @@ def copying_title(report: CircuitsReport) -> str:
     )
 
 
-def copying_below(report: CircuitsReport) -> str:
+def copying_below(report: Circuits) -> str:
     """What the grid's heads read, and how plain embeddings mislead."""
     tokens = f"{report.tokens:,} tokens"
     if not report.first:
@@ -62,7 +62,7 @@ def copying_below(report: CircuitsReport) -> str:
     )
 
 
-def sent(report: CircuitsReport) -> list[tuple[Head, str, float, float]]:
+def sent(report: Circuits) -> list[tuple[Head, str, float, float]]:
     """Heads that positions alone send somewhere: head, place, weight, uniform; largest first."""
     if report.uniform is None:
         return []
@@ -75,7 +75,7 @@ def sent(report: CircuitsReport) -> list[tuple[Head, str, float, float]]:
     return sorted(found, key=lambda one: -one[2])
 
 
-def edges_title(report: CircuitsReport) -> str:
+def edges_title(report: Circuits) -> str:
     """What the excess is over."""
     means = {expected(chance, 3) for chance in report.chance.values()}
     return (
@@ -84,19 +84,19 @@ def edges_title(report: CircuitsReport) -> str:
     )
 
 
-def shown(report: CircuitsReport, side: Side, top: int) -> tuple[Edge, ...]:
+def shown(report: Circuits, side: Side, top: int) -> tuple[Edge, ...]:
     """The strongest edges of a side that random matrices would hardly have."""
     least = reached(report, side)
     return tuple(edge for edge in report.of(side)[:top] if edge.excess > least)
 
 
-def reached(report: CircuitsReport, side: Side) -> float:
+def reached(report: Circuits, side: Side) -> float:
     """The excess that the largest of so many random edges has: sd √(2 ln n)."""
     edges = report.spread[side].edges
     return report.chance[side].sd * math.sqrt(2 * math.log(max(edges, 2)))
 
 
-def edges_below(report: CircuitsReport) -> str:
+def edges_below(report: Circuits) -> str:
     """How many edges there are, and where their upper end begins."""
     sides = list(report.spread.items())
     counts = "; ".join(
@@ -107,7 +107,7 @@ def edges_below(report: CircuitsReport) -> str:
     return f"edges in all: {counts}; those as weak as the strongest of so many random ones left out"
 
 
-def closing(report: CircuitsReport) -> str:
+def closing(report: Circuits) -> str:
     """The model and where it is."""
     info = report.source
     return f"{model_name(info)} · {info.backend} backend · {info.device} {info.dtype}"

@@ -14,24 +14,35 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.annotated.coref import NAME_DIRECTIONS, CorefReport, Data, Finder, Kind
-from attnviz.annotated.share import Share
-from attnviz.grammar.rule import TEN_POINTS, enough, sure
-from attnviz.grammar.tally import ALL, share
-from attnviz.passes import Source
-from attnviz.records import Layout
+from attnviz.core.heads import Layout
+from attnviz.core.source import Source
+from attnviz.corpus.gold.halves import EVERYTHING, Selection, halves
+from attnviz.corpus.gold.rule import TEN_POINTS, enough, sure
+from attnviz.corpus.gold.tally import ALL, share
+from attnviz.features.coref.result import (
+    NAME_DIRECTIONS,
+    AntecedentHead,
+    Baseline,
+    Candidates,
+    Coref,
+    Data,
+    MentionKind,
+    NameAccuracy,
+    NameDirection,
+)
 from attnviz.statistics.clusters import FEW
+from attnviz.statistics.share import CaseShare
 
 Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Examples:
+class AntecedentExamples:
     """What was asked of the heads, and what they answered.
 
     Attributes:
         data: what the examples are.
-        candidates: what heads choose from, in words.
+        candidates: what heads choose from.
         window: tokens that are read at a time; None where texts are whole.
         document: [C], of each example, from 1.
         unit: what a document is called.
@@ -43,7 +54,7 @@ class Examples:
     """
 
     data: Data
-    candidates: str
+    candidates: Candidates
     window: int | None
     document: NDArray[np.int64]
     unit: str
@@ -54,46 +65,45 @@ class Examples:
     skipped: Mapping[str, int]
 
 
-def report(source: Source, examples: Examples, *, everything: bool) -> CorefReport:
+def report(source: Source, examples: AntecedentExamples, *, select_on: Selection) -> Coref:
     """Figures of every head, baseline and kind.
 
     Args:
         source: the model.
         examples: at least one.
-        everything: choose and measure on all documents.
+        select_on: which documents to choose on.
     """
     causal = "decoder" in source.layout.kinds
     layout, document = source.layout, examples.document
-    chosen = np.ones(len(document), np.bool_) if everything else document % 2 == 0
-    measured = chosen if everything else ~chosen
-    counted = Counted(examples, layout, chosen, measured, NAME_DIRECTIONS[: 1 if causal else 2])
+    chosen, measured = halves(document, select_on)
+    counted = CountedCases(
+        examples, layout, chosen, measured, NAME_DIRECTIONS[: 1 if causal else 2]
+    )
     of_kind = np.array(examples.kinds)
     present = [name for name in examples.order if (of_kind == name).any()]
     kinds = [counted.kind(ALL, np.ones(len(document), np.bool_))]
     kinds += [counted.kind(name, of_kind == name) for name in present]
-    unit = examples.unit
-    return CorefReport(
+    return Coref(
         source=source.info,
         layout=layout,
+        texts=len(set(document.tolist())),
+        unit=examples.unit,
         data=examples.data,
         examples=len(document),
-        documents=len(set(document.tolist())),
-        unit=unit,
         skipped=examples.skipped,
-        chosen_on=f"all {unit}" if everything else f"even {unit}",
-        measured_on=f"all {unit}" if everything else f"odd {unit}",
+        select_on=select_on,
         candidates=examples.candidates,
         window=examples.window,
         kinds=tuple(kinds),
         roles=counted.roles(kinds[0].ranked),
         notes=tuple(
-            _notes(examples, len(set(document[measured].tolist())), everything, len(layout))
+            _notes(examples, len(set(document[measured].tolist())), select_on, len(layout))
         ),
     )
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class CountedCases:
     """Counts examples by document, kind by kind.
 
     Attributes:
@@ -104,32 +114,31 @@ class Counted:
         directions: one for causal models, else both.
     """
 
-    examples: Examples
+    examples: AntecedentExamples
     layout: Layout
     chosen: Bools
     measured: Bools
-    directions: Sequence[str]
+    directions: Sequence[NameDirection]
 
-    def kind(self, name: str, which: Bools) -> Kind:
+    def kind(self, name: str, which: Bools) -> MentionKind:
         """The figures of some examples."""
-        right = self.examples.right[which]
-        mean = right.mean(0)
-        baselines = {n: float(hits[which].mean()) for n, hits in self.examples.baselines.items()}
-        held_out = {
-            n: self._share(hits.astype(np.int64), which)
-            for n, hits in self.examples.baselines.items()
-        }
-        return Kind(
+        mean = self.examples.right[which].mean(0)
+        both = len(self.directions) == 2
+        return MentionKind(
             name=name,
             count=int(which.sum()),
-            baselines=baselines,
-            held_out=held_out,
-            to_name=tuple(mean[:, 0].tolist()),
-            from_name=tuple(mean[:, 1].tolist()) if len(self.directions) == 2 else None,
+            baselines=tuple(
+                Baseline(n, float(hits[which].mean()), self._share(hits.astype(np.int64), which))
+                for n, hits in self.examples.baselines.items()
+            ),
+            heads=tuple(
+                NameAccuracy(head, there, back if both else None)
+                for head, (there, back) in zip(self.layout, mean.tolist(), strict=True)
+            ),
             ranked=tuple(self._ranked(which)) if (which & self.chosen).any() else (),
         )
 
-    def _ranked(self, which: Bools) -> Iterator[Finder]:
+    def _ranked(self, which: Bools) -> Iterator[AntecedentHead]:
         """Every head by its accuracy where heads are chosen; of equals in the layout's order."""
         first, heads = which & self.chosen, list(self.layout)
         accuracy = self.examples.right[first][:, :, : len(self.directions)].mean(0)
@@ -140,7 +149,7 @@ class Counted:
         for place in np.argsort(-accuracy.max(1), kind="stable").tolist():
             direction = int(accuracy[place].argmax())
             hits = self.examples.right[:, place, direction].astype(np.int64)
-            yield Finder(
+            yield AntecedentHead(
                 heads[place],
                 self.directions[direction],
                 self._share(hits, which),
@@ -150,7 +159,7 @@ class Counted:
                 self._share(hits - base, which),
             )
 
-    def roles(self, ranked: Sequence[Finder]) -> tuple[Finder, ...]:
+    def roles(self, ranked: Sequence[AntecedentHead]) -> tuple[AntecedentHead, ...]:
         """Those that beat the best baseline by ten points where chosen, and surely elsewhere."""
         documents = len(set(self.examples.document[self.measured].tolist()))
         if not enough(int(self.measured.sum()), documents):
@@ -171,7 +180,7 @@ class Counted:
         baselines = self.examples.baselines
         return max(baselines, key=lambda name: float(baselines[name][where].mean()))
 
-    def _share(self, hits: NDArray[np.int64], which: Bools) -> Share:
+    def _share(self, hits: NDArray[np.int64], which: Bools) -> CaseShare:
         """The share of hits among the measured ones of some examples, with its interval."""
         where = which & self.measured
         _, place = np.unique(self.examples.document[where], return_inverse=True)
@@ -182,12 +191,14 @@ class Counted:
         return share(sums, count)
 
 
-def _notes(examples: Examples, measured: int, everything: bool, heads: int) -> Iterator[str]:
+def _notes(
+    examples: AntecedentExamples, measured: int, select_on: Selection, heads: int
+) -> Iterator[str]:
     for why, count in examples.skipped.items():
         if count:
             yield f"{count:,} left out: {why}."
     unit = examples.unit
-    if everything:
+    if select_on == EVERYTHING:
         yield (
             f"The head was chosen on the data that its figures are from: the best of {2 * heads} "
             "flatters."

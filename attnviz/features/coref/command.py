@@ -56,7 +56,8 @@ def coref(
     top: Annotated[
         int, _option("Only the first N heads of the table.", RESULT, metavar="N", min=1)
     ] = 10,
-    json: Annotated[bool, _option("Print JSON (attnviz.coref/1).", RESULT, "--json")] = False,
+    json: Annotated[bool, _option("Print JSON (attnviz.coref/2).", RESULT, "--json")] = False,
+    csv: Annotated[bool, _option("Print CSV, a line a kind and head.", RESULT, "--csv")] = False,
     plot: Annotated[
         Path | None, _option("Also draw it: a .png, .svg or .pdf file.", RESULT, metavar="FILE")
     ] = None,
@@ -71,16 +72,17 @@ def coref(
 
       attnviz coref sample_inputs/pronouns.tsv --select-on all --json
     """
-    from attnviz import antecedents, files
-    from attnviz.notebook import picture_format
-    from attnviz.render.grammar import tables
-    from attnviz.render.grammar.printed import coref_parts
+    from attnviz import files
+    from attnviz.features.coref import function
+    from attnviz.features.coref.result import Coref
 
+    if json and csv:
+        raise typer.BadParameter("--json and --csv exclude each other")
     if plot is not None:
-        picture_format(plot)
+        Coref.check_suffix(plot)
         files.check_writable(plot)
     with Stages(output.quiet) as stages:
-        report = antecedents.coref(
+        found = function.coref(
             inputs,
             select_on=select_on,
             candidates=candidates,
@@ -92,11 +94,13 @@ def coref(
             **model.settings(),
         )
     if plot is not None:
-        report.save(plot)
-    if json:
-        console.put(tables.annotated_json(report))
+        found.save(plot)
+    if json or csv:
+        console.put(found.to_json() if json else found.to_csv())
         return
+    from attnviz.features.coref import terminal
+
     screen = console.stdout()
-    for part in coref_parts(report, top):
+    for part in terminal.parts(found, top=top):
         screen.print(part)
-    console.note(report.notes, output.quiet)
+    console.note(found.notes, output.quiet)

@@ -19,10 +19,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnviz.corpus.lines import opened
+from attnviz.corpus.gold.treebank import LOOKS, ConlluRow, Sentence, read
+from attnviz.corpus.lines import opened, whole_number
 from attnviz.corpus.texts import Bad, resolve
 from attnviz.errors import InputError
-from attnviz.grammar.treebank import LOOKS, Row, Sentence, read
 
 KINDS = ("pronoun", "proper", "nominal", "other")
 """Of mentions, by the part of speech of their head words."""
@@ -32,7 +32,10 @@ FIELDS = "eid-etype-head-other"
 _GLOBAL = "global.Entity"
 _IDS = ("eid", "GRP")
 """What the attribute with the entity's name is called; GRP by files from before CorefUD 1.0."""
-_BRACKETS = re.compile(r"\([^()]+\)?|[^()]+\)")
+_BRACKETS = re.compile(r"\([^()]++\)?|[^()]++\)")
+_ENTITY = re.compile(rf"(?:{_BRACKETS.pattern})++")
+_MOST = 100
+"""Mentions that begin or end at a word, or are open at once; more is no annotation."""
 _PART = re.compile(r"(.+)\[([0-9]{1,4})/([0-9]{1,4})\]")
 _FORMS = "(e1-person-1 opens a mention, e1) closes it, (e1-person-1) is one of a single word"
 _SUFFIXES = (".conllu", ".conllup", ".conll")
@@ -99,7 +102,7 @@ def documents(names: Sequence[str], *, strict: bool) -> tuple[list[Document], li
     """All documents of some files, and the sentences and documents that cannot be used.
 
     Args:
-        names: see :func:`attnviz.grammar.treebank.read`.
+        names: see :func:`attnviz.corpus.gold.treebank.read`.
         strict: raise at the first sentence or annotation that cannot be used.
 
     Raises:
@@ -175,14 +178,14 @@ def _document(number: int, sentences: tuple[Sentence, ...], fields: Sequence[str
     return Document(number, sentences[0].place, sentences, mentions, empty)
 
 
-def _kind(row: Row) -> str:
+def _kind(row: ConlluRow) -> str:
     """A mention's kind by its head: possessives such as French *ses* are pronouns too."""
     if row.upos == "PRON" or (row.upos == "DET" and "PronType=Prs" in row.feats.split("|")):
         return "pronoun"
     return {"PROPN": "proper", "NOUN": "nominal"}.get(row.upos, "other")
 
 
-_Rows = Sequence[tuple[int, Row]]
+_Rows = Sequence[tuple[int, ConlluRow]]
 
 
 def _head(
@@ -190,14 +193,14 @@ def _head(
 ) -> int:
     """Which of a mention's rows is its head."""
     if given:
-        first = given.partition(",")[0]
-        if not first.isdecimal() or not 1 <= int(first) <= len(span):
+        first = whole_number(given.partition(",")[0])
+        if first is None or not 1 <= first <= len(span):
             raise _Broken(
                 rows[span[0]][1].line,
                 f"the head of a mention of {entity} is word {given[:_SHOWN]!r} of it; it has "
                 f"{len(span)}",
             )
-        return span[int(first) - 1]
+        return span[first - 1]
     inside = {(rows[at][0], rows[at][1].word) for at in span}
     for at in span:
         place, row = rows[at]
@@ -227,6 +230,7 @@ class _Reader:
         self._id = next(n for n, name in enumerate(fields) if name in _IDS)
         self._head = fields.index("head") if "head" in fields else len(fields)
         self._open: dict[str, list[_Open]] = defaultdict(list)
+        self._waiting = 0
         self._parts: dict[tuple[str, int], tuple[list[int], str, int]] = {}
 
     def mentions(self) -> Iterator[tuple[str, list[int], str]]:
@@ -240,6 +244,9 @@ class _Reader:
                         raise _Broken(row.line, f"{piece[:_SHOWN]} names no entity; {_FORMS}")
                     head = inner[self._head] if self._head < len(inner) else ""
                     self._open[name].append(_Open(at, head))
+                    self._waiting += 1
+                    if self._waiting > _MOST:
+                        raise _Broken(row.line, f"more than {_MOST} mentions are open at once")
                     if not piece.endswith(")"):
                         continue
                 else:
@@ -260,6 +267,7 @@ class _Reader:
         if not self._open[name]:
             raise _Broken(line, f"{name[:_SHOWN]}) closes a mention that is not open; {_FORMS}")
         opened = self._open[name].pop()
+        self._waiting -= 1
         span = list(range(opened.start, at + 1))
         match = _PART.fullmatch(name)
         if match is None:
@@ -291,14 +299,16 @@ def _fields(sentences: Sequence[Sentence]) -> list[str]:
     return []
 
 
-def _pieces(row: Row) -> list[str]:
+def _pieces(row: ConlluRow) -> list[str]:
     """The brackets of a row, one by one."""
     for entry in row.misc.split("|"):
         name, _, value = entry.partition("=")
         if name.strip() != "Entity":
             continue
-        found = _BRACKETS.findall(value)
-        if not found or "".join(found) != value:
+        if not _ENTITY.fullmatch(value):
             raise _Broken(row.line, f"Entity={value[:_SHOWN]} cannot be read; {_FORMS}")
+        found = _BRACKETS.findall(value)
+        if len(found) > _MOST:
+            raise _Broken(row.line, f"{len(found)} mentions begin or end here, more than {_MOST}")
         return found
     return []

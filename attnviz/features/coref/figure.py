@@ -8,21 +8,16 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnviz.annotated.coref import CorefReport
-from attnviz.annotated.share import Share
-from attnviz.render.canvas import rendered
-from attnviz.render.fonts import Ruler, choose, spelled
-from attnviz.render.grammar.coref_terminal import coref_tiles
-from attnviz.render.grammar.grid_axes import CELL, draw_grid
-from attnviz.render.grammar.tiles import COLOR, FULL
-from attnviz.render.grammar.words import (
-    MARK,
-    SHORT,
-    baseline_name,
-    coref_measured,
-)
-from attnviz.render.heading import Heading
-from attnviz.render.labels import model_name
+from attnviz.drawing.canvas import rendered
+from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.heading import Heading
+from attnviz.drawing.labels import model_name
+from attnviz.drawing.tiles import COLOR, FULL
+from attnviz.drawing.tiles_figure import CELL, draw_grid
+from attnviz.features.coref.result import Coref
+from attnviz.features.coref.terminal import coref_tiles
+from attnviz.features.coref.words import MARK, SHORT, baseline_name, measured
+from attnviz.statistics.share import CaseShare
 
 _BASELINE = "#b0b0b0"
 _LISTED = 8
@@ -34,22 +29,22 @@ class _Bar:
     """A line of the chart: an accuracy with its interval, of a head or of a baseline."""
 
     name: str
-    share: Share
+    share: CaseShare
     head: bool
 
 
-def coref_figure(report: CorefReport, format: str = "png", dpi: float = 150) -> bytes:
+def draw(report: Coref, format: str = "png", dpi: float = 150) -> bytes:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
     return rendered(lambda: build(report, dpi), format, dpi)
 
 
-def build(report: CorefReport, dpi: float) -> Figure:
+def build(report: Coref, dpi: float) -> Figure:
     """The figure: bars of the best heads, of baselines and of each kind; the grid beside them."""
     groups = _groups(report)
     names = [bar.name for group in groups for bar in group]
     title = f"{model_name(report.source)}: heads that find antecedents"
-    families, missing = choose([title, coref_measured(report), *names])
-    title, below = spelled(title, missing), spelled(coref_measured(report), missing)
+    families, missing = choose([title, measured(report), *names])
+    title, below = spelled(title, missing), spelled(measured(report), missing)
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
     label = ruler.widest(names, 7) + 0.1
     kind = report.layout.kinds[0]
@@ -72,9 +67,9 @@ def build(report: CorefReport, dpi: float) -> Figure:
     return figure
 
 
-def _groups(report: CorefReport) -> list[list[_Bar]]:
+def _groups(report: Coref) -> list[list[_Bar]]:
     """The best heads with the baselines, and for each kind its head with its best baseline."""
-    everything = report.kinds[0]
+    everything = report.everything
     sure = {role.head for role in report.roles}
     listed = [
         _Bar(
@@ -85,8 +80,7 @@ def _groups(report: CorefReport) -> list[list[_Bar]]:
         for f in everything.ranked[:_LISTED]
     ]
     listed += [
-        _Bar(baseline_name(report, name), share, False)
-        for name, share in everything.held_out.items()
+        _Bar(baseline_name(report, one.name), one.held_out, False) for one in everything.baselines
     ]
     groups = [listed]
     for kind in report.kinds[1:]:
@@ -94,12 +88,8 @@ def _groups(report: CorefReport) -> list[list[_Bar]]:
         if best is not None and best.accuracy.value is not None:
             name = f"{kind.name}  {report.layout.name(best.head)} {SHORT[best.direction]}"
             rival = baseline_name(report, best.baseline)
-            groups.append(
-                [
-                    _Bar(name, best.accuracy, True),
-                    _Bar(rival, kind.held_out[best.baseline], False),
-                ]
-            )
+            (share,) = (one.held_out for one in kind.baselines if one.name == best.baseline)
+            groups.append([_Bar(name, best.accuracy, True), _Bar(rival, share, False)])
     return groups
 
 
@@ -127,7 +117,7 @@ def _bars(axes: Axes, groups: Sequence[Sequence[_Bar]]) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _caption(report: CorefReport) -> str:
+def _caption(report: Coref) -> str:
     best = report.best
     if best is None:
         return "head"

@@ -7,60 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from attnviz import files
-from attnviz.annotated.coref import CorefReport
+from attnviz.captures.look import DEFAULT_MODEL, Model, load, loader
+from attnviz.corpus.gold.cases import Progress
 from attnviz.corpus.texts import Bad
 from attnviz.errors import UsageError
-from attnviz.grammar.cases import Progress
-from attnviz.grammar.entities import documents, is_treebank
-from attnviz.grammar.gap import choices
-from attnviz.grammar.mentions import run_mentions
-from attnviz.grammar.names import run_names
-from attnviz.grammar.settings import CorefSettings
-from attnviz.looking import DEFAULT_MODEL, Model, load, loader
+from attnviz.features.coref.entities import documents, is_treebank
+from attnviz.features.coref.gap import choices
+from attnviz.features.coref.mentions import run_mentions
+from attnviz.features.coref.names import run_names
+from attnviz.features.coref.result import Coref
+from attnviz.features.coref.settings import CorefSettings
 from attnviz.models.identity import identity
-from attnviz.notebook import Pictured, Tabular, picture_format, printed
-
-
-class Coref(Pictured, Tabular, CorefReport):
-    """A report as :func:`coref` returns it: it prints, draws and saves itself."""
-
-    def to_records(self) -> list[dict[str, Any]]:
-        """A row for each kind of example and head, those that are right most often first."""
-        from attnviz.render.grammar.tables import coref_rows
-
-        return coref_rows(self)
-
-    def __str__(self) -> str:
-        """The grid and the tables, as the command line prints them, without colours."""
-        from attnviz.render.grammar.printed import coref_parts
-
-        return printed(*coref_parts(self))
-
-    def figure(self, format: str = "png") -> bytes:
-        """The best heads beside the baselines, and the grid, in ``png``, ``svg`` or ``pdf``."""
-        from attnviz.render.grammar.coref_figure import coref_figure
-
-        return coref_figure(self, format)
-
-    def save(self, path: str | Path) -> Path:
-        """Write it as .json, or draw it as .png, .svg or .pdf."""
-        from attnviz.render.grammar.tables import annotated_json
-
-        path = Path(path)
-        as_json = path.suffix.lower() == ".json"
-        drawn = None if as_json else self.figure(picture_format(path))
-        files.write(path, annotated_json(self).encode() if drawn is None else drawn)
-        return path
-
-    def _repr_png_(self) -> bytes:
-        return self.figure()
-
-    def __repr__(self) -> str:
-        return (
-            f"<Coref {self.source.model}, {self.examples} examples: {len(self.roles)} of "
-            f"{len(self.layout)} heads find the antecedent>"
-        )
 
 
 def coref(
@@ -81,7 +38,7 @@ def coref(
         device: where to run.
         dtype: in which precision.
         progress: called again and again with a stage, how much is done and how much there is.
-        options: fields of :class:`~attnviz.grammar.settings.CorefSettings`: ``select_on``,
+        options: fields of :class:`~attnviz.features.coref.settings.CorefSettings`: ``select_on``,
             ``candidates``, ``window``, ``strict``, ``jobs``, ``ray``.
 
     Raises:
@@ -110,7 +67,7 @@ def coref(
             "neither name or both are the antecedent": neither,
         }
         report = run_names(source, pairs, settings, skipped=skipped, load=again, progress=progress)
-    return Coref(**vars(replace(report, identity=identity(model))))
+    return replace(report, identity=identity(model))
 
 
 def _broken(bad: Sequence[Bad]) -> dict[str, int]:

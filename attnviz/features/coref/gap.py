@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from attnviz.corpus.lines import Problem, lines
+from attnviz.core.prompt import Prompt
+from attnviz.corpus.lines import Problem, lines, whole_number
 from attnviz.corpus.texts import Bad, parted, resolve
 from attnviz.errors import InputError
-from attnviz.records import Prompt
 
 COLUMNS = (
     "ID",
@@ -42,7 +42,7 @@ _PHRASES = ("Pronoun", "A", "B")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class NameChoice:
     """A pronoun and two names, one of which is its antecedent.
 
     Attributes:
@@ -104,7 +104,7 @@ class NoChoice:
     number: int
 
 
-def read(names: Sequence[str]) -> Iterator[Choice | NoChoice | Bad]:
+def read(names: Sequence[str]) -> Iterator[NameChoice | NoChoice | Bad]:
     """Every row of some tables.
 
     Args:
@@ -127,7 +127,7 @@ def read(names: Sequence[str]) -> Iterator[Choice | NoChoice | Bad]:
             raise InputError(f"{shown} is empty; its first line must name {', '.join(COLUMNS)}")
 
 
-def choices(names: Sequence[str], *, strict: bool) -> tuple[list[Choice], int, list[Bad]]:
+def choices(names: Sequence[str], *, strict: bool) -> tuple[list[NameChoice], int, list[Bad]]:
     """All choices of some tables, the number of rows that are none, and what cannot be used.
 
     Args:
@@ -138,7 +138,7 @@ def choices(names: Sequence[str], *, strict: bool) -> tuple[list[Choice], int, l
         InputError: nothing usable; or, with ``strict``, a row that is not.
     """
     rows, bad = parted(read(names), strict=strict)
-    good = [row for row in rows if isinstance(row, Choice)]
+    good = [row for row in rows if isinstance(row, NameChoice)]
     if not good:
         why = f"{bad[0].place}: {bad[0].reason}" if bad else "no row has one name as antecedent"
         raise InputError(f"{', '.join(names)} has nothing to use: {why}")
@@ -164,7 +164,9 @@ def _places(shown: str, header: str) -> dict[str, int]:
     return {column: titles.index(column) for column in COLUMNS}
 
 
-def _row(number: int, place: str, text: str, places: Mapping[str, int]) -> Choice | NoChoice | Bad:
+def _row(
+    number: int, place: str, text: str, places: Mapping[str, int]
+) -> NameChoice | NoChoice | Bad:
     if isinstance(text, Problem):
         return Bad(number, place, text)
     cells = text.split("\t")
@@ -174,9 +176,9 @@ def _row(number: int, place: str, text: str, places: Mapping[str, int]) -> Choic
     starts = []
     for phrase in _PHRASES:
         offset = row[f"{phrase}-offset"]
-        if not offset.isdecimal():
+        start, wanted = whole_number(offset), row[phrase]
+        if start is None:
             return Bad(number, place, f"{phrase}-offset is {offset[:20]!r}, no whole number")
-        start, wanted = int(offset), row[phrase]
         found = row["Text"][start : start + len(wanted)]
         if found != wanted or not wanted:
             return Bad(
@@ -198,7 +200,7 @@ def _row(number: int, place: str, text: str, places: Mapping[str, int]) -> Choic
     if truths[0] == truths[1]:
         return NoChoice(number)
     pronoun, a, b = starts
-    return Choice(
+    return NameChoice(
         number, place, row["URL"], row["Text"], (pronoun, a, b), (ends[0], ends[1], ends[2]),
         truths[0],
     )  # fmt: skip

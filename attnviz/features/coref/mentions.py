@@ -13,25 +13,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.annotated.coref import CorefReport
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.source import ForwardRequest, Source
 from attnviz.corpus.batches import batches, tokenize
+from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, Progress, check_single
+from attnviz.corpus.gold.pointing import Pointing, present
+from attnviz.corpus.gold.treebank import Sentence, spoken
 from attnviz.corpus.running import answered, executor
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError
-from attnviz.grammar.cases import BATCH_TOKENS, EVERYTHING, Loader, Progress, check_single
-from attnviz.grammar.choosing import Bools, Examples, report
-from attnviz.grammar.entities import KINDS, Document, Mention
-from attnviz.grammar.pointing import Pointing, present
-from attnviz.grammar.settings import CANDIDATES, CorefSettings
-from attnviz.grammar.treebank import Sentence, spoken
-from attnviz.passes import Source
-from attnviz.records import Inputs, Prompt
+from attnviz.features.coref.choosing import AntecedentExamples, Bools, report
+from attnviz.features.coref.entities import KINDS, Document, Mention
+from attnviz.features.coref.result import Coref
+from attnviz.features.coref.settings import CorefSettings
 
-WORDS = CANDIDATES[0]
 ELSEWHERE = "mentions whose antecedents are all in another window"
 EMPTY = "mentions that stand for nothing written (empty nodes)"
 UNTOKENIZED = "mentions that no token belongs to"
@@ -39,7 +39,7 @@ TOO_LONG = "sentences too long for the model"
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class MentionWindow:
     """Sentences that are read together.
 
     Attributes:
@@ -64,7 +64,7 @@ class Window:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Example:
+class MentionExample:
     """A mention with an antecedent in its window.
 
     Attributes:
@@ -121,7 +121,7 @@ class MentionWork:
         """Whether each head finds the antecedents, by row and by column, [C, N, 2], in order."""
         info, layout = self._source.info, self._source.layout
         observer = Pointing(task.batch, layout, info.device, task.candidates)
-        self._source.forward(task.batch, [observer], hidden=False)
+        self._source.forward(task.batch, [observer], ForwardRequest(hidden=False))
         found = []
         for number, (words, right) in enumerate(zip(task.words, task.right, strict=True)):
             pointed = observer.heads(number)[:, :, words]  # [N, 2, C]
@@ -131,7 +131,7 @@ class MentionWork:
 
 def windows(
     document: Document, sizes: Sequence[int | None], longest: int, first: int
-) -> Iterator[Window]:
+) -> Iterator[MentionWindow]:
     """A document in windows of whole sentences, each as long as fits; at least one sentence.
 
     Args:
@@ -162,7 +162,7 @@ def windows(
             elsewhere += mention.entity in known and mention.entity not in new
             new.add(mention.entity)
         known |= new
-        yield Window(
+        yield MentionWindow(
             number,
             document.number,
             document.sentences[run[0]].place,
@@ -172,20 +172,24 @@ def windows(
         )
 
 
-def examples(window: Window, there: Bools) -> Iterator[Example]:
+def examples(window: MentionWindow, there: Bools) -> Iterator[MentionExample]:
     """The mentions of a window that have an antecedent in it.
 
     Args:
         window: where.
         there: [W], whether each word has a token; others count neither as mention nor antecedent.
     """
+    earlier: tuple[int, ...] = ()
+    known: dict[str, frozenset[int]] = {}
     mentions = [mention for mention in window.mentions if there[mention.word]]
-    for mention in mentions:
-        earlier = [other for other in mentions if other.word < mention.word]
-        right = frozenset(other.word for other in earlier if other.entity == mention.entity)
-        if right:
-            heads = tuple(dict.fromkeys(other.word for other in earlier))
-            yield Example(mention.word, mention.kind, right, heads)
+    for word, group in groupby(mentions, key=lambda mention: mention.word):
+        here = list(group)
+        for mention in here:
+            if mention.entity in known:
+                yield MentionExample(word, mention.kind, known[mention.entity], earlier)
+        earlier += (word,)
+        for mention in here:
+            known[mention.entity] = known.get(mention.entity, frozenset()) | {word}
 
 
 @dataclass
@@ -196,7 +200,7 @@ class _Study:
     documents: Sequence[Document]
     settings: CorefSettings
     skipped: Counter[str] = field(default_factory=Counter)
-    asked: list[tuple[Window, Example]] = field(default_factory=list)
+    asked: list[tuple[MentionWindow, MentionExample]] = field(default_factory=list)
     done: int = 0
 
     def __post_init__(self) -> None:
@@ -208,7 +212,7 @@ class _Study:
         for document in self.documents:
             self.skipped[EMPTY] += document.empty
 
-    def _windows(self) -> Iterator[Window]:
+    def _windows(self) -> Iterator[MentionWindow]:
         bare = spoken(("a",))
         added = self.source.prepare(bare).length
         added -= self.source.prepare(replace(bare, special_tokens=False)).length
@@ -246,7 +250,7 @@ class _Study:
             if task is not None:
                 yield task
 
-    def _task(self, found: Sequence[tuple[Inputs, Window]]) -> MentionTask | None:
+    def _task(self, found: Sequence[tuple[Inputs, MentionWindow]]) -> MentionTask | None:
         batch, words, right, candidates = [], [], [], []
         for inputs, window in found:
             size = len(window.words)
@@ -266,7 +270,7 @@ class _Study:
                 candidates[-1][example.word, list(example.earlier)] = True
         if not batch:
             return None
-        chosen = None if self.settings.candidates == WORDS else tuple(candidates)
+        chosen = None if self.settings.candidates == "words" else tuple(candidates)
         return MentionTask(tuple(batch), tuple(words), tuple(right), chosen)
 
 
@@ -278,7 +282,7 @@ def run_mentions(
     skipped: Mapping[str, int],
     load: Loader | None = None,
     progress: Progress = lambda stage, done, all_: None,
-) -> CorefReport:
+) -> Coref:
     """Measure every head in both directions.
 
     Args:
@@ -307,23 +311,20 @@ def run_mentions(
         )
     return report(
         source, _found(study, np.concatenate(answers), skipped),
-        everything=settings.select_on == EVERYTHING,
+        select_on=settings.select_on,
     )  # fmt: skip
 
 
-def _found(study: _Study, right: Bools, skipped: Mapping[str, int]) -> Examples:
+def _found(study: _Study, right: Bools, skipped: Mapping[str, int]) -> AntecedentExamples:
     """All answers, with the documents that they are from."""
     single = len({window.document for window, _ in study.asked}) == 1
     numbers = [window.number if single else window.document for window, _ in study.asked]
     baselines = [example.baselines(window.words) for window, example in study.asked]
     order = np.lexsort(([example.word for _, example in study.asked],
                         [window.number for window, _ in study.asked]))  # fmt: skip
-    return Examples(
+    return AntecedentExamples(
         data="mentions",
-        candidates=(
-            "any other word" if study.settings.candidates == WORDS
-            else "head words of earlier mentions"
-        ),
+        candidates=study.settings.candidates,
         window=study.longest,
         document=np.array(numbers, np.int64)[order],
         unit="windows" if single else "documents",

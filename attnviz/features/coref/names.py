@@ -8,18 +8,19 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.annotated.coref import CorefReport
+from attnviz.core.heads import Layout, Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.corpus.batches import batches, tokenize
+from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, Progress, check_single
+from attnviz.corpus.gold.pointing import WordMaps, present
 from attnviz.corpus.running import answered, executor
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError
-from attnviz.grammar.cases import BATCH_TOKENS, EVERYTHING, Loader, Progress, check_single
-from attnviz.grammar.choosing import Bools, Examples, report
-from attnviz.grammar.gap import KINDS, PRONOUN, A, B, Choice
-from attnviz.grammar.pointing import WordMaps, present
-from attnviz.grammar.settings import CorefSettings
-from attnviz.passes import Rows, Source
-from attnviz.records import Inputs, Layout, Site
+from attnviz.features.coref.choosing import AntecedentExamples, Bools, report
+from attnviz.features.coref.gap import KINDS, PRONOUN, A, B, NameChoice
+from attnviz.features.coref.result import Coref
+from attnviz.features.coref.settings import CorefSettings
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -63,7 +64,7 @@ class NameWork:
     def __call__(self, task: NameTask) -> Bools:
         """Whether each head chooses A, [B, N, 2]: by the pronoun's row, and by its column."""
         observer = _Choosing(task, self._source.layout, self._source.info.device)
-        self._source.forward(task.batch, [observer], hidden=False)
+        self._source.forward(task.batch, [observer], ForwardRequest(hidden=False))
         chosen = []
         for number, order in enumerate(task.orders):
             weights = observer.weights(number, order)
@@ -76,9 +77,9 @@ class NameWork:
 @dataclass
 class _Study:
     source: Source
-    choices: Sequence[Choice]
+    choices: Sequence[NameChoice]
     strict: bool
-    used: list[Choice] = field(default_factory=list)
+    used: list[NameChoice] = field(default_factory=list)
     refused: int = 0
 
     def tasks(self) -> Iterator[NameTask]:
@@ -112,13 +113,13 @@ class _Study:
 
 def run_names(
     source: Source,
-    choices: Sequence[Choice],
+    choices: Sequence[NameChoice],
     settings: CorefSettings,
     *,
     skipped: Mapping[str, int],
     load: Loader | None = None,
     progress: Progress = lambda stage, done, all_: None,
-) -> CorefReport:
+) -> Coref:
     """Measure every head in both directions.
 
     Args:
@@ -147,9 +148,9 @@ def run_names(
     first = np.array([choice.first for choice in study.used])
     pages = dict.fromkeys(choice.document for choice in choices)
     numbers = {page: number for number, page in enumerate(pages, start=1)}
-    found = Examples(
+    found = AntecedentExamples(
         data="names",
-        candidates="two names",
+        candidates="names",
         window=None,
         document=np.array([numbers[choice.document] for choice in study.used]),
         unit="documents",
@@ -166,4 +167,4 @@ def run_names(
             "refused by the model": study.refused,
         },
     )
-    return report(source, found, everything=settings.select_on == EVERYTHING)
+    return report(source, found, select_on=settings.select_on)

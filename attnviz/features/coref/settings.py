@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
+from attnviz.core.arguments import check_fields
+from attnviz.corpus.gold.halves import HALVES, Selection
 from attnviz.errors import Setting, UsageError
-from attnviz.grammar.cases import EVERYTHING, HALVES
 
-CANDIDATES = ("words", "mentions")
 LEAST_WINDOW = 16
 
 
@@ -27,23 +28,18 @@ class CorefSettings:
         ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
     """
 
-    select_on: str = HALVES
-    candidates: str = CANDIDATES[0]
+    select_on: Selection = HALVES
+    candidates: Literal["words", "mentions"] = "words"
     window: int = 128
     strict: bool = False
     jobs: int = 1
     ray: str | None = None
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     def check(self) -> None:
         """Raise UsageError for a value that there is not."""
-        if self.select_on not in (HALVES, EVERYTHING):
-            raise UsageError(
-                "{} is not known; take halves or all", Setting("select_on", self.select_on)
-            )
-        if self.candidates not in CANDIDATES:
-            raise UsageError(
-                "{} is not known; take words or mentions", Setting("candidates", self.candidates)
-            )
         if self.window < LEAST_WINDOW:
             raise UsageError(
                 "{} is too few; take at least {}", Setting("window", self.window), LEAST_WINDOW

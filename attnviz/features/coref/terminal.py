@@ -9,24 +9,37 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.annotated.coref import CorefReport
-from attnviz.records import Head
-from attnviz.render.grammar.tiles import FULL, Tile, TileGrid, colored
-from attnviz.render.grammar.words import (
+from attnviz.core.heads import Head
+from attnviz.drawing.labels import signs
+from attnviz.drawing.shares import interval, percent, plain_percent, points
+from attnviz.drawing.terminal import Line
+from attnviz.drawing.tiles import FULL, Tile, TileGrid, colored
+from attnviz.features.coref.result import Coref
+from attnviz.features.coref.words import (
+    CANDIDATES,
     MARK,
     SHORT,
     baseline_name,
-    interval,
-    percent,
-    plain_percent,
-    points,
+    choice_line,
+    measured,
 )
-from attnviz.render.labels import signs
 
 _LEFT = ("", "head", "by", "baseline")
 
 
-def coref_tiles(report: CorefReport) -> dict[Head, Tile]:
+def parts(found: Coref, *, top: int = 10) -> Iterator[RenderableType]:
+    """The grid, the kinds of examples, so many heads, and the legends."""
+    yield CorefGrid(found)
+    yield kinds_table(found)
+    yield ""
+    yield heads_table(found, top)
+    yield ""
+    yield Line(choice_line(found))
+    yield Line(legend(found), "dim")
+    yield Line(measured(found), "dim")
+
+
+def coref_tiles(report: Coref) -> dict[Head, Tile]:
     """How often each head is right, marked where it has the role, coloured by its margin."""
     sure = {role.head for role in report.roles}
     return {
@@ -34,21 +47,21 @@ def coref_tiles(report: CorefReport) -> dict[Head, Tile]:
             plain_percent(found.accuracy.value) + MARK * (found.head in sure),
             (found.margin.value or 0.0) / FULL,
         )
-        for found in report.kinds[0].ranked
+        for found in report.everything.ranked
     }
 
 
 class CorefGrid:
     """A renderable: layers downwards, heads across, each with how often it is right."""
 
-    def __init__(self, report: CorefReport) -> None:
+    def __init__(self, report: Coref) -> None:
         self.report = report
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """Draw for this console; nothing where nothing could be chosen."""
-        ranked = self.report.kinds[0].ranked
+        ranked = self.report.everything.ranked
         if not ranked:
             return
         yield TileGrid(self.report.layout, coref_tiles(self.report))
@@ -65,7 +78,7 @@ class CorefGrid:
         yield Text("")
 
 
-def kinds_table(report: CorefReport) -> RenderableType:
+def kinds_table(report: Coref) -> RenderableType:
     """One line for each kind of example: the chosen head, and the best baseline."""
     titles = ("", "count", "head", "by", "%", "95 %", "baseline", "its %", "points", "95 %")
     table = _table(titles)
@@ -82,14 +95,12 @@ def kinds_table(report: CorefReport) -> RenderableType:
     return table
 
 
-def heads_table(report: CorefReport, top: int) -> RenderableType:
+def heads_table(report: Coref, top: int) -> RenderableType:
     """The heads that are right most often where heads are chosen, and the baselines."""
-    everything = report.kinds[0]
-    back = report.from_name
-    places = {head: place for place, head in enumerate(report.layout)}
+    everything = report.everything
+    on_all = {one.head: one for one in everything.heads}
     table = _table(("head", "by", "%", "95 %", "points", "95 %", "row, all", "column, all"))
     for found in everything.ranked[:top]:
-        place = places[found.head]
         table.add_row(
             report.layout.name(found.head),
             SHORT[found.direction],
@@ -97,14 +108,14 @@ def heads_table(report: CorefReport, top: int) -> RenderableType:
             interval(found.accuracy),
             points(found.margin),
             interval(found.margin),
-            plain_percent(report.to_name[place]),
-            plain_percent(None if back is None else back[place]),
+            plain_percent(on_all[found.head].to_name),
+            plain_percent(on_all[found.head].from_name),
         )
     table.add_section()
-    for name, accuracy in everything.baselines.items():
-        held = everything.held_out[name]
-        cells = (percent(held), interval(held), "", "", plain_percent(accuracy), "")
-        table.add_row(baseline_name(report, name), "", *cells, style="dim")
+    for one in everything.baselines:
+        cells = (percent(one.held_out), interval(one.held_out), "", "")
+        name = baseline_name(report, one.name)
+        table.add_row(name, "", *cells, plain_percent(one.accuracy), "", style="dim")
     return table
 
 
@@ -115,14 +126,15 @@ def _table(titles: tuple[str, ...]) -> Table:
     return table
 
 
-def legend(report: CorefReport) -> str:
+def legend(report: Coref) -> str:
     """What the tables show, in one line."""
     if report.data == "names":
         parts = ["row: which name the pronoun looks at; column: which name looks at it"]
     else:
+        among = CANDIDATES[report.candidates]
         parts = [
             "row: where a mention looks; column: who looks most at it; right is the head word of "
-            f"an earlier mention of the same entity; heads choose from: {report.candidates}"
+            f"an earlier mention of the same entity; heads choose from: {among}"
         ]
     parts.append("all: on all data, where the best of many flatters")
     return "; ".join(parts)

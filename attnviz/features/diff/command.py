@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attnviz.cli import console
+from attnviz.cli.exits import DIFFERS, NOTHING_COMPARED
 from attnviz.cli.flattening import flatten
-from attnviz.cli.options import OutputOptions, TrainedOptions
+from attnviz.cli.options import OutputOptions, TrainedOptions, say_file
+
+if TYPE_CHECKING:
+    from attnviz.features.diff.result import Diff
+
+
+def _number(value: float | None) -> float | None:
+    """No NaN, which nothing is larger than."""
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter(f"{value} is no number")
+    return value
 
 
 @flatten
@@ -41,12 +53,14 @@ def diff(
     fail_over: Annotated[
         float | None,
         typer.Option(
-            help="Exit with 1 if a head's mean distance (of reports: a figure) differs by more.",
+            help="Exit with 4 if a head's mean distance (of reports: a figure) differs by more, "
+            "with 5 if a head cannot be compared.",
             metavar="X",
             min=0.0,
+            callback=_number,
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.diff/1).")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.diff/2).")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a figure.")] = False,
     plot: Annotated[
         Path | None,
@@ -74,22 +88,22 @@ def diff(
 
       attnviz diff heads-before.json heads-after.json
     """
-    from attnviz import compared, files
+    from attnviz import files
+    from attnviz.drawing.forms import picture_format
     from attnviz.errors import InputError, UsageError
-    from attnviz.notebook import page_path, picture_format
-    from attnviz.render.diff import tables, terminal
+    from attnviz.features.diff import function
+    from attnviz.web.written import page_path
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
     if (before is None) == (lines is None):
         raise UsageError("give what to compare, or --lines FILE with --against MODEL")
-    if plot is not None:
-        picture_format(plot)
-        files.check_writable(plot)
-    if out is not None:
-        page_path(out)
-        files.check_writable(out)
+    for path, check in ((plot, picture_format), (out, page_path)):
+        if path is not None:
+            check(path)
+            files.check_writable(path)
     what: Any = before
+    _say_files((before, after), output.quiet)
     if lines is not None:
         from attnviz.corpus import lines as texts
 
@@ -97,18 +111,38 @@ def diff(
         if not what:
             raise InputError(f"{texts.shown(lines)} holds no text; give a text a line")
     with console.waiting("comparing", output.quiet):
-        report = compared.diff(what, after, against=against, align=align, **model.settings())
+        found = function.diff(what, after, against=against, align=align, **model.settings())
     for path in (plot, out):
         if path is not None:
-            report.save(path)
+            found.save(path)
     if json or csv:
-        console.put((tables.diff_json if json else tables.diff_csv)(report))
+        console.put(found.to_json() if json else found.to_csv())
     else:
+        from attnviz.features.diff import terminal
+
         screen = console.stdout()
-        for part in terminal.parts(report, top):
+        for part in terminal.parts(found, top):
             screen.print(part)
-        console.note(report.notes, output.quiet)
-    if fail_over is not None and report.largest > fail_over:
-        console.note([f"{report.heads[0].name} differs by {report.largest:.3g}, more than "
-                      f"{fail_over:g}"], quiet=False)  # fmt: skip
-        raise typer.Exit(1)
+        console.note(found.notes, output.quiet)
+    if fail_over is not None:
+        _check(found, fail_over)
+
+
+def _say_files(texts: tuple[str | None, ...], quiet: bool) -> None:
+    """Note which texts are names of files whose suffix is none of a capture or a found."""
+    from attnviz.features.diff.function import is_file
+
+    for text in dict.fromkeys(text for text in texts if not is_file(text)):
+        say_file(text, quiet, "lines")
+
+
+def _check(found: Diff, most: float) -> None:
+    """Exit with a code of its own where a head differs by more, or nothing says whether it does."""
+    if found.largest is not None and found.largest > most:
+        said = f"{found.heads[0].name} differs by {found.largest:.3g}, more than {most:g}"
+        console.note([said], quiet=False)
+        raise typer.Exit(DIFFERS)
+    if found.uncompared or not found.heads:
+        which = ", ".join(found.uncompared[:5]) or "no head"
+        console.note([f"nothing to compare in both runs: {which}"], quiet=False)
+        raise typer.Exit(NOTHING_COMPARED)

@@ -6,15 +6,15 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from attnviz.differences import DiffReport
+from attnviz.drawing import signed_figure
+from attnviz.drawing.canvas import rendered
+from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.heading import GREY, Heading
+from attnviz.drawing.labels import number, shorten, token_labels
+from attnviz.drawing.signed import BLUE, NONE, ORANGE
 from attnviz.errors import UsageError
-from attnviz.render import signed_figure
-from attnviz.render.canvas import rendered
-from attnviz.render.diff import words
-from attnviz.render.fonts import Ruler, choose, spelled
-from attnviz.render.heading import GREY, Heading
-from attnviz.render.labels import number, shorten, token_labels
-from attnviz.render.signed import BLUE, NONE, ORANGE
+from attnviz.features.diff import words
+from attnviz.features.diff.result import Diff
 
 _MARGIN, _SIDE, _GAP = 0.25, 2.6, 0.35
 _LABELLED = 40
@@ -23,21 +23,20 @@ _LONGEST = 14
 _COLORS = LinearSegmentedColormap.from_list("signed", [ORANGE, NONE, BLUE])
 
 
-def diff_figure(report: DiffReport, format: str = "png", top: int = 4, dpi: float = 150) -> bytes:
+def draw(report: Diff, format: str = "png", top: int = 4, dpi: float = 150) -> bytes:
     """The picture, in ``png``, ``svg`` or ``pdf``.
 
     Raises:
         UsageError: reports were compared, which have no maps.
     """
-    if report.kind != "maps" or report.layout is None:
+    if report.kind != "maps":
         raise UsageError(f"two reports of {report.kind} have no maps to draw; compare captures")
     return rendered(lambda: build(report, top, dpi), format, dpi)
 
 
-def build(report: DiffReport, top: int, dpi: float) -> Figure:
+def build(report: Diff, top: int, dpi: float) -> Figure:
     """The figure: the grid of heads, then their maps side by side."""
     layout, shown = report.layout, words.mapped(report, top)
-    assert layout is not None
     kinds = {head.site.kind for head, _ in shown}
     labels = {kind: tuple(token_labels(tokens) for tokens in (report.sides[kind].queries,
               report.sides[kind].keys)) for kind in kinds}  # fmt: skip

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.differences import DiffReport
+from attnviz.core.heads import Head
+from attnviz.core.tokens import Sides
+from attnviz.drawing.labels import model_name, token_labels, visible
+from attnviz.drawing.palette import anchors
+from attnviz.drawing.signed import SCHEMES
 from attnviz.errors import UsageError
-from attnviz.records import Head, Sides
-from attnviz.render.diff import words
-from attnviz.render.labels import model_name, token_labels, visible
-from attnviz.render.page import html_page, parts, safe_json
-from attnviz.render.palette import anchors
-from attnviz.render.signed import SCHEMES
+from attnviz.features.diff import words
+from attnviz.features.diff.result import Diff
+from attnviz.web.page import html_page, parts, safe_json
 
 
-def diff_page(report: DiffReport) -> bytes:
+def page(report: Diff) -> bytes:
     """The whole page, as UTF-8.
 
     Raises:
         UsageError: reports were compared, which have no maps, or several texts, whose maps are not
             kept.
     """
-    if report.kind != "maps" or report.layout is None:
+    if report.kind != "maps":
         raise UsageError(f"two reports of {report.kind} have no maps to show; compare captures")
+    if report.texts == 1 and not report.maps:
+        raise UsageError("a file of differences holds no maps; compare the two runs again")
     if not report.maps:
         raise UsageError(
             f"a page shows the maps of one text, and {report.texts} were compared; give a single "
@@ -43,12 +47,10 @@ def diff_page(report: DiffReport) -> bytes:
     )
 
 
-def _data(report: DiffReport) -> dict[str, Any]:
-    assert report.layout is not None
+def _data(report: Diff) -> dict[str, Any]:
     by_name = {report.layout.name(head): head for head in report.maps}
-    listed = report.to_json()["heads"]
     origin = [f"{model_name(info)}, {info.backend} backend, {info.exactness}"
-              for info in report.sources]  # fmt: skip
+              for info in (report.source, report.other)]  # fmt: skip
     return {
         "before": visible(report.before),
         "after": visible(report.after),
@@ -60,13 +62,13 @@ def _data(report: DiffReport) -> dict[str, Any]:
             kind: [_labels(sides), _labels(report.others[kind])]
             for kind, sides in report.sides.items()
         },
-        "heads": [_head(report, by_name[one["name"]], one) for one in listed],
+        "heads": [_head(report, by_name[one.name], asdict(one)) for one in report.heads],
         "palettes": {"light": list(anchors("blues")), "dark": list(anchors("magma"))},
         "signed": {scheme: list(colors) for scheme, colors in SCHEMES.items()},
     }
 
 
-def _head(report: DiffReport, head: Head, found: dict[str, Any]) -> dict[str, Any]:
+def _head(report: Diff, head: Head, found: dict[str, Any]) -> dict[str, Any]:
     """A head's figures, and its map in the first run and how it changed, as base64 of float32."""
     distance = found["distance"]
     if distance is not None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Site
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
-from attnviz.records import Capture, Sides, Site, Tokens
+from attnviz.features.diff.result import Alignment
 from attnviz.scoring.words import merge_words
 
-ALIGNMENTS = ("token", "position", "word")
-"""Rows and keys are the same if their tokens are; if their positions are, of texts of the same
-length; or if their words are the n-th of both texts."""
+ALIGNMENTS: tuple[Alignment, ...] = get_args(Alignment)
 
 Maps = NDArray[np.float64]
 
@@ -21,14 +22,24 @@ Maps = NDArray[np.float64]
 def distributions(capture: Capture, site: Site) -> Maps:
     """The maps of a layer, [H, T, S], rows that are not weights divided by their sums."""
     maps = capture.maps[site].astype(np.float64)
+    if not np.isfinite(maps).all():
+        raise InputError(f"{capture.source.model} gives weights that are not finite")
     if capture.quantity == "weights":
         return maps
     sums = maps.sum(-1, keepdims=True)
     return maps / np.where(sums > 0, sums, 1.0)
 
 
+def alignment(name: str) -> Alignment:
+    """How rows are matched, by its name; UsageError for none."""
+    for known in ALIGNMENTS:
+        if name == known:
+            return known
+    raise UsageError(f"no alignment {name!r}: choose one of {', '.join(ALIGNMENTS)}")
+
+
 def aligned(
-    one: Capture, other: Capture, site: Site, align: str
+    one: Capture, other: Capture, site: Site, align: Alignment
 ) -> tuple[Maps, Maps, tuple[Sides, Sides]]:
     """The maps of a layer in both captures, row by row and key by key the same.
 
@@ -36,11 +47,8 @@ def aligned(
         Two [H, T, S], and the tokens of each on both axes.
 
     Raises:
-        UsageError: no such alignment.
         InputError: tokens or lengths that differ.
     """
-    if align not in ALIGNMENTS:
-        raise UsageError(f"no alignment {align!r}: choose one of {', '.join(ALIGNMENTS)}")
     maps = [distributions(capture, site) for capture in (one, other)]
     sides = [capture.inputs.sides[site.kind] for capture in (one, other)]
     if align == "word":
@@ -51,7 +59,7 @@ def aligned(
     return maps[0], maps[1], (sides[0], sides[1])
 
 
-def _check(one: Tokens, other: Tokens, align: str) -> None:
+def _check(one: Tokens, other: Tokens, align: Alignment) -> None:
     """InputError where two sequences cannot be laid side by side."""
     unit = "words" if align == "word" else "tokens"
     if align == "token":

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnviz.comparing.rows import Maps, aligned, distances
-from attnviz.differences import Change, DiffReport, Distance, HeadChange
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head, Layout
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.scores import HeadScores
+from attnviz.core.tokens import Sides
 from attnviz.errors import InputError
-from attnviz.records import Capture, Head, HeadScores, Layout, Sides, SourceInfo
+from attnviz.features.diff.result import Diff, Distance, FigureChange, HeadChange
+from attnviz.features.diff.rows import Maps, aligned, alignment, distances
 from attnviz.scoring.observe import score_capture
 from attnviz.statistics.paired import difference
 
@@ -50,7 +54,7 @@ class _Far:
 
 
 @dataclass
-class _Run:
+class _ScoredRun:
     """Scores and roles of one of the two runs."""
 
     scores: Rows = field(default_factory=dict)
@@ -73,19 +77,21 @@ class _Run:
 
 def compare(
     pairs: Iterable[tuple[Capture, Capture]], align: str, names: tuple[str, str] | None = None
-) -> DiffReport:
+) -> Diff:
     """What differs between two runs over the same texts.
 
     Args:
         pairs: of every text both captures; read once.
-        align: see :data:`~attnviz.comparing.rows.ALIGNMENTS`.
+        align: see :data:`~attnviz.features.diff.rows.ALIGNMENTS`.
         names: of the two runs; those of the models by default.
 
     Raises:
+        UsageError: no such alignment.
         InputError: heads, layers, tokens or quantities that are not the same; nothing at all.
     """
+    matched = alignment(align)
     far: dict[Head, _Far] = {}
-    before, after = _Run(), _Run()
+    before, after = _ScoredRun(), _ScoredRun()
     layout: Layout | None = None
     sources: tuple[SourceInfo, ...] = ()
     texts, sides, others = 0, dict[str, Sides](), dict[str, Sides]()
@@ -97,7 +103,7 @@ def compare(
         if found_names is None:
             found_names = one.source.model, other.source.model
         for site in one.maps:
-            p, q, both = aligned(one, other, site, align)
+            p, q, both = aligned(one, other, site, matched)
             sides[site.kind], others[site.kind] = both
             for index, row in enumerate(distances(p, q)):
                 head = Head(site, index)
@@ -120,10 +126,18 @@ def compare(
         for head, found in far.items()
     ]
     heads.sort(key=lambda head: -head.largest())
-    report = DiffReport(
-        *found_names, "maps", tuple(heads), align, texts, layout, sources,
+    report = Diff(
+        source=sources[0],
+        layout=layout,
+        other=sources[1],
+        before=found_names[0],
+        after=found_names[1],
+        kind="maps",
+        heads=tuple(heads),
+        align=matched,
+        texts=texts,
         notes=tuple(_notes(texts)),
-    )  # fmt: skip
+    )
     if texts > 1:
         return report
     return replace(report, sides=sides, others=others, first=first, maps=maps)
@@ -131,7 +145,7 @@ def compare(
 
 def _changes(
     before: Mapping[str, list[tuple[float, int]]], after: Mapping[str, list[tuple[float, int]]]
-) -> Iterable[Change]:
+) -> Iterable[FigureChange]:
     """Of every score that has rows in both runs."""
     for name in before.keys() & after.keys():
         runs = before[name], after[name]
@@ -139,7 +153,7 @@ def _changes(
             continue
         means = [sum(a for a, _ in run) / sum(b for _, b in run) for run in runs]
         change, low, high = difference(*runs)
-        yield Change(name, means[0], means[1], change, low, high)
+        yield FigureChange(name, means[0], means[1], change, low, high)
 
 
 def _check(one: Capture, other: Capture) -> None:

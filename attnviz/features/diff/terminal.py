@@ -10,11 +10,11 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.differences import DiffReport
-from attnviz.render.diff import words
-from attnviz.render.labels import fit, number, signs, token_labels, visible
-from attnviz.render.signed import coloured, on_terminal
-from attnviz.render.terminal import Line
+from attnviz.drawing.labels import fit, number, signs, token_labels, visible
+from attnviz.drawing.signed import coloured, on_terminal
+from attnviz.drawing.terminal import Line
+from attnviz.features.diff import words
+from attnviz.features.diff.result import Diff
 
 _CELL = 2
 _LABEL = 14
@@ -22,7 +22,7 @@ _CLEAR = 0.05
 """Without colours, a smaller difference of weights is a dot."""
 
 
-def parts(report: DiffReport, top: int = 10) -> Iterator[RenderableType]:
+def parts(report: Diff, top: int = 10) -> Iterator[RenderableType]:
     """What is printed: so many heads, and of a single text the signed map of the first."""
     yield Differences(report, top)
     if report.maps:
@@ -38,7 +38,7 @@ class Differences:
         top: heads to list.
     """
 
-    def __init__(self, report: DiffReport, top: int) -> None:
+    def __init__(self, report: Diff, top: int) -> None:
         self.report, self.top = report, top
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -49,7 +49,8 @@ class Differences:
         yield Text("")
         listed = words.differing(report, self.top)
         if not listed:
-            yield Line("no difference")
+            known = report.largest is not None
+            yield Line("no difference" if known else "no head has anything to compare in both runs")
             return
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
         far = report.kind == "maps"
@@ -80,7 +81,7 @@ class SignedMap:
     Nothing where the text is too long for the console.
     """
 
-    def __init__(self, report: DiffReport) -> None:
+    def __init__(self, report: Diff) -> None:
         self.report = report
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

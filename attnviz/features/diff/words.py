@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attnviz.differences import OTHER_UNITS, Change, DiffReport, HeadChange
-from attnviz.records import Head
-from attnviz.render.labels import visible
-from attnviz.render.signed import signed
+from attnviz.core.heads import Head
+from attnviz.drawing.labels import visible
+from attnviz.drawing.signed import signed
+from attnviz.features.diff.result import OTHER_UNITS, Diff, FigureChange, HeadChange
 
 UP = -1
 """More weight in the second run is blue, less is orange: the sign that is orange."""
 MEANING = "blue: more in the second run, orange: less"
 
 
-def title(report: DiffReport) -> str:
+def title(report: Diff) -> str:
     """Which runs."""
     return f"{visible(report.before)} and then {visible(report.after)}"
 
 
-def below(report: DiffReport) -> str:
+def below(report: Diff) -> str:
     """What was compared, and how."""
     if report.kind != "maps":
         return f"reports of {report.kind}"
@@ -27,13 +27,13 @@ def below(report: DiffReport) -> str:
     return f"Jensen-Shannon distance of rows, 0 to 1 · {texts} · rows matched by {report.align}"
 
 
-def strongest(head: HeadChange) -> Change | None:
+def strongest(head: HeadChange) -> FigureChange | None:
     """The largest change of a share or an effect; one whose interval leaves out zero first."""
     listed = [change for change in head.changes if change.name not in OTHER_UNITS]
     return max(listed, key=lambda one: (one.sure, abs(one.change)), default=None)
 
 
-def phrase(change: Change | None) -> str:
+def phrase(change: FigureChange | None) -> str:
     """``induction 0.52 to 0.31 (-0.25 to -0.17)``."""
     if change is None or not change.change:
         return ""
@@ -48,15 +48,13 @@ def roles(head: HeadChange) -> str:
     return " ".join([f"+{name}" for name in head.gained] + [f"-{name}" for name in head.lost])
 
 
-def differing(report: DiffReport, top: int) -> Sequence[HeadChange]:
+def differing(report: Diff, top: int) -> Sequence[HeadChange]:
     """The heads that differ most, those that do not differ at all left out."""
     return [head for head in report.heads[:top] if head.largest() > 0 or head.gained or head.lost]
 
 
-def mapped(report: DiffReport, top: int) -> list[tuple[Head, HeadChange]]:
+def mapped(report: Diff, top: int) -> list[tuple[Head, HeadChange]]:
     """The heads that differ most and whose maps are there."""
-    if report.layout is None:
-        return []
     by_name = {report.layout.name(head): head for head in report.maps}
     found = [(by_name[one.name], one) for one in report.heads if one.name in by_name]
     return [pair for pair in found[:top] if pair[1].largest() > 0]

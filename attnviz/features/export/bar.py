@@ -11,7 +11,7 @@ from attnviz.cli import console, voice
 from attnviz.errors import AttnvizError
 
 if TYPE_CHECKING:
-    from attnviz.export.run import Exported
+    from attnviz.features.export.run import Exported
 
 _EVERY = 0.1
 """Seconds between two drawings of the bar."""

@@ -138,13 +138,13 @@ def export(
 
       attnviz export table.csv --column question -o maps --kind layers,overview --format svg
     """
-    from attnviz import exported
     from attnviz.attention.sizes import KINDS as FRESH_KINDS
-    from attnviz.cli.export_bar import ExportBar
-    from attnviz.export.execution import Execution
-    from attnviz.export.run import ExportInterrupted
-    from attnviz.export.settings import ExportSettings
-    from attnviz.render import terminal
+    from attnviz.drawing import terminal
+    from attnviz.features.export import function as exported
+    from attnviz.features.export.bar import ExportBar
+    from attnviz.features.export.execution import Execution
+    from attnviz.features.export.run import ExportInterrupted
+    from attnviz.features.export.settings import ExportSettings
 
     kinds = tuple(kind.strip() for kind in pictures.split(","))
     if set(kinds).intersection(FRESH_KINDS):

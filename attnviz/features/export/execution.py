@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from attnviz.core.arguments import check_fields
 from attnviz.corpus.executors import cores
 from attnviz.errors import UsageError
 
@@ -32,6 +33,9 @@ class Execution:
     skip: int = 0
     limit: int | None = None
     sync: str = "end"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def check(self) -> None:
         """Raise UsageError for what makes no sense here."""

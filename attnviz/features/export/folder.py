@@ -10,12 +10,12 @@ from typing import Any
 
 from attnviz import files
 from attnviz.errors import OutputError
-from attnviz.export import inside
-from attnviz.export.gallery import INDEX
-from attnviz.export.lock import Lock
-from attnviz.export.manifest import MANIFEST, Manifest
-from attnviz.export.names import FOLDER
-from attnviz.export.settings import difference
+from attnviz.features.export import inside
+from attnviz.features.export.gallery import INDEX
+from attnviz.features.export.lock import Lock
+from attnviz.features.export.manifest import MANIFEST, Manifest
+from attnviz.features.export.names import FOLDER
+from attnviz.features.export.settings import difference
 
 PRIVATE = ".attnviz"
 """Where the lock, the settings and the journal live, inside of the folder."""
@@ -67,7 +67,7 @@ class Folder:
 
         Args:
             settings: of this run.
-            sync: when to wait for the disk; see :data:`attnviz.export.execution.SYNC`.
+            sync: when to wait for the disk; see :data:`attnviz.features.export.execution.SYNC`.
 
         Raises:
             OutputError: other settings, without force; the message says what differs.
@@ -134,7 +134,7 @@ def _numbered(path: Path) -> list[Path]:
 def _json(path: Path) -> Any:
     """The object in a JSON file, or None where there is no such file or it is broken."""
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(files.contents(path))
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnviz.captures.look import DEFAULT_MODEL, Model, load
+from attnviz.core.source import Source
 from attnviz.corpus import texts
 from attnviz.errors import UsageError
-from attnviz.export import inputs as reading
-from attnviz.export import run
-from attnviz.export.execution import Execution
-from attnviz.export.run import Exported, Progress
-from attnviz.export.settings import ExportSettings
-from attnviz.looking import DEFAULT_MODEL, Model, load
+from attnviz.features.export import inputs as reading
+from attnviz.features.export import run
+from attnviz.features.export.execution import Execution
+from attnviz.features.export.run import Exported, Progress
+from attnviz.features.export.settings import ExportSettings
 from attnviz.models.identity import identity
 from attnviz.models.weighed import weighed
-from attnviz.passes import Source
 
 
 def export_maps(

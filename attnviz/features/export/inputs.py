@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from attnviz.core.capture import Capture
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError, UsageError
 from attnviz.models import recorded
-from attnviz.records import Capture
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from attnviz import files
+from attnviz.core.heads import SITE_KINDS
 from attnviz.errors import OutputError
-from attnviz.export import inside
-from attnviz.export.names import KINDS, SAFE
-from attnviz.records import SITE_KINDS
+from attnviz.features.export import inside
+from attnviz.features.export.names import KINDS, SAFE
 
 SCHEMA = "attnviz.export/1"
 MANIFEST = "manifest.jsonl"

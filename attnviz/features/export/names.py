@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from attnviz.records import SITE_PREFIX, Head, Layout, SiteKind
+from attnviz.core.heads import SITE_PREFIX, Head, Layout, SiteKind
 
 KINDS = ("heads", "layers", "grid", "overview")
 """What a picture can hold: a head, a layer's heads, the chosen heads, all as a mosaic."""

@@ -15,21 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz import files
+from attnviz.core.tokens import Sides
+from attnviz.drawing.style import Style
 from attnviz.errors import OutputError
-from attnviz.export import inside
-from attnviz.records import Sides
-from attnviz.render.style import Style
+from attnviz.features.export import inside
 
 Map = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Picture:
+class ExportPicture:
     """One file to make.
 
     Attributes:
         name: its file name, with the suffix.
-        kind: of :data:`attnviz.export.names.KINDS`, or ``weights``.
+        kind: of :data:`attnviz.features.export.names.KINDS`, or ``weights``.
         title: above an overview.
         caption: below it: the model and the text.
         sides: the tokens on the axes of all its maps.
@@ -56,7 +56,7 @@ class Job:
     """
 
     folder: str
-    pictures: tuple[Picture, ...]
+    pictures: tuple[ExportPicture, ...]
     style: Style
     sync: bool
 
@@ -101,7 +101,7 @@ def make(job: Job) -> list[Written]:
     return out
 
 
-def drawn(picture: Picture, style: Style) -> bytes:
+def drawn(picture: ExportPicture, style: Style) -> bytes:
     """The bytes of one file."""
     sides, suffix = picture.sides, picture.name.rpartition(".")[2]
     if picture.kind == "weights":
@@ -110,10 +110,10 @@ def drawn(picture: Picture, style: Style) -> bytes:
     if picture.kind == "overview":
         maps = {place: weights for _, place, weights in picture.maps}
         if fast:
-            from attnviz.render.mosaic import mosaic_png
+            from attnviz.drawing.mosaic import mosaic_png
 
             return mosaic_png(maps, style, title=picture.title, caption=picture.caption)
-        from attnviz.render.figure import mosaic_figure
+        from attnviz.drawing.figure import mosaic_figure
 
         return mosaic_figure(
             maps, style, title=picture.title, caption=picture.caption, format=suffix
@@ -122,7 +122,7 @@ def drawn(picture: Picture, style: Style) -> bytes:
     if fast and not style.values:
         masked = any(np.ma.is_masked(weights) for _, weights in titled)
         return bytes(_raster(sides, len(titled), style, picture.caption, masked).png(titled))
-    from attnviz.render.figure import heatmap_figure
+    from attnviz.drawing.figure import heatmap_figure
 
     values = bool(style.values)  # the same in every format: none unless asked for
     return heatmap_figure(
@@ -136,7 +136,7 @@ def drawn(picture: Picture, style: Style) -> bytes:
 @lru_cache(maxsize=4)
 def _raster(sides: Sides, maps: int, style: Style, caption: str, masked: bool) -> Any:
     """What the pictures of an input share."""
-    from attnviz.render.raster import Raster
+    from attnviz.drawing.raster import Raster
 
     return Raster(sides, maps, style, caption=caption, masked=masked)
 

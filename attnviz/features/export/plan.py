@@ -6,14 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from attnviz.core.heads import Head, Layout, SiteKind
+from attnviz.core.scores import Score
+from attnviz.core.tokens import Sides
 from attnviz.corpus.texts import Text
-from attnviz.export import names
-from attnviz.export.inputs import Input
-from attnviz.export.pictures import Job, Picture, Written
-from attnviz.export.scored import Scored
-from attnviz.export.settings import ExportSettings
-from attnviz.records import Head, Layout, Score, Sides, SiteKind
-from attnviz.render.labels import caption, head_title
+from attnviz.drawing.labels import caption, head_title
+from attnviz.features.export import names
+from attnviz.features.export.inputs import Input
+from attnviz.features.export.pictures import ExportPicture, Job, Written
+from attnviz.features.export.scored import Scored
+from attnviz.features.export.settings import ExportSettings
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.shown import shown_map, shown_sides
 
@@ -88,7 +90,7 @@ class FilePlan:
             missing: the files to make.
             sync: wait for the disk.
         """
-        waiting: list[Picture] = []
+        waiting: list[ExportPicture] = []
         size = 0
         for name in missing:
             picture = self._picture(name)
@@ -101,10 +103,10 @@ class FilePlan:
         if waiting:
             yield self._job(out, waiting, sync)
 
-    def _job(self, out: str, pictures: list[Picture], sync: bool) -> Job:
+    def _job(self, out: str, pictures: list[ExportPicture], sync: bool) -> Job:
         return Job(f"{out}/{self.folder}", tuple(pictures), self.style, sync)
 
-    def _picture(self, name: str) -> Picture:
+    def _picture(self, name: str) -> ExportPicture:
         scored, (kind, heads) = self.scored, self.files[name]
         style = self.style
         maps = []
@@ -126,7 +128,9 @@ class FilePlan:
         noun = "layers" if scored.layout.whole else "heads"
         title = f"{len(heads)} {noun}" if kind == "overview" else ""
         below = caption(scored.source, scored.inputs.texts or (scored.input.text,))
-        return Picture(name, kind, title, below, self._sides(heads[0].site.kind, kind), tuple(maps))
+        return ExportPicture(
+            name, kind, title, below, self._sides(heads[0].site.kind, kind), tuple(maps)
+        )
 
     def _sides(self, site: SiteKind, kind: str) -> Sides:
         """What stands on the axes of a kind of file; weights are kept by token, all of them."""

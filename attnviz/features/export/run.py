@@ -15,22 +15,23 @@ from pathlib import Path
 from typing import Any, cast
 
 from attnviz import files
+from attnviz.core.heads import Head, Layout
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.source import Source
 from attnviz.corpus.executors import Inline, Lost, Processes, cores
 from attnviz.corpus.stopping import Stopping
 from attnviz.corpus.texts import Bad, Text
+from attnviz.drawing.png import DEFLATE
 from attnviz.errors import InputError, OutputError, SelectionError, UsageError
-from attnviz.export import gallery
-from attnviz.export.execution import Execution
-from attnviz.export.folder import Folder
-from attnviz.export.inputs import Input, RecordedInput
-from attnviz.export.manifest import SCHEMA, Manifest
-from attnviz.export.pictures import Job, Written, drawing, make
-from attnviz.export.plan import FilePlan, layout_document
-from attnviz.export.scored import Scored, run_recorded, run_texts
-from attnviz.export.settings import ExportSettings
-from attnviz.passes import Source
-from attnviz.records import Head, Layout, SourceInfo
-from attnviz.render.png import DEFLATE
+from attnviz.features.export import gallery
+from attnviz.features.export.execution import Execution
+from attnviz.features.export.folder import Folder
+from attnviz.features.export.inputs import Input, RecordedInput
+from attnviz.features.export.manifest import SCHEMA, Manifest
+from attnviz.features.export.pictures import Job, Written, drawing, make
+from attnviz.features.export.plan import FilePlan, layout_document
+from attnviz.features.export.scored import Scored, run_recorded, run_texts
+from attnviz.features.export.settings import ExportSettings
 from attnviz.scoring import select as selection
 
 _STARVED = {errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EIO}

@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.key_mask import Reach
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.scores import HeadScores
+from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.corpus.batches import Tokenized, batches, tokenize
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import Message
-from attnviz.export.inputs import Input, RecordedInput
-from attnviz.export.settings import ExportSettings
+from attnviz.features.export.inputs import Input, RecordedInput
+from attnviz.features.export.settings import ExportSettings
 from attnviz.models.memory import human_bytes, physical_memory
-from attnviz.passes import Rows, Source
-from attnviz.reach import Reach
-from attnviz.records import Head, HeadScores, Inputs, Layout, Site, SourceInfo
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.stored import allowed_in
@@ -41,7 +44,7 @@ class Scored:
         maps: weights [H, T, S] by site, or what ``quantity`` says.
         scores: of every head.
         reach: which keys the queries may attend to, where that is known.
-        quantity: what the maps are of, a name of :data:`attnviz.quantities.QUANTITIES`.
+        quantity: what the maps are of, a name of :data:`attnviz.core.quantities.QUANTITIES`.
     """
 
     input: Input
@@ -167,7 +170,7 @@ def _batch(
     recorder = Recorder(inputs, heads)
     sites = {head.site for head in heads}
     scorer = _EachScored(inputs, source.layout, sites, chosen, shares=quantity != "weights")
-    source.forward(inputs, [recorder, scorer], hidden=False)
+    source.forward(inputs, [recorder, scorer], ForwardRequest(hidden=False))
     for place, found in enumerate(batch):
         if not chosen[place]:
             continue

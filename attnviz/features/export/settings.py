@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from attnviz.core.arguments import check_fields
+from attnviz.drawing.figure import check_format
+from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
-from attnviz.export.names import KINDS
-from attnviz.render.figure import check_format
-from attnviz.render.style import Style
+from attnviz.features.export.names import KINDS
 from attnviz.scoring.roles import ROLES
 
 WEIGHTS = ("npz", "safetensors")
@@ -24,7 +25,7 @@ class ExportSettings:
         select: heads, as in :mod:`attnviz.scoring.select`; all by default.
         role: only heads that have this role on the input.
         top: only so many heads of each input, those with the largest lift.
-        kinds: kinds of picture, of :data:`attnviz.export.names.KINDS`.
+        kinds: kinds of picture, of :data:`attnviz.features.export.names.KINDS`.
         style: how they look.
         format: ``png``, ``svg`` or ``pdf``.
         weights: ``npz`` or ``safetensors`` to keep the numbers beside the pictures.
@@ -41,6 +42,9 @@ class ExportSettings:
     weights: str | None = None
     special_tokens: bool = True
     truncate: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def check(self) -> None:
         """Raise UsageError for what makes no sense."""

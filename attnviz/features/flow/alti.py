@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 from attnviz.attention.contributions import Writes, distances, shaped
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Normalization, Rows, Source, Sublayer
 from attnviz.errors import ModelError
-from attnviz.flowing.stack import Block
-from attnviz.passes import Normalization, Rows, Source, Sublayer
-from attnviz.records import Inputs, Site
+from attnviz.features.flow.stack import AttentionShares
 
 
 def missing(source: Source) -> str:
@@ -48,7 +49,7 @@ class Contributions:
         self._source, self._inputs, self._progress = source, inputs, progress
         self._projections = {site: source.output(site) for site in source.layout.sites}
         self._sublayers = {site: source.sublayer(site) for site in source.layout.sites}
-        self.blocks: dict[Site, Block] = {}
+        self.blocks: dict[Site, AttentionShares] = {}
 
     def observe(self, rows: Rows) -> None:
         """Take in one block of rows."""
@@ -61,7 +62,9 @@ class Contributions:
         if site not in self.blocks:
             sides = self._inputs.sides[site.kind]
             shape = (len(sides.queries), len(sides.keys))
-            self.blocks[site] = Block(np.zeros(shape, np.float32), np.zeros(shape[0], np.float32))
+            self.blocks[site] = AttentionShares(
+                np.zeros(shape, np.float32), np.zeros(shape[0], np.float32)
+            )
         norm = norm_after(self._sublayers[site])
         writes = Writes.of(rows, self._projections[site], residual=True, norm=norm)
         shares, residual = shares_of(writes)

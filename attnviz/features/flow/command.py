@@ -38,7 +38,7 @@ def flow(
         str | None,
         typer.Option("--from", help="Follow a token on: where does it go?", metavar="TOKEN"),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.flow/1).")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.flow/2).")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a pair of tokens.")] = False,
     out: Annotated[
         Path | None,
@@ -67,9 +67,10 @@ def flow(
 
       attnviz flow --recorded capture.npz --method max-flow
     """
-    from attnviz import files, flowed
-    from attnviz.render.flow import tables, terminal
-    from attnviz.render.style import Style
+    from attnviz import files
+    from attnviz.drawing.style import Style
+    from attnviz.features.flow import function
+    from attnviz.features.flow.result import Flow
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
@@ -77,21 +78,23 @@ def flow(
         raise typer.BadParameter("--to and --from exclude each other")
     style = Style(palette=palette, scale=scale, dpi=dpi)
     if out is not None:
-        flowed.check_path(out)
+        Flow.check_suffix(out)
         files.check_writable(out)
     look, settings = prompt.asked(model, quiet=output.quiet)
     with Stages(output.quiet) as stages:
-        report = flowed.flow(
+        found = function.flow(
             look, method=method, to=to, from_=from_, progress=stages.show, **settings
         )
     if out is not None:
-        report.save(out, style)
+        found.save(out, style=style)
     if json or csv:
-        console.put((tables.flow_json if json else tables.flow_csv)(report))
+        console.put(found.to_json() if json else found.to_csv())
         return
+    from attnviz.features.flow import terminal
+
     screen = console.stdout()
-    for part in terminal.parts(report, style):
+    for part in terminal.parts(found, style):
         screen.print(part)
-    console.note(report.notes, output.quiet)
+    console.note(found.notes, output.quiet)
     if out is not None and not output.quiet:
         console.wrote(out)

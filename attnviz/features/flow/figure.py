@@ -16,17 +16,17 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
-from attnviz.flows import FlowReport
-from attnviz.render.canvas import rendered
-from attnviz.render.figure import check_format
-from attnviz.render.flow.words import WEIGHTS, asked, closing, drawing, heading, maps, sides
-from attnviz.render.fonts import Ruler, choose, spelled
-from attnviz.render.labels import shorten, token_labels
-from attnviz.render.palette import anchors, dark, masked_color
-from attnviz.render.panels import LONGEST_LABEL, RULED, axis, sentence_breaks
-from attnviz.render.shades import checked, shades
-from attnviz.render.signed import BLUE
-from attnviz.render.style import Style
+from attnviz.drawing.canvas import rendered
+from attnviz.drawing.figure import check_format
+from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.labels import shorten, token_labels
+from attnviz.drawing.palette import anchors, dark, masked_color
+from attnviz.drawing.panels import LONGEST_LABEL, RULED, axis, sentence_breaks
+from attnviz.drawing.shades import checked, shades
+from attnviz.drawing.signed import BLUE
+from attnviz.drawing.style import Style
+from attnviz.features.flow.result import Flow
+from attnviz.features.flow.words import WEIGHTS, asked, closing, drawing, heading, maps, sides
 
 _GREY, _PALE, _FOLLOWED = "#555555", "#b9b9b9", "#fff3c4"
 _MARGIN, _GAP = 0.15, 0.15
@@ -50,7 +50,7 @@ _MOST = 8000
 """Lines of a picture; more make files that programs open slowly."""
 
 
-def flow_figure(report: FlowReport, format: str = "png", style: Style | None = None) -> bytes:
+def draw(report: Flow, format: str = "png", style: Style | None = None) -> bytes:
     """The picture, in ``png``, ``svg`` or ``pdf``.
 
     Raises:
@@ -58,13 +58,13 @@ def flow_figure(report: FlowReport, format: str = "png", style: Style | None = N
     """
     check_format(format)
     looks = style or Style()
-    return rendered(lambda: _Page(report, looks).draw(), format, looks.dpi)
+    return rendered(lambda: _FlowFigure(report, looks).draw(), format, looks.dpi)
 
 
-class _Page:
+class _FlowFigure:
     """Panels side by side on shared rows, one a token."""
 
-    def __init__(self, report: FlowReport, style: Style) -> None:
+    def __init__(self, report: Flow, style: Style) -> None:
         self.report, self.style = report, style
         texts = token_labels(report.tokens)
         title = heading(report) if report.followed is None else asked(report, report.followed)
@@ -75,7 +75,7 @@ class _Page:
         self.rows = axis(self.labels, min(max(_ROW, _LOW / len(texts)), _HIGH / len(texts)))
         self.high = self.rows.length
         self.label = self.ruler.widest(self.rows.shown, self.rows.size) + 0.1
-        self.lines_wide = min(_STEP * len(report.steps), _LINES)
+        self.lines_wide = min(_STEP * len(report.layers), _LINES)
         self.map_wide = min(self.high, _MAP)
         self.found = drawing(
             report, columns=int(self.lines_wide / _LEAST_STEP), least=_LEAST, most=_MOST

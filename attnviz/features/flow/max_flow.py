@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.errors import InputError
-from attnviz.flows import Step
+from attnviz.features.flow.result import LayerFlow
 
 _UNIT = 1 << 30
 """Capacities are whole numbers of 2⁻³⁰, for which the algorithm is exact.
@@ -36,12 +36,12 @@ def check(count: int) -> None:
 
 
 def max_flow(
-    steps: Sequence[Step], progress: Callable[[int, int], None] = lambda done, all_: None
+    steps: Sequence[LayerFlow], progress: Callable[[int, int], None] = lambda done, all_: None
 ) -> NDArray[np.float64]:
     """Maximum flows to every position from every token, rows divided by their sums, [n, n].
 
     Args:
-        steps: capacities, see :mod:`attnviz.flowing.rollout`.
+        steps: capacities, see :mod:`attnviz.features.flow.rollout`.
         progress: called with how many positions are done, and how many there are.
     """
     raw = flows(steps, progress)
@@ -51,7 +51,7 @@ def max_flow(
 
 
 def flows(
-    steps: Sequence[Step], progress: Callable[[int, int], None] = lambda done, all_: None
+    steps: Sequence[LayerFlow], progress: Callable[[int, int], None] = lambda done, all_: None
 ) -> NDArray[np.float64]:
     """The maximum flows themselves, [n, n]; arguments as for :func:`max_flow`."""
     from scipy.sparse.csgraph import maximum_flow

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.passes import Rows
-from attnviz.records import Inputs, Site
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Rows
 
 
-class Means:
+class MeanWeights:
     """An observer of one item that keeps the mean of its heads' weights, never the heads' own.
 
     Attributes:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from attnviz.core.heads import SITE_PREFIX
+from attnviz.drawing.labels import visible
 from attnviz.errors import InputError
-from attnviz.flowing.stack import Nodes
-from attnviz.flows import Direction, Followed
-from attnviz.records import SITE_PREFIX
-from attnviz.render.labels import visible
+from attnviz.features.flow.result import Direction, Followed
+from attnviz.features.flow.stack import Nodes
 
 _SOURCE, _TARGET = SITE_PREFIX["encoder"] + ":", SITE_PREFIX["decoder"] + ":"
 

@@ -6,17 +6,16 @@ The page holds its style, its script and its data; a content security policy let
 from __future__ import annotations
 
 import base64
-from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.heads import SITE_PREFIX
+from attnviz.drawing.labels import model_name, token_labels
 from attnviz.errors import InputError
-from attnviz.flows import FlowReport
-from attnviz.records import SITE_PREFIX
-from attnviz.render.flow.words import closing, through
-from attnviz.render.labels import model_name, token_labels
-from attnviz.render.page import html_page, safe_json
+from attnviz.features.flow.result import Flow
+from attnviz.features.flow.words import closing, through
+from attnviz.web.page import html_page, parts, safe_json
 
 LARGEST = 100e6
 """Bytes of a page at most; browsers take minutes to open more."""
@@ -25,13 +24,13 @@ _STEPS = (1 << 16) - 1
 """A share is one of so many parts of 1."""
 
 
-def page(report: FlowReport) -> bytes:
+def page(report: Flow) -> bytes:
     """The whole page, as UTF-8.
 
     Raises:
         InputError: it would be too large for a browser.
     """
-    size = 8 / 3 * len(report.tokens) ** 2 * (len(report.steps) + 2)
+    size = 8 / 3 * len(report.tokens) ** 2 * (len(report.layers) + 2)
     if size > LARGEST:
         raise InputError(
             f"the page would take about {size / 1e6:.0f} MB, and {LARGEST / 1e6:.0f} MB is the "
@@ -47,24 +46,21 @@ def page(report: FlowReport) -> bytes:
         "tokens": token_labels(report.tokens),
         "targets": report.targets,
         "columns": columns(report),
-        "steps": [packed(step.shares) for step in report.steps],
+        "steps": [packed(step.shares) for step in report.layers],
         "total": packed(report.total),
         "weights": packed(report.weights),
         "followed": followed and {"direction": followed.direction, "positions": followed.positions},
     }
-    here = files(__package__)
-    template, style, script = (
-        (here / name).read_text("utf-8") for name in ("page.html", "style.css", "script.js")
-    )
+    template, style, script = parts(__package__, "main", own_style=True)
     return html_page(template, title=title, style=style, script=script, data=safe_json(data))
 
 
-def columns(report: FlowReport) -> list[str]:
+def columns(report: Flow) -> list[str]:
     """The name of every layer."""
-    both = len({step.kind for step in report.steps}) > 1
+    both = len({step.kind for step in report.layers}) > 1
     return [
         f"{SITE_PREFIX[step.kind]} {step.layer}" if both else f"layer {step.layer}"
-        for step in report.steps
+        for step in report.layers
     ]
 
 

@@ -1,22 +1,23 @@
-"""From layer to layer: what reaches every position from every token. Frozen values with their JSON.
+"""From layer to layer: what reaches every position from every token.
 
-The schema is docs/flow.schema.json. Notation in shapes: n tokens, the source's first and then the
+Notation in shapes: n tokens, the source's first and then the
 target's where a model has two texts; L layers, the encoder's first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
-from attnviz.records import Layout, SiteKind, SourceInfo, Tokens
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-SCHEMA = "attnviz.flow/1"
+from attnviz.core.heads import SiteKind
+from attnviz.core.result import Result
+from attnviz.core.tokens import Tokens
+from attnviz.drawing.forms import Shown
+from attnviz.drawing.labels import percent, visible
 
 Method = Literal["alti", "rollout", "max-flow"]
 METHODS: tuple[Method, ...] = ("alti", "rollout", "max-flow")
@@ -24,11 +25,11 @@ METHODS: tuple[Method, ...] = ("alti", "rollout", "max-flow")
 Direction = Literal["to", "from"]
 
 _DIGITS = 6
-"""Significant digits of a share in JSON and CSV: what float32 can tell."""
+"""Significant digits of a share in CSV: what float32 can tell."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class LayerFlow:
     """One layer of a model.
 
     Attributes:
@@ -58,39 +59,61 @@ class Followed:
     name: str
 
 
-@dataclass(frozen=True, eq=False)
-class FlowReport:
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Flow(Shown, Result):
     """What reaches every position from every token, and beside it the mean of the weights.
 
     Attributes:
-        source: the model.
-        layout: its heads.
         method: how it was computed, see :data:`METHODS`.
         formula: that in words, with where the layers normalize where it matters.
         tokens: all n; ``segments`` tells source (0) and target (1) apart where there are both.
         targets: the number of the first token of the target; 0 where there is one text only.
-        steps: layer by layer, L of them.
+        layers: L of them.
         total: [n, n], float64: the share of what stands at i after the last layer that came from
             token j. Rows sum to 1.
         weights: [n, n], float64: the mean of the attention weights over all heads and layers of a
             query. Rows sum to 1 (to less with learned sinks, or where a query has no key).
         reach: bool [n, n], which tokens can reach i at all.
         followed: the token that was asked for, or None.
-        notes: full sentences that the reader must not miss.
+
+    Raises:
+        ValueError: a matrix that is not [n, n].
     """
 
-    source: SourceInfo
-    layout: Layout
+    schema: ClassVar[str] = "attnviz.flow/2"
+    command: ClassVar[str] = "flow"
+    indent: ClassVar[int | None] = None
+
     method: Method
     formula: str
     tokens: Tokens
     targets: int
-    steps: tuple[Step, ...]
+    layers: tuple[LayerFlow, ...]
     total: NDArray[np.float64]
     weights: NDArray[np.float64]
     reach: NDArray[np.bool_]
     followed: Followed | None = None
-    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        n = len(self.tokens)
+        for one in (self.total, self.weights, self.reach, *(step.shares for step in self.layers)):
+            if one.shape != (n, n):
+                raise ValueError(f"a matrix of {one.shape} for {n} tokens")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Flow) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((self.method, self.tokens))
+
+    def __repr__(self) -> str:
+        named = (
+            f", {self.followed.direction} {visible(self.followed.name)}" if self.followed else ""
+        )
+        return (
+            f"<Flow {self.source.model}, {self.method}, {len(self.tokens)} tokens, "
+            f"{len(self.layers)} layers{named}: own token {percent(float(self.kept.mean()))}>"
+        )
 
     @property
     def kept(self) -> NDArray[np.float64]:
@@ -114,9 +137,7 @@ class FlowReport:
         For ``to`` a share of the followed position, 1 in every layer; for ``from`` the share of
         position i that is the followed token's; without one the layer's own shares.
         """
-        import numpy as np
-
-        steps = [step.shares.astype(np.float64) for step in self.steps]
+        steps = [layer.shares.astype(np.float64) for layer in self.layers]
         if followed is None:
             yield from steps
             return
@@ -133,39 +154,6 @@ class FlowReport:
             found.append(step * at[:, None])
             at = at @ step
         yield from reversed(found)
-
-    def to_json(self) -> dict[str, Any]:
-        """As docs/flow.schema.json says."""
-        facts = asdict(self.source)
-        side = "source" if self.targets else "text"
-        followed = self.followed
-        return {
-            "schema": SCHEMA,
-            **{name: facts[name] for name in ("model", "backend", "exactness", "device", "dtype")},
-            "versions": dict(self.source.versions),
-            "layout": {kind: list(heads) for kind, heads in self.layout.heads.items()},
-            "method": self.method,
-            "formula": self.formula,
-            "tokens": [
-                {"text": text, "side": "target" if self.targets and n >= self.targets else side}
-                for n, text in enumerate(self.tokens.texts)
-            ],
-            "total": rounded(self.total),
-            "weights": rounded(self.weights),
-            "layers": [
-                {"kind": step.kind, "layer": step.layer, "shares": rounded(step.shares)}
-                for step in self.steps
-            ],
-            "followed": followed
-            and {
-                "direction": followed.direction,
-                "positions": list(followed.positions),
-                "token": followed.name,
-                "shares": rounded([self.shares(followed)])[0],
-                "weights": rounded([self.looked(followed)])[0],
-            },
-            "notes": [str(note) for note in self.notes],
-        }
 
 
 def rounded(rows: Sequence[NDArray[Any]] | NDArray[Any]) -> list[list[float]]:

@@ -6,14 +6,14 @@ large the residual stream is beside it, do not count: that is what ALTI measures
 
 from __future__ import annotations
 
-from attnviz.flowing.stack import Block, Table
+from attnviz.features.flow.stack import AttentionShares, Table
 
 
-def block(weights: Table) -> Block:
+def block(weights: Table) -> AttentionShares:
     """A layer's mean weights [T, S] with the residual path.
 
     A row that sums to less than 1 (a learned sink, a query without keys) leaves more to the
     residual path.
     """
     sums = weights.sum(axis=1) + 1
-    return Block(weights / sums[:, None], 1 / sums)
+    return AttentionShares(weights / sums[:, None], 1 / sums)

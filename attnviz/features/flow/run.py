@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Layout, Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.source import ForwardRequest, Source
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.flowing import rollout
-from attnviz.flowing.alti import Contributions, formula, missing
-from attnviz.flowing.max_flow import check, max_flow
-from attnviz.flowing.means import Means
-from attnviz.flowing.named import named
-from attnviz.flowing.stack import Block, Nodes, mean_weights, nodes, product, reached, steps
-from attnviz.flows import METHODS, Direction, FlowReport, Method
+from attnviz.features.flow import rollout
+from attnviz.features.flow.alti import Contributions, formula, missing
+from attnviz.features.flow.max_flow import check, max_flow
+from attnviz.features.flow.means import MeanWeights
+from attnviz.features.flow.named import named
+from attnviz.features.flow.result import METHODS, Direction, Flow, Method
+from attnviz.features.flow.stack import (
+    AttentionShares,
+    Nodes,
+    mean_weights,
+    nodes,
+    product,
+    reached,
+    steps,
+)
 from attnviz.models.memory import human_bytes, physical_memory
-from attnviz.passes import Source
-from attnviz.records import Capture, Inputs, Layout, Site, SourceInfo
 from attnviz.scoring.stored import blocks
 
 Progress = Callable[[str, int, int], None]
@@ -28,7 +39,7 @@ _FORMULAS: dict[Method, str] = {
 }
 _MEANING = (
     "Shares say through which positions states were mixed, not what a word changes: MLPs stay "
-    "where they are and may undo it; attnviz ablate takes heads away."
+    "where they are and may undo it; attnviz ablate ablates heads."
 )
 
 
@@ -37,14 +48,14 @@ def run(
     inputs: Inputs,
     method: str | None = None,
     progress: Progress = lambda stage, done, all_: None,
-) -> FlowReport:
+) -> Flow:
     """Run a text and report its flow.
 
     Args:
         source: the model.
         inputs: the prepared text.
-        method: see :data:`attnviz.flows.METHODS`; by default ALTI where the model tells what its
-            layers move, else rollout.
+        method: see :data:`attnviz.features.flow.result.METHODS`; by default ALTI where the model
+            tells what its layers move, else rollout.
         progress: called with the stage, how much is done and how much there is.
 
     Raises:
@@ -58,13 +69,13 @@ def run(
         )
     chosen = _checked(method or ("rollout" if unknown else "alti"))
     all_ = _nodes(inputs, source.layout, chosen)
-    means = Means(inputs)
+    means = MeanWeights(inputs)
     if chosen == "alti":
         moved = Contributions(source, inputs, lambda done, count: progress("layers", done, count))
-        source.forward([inputs], [means, moved], hidden=False, residuals=True)
+        source.forward([inputs], [means, moved], ForwardRequest(hidden=False, residuals=True))
         shares, said = moved.blocks, formula(source)
     else:
-        source.forward([inputs], [means], hidden=False)
+        source.forward([inputs], [means], ForwardRequest(hidden=False))
         shares, said = _rolled(means), _FORMULAS[chosen]
     report = _report(
         source.info, source.layout, inputs, means, all_, chosen, shares, said, progress
@@ -79,7 +90,7 @@ def run_recorded(
     capture: Capture,
     method: str | None = None,
     progress: Progress = lambda stage, done, all_: None,
-) -> FlowReport:
+) -> Flow:
     """Report the flow of attention that is there already; arguments as for :func:`run`.
 
     Raises:
@@ -106,7 +117,7 @@ def run_recorded(
             "through every layer, so capture all of them"
         )
     all_ = _nodes(capture.inputs, capture.layout, chosen)
-    means = Means(capture.inputs)
+    means = MeanWeights(capture.inputs)
     for rows in blocks(capture):
         means.observe(rows)
     return _report(
@@ -115,7 +126,7 @@ def run_recorded(
     )  # fmt: skip
 
 
-def follow(report: FlowReport, direction: Direction, asked: str) -> FlowReport:
+def follow(report: Flow, direction: Direction, asked: str) -> Flow:
     """The report with a token to follow.
 
     Raises:
@@ -147,7 +158,7 @@ def _nodes(inputs: Inputs, layout: Layout, method: Method) -> Nodes:
     return all_
 
 
-def _rolled(means: Means) -> dict[Site, Block]:
+def _rolled(means: MeanWeights) -> dict[Site, AttentionShares]:
     """Rollout's shares of every layer."""
     return {site: rollout.block(table) for site, table in means.weights.items()}
 
@@ -156,29 +167,30 @@ def _report(
     info: SourceInfo,
     layout: Layout,
     inputs: Inputs,
-    means: Means,
+    means: MeanWeights,
     all_: Nodes,
     method: Method,
-    shares: Mapping[Site, Block],
+    shares: Mapping[Site, AttentionShares],
     said: str,
     progress: Progress,
-) -> FlowReport:
+) -> Flow:
     """All layers together."""
     layers = steps(shares, inputs, all_)
     if method == "max-flow":
         total = max_flow(layers, lambda done, count: progress("max-flow", done, count))
     else:
         total = product(layers)
-    return FlowReport(
+    return Flow(
         source=info,
         layout=layout,
         method=method,
         formula=said,
         tokens=all_.tokens,
         targets=all_.targets,
-        steps=layers,
+        layers=layers,
         total=total,
         weights=mean_weights(means.weights, means.heads, all_),
         reach=reached(means.allowed, all_),
         notes=(*inputs.notes, _MEANING),
+        texts=1,
     )

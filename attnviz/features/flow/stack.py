@@ -15,15 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.heads import Site, SiteKind
+from attnviz.core.prompt import Inputs
+from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError
-from attnviz.flows import Step
-from attnviz.records import Inputs, Site, SiteKind, Tokens
+from attnviz.features.flow.result import LayerFlow
 
 Table = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class AttentionShares:
     """One attention with the residual path around it.
 
     Attributes:
@@ -79,7 +81,9 @@ def nodes(inputs: Inputs) -> Nodes:
     return Nodes(_joined(source, target), len(source))
 
 
-def steps(blocks: Mapping[Site, Block], inputs: Inputs, all_: Nodes) -> tuple[Step, ...]:
+def steps(
+    blocks: Mapping[Site, AttentionShares], inputs: Inputs, all_: Nodes
+) -> tuple[LayerFlow, ...]:
     """Every layer as one table over all tokens.
 
     Args:
@@ -101,7 +105,7 @@ def steps(blocks: Mapping[Site, Block], inputs: Inputs, all_: Nodes) -> tuple[St
             if cross is not None:
                 table[first:, first:] *= np.asarray(cross.residual, np.float32)[:, None]
                 table[first:, :first] = cross.shares
-        found.append(Step(kind, layer, table))
+        found.append(LayerFlow(kind, layer, table))
     return tuple(found)
 
 
@@ -148,7 +152,7 @@ def corner(kind: SiteKind, shape: Sequence[int], all_: Nodes) -> tuple[slice, sl
     return rows, columns
 
 
-def product(all_steps: Sequence[Step]) -> NDArray[np.float64]:
+def product(all_steps: Sequence[LayerFlow]) -> NDArray[np.float64]:
     """All steps one after the other, [n, n]."""
     total = np.eye(len(all_steps[0].shares))
     for step in all_steps:
@@ -166,7 +170,7 @@ def _layers(sites: Mapping[Site, Any]) -> list[tuple[SiteKind, int]]:
     return list(stacks)
 
 
-def _mixed(block: Block) -> NDArray[np.float32]:
+def _mixed(block: AttentionShares) -> NDArray[np.float32]:
     table = np.array(block.shares, np.float32)
     table[np.diag_indices(len(table))] += np.asarray(block.residual, np.float32)
     return table

@@ -1,26 +1,14 @@
-"""A flow as JSON and CSV. The schema is docs/flow.schema.json."""
+"""A flow as rows, one for each token that can reach a position."""
 
 from __future__ import annotations
 
-import json
+from attnviz.drawing.tables import Row
+from attnviz.features.flow.result import Flow, rounded
 
-from attnviz.flows import FlowReport, rounded
-from attnviz.render.tables import Row, as_csv
-
-_COLUMNS = ("to_side", "to", "to_token", "from_side", "from", "from_token", "share", "weight")
+COLUMNS = ("to_side", "to", "to_token", "from_side", "from", "from_token", "share", "weight")
 
 
-def flow_json(report: FlowReport) -> str:
-    """JSON text."""
-    return json.dumps(report.to_json(), ensure_ascii=False, allow_nan=False)
-
-
-def flow_csv(report: FlowReport) -> str:
-    """CSV text, a line for each token that can reach a position."""
-    return as_csv(flow_rows(report), _COLUMNS)
-
-
-def flow_rows(report: FlowReport) -> list[Row]:
+def rows(report: Flow) -> list[Row]:
     """A row for each token that can reach a position.
 
     Positions are counted in each of two texts by itself; ``share`` is by flow, ``weight`` of the
@@ -30,7 +18,7 @@ def flow_rows(report: FlowReport) -> list[Row]:
     names = [
         (_side(n, first), n - first if n >= first else n, text) for n, text in enumerate(texts)
     ]
-    rows: list[Row] = []
+    found: list[Row] = []
     followed = report.followed
     total, weights = rounded(report.total), rounded(report.weights)
     for i, to in enumerate(names):
@@ -41,8 +29,8 @@ def flow_rows(report: FlowReport) -> list[Row]:
                 continue
             if report.reach[i, j]:
                 values = (*to, *origin, total[i][j], weights[i][j])
-                rows.append(dict(zip(_COLUMNS, values, strict=True)))
-    return rows
+                found.append(dict(zip(COLUMNS, values, strict=True)))
+    return found
 
 
 def _side(node: int, first: int) -> str:

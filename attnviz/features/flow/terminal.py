@@ -12,19 +12,20 @@ from rich.style import Style as Paint
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.flows import FlowReport
-from attnviz.render.flow import words
-from attnviz.render.flow.canvas import LEVELS as _LEVELS
-from attnviz.render.flow.canvas import PLAIN as _PLAIN
-from attnviz.render.flow.canvas import Dots
-from attnviz.render.flow.words import WEIGHTS, Line, asked, drawing, heading, number, ranked
-from attnviz.render.labels import fit, percent, signs, visible
-from attnviz.render.palette import mix
-from attnviz.render.signed import BLUE, coloured
-from attnviz.render.style import Style
-from attnviz.render.terminal import Line as Said
-from attnviz.render.terminal_heatmap import TerminalMap
+from attnviz.drawing.heatmap_terminal import TerminalMap
+from attnviz.drawing.labels import fit, percent, signs, visible
+from attnviz.drawing.palette import mix
+from attnviz.drawing.signed import BLUE, coloured
+from attnviz.drawing.style import Style
+from attnviz.drawing.terminal import Line
+from attnviz.features.flow import words
+from attnviz.features.flow.canvas import LEVELS as _LEVELS
+from attnviz.features.flow.canvas import PLAIN as _PLAIN
+from attnviz.features.flow.canvas import Dots
+from attnviz.features.flow.result import Flow
+from attnviz.features.flow.words import WEIGHTS, FlowLine, asked, drawing, heading, number, ranked
 
+_STYLE = Style()
 _GROUND = "#808080"
 _WEAKEST = 0.02
 """A share of a followed position that is still drawn, dotted."""
@@ -50,22 +51,22 @@ class _FlowMap(TerminalMap):
     noun = "share of the position"
 
 
-def parts(report: FlowReport, style: Style) -> Iterator[RenderableType]:
+def parts(report: Flow, style: Style = _STYLE) -> Iterator[RenderableType]:
     """What is printed: the maps or a followed token's shares, lines, how it was measured."""
     if report.followed:
         yield Shares(report)
     else:
         yield from maps(report, style)
         for sentence in words.beside(report):
-            yield Said(sentence)
+            yield Line(sentence)
     yield ""
     yield Lines(report)
     yield ""
-    yield Said(report.formula, "dim")
-    yield Said(words.closing(report), "dim")
+    yield Line(report.formula, "dim")
+    yield Line(words.closing(report), "dim")
 
 
-def maps(report: FlowReport, style: Style) -> Iterator[RenderableType]:
+def maps(report: Flow, style: Style) -> Iterator[RenderableType]:
     """The flow as a map, and the mean of the weights on the same scale."""
     drawn = words.maps(report)
     kinds = ((_FlowMap, heading(report)), (TerminalMap, f"{WEIGHTS}, over all heads and layers"))
@@ -79,7 +80,7 @@ def maps(report: FlowReport, style: Style) -> Iterator[RenderableType]:
 class Lines:
     """A renderable: tokens downwards, layers to the right, lines as thick as shares."""
 
-    report: FlowReport
+    report: Flow
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw for this console; layers and tokens that do not fit are merged or left out."""
@@ -130,7 +131,7 @@ class Lines:
         return said
 
 
-def _strongest(lines: Sequence[Line]) -> Iterator[Line]:
+def _strongest(lines: Sequence[FlowLine]) -> Iterator[FlowLine]:
     """Of every position in every layer the strongest line from another token."""
     found = {(line.column, line.after): line for line in lines if line.before != line.after}
     yield from found.values()
@@ -140,7 +141,7 @@ def _strongest(lines: Sequence[Line]) -> Iterator[Line]:
 class Shares:
     """A renderable: what the followed token gets or gives, by flow and by weights."""
 
-    report: FlowReport
+    report: Flow
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw for this console, the largest shares first."""

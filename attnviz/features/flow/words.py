@@ -10,25 +10,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.flows import FlowReport, Followed, Step
-from attnviz.records import SITE_PREFIX, Sides
-from attnviz.render.labels import model_name, percent, visible
+from attnviz.core.heads import SITE_PREFIX
+from attnviz.core.tokens import Sides
+from attnviz.drawing.labels import model_name, percent, visible
+from attnviz.features.flow.result import Flow, Followed, LayerFlow
 
 WEIGHTS = "mean of the weights"
 
 
-def through(report: FlowReport) -> str:
+def through(report: Flow) -> str:
     """How and through what: ``rollout through 4 layers``."""
-    count = len(report.steps)
+    count = len(report.layers)
     return f"{report.method} through {count} layer{'s' * (count != 1)}"
 
 
-def heading(report: FlowReport) -> str:
+def heading(report: Flow) -> str:
     """What the picture of all tokens shows."""
     return f"what reaches each position from each token ({through(report)})"
 
 
-def asked(report: FlowReport, followed: Followed, *, ascii_only: bool = False) -> str:
+def asked(report: Flow, followed: Followed, *, ascii_only: bool = False) -> str:
     """What the picture of a followed token shows."""
     name = place(report, followed.positions[0], ascii_only=ascii_only)
     if len(followed.positions) > 1:
@@ -41,17 +42,17 @@ def asked(report: FlowReport, followed: Followed, *, ascii_only: bool = False) -
     return f"how much of each position comes from {name} ({through(report)})"
 
 
-def place(report: FlowReport, node: int, *, ascii_only: bool = False) -> str:
+def place(report: Flow, node: int, *, ascii_only: bool = False) -> str:
     """A token with its position: ``·table (12)``."""
     return f"{visible(report.tokens.texts[node], ascii_only=ascii_only)} ({number(report, node)})"
 
 
-def number(report: FlowReport, node: int) -> int:
+def number(report: Flow, node: int) -> int:
     """The position of a token in its own text."""
     return node - report.targets if node >= report.targets else node
 
 
-def maps(report: FlowReport) -> list[NDArray[Any]]:
+def maps(report: Flow) -> list[NDArray[Any]]:
     """The flow and the mean of the weights; what cannot be reached is masked."""
     whole = bool(report.reach.all())
     return [
@@ -60,12 +61,12 @@ def maps(report: FlowReport) -> list[NDArray[Any]]:
     ]
 
 
-def sides(report: FlowReport) -> Sides:
+def sides(report: Flow) -> Sides:
     """The tokens on the axes of these maps."""
     return Sides(report.tokens, report.tokens)
 
 
-def beside(report: FlowReport) -> Iterator[str]:
+def beside(report: Flow) -> Iterator[str]:
     """What the residual path changes: the flow beside the mean of the weights, in sentences."""
     n = len(report.tokens)
     own, looked = report.kept, report.weights.diagonal()
@@ -97,7 +98,7 @@ def beside(report: FlowReport) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class TokenShare:
     """A token beside what it gives or gets.
 
     Attributes:
@@ -111,21 +112,21 @@ class Share:
     weight: float
 
 
-def ranked(report: FlowReport, followed: Followed) -> list[Share]:
+def ranked(report: Flow, followed: Followed) -> list[TokenShare]:
     """Every token by its share, the largest first."""
     flow, looked = report.shares(followed), report.looked(followed)
     order = sorted(range(len(flow)), key=lambda n: -flow[n])
-    return [Share(n, float(flow[n]), float(looked[n])) for n in order]
+    return [TokenShare(n, float(flow[n]), float(looked[n])) for n in order]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FlowLine:
     """A line across a layer.
 
     Attributes:
         column: the layer, or the group of layers, from 0.
         before: the token that it comes from; ``after`` the one that it goes to.
-        share: its thickness, see :meth:`~attnviz.flows.FlowReport.edges`.
+        share: its thickness, see :meth:`~attnviz.features.flow.result.Flow.edges`.
     """
 
     column: int
@@ -145,14 +146,14 @@ class Drawing:
         ends: [n], what the lines that start (``to``) or end (``from``) at a token carry there.
     """
 
-    lines: list[Line]
+    lines: list[FlowLine]
     columns: list[str]
     nodes: list[int]
     ends: NDArray[np.float64]
 
 
 def drawing(
-    report: FlowReport, *, columns: int, least: float, tokens: int = sys.maxsize,
+    report: Flow, *, columns: int, least: float, tokens: int = sys.maxsize,
     most: int = sys.maxsize,
 ) -> Drawing:  # fmt: skip
     """The lines across layers.
@@ -166,7 +167,7 @@ def drawing(
         most: how many lines there are at most: the strongest.
     """
     steps, names = _merged(report, columns)
-    edges = list(replace(report, steps=steps).edges(report.followed))
+    edges = list(replace(report, layers=steps).edges(report.followed))
     to = report.followed is not None and report.followed.direction == "to"
     nodes = _carriers(report, edges, tokens)
     shown = np.isin(np.arange(len(report.tokens)), nodes)
@@ -174,24 +175,24 @@ def drawing(
     for column, table in enumerate(edges):
         drawn = (table >= least) & shown[:, None] & shown
         for after, before in np.argwhere(drawn).tolist():
-            found.append(Line(column, before, after, float(table[after, before])))
+            found.append(FlowLine(column, before, after, float(table[after, before])))
     found.sort(key=lambda line: line.share)
     return Drawing(
         found[-most:], names, nodes, edges[0].sum(axis=0) if to else edges[-1].sum(axis=1)
     )
 
 
-def _merged(report: FlowReport, most: int) -> tuple[tuple[Step, ...], list[str]]:
+def _merged(report: Flow, most: int) -> tuple[tuple[LayerFlow, ...], list[str]]:
     """The layers, or as few groups of neighbours of one stack as needed, and their names."""
-    group = -(-len(report.steps) // max(most, 1))
-    both = len({step.kind for step in report.steps}) > 1
-    found: list[Step] = []
+    group = -(-len(report.layers) // max(most, 1))
+    both = len({step.kind for step in report.layers}) > 1
+    found: list[LayerFlow] = []
     first: list[int] = []
     taken = 0
-    for step in report.steps:
+    for step in report.layers:
         if taken % group and found and found[-1].kind == step.kind:
             table = step.shares @ found[-1].shares
-            found[-1] = Step(step.kind, step.layer, table)
+            found[-1] = LayerFlow(step.kind, step.layer, table)
             taken += 1
         else:
             found.append(step)
@@ -205,7 +206,7 @@ def _merged(report: FlowReport, most: int) -> tuple[tuple[Step, ...], list[str]]
     return tuple(found), names
 
 
-def _carriers(report: FlowReport, edges: list[NDArray[np.float64]], most: int) -> list[int]:
+def _carriers(report: Flow, edges: list[NDArray[np.float64]], most: int) -> list[int]:
     """All tokens, or those through which most goes and the followed ones, in order."""
     n = len(report.tokens)
     if n <= most:
@@ -220,7 +221,7 @@ def _carriers(report: FlowReport, edges: list[NDArray[np.float64]], most: int) -
     return sorted(np.argsort(-strength, kind="stable")[:most].tolist())
 
 
-def closing(report: FlowReport) -> str:
+def closing(report: Flow) -> str:
     """The model and how it ran, in one line."""
     info, n = report.source, len(report.tokens)
     count = f"{report.targets} + {n - report.targets}" if report.targets else str(n)

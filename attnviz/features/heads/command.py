@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +22,6 @@ from attnviz.cli.options import (
 )
 from attnviz.cli.voice import option
 from attnviz.errors import UsageError
-from attnviz.records import HeadScores, HeadsReport
 
 
 @flatten
@@ -60,7 +59,7 @@ def heads(
         ),
     ] = None,
     evidence: Annotated[list[Path] | None, EVIDENCE] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.heads/1).")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.heads/2).")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a head.")] = False,
     plot: Annotated[
         Path | None,
@@ -89,9 +88,9 @@ def heads(
 
       attnviz heads "The cat sat." --json | jq '.heads[0].roles'
     """
-    from attnviz import api, files
-    from attnviz.notebook import picture_format
-    from attnviz.render import tables, terminal
+    from attnviz import files
+    from attnviz.drawing.forms import picture_format
+    from attnviz.features.heads import function, terminal
     from attnviz.scoring.arrange import arrange
     from attnviz.scoring.scores import SCORES
 
@@ -108,21 +107,24 @@ def heads(
         )
         if extra:
             raise UsageError(f"--profile needs no model and no text; leave out {', '.join(extra)}")
-        from attnviz import profiled  # only here: it costs a tenth of a second
-        from attnviz.cli.profile import show
+        from attnviz.features.profile import terminal as profile_terminal
+        from attnviz.features.profile.function import read_profile
 
-        kept = profiled.read_profile(profile, evidence)
+        kept = read_profile(profile, evidence)
         if plot is not None:
             kept.save(plot)
         if json or csv:
-            console.put(kept.json() if json else kept.csv())
+            console.put(kept.to_json() if json else kept.to_csv())
         else:
-            show(kept, role=role, sort=sort, top=top, everything=everything)
+            scores = [head.scores for head in kept.heads]
+            rows = arrange(scores, role=role, sort=sort, top=top, everything=everything)
+            for part in profile_terminal.parts(kept, rows):
+                console.stdout().print(part)
         console.note(kept.notes, output.quiet)
         return
     look, settings = prompt.asked(model, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
-        report = api.heads(
+        found = function.heads(
             look,
             probe=probe,
             select=select,
@@ -132,44 +134,21 @@ def heads(
             **settings,
         )
     machine = json or csv
-    rows = arrange(report.heads, role=role, sort=sort, top=top, everything=everything or machine)
+    rows = arrange(found.heads, role=role, sort=sort, top=top, everything=everything or machine)
     if plot is not None:
-        report.save(plot)
+        found.save(plot)
     if machine:
-        console.put((tables.heads_json if json else tables.heads_csv)(report, rows))
+        listed = replace(found, heads=tuple(rows))
+        console.put(listed.to_json() if json else listed.to_csv())
         return
+    probed = arrange(found.probe, role=role, sort=sort, top=top, everything=False)
     screen = console.stdout()
-    screen.print(terminal.heads_grid(report))
-    by = sort if sort in SCORES else None
-    screen.print(terminal.heads_table(report, rows, score=by))
-    if not everything and role is None and (resting := terminal.resting_line(report)):
-        screen.print(terminal.Line(f"{resting} (--all lists them)", "dim"))
-        screen.print()
-    _print_findings(report, rows)
-    if report.probe:
-        probed = arrange(report.probe, role=role, sort=sort, top=top, everything=False)
-        _print_probe(report, probed, by)
-    screen.print(terminal.mixing_table(report), end="")
-    screen.print(terminal.closing_line(report))
-    console.note(report.notes, output.quiet)
-
-
-def _print_findings(report: HeadsReport, rows: Sequence[HeadScores]) -> None:
-    """What other results say of the heads in the table."""
-    from attnviz.render.findings import Findings
-
-    names = [report.layout.name(one.head) for one in rows]
-    console.stdout().print(Findings(report.findings, names), end="")
-
-
-def _print_probe(report: HeadsReport, rows: Sequence[HeadScores], by: str | None) -> None:
-    """What heads do on repeated random tokens."""
-    from attnviz.render import terminal
-    from attnviz.render.published import matching_line
-
-    screen = console.stdout()
-    screen.print("On repeated random tokens:")
-    screen.print(terminal.heads_table(report, rows, score=by))
-    if report.matching is not None:
-        heads = {scores.head for scores in report.heads}
-        screen.print(terminal.Line(matching_line(report.matching, report.layout, heads)))
+    for part in terminal.parts(
+        found,
+        rows,
+        probed,
+        score=sort if sort in SCORES else None,
+        resting="" if everything or role is not None else "(--all lists them)",
+    ):
+        screen.print(part)
+    console.note(found.notes, output.quiet)

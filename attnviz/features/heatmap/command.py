@@ -76,9 +76,11 @@ def heatmap(
 
       attnviz heatmap --image cat.png --model google/vit-base-patch16-224 -s 11.0 --from 3,4
     """
-    from attnviz import api, files
-    from attnviz.notebook import picture_format
-    from attnviz.render import terminal
+    from attnviz import files
+    from attnviz.captures.notes import notes
+    from attnviz.drawing import terminal
+    from attnviz.drawing.forms import picture_format
+    from attnviz.features.heatmap import function
 
     style = looks.style()
     if out is not None:
@@ -86,7 +88,7 @@ def heatmap(
         files.check_writable(out)
     look, settings = prompt.asked(model, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
-        picture = api.heatmap(look, select, weigh=weigh, style=style, **settings)
+        picture = function.heatmap(look, select, weigh=weigh, style=style, **settings)
         seen = picture.capture.inputs.picture is not None and not matrix
         over = picture.over(query) if seen or query is not None else None
         if out is not None:
@@ -111,4 +113,5 @@ def heatmap(
         console.wrote(out)
     if not output.quiet:
         screen.print(terminal.closing_line(picture.capture))
-    console.note(api.notes(picture.capture), output.quiet)
+    seen_in = picture.capture
+    console.note(notes(seen_in.inputs, seen_in.source, seen_in.empty_rows), output.quiet)

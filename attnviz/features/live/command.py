@@ -42,7 +42,7 @@ def live(
 
       attnviz live "The cat sat on the [MASK]." --model demo-bert -o page.html
     """
-    from attnviz import inpage
+    from attnviz.features.live import function as inpage
 
     browser.check(out)
     with console.waiting("making the page", output.quiet):

@@ -9,15 +9,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from attnviz.captures.look import DEFAULT_MODEL, Model, load, prompt_of
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import ForwardRequest, Source
 from attnviz.errors import ModelError, UsageError
-from attnviz.looking import DEFAULT_MODEL, Model, load, prompt_of
+from attnviz.features.live.pack import rounded
+from attnviz.features.live.page import TourStep, live_page
+from attnviz.features.live.result import LivePage
 from attnviz.models.memory import human_bytes
 from attnviz.models.native.source import Native
-from attnviz.notebook import LivePage
-from attnviz.passes import Source
-from attnviz.records import Inputs, Site
-from attnviz.render.live import Step, live_page
-from attnviz.render.live.pack import rounded
 from attnviz.scoring.observe import Recorder, ScoreObserver
 
 TEXT = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
@@ -72,7 +73,7 @@ def live(
             max_mb=float(np.ceil(bytes_of / 1e6)),
         )
     observer = ScoreObserver([inputs], source.layout)
-    source.forward([inputs], [observer], hidden=False)
+    source.forward([inputs], [observer], ForwardRequest(hidden=False))
     error = _moved(source, inputs, bits)
     name = source.info.model
     page = live_page(
@@ -106,7 +107,7 @@ def _moved(source: Native, inputs: Inputs, bits: int) -> float:
 
 def _maps(source: Source, inputs: Inputs) -> dict[Site, NDArray[np.floating[Any]]]:
     recorder = Recorder([inputs])
-    source.forward([inputs], [recorder], hidden=False)
+    source.forward([inputs], [recorder], ForwardRequest(hidden=False))
     return recorder.maps()
 
 
@@ -121,22 +122,25 @@ def _notes(source: Native, bits: int, error: float, count: int) -> tuple[str, ..
 
 _TWICE = "the cat river moon stone bread the cat river moon stone"
 TOUR = (
-    Step("demo-gpt2 has read six words in no order, and then five of them again. What comes next? "
-         "The predictions say it: bread, as the first time.", _TWICE, "2.4"),
-    Step("Head 2.4 is one reason. Click a token of the second half: its row shows that the head "
-         "looks at what followed the same token the first time. That is an induction head; 2.0 is "
-         "another.", _TWICE, "2.4"),
-    Step("How does it know where to look? Head 1.4, one layer below, looks from every token at the "
-         "one before it and leaves there which one that was. 2.4 then finds the token that has "
+    TourStep("demo-gpt2 has read six words in no order, and then five of them again. What comes "
+         "next? The predictions say it: bread, as the first time.", _TWICE, "2.0"),
+    TourStep("Head 2.0 is one reason. Click river, moon or stone in the second half: its row shows "
+         "that the head looks at what followed the same token the first time. That is an "
+         "induction head. Where nothing is repeated, it looks at the first token.",
+         _TWICE, "2.0"),
+    TourStep("How does it know where to look? Head 1.4, one layer below, looks from every token at "
+         "the one before it and leaves there which one that was. 2.0 then finds the token that has "
          "stone before it.", _TWICE, "1.4"),
-    Step("Now 1.4 and 0.5 are off, the heads that look one back. The right-hand map is what is "
-         "left of 2.4: it has lost its place, and the model no longer expects bread.",
-         _TWICE, "2.4", None, ("0.5", "1.4")),
-    Step("They are on again; 3.3 is off, which looks at the same place as 2.4 and 2.0. Bread loses "
+    TourStep("Now 1.4 and 0.5 are off, the heads that look one back. The right-hand map is what is "
+         "left of 2.0: it has lost its place, and the model no longer expects bread.",
+         _TWICE, "2.0", None, ("0.5", "1.4")),
+    TourStep("They are on again; 3.3 is off, which looks at the same place as 2.0. Bread loses "
          "a little and stays first: other heads look there too.", _TWICE, "3.3", None, ("3.3",)),
-    Step("All four of their kind in layer 3 are off, and bread is gone. One switch at a time can "
-         "hide what several heads do together.", _TWICE, "3.3", None, ("3.0", "3.1", "3.3", "3.5")),
-    Step("Now it is yours: type something else, switch off what you like, let the model write.",
-         _TWICE, "2.4"),
+    TourStep("All four of their kind in layer 3 are off, and bread is gone. One switch at a time "
+         "can hide what several heads do together. And a switch takes away what a head always "
+         "says, too: attnviz ablate puts its mean there instead.",
+         _TWICE, "3.3", None, ("3.0", "3.1", "3.3", "3.5")),
+    TourStep("Now it is yours: type something else, switch off what you like, let the model write.",
+         _TWICE, "2.0"),
 )  # fmt: skip
 """The induction circuit of demo-gpt2 (Olsson et al. 2022, arXiv:2209.11895)."""

@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnviz.portable import Portable
-from attnviz.records import HeadScores
-from attnviz.render.labels import head_phrase, visible
-from attnviz.render.live.pack import pack
-from attnviz.render.page import html_page, parts, safe_json
-from attnviz.render.palette import anchors, ink
+from attnviz.core.portable import Portable
+from attnviz.core.scores import HeadScores
+from attnviz.drawing.labels import head_phrase, visible
+from attnviz.drawing.palette import anchors, ink
+from attnviz.features.live.pack import pack
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.roles import ROLES
+from attnviz.web.page import html_page, parts, safe_json
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TourStep:
     """One step of the guided tour.
 
     Attributes:
@@ -48,7 +48,7 @@ def live_page(
     title: str,
     bits: int = 16,
     notes: Sequence[str] = (),
-    tour: Sequence[Step] = (),
+    tour: Sequence[TourStep] = (),
 ) -> bytes:
     """The whole page, as UTF-8.
 

@@ -12,7 +12,7 @@ from attnviz.cli.flattening import flatten
 from attnviz.cli.options import InputOptions, OutputOptions, TrainedOptions
 
 if TYPE_CHECKING:
-    from attnviz.votes import Position
+    from attnviz.features.logits.result import Position
 
 
 @flatten
@@ -43,7 +43,7 @@ def logits(
     ] = "head",
     seed: Annotated[int | None, typer.Option(help="Of drawn tokens (--generate).")] = None,
     top: Annotated[int, typer.Option(help="Predictions at a position.", metavar="N", min=1)] = 5,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.logits/1).")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.logits/2).")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a part.")] = False,
     out: Annotated[
         Path | None,
@@ -64,9 +64,9 @@ def logits(
 
       attnviz logits "The cat sat on the [MASK]." --model demo-bert
     """
-    from attnviz import evidence, files
-    from attnviz.notebook import picture_format
-    from attnviz.render.logits import tables
+    from attnviz import files
+    from attnviz.features.logits import function
+    from attnviz.features.logits.result import Logits
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
@@ -74,43 +74,24 @@ def logits(
         raise typer.BadParameter(f"--by is head or token, not {by!r}")
     place = _position(position)
     if out is not None:
-        picture_format(out)
+        Logits.check_suffix(out)
         files.check_writable(out)
     look = prompt.look(model, seed=seed, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
-        report = evidence.logits(
+        found = function.logits(
             look, token=token, against=against, position=place, top=top, **model.settings()
         )
     if out is not None:
-        report.save(out)
+        found.save(out)
     if json or csv:
-        console.put((tables.logits_json if json else tables.logits_csv)(report))
+        console.put(found.to_json() if json else found.to_csv())
         return
-    _print(report, output.quiet, by_token=by == "token")
+    from attnviz.features.logits import terminal
 
-
-def _print(report: object, quiet: bool, *, by_token: bool) -> None:
-    from attnviz.render.logits import terminal, words
-    from attnviz.render.terminal import Line
-    from attnviz.votes import LogitsReport
-
-    assert isinstance(report, LogitsReport)
     screen = console.stdout()
-    screen.print(terminal.Predictions(report))
-    if report.parts:
-        screen.print("")
-        screen.print(Line(words.checked(report), "bold"))
-        screen.print("")
-        screen.print(terminal.Waterfall(report))
-        screen.print("")
-        screen.print(terminal.Heads(report))
-        screen.print(terminal.Votes(report))
-        if by_token:
-            screen.print("")
-            screen.print(terminal.ByToken(report))
-    screen.print("")
-    screen.print(Line(words.closing(report), "dim"))
-    console.note(report.notes, quiet)
+    for part in terminal.parts(found, by_token=by == "token"):
+        screen.print(part)
+    console.note(found.notes, output.quiet)
 
 
 def _position(text: str | None) -> Position:

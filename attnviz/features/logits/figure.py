@@ -5,15 +5,15 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from attnviz.drawing import signed_figure
+from attnviz.drawing.canvas import rendered
+from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.heading import GREY, Heading
+from attnviz.drawing.labels import model_name, shorten, visible
+from attnviz.drawing.signed import BLUE, ORANGE, signed
 from attnviz.errors import UsageError
-from attnviz.render import signed_figure
-from attnviz.render.canvas import rendered
-from attnviz.render.fonts import Ruler, choose, spelled
-from attnviz.render.heading import GREY, Heading
-from attnviz.render.labels import model_name, shorten, visible
-from attnviz.render.logits.words import UP, by_token, checked, steps
-from attnviz.render.signed import BLUE, ORANGE, signed
-from attnviz.votes import LogitsReport
+from attnviz.features.logits.result import Logits
+from attnviz.features.logits.words import UP, by_token, checked, steps
 
 _MARGIN = 0.2
 _LINE = 0.2
@@ -25,7 +25,7 @@ _LONGEST = 20
 """Cells of a token."""
 
 
-def logits_figure(report: LogitsReport, format: str = "png", dpi: float = 150) -> bytes:
+def draw(report: Logits, format: str = "png", dpi: float = 150) -> bytes:
     """The picture, in ``png``, ``svg`` or ``pdf``.
 
     Raises:
@@ -36,7 +36,7 @@ def logits_figure(report: LogitsReport, format: str = "png", dpi: float = 150) -
     return rendered(lambda: build(report, dpi), format, dpi)
 
 
-def build(report: LogitsReport, dpi: float) -> Figure:
+def build(report: Logits, dpi: float) -> Figure:
     """The figure: the grid, the waterfall beside it, then the tokens that heads voted through."""
     layout, found = report.layout, steps(report)
     title = f"{model_name(report.source)}: who votes for {visible(report.token)}"
@@ -79,7 +79,7 @@ def build(report: LogitsReport, dpi: float) -> Figure:
     return figure
 
 
-def _waterfall(axes: Axes, report: LogitsReport) -> None:
+def _waterfall(axes: Axes, report: Logits) -> None:
     found = steps(report)
     for number, step in enumerate(found):
         color = BLUE if step.value > 0 else ORANGE

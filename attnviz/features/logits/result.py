@@ -1,17 +1,14 @@
-"""The next word and who voted for it: frozen values that know their own JSON.
-
-The schema is docs/logits.schema.json.
-"""
+"""The next token and what adds up to its logit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
-from attnviz.records import Head, Layout, SourceInfo
-
-SCHEMA = "attnviz.logits/1"
+from attnviz.core.heads import Head
+from attnviz.core.result import Result
+from attnviz.drawing.forms import Shown
 
 PartKind = Literal["embedding", "head", "mlp", "bias"]
 
@@ -44,12 +41,12 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LogitPart:
     """What one part of the model adds to the logit.
 
     Attributes:
         kind: ``embedding``, ``head``, ``mlp`` or ``bias`` (b_O of a layer; without a layer, what
-            the last normalization and the head for words add by themselves).
+            the last normalization and the LM head add by themselves).
         layer: from 0; None for what belongs to no layer.
         head: its number in the layer, for heads.
         value: in logits.
@@ -90,13 +87,11 @@ class Vote:
     lowers: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class LogitsReport:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Logits(Shown, Result):
     """Predictions, and one logit (or a difference of two) split into what adds up to it.
 
     Attributes:
-        source: the model.
-        layout: its heads.
         tokens: of the text.
         position: whose logit is split; the last of those that were asked for.
         predictions: by position, the most probable first, then what was asked for and what follows.
@@ -108,12 +103,11 @@ class LogitsReport:
         votes: the strongest heads, by size.
         by_token: what each head adds through each token of the text, [T] by head.
         reason: why there are no parts; empty where there are.
-        notes: full sentences that the reader must not miss.
-        identity: what no other model shares; empty where one was handed over loaded.
     """
 
-    source: SourceInfo
-    layout: Layout
+    schema: ClassVar[str] = "attnviz.logits/2"
+    command: ClassVar[str] = "logits"
+
     tokens: tuple[str, ...]
     position: int
     predictions: tuple[Prediction, ...]
@@ -121,49 +115,20 @@ class LogitsReport:
     against: str
     logit: float
     sum: float | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[LogitPart, ...] = ()
     votes: tuple[Vote, ...] = ()
     by_token: Mapping[Head, tuple[float, ...]] | None = None
     reason: str = ""
-    notes: tuple[str, ...] = ()
-    identity: Mapping[str, Any] = field(default_factory=dict)
 
     def heads(self) -> dict[Head, float]:
         """What every head adds."""
         own = [part.value for part in self.parts if part.kind == "head"]
         return dict(zip(self.layout, own, strict=True)) if own else {}
 
-    def to_json(self) -> dict[str, Any]:
-        """As docs/logits.schema.json says."""
-        facts = asdict(self.source)
-        return {
-            "schema": SCHEMA,
-            **{name: facts[name] for name in ("model", "backend", "exactness", "device", "dtype")},
-            "versions": dict(self.source.versions),
-            "layout": {kind: list(heads) for kind, heads in self.layout.heads.items()},
-            "identity": dict(self.identity),
-            "tokens": list(self.tokens),
-            "position": self.position,
-            "predictions": [asdict(prediction) for prediction in self.predictions],
-            "token": self.token,
-            "against": self.against or None,
-            "logit": self.logit,
-            "sum": self.sum,
-            "parts": [asdict(part) for part in self.parts],
-            "heads": [
-                {
-                    "head": self.layout.name(vote.head),
-                    "value": vote.value,
-                    "seen": [asdict(seen) for seen in vote.seen],
-                    "raises": list(vote.raises),
-                    "lowers": list(vote.lowers),
-                }
-                for vote in self.votes
-            ],
-            "by_token": {
-                self.layout.name(head): list(values)
-                for head, values in (self.by_token or {}).items()
-            },
-            "reason": self.reason,
-            "notes": [str(note) for note in self.notes],
-        }
+    def __repr__(self) -> str:
+        votes = ", ".join(f"{self.layout.name(v.head)} {v.value:+.2g}" for v in self.votes[:3])
+        minus = f" against {self.against!r}" if self.against else ""
+        return f"<Logits {self.source.model}, {self.token!r}{minus} {self.logit:.2f}: {votes}>"
+
+    def _repr_png_(self) -> bytes | None:
+        return self.figure() if self.parts else None

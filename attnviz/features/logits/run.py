@@ -9,12 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnviz.ablation.trials import MASKS, is_masked, one_token, predicted
+from attnviz.captures.trials import MASKS, is_masked, one_token, predicted
+from attnviz.core.heads import Head
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import ForwardRequest, Output, Readout, Source
+from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.passes import Output, Readout, Source
-from attnviz.records import Head, Inputs, Tokens
-from attnviz.votes import LogitsReport, Part, Position, Prediction, Seen, Vote
-from attnviz.writing.split import Watch, direction, split, words, written
+from attnviz.features.logits.result import LogitPart, Logits, Position, Prediction, Seen, Vote
+from attnviz.features.logits.split import StreamWatch, direction, split, words, written
 
 TOLERANCE = {"float16": 0.05, "bfloat16": 0.05}
 """Largest difference of sum and logit, relative to the logit where that is larger than 1."""
@@ -54,7 +56,7 @@ class Question:
             raise UsageError(f"a position is a whole number or 'all', not {self.position!r}")
 
 
-def run(source: Source, inputs: Inputs, question: Question) -> LogitsReport:
+def run(source: Source, inputs: Inputs, question: Question) -> Logits:
     """Answer it.
 
     Raises:
@@ -71,10 +73,12 @@ def run(source: Source, inputs: Inputs, question: Question) -> LogitsReport:
         None if w is None else one_token(source, w) for w in (question.token, question.against)
     ]
     token, against = asked
-    watch = Watch(places[-1])
+    watch = StreamWatch(places[-1])
     able = readout.table is not None
     output = source.forward(
-        [inputs], [watch] if able else (), hidden=False, logits=True, states=able, mlps=able
+        [inputs],
+        [watch] if able else (),
+        ForwardRequest(hidden=False, logits=True, states=able, mlps=able),
     )
     if output.logits is None:
         raise ModelError(f"{source.info.model} gave no logits")
@@ -85,7 +89,7 @@ def run(source: Source, inputs: Inputs, question: Question) -> LogitsReport:
         raise UsageError(f"{_text(source, chosen)!r} cannot be compared with itself")
     wanted = [chosen] if token is not None else []
     wanted += [] if against is None else [against]
-    report = LogitsReport(
+    report = Logits(
         source=source.info,
         layout=source.layout,
         tokens=tokens.texts,
@@ -95,6 +99,7 @@ def run(source: Source, inputs: Inputs, question: Question) -> LogitsReport:
         against="" if against is None else _text(source, against),
         logit=float(last[chosen] - (0 if against is None else last[against])),
         notes=inputs.notes,
+        texts=1,
     )
     if not able:
         return _without(report, readout)
@@ -146,14 +151,14 @@ def _predictions(
 
 
 def _split(
-    report: LogitsReport,
+    report: Logits,
     source: Source,
     output: Output,
-    watch: Watch,
+    watch: StreamWatch,
     readout: Readout,
     token: int,
     against: int | None,
-) -> LogitsReport:
+) -> Logits:
     """The report with the parts of the logit."""
     stream = output.states[-1][0, watch.position]
     parts, sources = split(source, output, watch, direction(readout, stream, token, against))
@@ -176,19 +181,19 @@ def _split(
     return _with(report, total, parts, votes, sources)
 
 
-def _seen(tokens: Sequence[str], watch: Watch, head: Head, row: Tensor) -> Iterator[Seen]:
+def _seen(tokens: Sequence[str], watch: StreamWatch, head: Head, row: Tensor) -> Iterator[Seen]:
     weights = watch.weights[head.site][head.index]
     for place in row.abs().topk(min(SEEN, len(row))).indices.tolist():
         yield Seen(place, tokens[place], float(weights[place]), float(row[place]))
 
 
 def _with(
-    report: LogitsReport,
+    report: Logits,
     total: float,
-    parts: tuple[Part, ...],
+    parts: tuple[LogitPart, ...],
     votes: Sequence[Vote],
     sources: dict[Head, Tensor],
-) -> LogitsReport:
+) -> Logits:
     length = len(report.tokens)
     by_token = {
         head: tuple(F.pad(row, (0, length - len(row))).tolist()) for head, row in sources.items()
@@ -207,7 +212,7 @@ def _with(
     )
 
 
-def _without(report: LogitsReport, readout: Readout) -> LogitsReport:
+def _without(report: Logits, readout: Readout) -> Logits:
     """The report with the reason why nothing is split."""
     note = (
         f"No sum over heads for {report.source.model}: {readout.reason}. What every head changes "

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from attnviz.passes import Output, OutputProjection, Readout, Rows, Source
-from attnviz.records import Head, Site
-from attnviz.votes import Part
+from attnviz.core.heads import Head, Site
+from attnviz.core.source import Output, OutputProjection, Readout, Rows, Source
+from attnviz.features.logits.result import LogitPart
 
 
 @dataclass
-class Watch:
+class StreamWatch:
     """An observer that keeps, of every layer, what one query sees.
 
     Attributes:
@@ -86,7 +86,7 @@ def sigma(readout: Readout, stream: Tensor) -> Tensor:
     return (x.square().mean() + readout.eps).sqrt()
 
 
-def by_source(watch: Watch, site: Site, out: OutputProjection, toward: Direction) -> Tensor:
+def by_source(watch: StreamWatch, site: Site, out: OutputProjection, toward: Direction) -> Tensor:
     """What every head of a layer adds through every token it sees, [H, S] in float64.
 
     The sum over S is the head's z_h W_O^h · d; W_O^h · d itself is taken in float32.
@@ -98,7 +98,7 @@ def by_source(watch: Watch, site: Site, out: OutputProjection, toward: Direction
     return weights * (values @ each[..., None]).squeeze(-1)
 
 
-def written(watch: Watch, head: Head, out: OutputProjection) -> Tensor:
+def written(watch: StreamWatch, head: Head, out: OutputProjection) -> Tensor:
     """What a head adds to the residual stream, z_h W_O^h, [D] in float64."""
     weights, values = watch.weights[head.site], watch.values[head.site]
     assert out.weight is not None
@@ -107,8 +107,8 @@ def written(watch: Watch, head: Head, out: OutputProjection) -> Tensor:
 
 
 def split(
-    source: Source, output: Output, watch: Watch, toward: Direction
-) -> tuple[tuple[Part, ...], dict[Head, Tensor]]:
+    source: Source, output: Output, watch: StreamWatch, toward: Direction
+) -> tuple[tuple[LogitPart, ...], dict[Head, Tensor]]:
     """Every part of the logit, and what the heads add by token.
 
     Args:
@@ -121,18 +121,20 @@ def split(
         The parts, and [S] by head.
     """
     place, vector = watch.position, toward.vector
-    parts = [Part("embedding", None, None, float(output.states[0][0, place].double() @ vector))]
+    parts = [
+        LogitPart("embedding", None, None, float(output.states[0][0, place].double() @ vector))
+    ]
     sources: dict[Head, Tensor] = {}
     for site, mlp in zip(source.layout.sites, output.mlps, strict=True):
         out = source.output(site)
         through = by_source(watch, site, out, toward)
         for index, row in enumerate(through):
             sources[Head(site, index)] = row
-            parts.append(Part("head", site.layer, index, float(row.sum())))
+            parts.append(LogitPart("head", site.layer, index, float(row.sum())))
         if out.bias is not None:
-            parts.append(Part("bias", site.layer, None, float(out.bias.double() @ vector)))
-        parts.append(Part("mlp", site.layer, None, float(mlp[0, place].double() @ vector)))
-    parts.append(Part("bias", None, None, toward.constant))
+            parts.append(LogitPart("bias", site.layer, None, float(out.bias.double() @ vector)))
+        parts.append(LogitPart("mlp", site.layer, None, float(mlp[0, place].double() @ vector)))
+    parts.append(LogitPart("bias", None, None, toward.constant))
     return tuple(parts), sources
 
 

@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.render.labels import percent, visible
-from attnviz.render.logits.words import UP, by_token, place, steps
-from attnviz.render.signed import (
-    BLUE,
-    ORANGE,
-    SignedGrid,
-    coloured,
-    on_terminal,
-    signed,
-)
-from attnviz.render.terminal import Line
-from attnviz.votes import LogitsReport, Prediction
+from attnviz.drawing.labels import percent, visible
+from attnviz.drawing.signed import BLUE, ORANGE, SignedGrid, coloured, on_terminal, signed
+from attnviz.drawing.terminal import Line
+from attnviz.features.logits.result import Logits, Prediction
+from attnviz.features.logits.words import UP, checked, closing, place, steps
+from attnviz.features.logits.words import by_token as sums_by_token
 
 _BAR = 32
 _THROUGH = 4
@@ -30,10 +24,28 @@ _LISTED = 12
 """Tokens that are listed by what came through them."""
 
 
+def parts(found: Logits, *, by_token: bool = False) -> Iterator[RenderableType]:
+    """Predictions, the parts of the logit, and the heads that add most; or also by token."""
+    yield Predictions(found)
+    if found.parts:
+        yield ""
+        yield Line(checked(found), "bold")
+        yield ""
+        yield Waterfall(found)
+        yield ""
+        yield HeadAttributions(found)
+        yield Votes(found)
+        if by_token:
+            yield ""
+            yield ByToken(found)
+    yield ""
+    yield Line(closing(found), "dim")
+
+
 class Predictions:
     """A renderable: the top words, a line each at one position, a line a position at several."""
 
-    def __init__(self, report: LogitsReport) -> None:
+    def __init__(self, report: Logits) -> None:
         self.report = report
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -73,10 +85,10 @@ _SHOWN = 3
 """Words a position, where there are several positions."""
 
 
-class Heads:
+class HeadAttributions:
     """A renderable: the grid of heads by what they add."""
 
-    def __init__(self, report: LogitsReport) -> None:
+    def __init__(self, report: Logits) -> None:
         self.report = report
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -92,7 +104,7 @@ class Heads:
 class Waterfall:
     """A renderable: from nothing to the logit, part by part."""
 
-    def __init__(self, report: LogitsReport) -> None:
+    def __init__(self, report: Logits) -> None:
         self.report = report
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -117,7 +129,7 @@ class Waterfall:
 class Votes:
     """A renderable: the strongest heads, through what they vote, and the words that they move."""
 
-    def __init__(self, report: LogitsReport) -> None:
+    def __init__(self, report: Logits) -> None:
         self.report = report
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -139,12 +151,12 @@ class Votes:
 class ByToken:
     """A renderable: the text tinted by what came through each token, and the heads it took."""
 
-    def __init__(self, report: LogitsReport) -> None:
+    def __init__(self, report: Logits) -> None:
         self.report = report
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw for this console."""
-        found, plain = list(by_token(self.report)), options.ascii_only
+        found, plain = list(sums_by_token(self.report)), options.ascii_only
         if coloured(console):
             most = max((abs(value) for _, value, _ in found), default=0.0)
             line = Text()

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from attnviz.records import Head
-from attnviz.render.labels import model_name, visible
-from attnviz.votes import LogitsReport
+from attnviz.core.heads import Head
+from attnviz.drawing.labels import model_name, visible
+from attnviz.features.logits.result import Logits
 
 UP = -1
 """What raises the logit is blue, what lowers it orange: the sign that is orange."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class WaterfallStep:
     """A step of the waterfall: what some parts add, and where that leads from where."""
 
     label: str
@@ -27,7 +27,7 @@ class Step:
         return self.before + self.value
 
 
-def steps(report: LogitsReport) -> tuple[Step, ...]:
+def steps(report: Logits) -> tuple[WaterfallStep, ...]:
     """Embeddings, then the heads and the MLP of every layer, then all biases."""
     groups: dict[str, float] = {}
     for part in report.parts:
@@ -37,24 +37,24 @@ def steps(report: LogitsReport) -> tuple[Step, ...]:
     groups["biases"] = groups.pop("biases", 0.0)
     found, total = [], 0.0
     for label, value in groups.items():
-        found.append(Step(label, value, total))
+        found.append(WaterfallStep(label, value, total))
         total += value
     return tuple(found)
 
 
-def subject(report: LogitsReport) -> str:
+def subject(report: Logits) -> str:
     """Whose logit it is: ``logit of ·table minus that of ·door``."""
     minus = f" minus that of {visible(report.against)}" if report.against else ""
     return f"logit of {visible(report.token)}{minus}"
 
 
-def place(report: LogitsReport, position: int, *, ascii_only: bool = False) -> str:
+def place(report: Logits, position: int, *, ascii_only: bool = False) -> str:
     """Where it is predicted: ``after ·the (18)``, or at the token in a masked model."""
     at = "at" if report.layout.kinds == ("encoder",) else "after"
     return f"{at} {visible(report.tokens[position], ascii_only=ascii_only)} ({position})"
 
 
-def checked(report: LogitsReport) -> str:
+def checked(report: Logits) -> str:
     """The sum beside the model's own logit."""
     assert report.sum is not None
     return (
@@ -64,7 +64,7 @@ def checked(report: LogitsReport) -> str:
     )
 
 
-def by_token(report: LogitsReport) -> Iterator[tuple[int, float, list[tuple[Head, float]]]]:
+def by_token(report: Logits) -> Iterator[tuple[int, float, list[tuple[Head, float]]]]:
     """What all heads add through each token: position, sum, and the heads by size.
 
     The largest sums first.
@@ -76,7 +76,7 @@ def by_token(report: LogitsReport) -> Iterator[tuple[int, float, list[tuple[Head
         yield position, sums[position], [(head, found[head][position]) for head in heads]
 
 
-def closing(report: LogitsReport) -> str:
+def closing(report: Logits) -> str:
     """The model and how it ran, in one line."""
     info = report.source
     return (

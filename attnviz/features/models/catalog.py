@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from attnviz.core.model_entry import ModelEntry
 from attnviz.errors import AttnvizError, Message, ModelError, system_errors
+from attnviz.models.configs.model import read_config as read_attention
 from attnviz.models.demo import DEMOS
 from attnviz.models.folder import check_files, find_weights, read_config
-from attnviz.records import ModelEntry
-from attnviz.shapes.configs.model import read_config as read_attention
 
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.spm")
 

@@ -21,11 +21,11 @@ def models(
 
       attnviz models --json | jq -r '.models[] | select(.usable) | .name'
     """
-    from attnviz import api
-    from attnviz.render import tables, terminal
+    from attnviz.features.models import terminal
+    from attnviz.features.models.function import models as listed
 
-    found = [replace(entry, note=voice.words(entry.note)) for entry in api.models()]
+    found = [replace(entry, note=voice.words(entry.note)) for entry in listed()]
     if json:
-        console.put(tables.models_json(found))
+        console.put(terminal.models_json(found))
         return
     console.stdout().print(terminal.models_table(found))

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import torch
 
-from attnviz.estimates import Alike
-from attnviz.passes import Rows
-from attnviz.profiling.likeness import (
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head, Layout, SiteKind
+from attnviz.core.source import Rows
+from attnviz.features.profile.likeness import (
     Comparing,
     Divergences,
     distances,
@@ -17,7 +18,7 @@ from attnviz.profiling.likeness import (
     plane,
     sample_size,
 )
-from attnviz.records import Capture, Head, Layout, SiteKind
+from attnviz.features.profile.result import Alike
 
 LEAST, MOST = 3, 1536
 """Heads of a kind: fewer have no map to speak of, more would take seconds."""
@@ -73,16 +74,17 @@ def _together(captures: Sequence[Capture], heads: Collection[Head]) -> Mapping[S
     ]
     found: dict[SiteKind, Alike] = {}
     for kind, some in chosen.items():
-        apart = distances(sample, kind, len(some))
+        apart, _ = distances(sample, kind, len(some))
         if np.isnan(apart).any():
             continue
+        others = ~np.eye(len(some), dtype=np.bool_)
         places = plane(apart)
         total = float((apart**2).sum()) / (2 * len(some))
         found[kind] = Alike(
             tuple(some),
             places,
             tuple(
-                tuple((some[other], far) for other, far in nearest(apart, n, NEAREST))
+                tuple((some[other], far) for other, far in nearest(apart, n, NEAREST, others))
                 for n in range(len(some))
             ),
             float((places**2).sum()) / total if total > 0 else 1.0,

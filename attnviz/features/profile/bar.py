@@ -10,7 +10,7 @@ from attnviz.cli import console, voice
 from attnviz.errors import AttnvizError
 
 if TYPE_CHECKING:
-    from attnviz.profiling.run import Progress
+    from attnviz.features.profile.run import Progress
 
 _NAMED = 20
 """So many bad texts are named; more are only counted."""
@@ -82,7 +82,7 @@ class CorpusBar:
 
     def _total(self) -> int | None:
         """About how many texts will come."""
-        from attnviz.profiled import count
+        from attnviz.features.profile.function import count
 
         try:
             return count(self._inputs, whole=self._whole, limit=self._limit, sample=self._sample)

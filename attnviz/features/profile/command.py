@@ -146,7 +146,15 @@ def profile(
     everything: Annotated[
         bool, _option("Table of all heads, not only those with a role.", RESULT, "--all")
     ] = False,
-    json: Annotated[bool, _option("Print JSON (attnviz.profile/1).", RESULT, "--json")] = False,
+    stability: Annotated[
+        bool,
+        _option(
+            "How often roles and nearest heads stay when the texts are drawn anew.",
+            RESULT,
+            "--stability",
+        ),
+    ] = False,
+    json: Annotated[bool, _option("Print JSON (attnviz.profile/3).", RESULT, "--json")] = False,
     csv: Annotated[
         bool, _option("Print CSV, a line for each head and score.", RESULT, "--csv")
     ] = False,
@@ -167,10 +175,11 @@ def profile(
 
       attnviz profile --merge part1.profile part2.profile -o all.profile
     """
-    from attnviz import files, profiled
-    from attnviz.cli.corpus_bar import CorpusBar
-    from attnviz.notebook import picture_format
-    from attnviz.profiling.run import ProfileInterrupted
+    from attnviz import files
+    from attnviz.drawing.forms import picture_format
+    from attnviz.features.profile import function as profiled
+    from attnviz.features.profile.bar import CorpusBar
+    from attnviz.features.profile.run import ProfileInterrupted
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
@@ -182,7 +191,7 @@ def profile(
     if merge:
         if extra := changed(model) + changed(corpus):
             raise UsageError(f"--merge reads profiles; leave out {', '.join(extra)}")
-        found = profiled.merge_profiles(inputs, out, evidence)
+        found = profiled.merge_profiles(inputs, out, evidence, stability=stability)
     else:
         bar = CorpusBar(inputs, corpus.whole, corpus.limit, corpus.sample, quiet=output.quiet)
         try:
@@ -192,6 +201,7 @@ def profile(
                     **model.settings(),
                     **given,
                     evidence=evidence,
+                    stability=stability,
                     out=out,
                     progress=bar.show,
                 )
@@ -202,27 +212,16 @@ def profile(
     if plot is not None:
         found.save(plot)
     if json or csv:
-        console.put(found.json() if json else found.csv())
+        console.put(found.to_json() if json else found.to_csv())
     else:
-        show(found, role=role, sort=sort, top=top, everything=everything)
+        from attnviz.features.profile import terminal
+        from attnviz.scoring.arrange import arrange
+
+        scores = [head.scores for head in found.heads]
+        rows = arrange(scores, role=role, sort=sort, top=top, everything=everything)
+        screen = console.stdout()
+        for part in terminal.parts(found, rows):
+            screen.print(part)
     console.note(found.notes, output.quiet)
     if found.bad_count:
         raise typer.Exit(IN_PART)
-
-
-def show(found: Any, *, role: str | None, sort: str, top: int | None, everything: bool) -> None:
-    """Print the grid, the table and the closing line of a profile."""
-    from attnviz.render import profile_terminal as terminal
-    from attnviz.render.findings import Findings
-    from attnviz.scoring.arrange import arrange
-
-    scores = [head.scores for head in found.heads]
-    rows = arrange(scores, role=role, sort=sort, top=top, everything=everything)
-    screen = console.stdout()
-    screen.print(terminal.profile_grid(found))
-    screen.print(terminal.profile_table(found, rows))
-    for line in terminal.published_lines(found):
-        screen.print(line)
-    names = [found.layout.name(one.head) for one in rows]
-    screen.print(Findings(found.findings, names), end="")
-    screen.print(terminal.profile_line(found))

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attnviz.profiling.tasks import mixed
-from attnviz.records import Inputs, Layout, Site, SiteKind
+from attnviz.core.heads import Layout, Site, SiteKind
+from attnviz.core.prompt import Inputs
+from attnviz.features.profile.tasks import mixed
 from attnviz.scoring.roles import ROLES
 
 KEPT = 3
@@ -35,7 +36,7 @@ _FINE = 14
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownText:
     """A text of which a row is an example.
 
     Attributes:
@@ -70,7 +71,7 @@ class Examples:
         self.texts = np.zeros(shape, np.uint64)
         self.rows = np.zeros(shape, np.int32)
         self.values = np.zeros(shape, np.float32)
-        self.shown: dict[int, Shown] = {}
+        self.shown: dict[int, ShownText] = {}
 
     def merge(self, *others: Examples) -> None:
         """Keep the best of all."""
@@ -121,7 +122,7 @@ class Watching:
             some = every
         self._seen[item][site, start] = some
 
-    def examples(self, item: int, inputs: Inputs, shown: Shown) -> Examples:
+    def examples(self, item: int, inputs: Inputs, shown: ShownText) -> Examples:
         """The rows of one item, one for each head and role where there is any."""
         key, first = self._keys[item], 0
         found = Examples(len(self._layout), 1)

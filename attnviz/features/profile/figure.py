@@ -9,12 +9,15 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import Bbox
 
-from attnviz.estimates import HeadProfile, Profile
-from attnviz.render import figure_heads
-from attnviz.render.fonts import choose, spelled
-from attnviz.render.grid import grids, tally
-from attnviz.render.labels import model_name
-from attnviz.render.profile_terminal import report
+from attnviz.drawing import canvas
+from attnviz.drawing import grid_figure as figure_heads
+from attnviz.drawing.figure import check_format
+from attnviz.drawing.fonts import choose, spelled
+from attnviz.drawing.grid import grids, tally
+from attnviz.drawing.labels import model_name
+from attnviz.drawing.style import Style
+from attnviz.features.profile.result import HeadProfile, Profile
+from attnviz.features.profile.terminal import report
 from attnviz.scoring.roles import SHOWN
 
 _GREY, _PALE = "#555555", "#c4c4c4"
@@ -26,8 +29,18 @@ _MANY = 24
 """Heads of a layer above which roles have their short codes."""
 
 
+def draw(found: Profile, format: str = "png") -> bytes:
+    """A page of pictures of a profile: roles, entropy by layer, distances, the plane of heads.
+
+    Raises:
+        UsageError: when there is no such format.
+    """
+    check_format(format)
+    return canvas.rendered(lambda: build(found), format, Style().dpi)
+
+
 def build(profile: Profile) -> Figure:
-    """The figure; see :func:`attnviz.render.figure.profile_figure`."""
+    """The same as a matplotlib figure."""
     drawn, kinds = grids(report(profile)), profile.layout.kinds
     short = max(grid.heads for grid in drawn) > _MANY
     tile = 0.28 if short else 0.36
@@ -65,7 +78,7 @@ def _headline(figure: Figure, profile: Profile, width: float, height: float) -> 
     if profile.grouped:
         parts.append(f"{profile.clusters:,} groups")
     parts.append("95 % intervals" + (", all at once" if profile.simultaneous else ""))
-    parts.append(f"likeness from {profile.compared} texts")
+    parts.append(f"likeness from {profile.alike_texts} texts")
     title = f"{model_name(profile.source)}: what its heads do"
     families, missing = choose([title])
     at = (height - _MARGIN) / height

@@ -9,85 +9,31 @@ from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from attnviz import files
+from attnviz.captures.look import DEFAULT_MODEL, Model, load
+from attnviz.core.measures import PrefixMatching
+from attnviz.core.source import Source
 from attnviz.corpus import lines, texts
 from attnviz.corpus.executors import cores, one_thread
 from attnviz.corpus.sample import sample as drawn
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError, Setting, UsageError
-from attnviz.estimates import Profile
-from attnviz.given import Evidence, laid_in, read_given
-from attnviz.looking import DEFAULT_MODEL, Model, load
-from attnviz.measures import PrefixMatching
+from attnviz.features.evidence import Evidence, notes, read_evidence, with_roles
+from attnviz.features.profile import run, saved
+from attnviz.features.profile.result import Profile
+from attnviz.features.profile.state import About, State
+from attnviz.features.profile.summary import summarize
+from attnviz.features.profile.work import ProfileSettings
 from attnviz.models.identity import identity
 from attnviz.models.untrained import FreshConfig
 from attnviz.models.weighed import weighed
-from attnviz.notebook import Pictured, Tabular, picture_format, printed
-from attnviz.passes import Source
-from attnviz.profiling import run, saved
-from attnviz.profiling.state import About, State
-from attnviz.profiling.summary import summarize
-from attnviz.profiling.work import ProfileSettings
 from attnviz.scoring.probe import match_prefixes
 
 INTERVALS = ("each", "simultaneous")
 """An interval for each head and score by itself, or intervals that hold for all at once."""
 _SEVERAL = 1 << 18
 """Bytes of texts from which on several processes are faster than one: they take time to start."""
-
-
-class Profiled(Pictured, Tabular, Profile):
-    """A profile as :func:`attnviz.profile` returns it."""
-
-    def to_records(self) -> list[dict[str, Any]]:
-        """A row for each head and score: mean, interval, chance, lift, rows, texts, quartiles."""
-        from attnviz.render.profile_tables import profile_rows
-
-        return profile_rows(self)
-
-    def __str__(self) -> str:
-        """The grid and the evidence, as the command line prints them, without colours."""
-        from attnviz.render import profile_terminal as terminal
-        from attnviz.render.findings import Findings
-
-        named = [found.scores for found in self.heads if found.scores.roles]
-        names = [self.layout.name(one.head) for one in named]
-        return printed(
-            terminal.profile_grid(self),
-            terminal.profile_table(self, named),
-            *terminal.published_lines(self),
-            *([Findings(self.findings, names)] if self.findings else ()),
-            terminal.profile_line(self),
-        )
-
-    def json(self) -> str:
-        """All of it as JSON text; its schema is docs/profile.schema.json."""
-        from attnviz.render.profile_tables import profile_json
-
-        return profile_json(self)
-
-    def csv(self) -> str:
-        """The estimates as CSV text, a line for each head and score."""
-        from attnviz.render.profile_tables import profile_csv
-
-        return profile_csv(self)
-
-    def figure(self, format: str = "png") -> bytes:
-        """A page of pictures: roles, entropy, distances, likeness; ``png``, ``svg`` or ``pdf``."""
-        from attnviz.render.figure import profile_figure
-
-        return profile_figure(self, format)
-
-    def save(self, path: str | Path) -> Path:
-        """Draw the page of pictures into a file; its suffix decides the format."""
-        path = Path(path)
-        files.write(path, self.figure(picture_format(path)))
-        return path
-
-    def _repr_png_(self) -> bytes:
-        return self.figure()
 
 
 def profile(
@@ -110,9 +56,10 @@ def profile(
     ray: str | None = None,
     strict: bool = False,
     evidence: Evidence | Sequence[Evidence] | None = None,
+    stability: bool = False,
     out: str | Path | None = None,
     progress: Callable[[run.Progress], None] = lambda found: None,
-) -> Profiled:
+) -> Profile:
     """Score every head over many texts, with intervals, examples and where the weight goes.
 
     Args:
@@ -140,6 +87,7 @@ def profile(
             ``jobs`` is then the number of actors, by default all that there is room for.
         strict: raise for the first text that cannot be used, which is left out otherwise.
         evidence: see :func:`attnviz.heads`.
+        stability: also say how often roles and the heads most alike stay when texts are drawn anew.
         out: a state file. It is written while the run goes on, so that the same call goes on from
             it after an interruption; :func:`read_profile` and :func:`merge_profiles` read it.
         progress: called after every task.
@@ -179,33 +127,45 @@ def profile(
         group is not None,
         _matching(source) if weigh == "weights" else None,
     )
-    for one in read_given(evidence):
-        one.check(about.info, about.layout, about.model)  # now, not when all has run
+    for one in read_evidence(evidence):
+        one.result.check_model(
+            one.name, about.info, about.layout, about.model
+        )  # now, not when all has run
     workers = run.executor(
         loading, source, about, _jobs(model, jobs, ray, names, source.info.device), ray
     )
     state = run.run(found, tuple(names), about, workers, out=path, strict=strict, progress=progress)
     if not state.tally.texts:
         raise InputError(f"no text could be used of {', '.join(names)[:200]}; look at its lines")
-    return _profiled(state, evidence)
+    return _profiled(state, evidence, stability)
 
 
 def read_profile(
-    path: str | Path, evidence: Evidence | Sequence[Evidence] | None = None
-) -> Profiled:
-    """Read a state file, finished or not; ``evidence`` as for :func:`attnviz.heads`.
+    path: str | Path,
+    evidence: Evidence | Sequence[Evidence] | None = None,
+    *,
+    stability: bool = False,
+) -> Profile:
+    """Read a state file, finished or not.
+
+    Args:
+        path: of the file.
+        evidence: see :func:`attnviz.heads`.
+        stability: see :func:`profile`.
 
     Raises:
         InputError: a file cannot be used; UsageError: evidence about another model.
     """
-    return _profiled(saved.read(Path(path)), evidence)
+    return _profiled(saved.read(Path(path)), evidence, stability)
 
 
 def merge_profiles(
     paths: Sequence[str | Path],
     out: str | Path | None = None,
     evidence: Evidence | Sequence[Evidence] | None = None,
-) -> Profiled:
+    *,
+    stability: bool = False,
+) -> Profile:
     """Put the profiles of several parts of a corpus together.
 
     The result is that of one run over all files in this order, bit by bit.
@@ -214,6 +174,7 @@ def merge_profiles(
         paths: state files of finished runs with the same model and settings.
         out: where to write the state of the whole.
         evidence: see :func:`attnviz.heads`.
+        stability: see :func:`profile`.
 
     Raises:
         InputError: a file cannot be used, or its run is not finished.
@@ -228,7 +189,7 @@ def merge_profiles(
         state.merge(_finished(path), str(path))
     if out is not None:
         saved.write(Path(out), state)
-    return _profiled(state, evidence)
+    return _profiled(state, evidence, stability)
 
 
 def _loaded(model: Model, weigh: str, *, device: str, dtype: str) -> Source:
@@ -249,9 +210,35 @@ def _finished(path: str | Path) -> State:
     return state
 
 
-def _profiled(state: State, evidence: Evidence | Sequence[Evidence] | None = None) -> Profiled:
-    found, notes = laid_in(evidence, summarize(state), state.about.model)
-    return Profiled(**vars(replace(found, notes=(*found.notes, *notes))))
+def _profiled(
+    state: State, evidence: Evidence | Sequence[Evidence] | None, stability: bool
+) -> Profile:
+    found = summarize(state, stability=stability)
+    if evidence is None:
+        return found
+    several = read_evidence(evidence)
+    heads = found.heads
+    for one in several:
+        one.result.check_model(one.name, found.source, found.layout, found.identity)
+        roles = one.result.annotated_roles()
+        scored = with_roles([head.scores for head in heads], roles)
+        heads = tuple(
+            replace(
+                head,
+                scores=scores,
+                estimates={
+                    **head.estimates,
+                    **{role.title: estimate for role, estimate in roles.get(head.head, ())},
+                },
+            )
+            for head, scores in zip(heads, scored, strict=True)
+        )
+    return replace(
+        found,
+        heads=heads,
+        findings=tuple(said for one in several if (said := one.finding()) is not None),
+        notes=(*found.notes, *notes(several, found.identity)),
+    )
 
 
 def count(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.records import Tokens
+from attnviz.core.tokens import Tokens
 from attnviz.scoring.axes import is_punctuation
 
 KINDS = ("initial", "continuation", "punctuation", "digit", "special", "repeated")

@@ -18,9 +18,12 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attnviz.passes import Rows
-from attnviz.profiling.tasks import mixed
-from attnviz.records import Inputs, Layout, Site, SiteKind
+from attnviz.core.heads import Layout, Site, SiteKind
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Rows
+from attnviz.features.profile.tasks import mixed
+from attnviz.statistics.clusters import LEAST, LEVEL
+from attnviz.statistics.student import half_width
 
 TEXTS = 64
 """Texts in the sample, where the matrices are small enough."""
@@ -157,27 +160,74 @@ def _entropy(share: Tensor) -> Tensor:
     return -(share * share.clamp(min=_TINY).log2()).sum(-1)
 
 
-def distances(sample: list[Divergences], kind: SiteKind, heads: int) -> Floats:
-    """The distances between heads.
+def distances(
+    sample: Sequence[Divergences],
+    kind: SiteKind,
+    heads: int,
+    weights: Mapping[int, float] | None = None,
+) -> tuple[Floats, Floats]:
+    """The distances between heads, and how sure they are.
 
     Args:
         sample: texts, in any order.
         kind: of the heads.
         heads: n of them.
+        weights: by their keys, how often texts count; once each by default.
 
     Returns:
         [n, n], the square root of the mean divergence in bits over all rows: 0 for heads that
-        always look at the same, 1 for heads that never do. NaN without a row.
+        always look at the same, 1 for heads that never do; NaN without a row. And [n, n], its
+        standard error with texts as clusters, that of the mean over twice the distance; NaN from a
+        single text.
     """
     own = sorted((d for d in sample if kind in d.sums), key=lambda d: d.key)
-    total = np.zeros(heads * (heads - 1) // 2)
+    total, squares, cross = (np.zeros(heads * (heads - 1) // 2) for _ in range(3))
+    count = count_squares = used = 0.0
     for text in own:
-        total += text.sums[kind]
-    count = sum(text.rows[kind] for text in own)
-    out = np.zeros((heads, heads))
+        weight = 1.0 if weights is None else weights[text.key]
+        sums, rows = text.sums[kind].astype(np.float64), text.rows[kind]
+        total += weight * sums
+        squares += weight * sums * sums
+        cross += weight * rows * sums
+        count += weight * rows
+        count_squares += weight * rows * rows
+        used += weight
+    apart, errors = (np.zeros((heads, heads)) for _ in range(2))
     upper = np.triu_indices(heads, 1)
-    out[upper] = np.sqrt(np.minimum(total / count, 1)) if count else np.nan
-    return out + out.T
+    if not count:
+        apart[upper] = errors[upper] = np.nan
+        return apart + apart.T, errors + errors.T
+    mean = total / count
+    spread = np.maximum(squares - 2 * mean * cross + mean * mean * count_squares, 0)
+    error = np.sqrt(used / (used - 1) * spread) / count if used > 1 else np.nan
+    apart[upper] = np.sqrt(np.minimum(mean, 1))
+    errors[upper] = error / (2 * np.maximum(apart[upper], _TINY))
+    return apart + apart.T, errors + errors.T
+
+
+def related(apart: Floats, errors: Floats, texts: int) -> NDArray[np.bool_]:
+    """Which pairs of heads are surely more alike than heads drawn at random are.
+
+    Those whose divergence (the distance squared) is below half that of the median pair, with the
+    upper end of a one-sided interval that holds for the pairs of all heads at once (Bonferroni).
+
+    Args:
+        apart: [n, n], distances, and their standard ``errors``.
+        errors: see there.
+        texts: on which they were measured.
+
+    Returns:
+        [n, n]; none where fewer than :data:`~attnviz.statistics.clusters.LEAST` texts say how sure
+        distances are.
+    """
+    n = len(apart)
+    upper = apart[np.triu_indices(n, 1)]
+    if texts < LEAST or not len(upper) or np.isnan(upper).any():
+        return np.zeros((n, n), np.bool_)
+    t = half_width(texts - 1, 1 - 2 * (1 - LEVEL) / n)
+    found: NDArray[np.bool_] = apart + t * errors < np.sqrt(np.median(upper**2) / 2)
+    np.fill_diagonal(found, False)
+    return found
 
 
 def plane(apart: Floats) -> Floats:
@@ -200,16 +250,32 @@ def plane(apart: Floats) -> Floats:
     return places
 
 
-def nearest(apart: Floats, head: int, most: int) -> tuple[tuple[int, float], ...]:
+def nearest(
+    apart: Floats, head: int, most: int, among: NDArray[np.bool_]
+) -> tuple[tuple[int, float], ...]:
     """The heads most alike one, each with its distance: so many, the nearest first.
 
     Args:
-        apart: [n, n], distances; where they are not known there is none.
+        apart: [n, n], distances.
         head: which one, from 0.
         most: how many.
+        among: [n, n], the pairs that are alike, see :func:`related`.
     """
-    if np.isnan(apart).any():
-        return ()
     order = np.argsort(apart[head], kind="stable").tolist()
-    order.remove(head)
-    return tuple((other, float(apart[head, other])) for other in order[:most])
+    kept = [other for other in order if among[head, other]]
+    return tuple((other, float(apart[head, other])) for other in kept[:most])
+
+
+def known(apart: NDArray[np.float64], errors: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:
+    """Distances [n, n] to the digits that are known, given their standard errors."""
+    return tuple(
+        tuple(digits(*pair) for pair in zip(*rows, strict=True))
+        for rows in zip(apart.tolist(), errors.tolist(), strict=True)
+    )
+
+
+def digits(distance: float, error: float) -> float:
+    """A distance rounded to the digits that are known; two where nothing says more."""
+    half = 2 * error
+    places = 2 if not half >= 0 else 1 if half >= 0.05 else 2 if half >= 0.005 else 3
+    return round(distance, places)

@@ -17,8 +17,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attnviz.passes import Rows
-from attnviz.records import Inputs, Layout, Site, SiteKind
+from attnviz.core.heads import Layout, Site, SiteKind
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Rows
 
 FARTHEST = 32
 """Distances beyond it are counted together."""

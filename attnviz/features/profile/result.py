@@ -4,38 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
-from attnviz.findings import Finding
-from attnviz.measures import PrefixMatching, SinkRate
-from attnviz.records import Head, HeadScores, Layout, Role, SiteKind, SourceInfo
+from attnviz.core.findings import Finding
+from attnviz.core.heads import Head, SiteKind
+from attnviz.core.measures import PrefixMatching, SinkRate
+from attnviz.core.result import Result
+from attnviz.core.scores import Estimate, HeadScores, Role
+from attnviz.drawing.forms import Shown
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """One score of one head over many texts.
-
-    Attributes:
-        mean: over all rows on which the score is defined; None where there is none.
-        chance: the same of uniform attention; ``lift`` is mean / chance.
-        rows: how many rows; ``texts`` of how many texts, or groups of texts.
-        low, high: the 95 % interval of the mean, with texts (or groups) as clusters; None from
-            fewer than two of them.
-        quartiles: of the means of single texts (or groups), to a 500th of the scale.
-    """
-
-    mean: float | None
-    chance: float | None
-    lift: float | None
-    rows: int
-    texts: int
-    low: float | None = None
-    high: float | None = None
-    quartiles: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +49,24 @@ class ExampleRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Stability:
+    """What is said of a head when the texts are drawn anew, with replacement, some times.
+
+    Attributes:
+        roles: in how many of the draws each role is given, by its title; the most frequent first.
+        nearest: in how many each other head is the one most alike, the most frequent first.
+    """
+
+    roles: Mapping[str, int]
+    nearest: tuple[tuple[Head, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class HeadProfile:
     """What one head does over many texts.
 
     Attributes:
-        scores: means over all rows, and the roles that they support.
+        scores: means over all rows, and the roles that are sure among all that were asked about.
         estimates: the scores with their intervals, by name.
         distances: shares of the weight by position of the key less that of the query, from
             "farther back than 32" over -32 ... 32 to "farther ahead"; empty in cross-attention.
@@ -81,8 +74,11 @@ class HeadProfile:
         tenths: by the key's place in the text, in tenths.
         tokens: the token strings with the most weight, the heaviest first.
         examples: rows that show each role.
-        nearest: the heads most alike, each with its distance (0 to 1).
+        nearest: the heads that are surely more alike this one than heads drawn at random are, each
+            with its distance (0 to 1), the nearest first; often none.
         place: in the plane of heads of its kind; None where nothing was compared.
+        undecided: roles that the means support, but not surely.
+        stability: what stays when texts are drawn anew; None where that was not asked for.
     """
 
     scores: HeadScores
@@ -94,6 +90,8 @@ class HeadProfile:
     examples: Mapping[str, tuple[ExampleRow, ...]]
     nearest: tuple[tuple[Head, float], ...]
     place: tuple[float, float] | None
+    undecided: tuple[Role, ...] = ()
+    stability: Stability | None = None
 
     @property
     def head(self) -> Head:
@@ -126,57 +124,61 @@ class Alike:
     texts: int
 
 
-@dataclass(frozen=True)
-class Profile:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Profile(Shown, Result):
     """What the heads of a model do over many texts.
 
     Attributes:
-        source: where the weights come from.
-        layout: all heads of the model.
         heads: one for each.
-        texts, windows, tokens: how many ran; a long text runs in several windows.
+        windows: how many ran, with ``tokens`` in all; a long text runs in several.
+        tokens: see ``windows``.
         clusters: independent units: texts, or groups of them where ``grouped``.
         simultaneous: whether the intervals hold for all heads and scores at once.
-        width: half the width of a simultaneous interval in standard errors, else None.
-        likeness: [n, n] distances between the heads of each kind of site, in the layout's order.
-        compared: texts on which likeness was measured.
+        width: half the width of a simultaneous interval in standard errors, else None; of scores
+            that few texts have, ``rare_width``.
+        likeness: [n, n] distances (0 to 1) between the heads of each kind of site, in the layout's
+            order, to the digits that are known; empty where nothing was compared.
+        alike_texts: texts on which likeness was measured.
         bad_count: texts that could not be used; ``bad`` are the first of them, place and reason.
         empty_rows: query rows without any weight, counted once per layer.
         files: what was read.
-        seed: of everything that was drawn.
-        notes: full sentences that the reader must not miss.
-        quantity: what was scored, a name of :data:`attnviz.quantities.QUANTITIES`; all but weights
-            with rows divided by their sums.
+        quantity: what was scored, a name of :data:`attnviz.core.quantities.QUANTITIES`; all but
+            weights with rows divided by their sums.
         sink_rate: as Gu et al. 2024 define it; None where no text has the tokens for it, or the
             model is not a single causal stack.
         matching: prefix matching on random tokens; None where it is not defined.
-        identity: what no other model shares; empty where one was handed over loaded.
-        findings: what other commands say of these heads.
+        findings: what attached results say of these heads.
+        rare_width: see ``width``.
+        copies: clusters that repeat another one word for word; they are no independent units.
+        questions: of how many pairs of heads and scores it was asked at once whether they show a
+            role; a role is given where the answer is sure in the whole family.
+        resamples: how often texts were drawn anew for the stability of heads; 0 for never.
     """
 
-    source: SourceInfo
-    layout: Layout
+    schema: ClassVar[str] = "attnviz.profile/3"
+    command: ClassVar[str] = "profile"
+
     heads: tuple[HeadProfile, ...]
-    texts: int
     windows: int
     tokens: int
     clusters: int
     grouped: bool
     simultaneous: bool
     width: float | None
-    likeness: Mapping[SiteKind, NDArray[np.float64]]
-    compared: int
+    likeness: Mapping[SiteKind, tuple[tuple[float, ...], ...]]
+    alike_texts: int
     bad_count: int
     bad: tuple[tuple[str, str], ...]
     empty_rows: int
     files: tuple[str, ...]
-    seed: int
-    notes: tuple[str, ...] = ()
     quantity: str = "weights"
     sink_rate: SinkRate | None = None
     matching: PrefixMatching | None = None
-    identity: Mapping[str, Any] = field(default_factory=dict)
-    findings: tuple[Finding, ...] = ()
+    rare_width: float | None = None
+    copies: int = 0
+    questions: int = 0
+    resamples: int = 0
+    findings: tuple[Finding, ...] = field(default=(), compare=False)
 
     def __repr__(self) -> str:
         unit = "groups" if self.grouped else "texts"

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import numpy as np
 
+from attnviz.core.source import Source
 from attnviz.corpus import running
 from attnviz.corpus.executors import Lost
 from attnviz.corpus.stopping import Stopping
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError, UsageError
-from attnviz.passes import Source
-from attnviz.profiling import saved
-from attnviz.profiling.state import About, Run, State
-from attnviz.profiling.tally import Tally
-from attnviz.profiling.tasks import Task, tasks
-from attnviz.profiling.work import Part, Worker
+from attnviz.features.profile import saved
+from attnviz.features.profile.state import About, Run, State
+from attnviz.features.profile.tally import Tally
+from attnviz.features.profile.tasks import ProfileTask, tasks
+from attnviz.features.profile.work import Part, Worker
 from attnviz.scoring.scores import SCORES
 
 SAVE_EVERY = 30.0
@@ -61,7 +61,7 @@ class ProfileInterrupted(KeyboardInterrupt):
 
 def executor(
     load: Callable[[], Source], source: Source, about: About, jobs: int | None, ray: str | None
-) -> AbstractContextManager[running.Executor[Task, Part]]:
+) -> AbstractContextManager[running.Executor[ProfileTask, Part]]:
     """This process, or several, or actors on Ray.
 
     Args:
@@ -83,7 +83,7 @@ def run(
     texts: Iterable[Text | Bad],
     names: tuple[str, ...],
     about: About,
-    executor: AbstractContextManager[running.Executor[Task, Part]],
+    executor: AbstractContextManager[running.Executor[ProfileTask, Part]],
     *,
     out: Path | None = None,
     strict: bool = False,
@@ -156,7 +156,7 @@ def _begin(out: Path | None, about: About, names: tuple[str, ...]) -> State:
     return state
 
 
-def _left(every: Iterator[Task], state: State, out: Path | None) -> Iterator[Task]:
+def _left(every: Iterator[ProfileTask], state: State, out: Path | None) -> Iterator[ProfileTask]:
     """The tasks that are not done; checks on the way that the done ones were the same."""
     (run,) = state.runs
     done, digest, finished = run.tasks, run.digest, run.finished
@@ -176,10 +176,10 @@ def _left(every: Iterator[Task], state: State, out: Path | None) -> Iterator[Tas
     )
 
 
-def _lost(task: Task, lost: Lost, about: About) -> Part:
+def _lost(task: ProfileTask, lost: Lost, about: About) -> Part:
     """What is left of a task that no process survived."""
     bad = [Bad(piece.text.number, piece.text.place, lost.reason) for piece in task.pieces]
     shape = (0, len(about.layout), len(SCORES))
     none = np.zeros(shape), np.zeros(shape, np.int64)
     both = sorted([*task.bad, *bad], key=lambda found: found.number)
-    return Part(Tally(about.layout), (), *none, tuple(both))
+    return Part(Tally(about.layout), (), (), *none, tuple(both))

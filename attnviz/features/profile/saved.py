@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import shlex
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -13,20 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz import files
-from attnviz.corpus.texts import Bad
+from attnviz.core.heads import Layout
 from attnviz.errors import InputError
-from attnviz.measures import PrefixMatching
-from attnviz.models.containers import read_archive
-from attnviz.profiling.examples import Shown
-from attnviz.profiling.likeness import Divergences
-from attnviz.profiling.state import About, Cluster, Run, State
-from attnviz.profiling.tally import COUNTS
-from attnviz.profiling.work import ProfileSettings
-from attnviz.records import Layout, SourceInfo
+from attnviz.features.profile import header as typed
+from attnviz.features.profile.examples import ShownText
+from attnviz.features.profile.header import Header
+from attnviz.features.profile.likeness import Divergences
+from attnviz.features.profile.state import About, Cluster, State
+from attnviz.features.profile.tally import COUNTS
+from attnviz.models.containers import one_line, read_archive
 from attnviz.statistics.exact import Exact
+from attnviz.statistics.simultaneous import DrawnSums
 
-SCHEMA = "attnviz.profile-state/2"
+SCHEMA = "attnviz.profile-state/3"
 _HEADER = "header"
+_SUMMED, _COUNTED, _ROWS = ("a", "aa", "ab"), ("b", "bb", "count"), ("b", "bb")
+"""Exact sums and counts of clusters; counts of draws."""
 _FLOW = ("distances", "kinds", "tenths")
 _EXAMPLES = ("ranks", "texts", "rows", "values")
 
@@ -39,7 +44,7 @@ def write(path: Path, state: State) -> None:
     """
     out = io.BytesIO()
     np.savez(out, allow_pickle=False, **{_HEADER: _text(_header(state))}, **_arrays(state))
-    files.place(path, [out.getvalue()])
+    files.write(path, out.getvalue())
 
 
 def read(path: Path) -> State:
@@ -51,7 +56,7 @@ def read(path: Path) -> State:
     try:
         arrays = read_archive(path)
     except InputError:
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise
         raise InputError(f"{path} is no profile that attnviz wrote; see attnviz profile") from None
     try:
@@ -59,11 +64,15 @@ def read(path: Path) -> State:
     except (ValueError, KeyError, RecursionError):
         raise InputError(f"{path} is no profile that attnviz wrote; see attnviz profile") from None
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
-        raise InputError(f"{path} is no profile of this version of attnviz; make it again")
+        raise InputError(
+            f"{path} is no profile of this version of attnviz; make it anew{_command(header, path)}"
+        )
     try:
-        return _state(header, arrays)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise InputError(f"{path} is damaged ({error}); make it again") from None
+        state = _state(typed.read(header, arrays), arrays)
+        typed.check(state)
+        return state
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        raise InputError(f"{path} is damaged ({one_line(error)}); make it again") from None
 
 
 def _header(state: State) -> dict[str, Any]:
@@ -83,7 +92,7 @@ def _header(state: State) -> dict[str, Any]:
         "runs": [asdict(run) for run in state.runs],
         "bad": [asdict(bad) for bad in state.bad],
         "bad_count": state.bad_count,
-        "open": None if state.open is None else state.open.name,
+        "open": None if state.open is None else [state.open.name, state.open.content],
         **{name: getattr(tally, name) for name in COUNTS},
         "strings": list(tally.flow.strings),
         "shown": [
@@ -95,14 +104,16 @@ def _header(state: State) -> dict[str, Any]:
 
 
 def _arrays(state: State) -> dict[str, NDArray[Any]]:
-    tally, sums = state.tally, state.sums
+    tally = state.tally
     found: dict[str, NDArray[Any]] = {"counted": tally.counted, "sinks": tally.sinks}
     for name, exact in _exact(state).items():
         found[f"{name}.whole"], found[f"{name}.part"] = exact.whole, exact.part
-    found |= {"sums.b": sums.b, "sums.bb": sums.bb, "sums.count": sums.count}
+    for title, sums in (("sums", state.sums), ("means", state.means)):
+        found |= {f"{title}.{name}": getattr(sums, name) for name in _COUNTED}
     found["spread"] = state.spread.counts
-    if state.bootstrap is not None:
-        found |= {"drawn.a": state.bootstrap.a, "drawn.b": state.bootstrap.b}
+    found |= {f"drawn.{name}": getattr(state.bootstrap, name) for name in _ROWS}
+    found["copies"] = np.array(sorted(state.copies), np.uint64)
+    found["copies.count"] = np.array([state.copies[key] for key in sorted(state.copies)], np.int64)
     found["groups"] = np.array(sorted(state.groups), np.uint64)
     if state.open is not None:
         found |= {"open.a": state.open.a, "open.b": state.open.b}
@@ -114,72 +125,76 @@ def _arrays(state: State) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _state(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> State:
+def _state(header: Header, arrays: Mapping[str, NDArray[Any]]) -> State:
     about = About(
-        header["model"],
-        SourceInfo(**header["info"]),
-        Layout(
-            {kind: tuple(counts) for kind, counts in header["layout"].items()},
-            whole=header.get("whole", False),
-        ),
-        ProfileSettings(**header["settings"]),
-        header["version"],
-        header["seed"],
-        header["simultaneous"],
-        header["grouped"],
-        _matching(header["matching"]),
+        header.model,
+        header.info,
+        Layout({kind: tuple(counts) for kind, counts in header.layout.items()}, whole=header.whole),
+        header.settings,
+        header.version,
+        header.seed,
+        header.simultaneous,
+        header.grouped,
+        header.matching,
     )
+    draws = len(arrays["drawn.b"])  # a thousand times the size of others, so looked at first
+    if draws != about.replicates:
+        raise ValueError(f"drawn.b has {draws} draws, not {about.replicates}")
     state = State.begin(about, ())
-    state.runs = [Run(**{**run, "names": tuple(run["names"])}) for run in header["runs"]]
-    state.bad = [Bad(**bad) for bad in header["bad"]]
-    state.bad_count = header["bad_count"]
-    tally, sums = state.tally, state.sums
+    state.runs, state.bad, state.bad_count = header.runs, header.bad, header.bad_count
+    tally = state.tally
     for name in COUNTS:
-        setattr(tally, name, int(header[name]))
+        setattr(tally, name, getattr(header, name))
     tally.counted = arrays["counted"]
     tally.sinks = _like(tally.sinks, arrays["sinks"])
     for name, exact in _exact(state).items():
         exact.whole = _like(exact.whole, arrays[f"{name}.whole"])
         exact.part = _like(exact.part, arrays[f"{name}.part"])
-    for name in ("b", "bb", "count"):
-        setattr(sums, name, _like(getattr(sums, name), arrays[f"sums.{name}"]))
+    for title, sums in (("sums", state.sums), ("means", state.means)):
+        for name in _COUNTED:
+            setattr(sums, name, _like(getattr(sums, name), arrays[f"{title}.{name}"]))
     state.spread.counts = _like(state.spread.counts, arrays["spread"])
-    if state.bootstrap is not None:
-        state.bootstrap.a = _like(state.bootstrap.a, arrays["drawn.a"])
-        state.bootstrap.b = _like(state.bootstrap.b, arrays["drawn.b"])
+    for name in _ROWS:
+        mine = getattr(state.bootstrap, name)
+        setattr(state.bootstrap, name, _like(mine, arrays[f"drawn.{name}"]))
+    counted = arrays["copies"].tolist(), arrays["copies.count"].tolist()
+    state.copies = Counter(dict(zip(*counted, strict=True)))
     state.groups = set(arrays["groups"].tolist())
-    if header["open"] is not None:
-        state.open = Cluster(header["open"], arrays["open.a"], arrays["open.b"])
+    if header.open is not None:
+        state.open = Cluster(*header.open, arrays["open.a"], arrays["open.b"])
     for name in _FLOW:
         setattr(tally.flow, name, _like(getattr(tally.flow, name), arrays[f"flow.{name}"]))
-    tally.flow.strings = {text: row for row, text in enumerate(header["strings"])}
+    tally.flow.strings = {text: row for row, text in enumerate(header.strings)}
     tally.flow.weights = arrays["flow.weights"]
     for name in _EXAMPLES:
         mine = getattr(tally.examples, name)
         setattr(tally.examples, name, _like(mine, arrays[f"examples.{name}"]))
-    for key, number, place, text, window, tokens in header["shown"]:
+    for key, number, place, text, window, tokens in header.shown:
         named = {(kind, row): token for kind, row, token in tokens}
-        tally.examples.shown[key] = Shown(number, place, text, window, named)
-    for number, (key, rows) in enumerate(header["alike"]):
+        tally.examples.shown[key] = ShownText(number, place, text, window, named)
+    for number, (key, rows) in enumerate(header.alike):
         pairs = {kind: arrays[f"alike.{number}.{kind}"] for kind in rows}
         tally.alike.append(Divergences(key, rows, pairs))
     return state
 
 
-def _matching(given: Mapping[str, Any] | None) -> PrefixMatching | None:
-    if given is None:
-        return None
-    lists = {name: tuple(given[name]) for name in ("means", "halves")}
-    return PrefixMatching(**{**given, **lists})
+def _command(header: Any, path: Path) -> str:
+    """The command that made an older profile, as far as it says."""
+    try:
+        names = [name for run in header["runs"] for name in run["names"]]
+        model = header["info"]["model"]
+    except (KeyError, TypeError):
+        return ", see attnviz profile"
+    words = ["attnviz", "profile", *names, "-m", model, "-o", str(path)]
+    return f" with its options: {shlex.join(words)[:500]}"
 
 
-def _exact(state: State) -> dict[str, Exact]:
+def _exact(state: State) -> dict[str, Exact | DrawnSums]:
     """The exact sums of a state, by their names in the file."""
-    sums, tally = state.sums, state.tally
+    tally = state.tally
+    of = {"sums": state.sums, "means": state.means, "drawn": state.bootstrap}
     return {
-        "sums.a": sums.a,
-        "sums.aa": sums.aa,
-        "sums.ab": sums.ab,
+        **{f"{title}.{name}": getattr(of[title], name) for title in of for name in _SUMMED},
         "chances": tally.chances,
         "shares": tally.shares,
     }

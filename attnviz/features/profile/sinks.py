@@ -9,8 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attnviz.passes import Rows
-from attnviz.records import Inputs, Layout, Site
+from attnviz.core.heads import Layout, Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Rows
 from attnviz.scoring.published import SINK_LENGTH, SINK_THRESHOLD
 
 

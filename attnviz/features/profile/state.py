@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -10,21 +11,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.heads import Layout
+from attnviz.core.measures import PrefixMatching
+from attnviz.core.provenance import SourceInfo
 from attnviz.corpus.texts import Bad
 from attnviz.errors import InputError, UsageError
-from attnviz.measures import PrefixMatching
-from attnviz.profiling.tally import Tally
-from attnviz.profiling.tasks import Task
-from attnviz.profiling.work import Part, ProfileSettings
-from attnviz.records import Layout, SourceInfo
+from attnviz.features.profile.tally import Tally
+from attnviz.features.profile.tasks import ProfileTask
+from attnviz.features.profile.work import Part, ProfileSettings
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.sums import Sums, comparable
 from attnviz.statistics.clusters import ClusterSums
-from attnviz.statistics.simultaneous import Bootstrap
+from attnviz.statistics.robust import per_text
+from attnviz.statistics.simultaneous import REPLICATES, Bootstrap
 from attnviz.statistics.spread import Spread
 
 BAD_NAMED = 20
 """So many texts that could not be used are kept by name; the others are counted."""
+RESAMPLES = 20
+"""How often roles and likeness are found anew, from texts drawn anew, to see whether they stay."""
 _TOPS: Mapping[str, float] = {"share": 1.0, "bits": 20.0, "tokens": 20.0}
 """The largest value of a score that its quartiles tell apart; tokens as log₂(1 + tokens)."""
 
@@ -54,6 +59,11 @@ class About:
     simultaneous: bool = False
     grouped: bool = False
     matching: PrefixMatching | None = None
+
+    @property
+    def replicates(self) -> int:
+        """How often texts are drawn anew."""
+        return REPLICATES if self.simultaneous else RESAMPLES
 
     def comparable(self) -> dict[str, Any]:
         """What must be the same, by the names that people know."""
@@ -88,7 +98,7 @@ class Run:
     read: int = 0
     finished: bool = False
 
-    def follow(self, task: Task) -> None:
+    def follow(self, task: ProfileTask) -> None:
         """Count a task."""
         self.tasks += 1
         self.digest = hashlib.sha256(self.digest.encode() + task.digest).hexdigest()
@@ -101,6 +111,7 @@ class Cluster:
     """A cluster that the next text may still belong to."""
 
     name: str
+    content: int
     a: NDArray[np.float64]
     b: NDArray[np.int64]
 
@@ -114,8 +125,10 @@ class State:
         runs: over which texts.
         tally: everything but the sums of clusters.
         sums: of the clusters that are complete, [H, n].
+        means: the same of their means: every cluster that has a row counts once.
         spread: how their means spread, [H·n].
-        bootstrap: for simultaneous intervals.
+        bootstrap: the clusters drawn anew, for simultaneous intervals or :data:`RESAMPLES` times.
+        copies: how often every text, or group of texts, is there, by a hash of its words.
         groups: hashes of the groups so far, where texts name groups.
         bad_count: texts that could not be used; ``bad`` names the first of them.
     """
@@ -124,8 +137,10 @@ class State:
     runs: list[Run]
     tally: Tally
     sums: ClusterSums
+    means: ClusterSums
     spread: Spread
-    bootstrap: Bootstrap | None
+    bootstrap: Bootstrap
+    copies: Counter[int] = field(default_factory=Counter)
     groups: set[int] = field(default_factory=set)
     bad: list[Bad] = field(default_factory=list)
     bad_count: int = 0
@@ -141,8 +156,9 @@ class State:
             [Run(names)],
             Tally(about.layout),
             ClusterSums(shape),
+            ClusterSums(shape),
             Spread(np.tile(tops, shape[0])),
-            Bootstrap(shape, about.seed) if about.simultaneous else None,
+            Bootstrap(shape, about.seed, about.replicates),
         )
 
     @property
@@ -150,19 +166,21 @@ class State:
         """Whether every run came to its end."""
         return all(run.finished for run in self.runs)
 
-    def add(self, task: Task, part: Part) -> None:
+    def add(self, task: ProfileTask, part: Part) -> None:
         """Add what a task found; tasks in their order.
 
         Raises:
             InputError: a group that was complete comes again.
         """
-        names, a, b = list(part.clusters), part.a, part.b
+        names, contents, a, b = list(part.clusters), list(part.contents), part.a, part.b
         if self.open is not None and names:
             if names[0] == self.open.name:
+                contents[0] = (contents[0] + self.open.content) % (1 << 64)
                 a[0] += self.open.a
                 b[0] += self.open.b
             else:
                 names = [self.open.name, *names]
+                contents = [self.open.content, *contents]
                 a = np.concatenate([self.open.a[None], a])
                 b = np.concatenate([self.open.b[None], b])
         if self.about.grouped:
@@ -172,8 +190,8 @@ class State:
         self.tally.merge(part.tally)
         self.count_bad(part.bad)
         if names:
-            self.open = Cluster(names[-1], a[-1].copy(), b[-1].copy())
-            self._close(names[:-1], a[:-1], b[:-1])
+            self.open = Cluster(names[-1], contents[-1], a[-1].copy(), b[-1].copy())
+            self._close(names[:-1], contents[:-1], a[:-1], b[:-1])
 
     def count_bad(self, bad: tuple[Bad, ...]) -> None:
         """Remember texts that could not be used."""
@@ -183,7 +201,8 @@ class State:
     def finish(self) -> None:
         """There are no more texts."""
         if self.open is not None:
-            self._close([self.open.name], self.open.a[None], self.open.b[None])
+            last = self.open
+            self._close([last.name], [last.content], last.a[None], last.b[None])
             self.open = None
         for run in self.runs:
             run.finished = True
@@ -222,9 +241,10 @@ class State:
         self.runs += other.runs
         self.tally.merge(other.tally)
         self.sums.merge(other.sums)
+        self.means.merge(other.means)
         self.spread.merge(other.spread)
-        if self.bootstrap is not None and other.bootstrap is not None:
-            self.bootstrap.merge(other.bootstrap)
+        self.bootstrap.merge(other.bootstrap)
+        self.copies.update(other.copies)
         self.groups |= other.groups
         self.bad_count += other.bad_count
         numbered = [replace(bad, number=bad.number + offset) for bad in other.bad]
@@ -258,15 +278,21 @@ class State:
             before = name
             self.groups.add(key)
 
-    def _close(self, names: list[str], a: NDArray[np.float64], b: NDArray[np.int64]) -> None:
+    def _close(
+        self,
+        names: list[str],
+        contents: list[int],
+        a: NDArray[np.float64],
+        b: NDArray[np.int64],
+    ) -> None:
         """These clusters are complete."""
         if not names:
             return
         self.sums.add(a, b)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            means = a / np.where(b > 0, b, np.nan)
+        self.copies.update(contents)
+        means = per_text(a, b)
+        self.means.add(np.nan_to_num(means), (b > 0).astype(np.int64))
         tokens = [score.unit == "tokens" for score in SCORES.values()]
         means[..., tokens] = np.log2(1 + means[..., tokens])
         self.spread.add(means.reshape(len(names), -1))
-        if self.bootstrap is not None:
-            self.bootstrap.add(names, a, b)
+        self.bootstrap.add(names, a, b)

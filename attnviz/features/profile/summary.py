@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.estimates import Estimate, ExampleRow, HeadProfile, Profile, Share
-from attnviz.measures import SinkRate
-from attnviz.profiling import likeness
-from attnviz.profiling.examples import SORTS, Examples
-from attnviz.profiling.kinds import KINDS
-from attnviz.profiling.state import State
-from attnviz.profiling.tally import Flow, Tally
-from attnviz.records import Head, HeadScores, Layout, SiteKind
+from attnviz.core.heads import Head, Layout, SiteKind
+from attnviz.core.measures import SinkRate
+from attnviz.core.scores import Estimate, HeadScores
+from attnviz.features.profile import likeness
+from attnviz.features.profile.deciding import Decisions, decide
+from attnviz.features.profile.examples import SORTS, Examples
+from attnviz.features.profile.kinds import KINDS
+from attnviz.features.profile.result import ExampleRow, HeadProfile, Profile, Share
+from attnviz.features.profile.stability import first_of, redrawn
+from attnviz.features.profile.state import RESAMPLES, State
+from attnviz.features.profile.tally import Tally, WeightFlow
 from attnviz.scoring.published import SINK_LENGTH, SINK_THRESHOLD
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
-from attnviz.statistics.clusters import FEW
-from attnviz.statistics.simultaneous import ENOUGH
+from attnviz.statistics.clusters import few_groups
+from attnviz.statistics.copies import factor
+from attnviz.statistics.coverage import word
 from attnviz.statistics.student import half_width
 
 TOP_TOKENS = 20
@@ -28,57 +33,72 @@ NEAREST = 5
 Floats = NDArray[np.float64]
 
 
-def summarize(state: State) -> Profile:
-    """Everything that a finished run says."""
+def summarize(state: State, *, stability: bool = False) -> Profile:
+    """Everything that a finished run says; with ``stability`` also what stays when drawn anew."""
     about, tally, layout = state.about, state.tally, state.about.layout
     total = state.total()
-    estimates, width = _estimates(state)
+    copies = factor(list(state.copies.values()))
+    estimates, decisions, widths = _estimates(state, copies)
     shares = _Shares(tally.flow, layout)
-    alike = {
-        kind: likeness.distances(tally.alike, kind, sum(layout.heads[kind]))
-        for kind in layout.kinds
-    }
+    alike, errors, related = {}, {}, {}
+    for kind in layout.kinds:
+        alike[kind], errors[kind] = likeness.distances(tally.alike, kind, sum(layout.heads[kind]))
+        related[kind] = likeness.related(alike[kind], errors[kind], len(tally.alike))
     places = {kind: _plane(apart) for kind, apart in alike.items()}
+    stays = redrawn(state) if stability else [None] * len(layout)
     heads = []
     for number, head in enumerate(layout):
-        within = number - _first(layout, head.site.kind)
+        kind = head.site.kind
+        within = number - first_of(layout, kind)
+        sure = total.roles(number, decisions.unsure(number))
+        given = {role.name for role in sure}
         heads.append(
             HeadProfile(
-                HeadScores(head, total.scores(number), total.roles(number)),
+                HeadScores(head, total.scores(number), sure),
                 estimates[number],
                 shares.of(number, "distances") if head.site.kind != "cross" else (),
                 dict(zip(KINDS, shares.of(number, "kinds"), strict=True)),
                 shares.of(number, "tenths"),
                 shares.tokens(number),
                 _examples(tally.examples, number, head),
-                _nearest(alike[head.site.kind], within, layout, head.site.kind),
-                places[head.site.kind][within] if tally.alike else None,
+                _nearest(alike[kind], errors[kind], within, layout, kind, related[kind]),
+                places[kind][within] if tally.alike else None,
+                tuple(role for role in total.roles(number) if role.name not in given),
+                stays[number],
             )
         )
     clusters = int(state.sums.count.max(initial=0))
     return Profile(
-        about.info,
-        layout,
-        tuple(heads),
-        tally.texts,
-        tally.windows,
-        tally.tokens,
-        clusters,
-        about.grouped,
-        about.simultaneous,
-        width,
-        alike,
-        len(tally.alike),
-        state.bad_count,
-        tuple((bad.place, bad.reason) for bad in state.bad),
-        tally.empty,
-        tuple(name for run in state.runs for name in run.names),
-        about.seed,
-        tuple(_notes(state, clusters)),
-        about.settings.weigh,
-        _sink_rate(tally) if about.settings.weigh == "weights" else None,
-        about.matching,
-        about.model,
+        source=about.info,
+        layout=layout,
+        identity=about.model,
+        texts=tally.texts,
+        seed=about.seed,
+        partial=not state.finished,
+        notes=tuple(_notes(state, clusters, copies)),
+        heads=tuple(heads),
+        windows=tally.windows,
+        tokens=tally.tokens,
+        clusters=clusters,
+        grouped=about.grouped,
+        simultaneous=about.simultaneous,
+        width=widths[0],
+        likeness={
+            kind: likeness.known(alike[kind], errors[kind]) if tally.alike else ()
+            for kind in layout.kinds
+        },
+        alike_texts=len(tally.alike),
+        bad_count=state.bad_count,
+        bad=tuple((bad.place, bad.reason) for bad in state.bad),
+        empty_rows=tally.empty,
+        files=tuple(name for run in state.runs for name in run.names),
+        quantity=about.settings.weigh,
+        sink_rate=_sink_rate(tally) if about.settings.weigh == "weights" else None,
+        matching=about.matching,
+        rare_width=widths[1],
+        copies=state.copies.total() - len(state.copies),
+        questions=decisions.questions,
+        resamples=RESAMPLES if stability else 0,
     )
 
 
@@ -95,13 +115,17 @@ def _sink_rate(tally: Tally) -> SinkRate | None:
     return SinkRate(mean / heads, half, shares, texts, SINK_LENGTH, SINK_THRESHOLD)
 
 
-def _notes(state: State, clusters: int) -> list[str]:
+def _notes(state: State, clusters: int, copies: float) -> list[str]:
     notes = []
     unit = "groups" if state.about.grouped else "texts"
-    if clusters < FEW:
+    if repeated := state.copies.total() - len(state.copies):
         notes.append(
-            f"{clusters} {unit} only: intervals from fewer than {FEW} cover less than 95 %."
+            f"{repeated:,} of {state.copies.total():,} {unit} repeat another one word for word: "
+            "identical ones count as one."
         )
+    said = few_groups(clusters / copies, unit)
+    kind: Literal["each", "simultaneous"] = "simultaneous" if state.about.simultaneous else "each"
+    notes += filter(None, [said or word(kind, clusters / copies, unit)])
     if state.bad_count:
         of = state.tally.texts + state.bad_count
         notes.append(f"{state.bad_count:,} of {of:,} texts could not be used.")
@@ -114,17 +138,19 @@ def _notes(state: State, clusters: int) -> list[str]:
     return notes
 
 
-def _estimates(state: State) -> tuple[list[dict[str, Estimate]], float | None]:
-    """Every head's scores with intervals; and the width of simultaneous ones."""
-    sums, about = state.sums, state.about
-    mean, half, width = sums.mean(), sums.half(), None
-    if state.bootstrap is not None:
-        quantile = state.bootstrap.quantile(sums)
-        width = None if math.isnan(quantile) else quantile
-        half = quantile * sums.error()
-        half[sums.count < ENOUGH] = np.nan
+def _estimates(
+    state: State, copies: float
+) -> tuple[list[dict[str, Estimate]], Decisions, tuple[float | None, float | None]]:
+    """Every head's scores with intervals, which are sure, and the widths of simultaneous ones."""
+    sums, means, about = state.sums, state.means, state.about
+    mean, error, half = sums.mean(), sums.error(copies), sums.half(copies=copies)
+    macro, macro_half = means.mean(), means.half(copies=copies)
     rows = np.where(sums.b > 0, sums.b, np.nan)
     chance = state.tally.chances.value() / rows
+    width = state.bootstrap.widths(sums, copies=copies) if about.simultaneous else None
+    if width is not None:
+        half = width * error
+    decisions = decide(mean, error, chance, freedom=sums.freedom(copies), width=width)
     quartiles = state.spread.quantiles().reshape(3, *mean.shape)
     found = []
     for head in range(len(about.layout)):
@@ -135,8 +161,6 @@ def _estimates(state: State) -> tuple[list[dict[str, Estimate]], float | None]:
                 one[name] = Estimate(None, None, None, 0, 0)
                 continue
             most = 1.0 if score.unit == "share" else math.inf
-            low, high = mean[at] - half[at], mean[at] + half[at]
-            known = not math.isnan(half[at])
             middle = quartiles[:, *at]
             if score.unit == "tokens":
                 middle = 2**middle - 1
@@ -146,18 +170,34 @@ def _estimates(state: State) -> tuple[list[dict[str, Estimate]], float | None]:
                 float(mean[at] / chance[at]) if chance[at] > 0 else None,
                 int(sums.b[at]),
                 int(sums.count[at]),
-                float(max(low, 0.0)) if known else None,
-                float(min(high, most)) if known else None,
+                *_ends(mean[at], half[at], most),
                 (float(middle[0]), float(middle[1]), float(middle[2])),
+                float(macro[at]),
+                *_ends(macro[at], macro_half[at], most),
             )
         found.append(one)
-    return found, width
+    common, rare = state.bootstrap.families(sums, copies)
+    return found, decisions, (_width(width, common), _width(width, rare))
+
+
+def _ends(mean: float, half: float, most: float) -> tuple[float | None, float | None]:
+    """The ends of an interval inside what a score can be; None where there is none."""
+    if math.isnan(half):
+        return None, None
+    return float(max(mean - half, 0.0)), float(min(mean + half, most))
+
+
+def _width(width: Floats | None, part: NDArray[np.bool_]) -> float | None:
+    """That of one family; None where it has none."""
+    if width is None or not part.any() or np.isnan(width[part]).any():
+        return None
+    return float(width[part].max())
 
 
 class _Shares:
     """Shares of a head's weight, beside those of uniform attention in its layer."""
 
-    def __init__(self, flow: Flow, layout: Layout) -> None:
+    def __init__(self, flow: WeightFlow, layout: Layout) -> None:
         self._flow, self._heads = flow, len(layout)
         sites = {site: number for number, site in enumerate(layout.sites)}
         self._uniform = [self._heads + sites[head.site] for head in layout]
@@ -217,12 +257,6 @@ def _examples(examples: Examples, number: int, head: Head) -> dict[str, tuple[Ex
     return found
 
 
-def _first(layout: Layout, kind: SiteKind) -> int:
-    """The number of the first head of a kind."""
-    kinds = layout.kinds
-    return sum(sum(layout.heads[before]) for before in kinds[: kinds.index(kind)])
-
-
 def _plane(apart: Floats) -> list[tuple[float, float] | None]:
     if np.isnan(apart).any() or len(apart) < 2:
         return [None] * len(apart)
@@ -230,8 +264,14 @@ def _plane(apart: Floats) -> list[tuple[float, float] | None]:
 
 
 def _nearest(
-    apart: Floats, within: int, layout: Layout, kind: SiteKind
+    apart: Floats,
+    errors: Floats,
+    within: int,
+    layout: Layout,
+    kind: SiteKind,
+    among: NDArray[np.bool_],
 ) -> tuple[tuple[Head, float], ...]:
-    """The heads most alike, the nearest first."""
+    """The heads that are alike, the nearest first."""
     heads = [head for head in layout if head.site.kind == kind]
-    return tuple((heads[n], far) for n, far in likeness.nearest(apart, within, NEAREST))
+    found = likeness.nearest(apart, within, NEAREST, among)
+    return tuple((heads[n], likeness.digits(far, float(errors[within, n]))) for n, far in found)

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.profiling.examples import Examples
-from attnviz.profiling.kinds import KINDS, kinds
-from attnviz.profiling.likeness import Divergences, sample_size
-from attnviz.profiling.passing import DISTANCES, Passed
-from attnviz.records import Inputs, Layout, Site
+from attnviz.core.heads import Layout, Site
+from attnviz.core.prompt import Inputs
+from attnviz.features.profile.examples import Examples
+from attnviz.features.profile.kinds import KINDS, kinds
+from attnviz.features.profile.likeness import Divergences, sample_size
+from attnviz.features.profile.passing import DISTANCES, Passed
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.sums import Sums, comparable
 from attnviz.statistics.exact import Exact
@@ -29,7 +30,7 @@ UNIT = 1 << 30
 Integers = NDArray[np.int64]
 
 
-class Flow:
+class WeightFlow:
     """Where the weight of H heads goes; and that of uniform attention, in each of L layers.
 
     Attributes:
@@ -78,7 +79,7 @@ class Flow:
                 np.add.at(self.weights[:, rows], strings, _units(keys.T))
             first += heads
 
-    def merge(self, other: Flow) -> None:
+    def merge(self, other: WeightFlow) -> None:
         """Add what passed for other texts."""
         self.distances += other.distances
         self.kinds += other.kinds
@@ -125,7 +126,7 @@ class Tally:
         self.counted, self.sinks = np.zeros(heads, np.int64), np.zeros(heads, np.int64)
         self.chances = Exact((heads, n))
         self.shares = Exact((heads, n, len(comparable(SCORES))))
-        self.flow = Flow(layout)
+        self.flow = WeightFlow(layout)
         self.examples = Examples(heads)
         self.alike: list[Divergences] = []
         self._sample = sample_size(layout)

@@ -8,6 +8,7 @@ in parts, file by file, formed the same tasks and the same batches, and gives th
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -43,9 +44,16 @@ class Piece:
         """What rows belong to that are not independent: the text's group, or the text itself."""
         return self.text.group or f"{self.key:016x}"
 
+    @property
+    def content(self) -> int:
+        """64 bits that pieces with the same words share; those of a whole text or group add up."""
+        p = self.text.prompt
+        said = json.dumps([self.part, p.text, p.pair, p.context, p.target]).encode()
+        return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "little")
+
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Task:
+class ProfileTask:
     """Some pieces that run together.
 
     Attributes:
@@ -64,7 +72,7 @@ class Task:
         return hashlib.sha256("\0".join(said).encode("utf-8", "surrogatepass")).digest()
 
 
-def tasks(texts: Iterable[Text | Bad]) -> Iterator[Task]:
+def tasks(texts: Iterable[Text | Bad]) -> Iterator[ProfileTask]:
     """Cut texts into tasks, in their order."""
     pieces: list[Piece] = []
     bad: list[Bad] = []
@@ -72,7 +80,7 @@ def tasks(texts: Iterable[Text | Bad]) -> Iterator[Task]:
     for text in texts:
         found = _LINE.sub("", text.place)
         if (pieces or bad) and (found != file or len(pieces) >= WINDOW or size >= SEGMENT):
-            yield Task(tuple(pieces), tuple(bad))
+            yield ProfileTask(tuple(pieces), tuple(bad))
             pieces, bad, size = [], [], 0
         file = found
         if isinstance(text, Bad):
@@ -80,12 +88,12 @@ def tasks(texts: Iterable[Text | Bad]) -> Iterator[Task]:
             continue
         for piece in _pieces(text):
             if size and size + len(piece.text.text) > SEGMENT:
-                yield Task(tuple(pieces), tuple(bad))
+                yield ProfileTask(tuple(pieces), tuple(bad))
                 pieces, bad, size = [], [], 0
             pieces.append(piece)
             size += len(piece.text.text)
     if pieces or bad:
-        yield Task(tuple(pieces), tuple(bad))
+        yield ProfileTask(tuple(pieces), tuple(bad))
 
 
 def _pieces(text: Text) -> Iterator[Piece]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
 from rich.cells import cell_len
@@ -10,9 +10,11 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.estimates import Estimate, HeadProfile, Profile
-from attnviz.records import HeadScores, HeadsReport, Inputs, Role
-from attnviz.render.labels import (
+from attnviz.core.prompt import Inputs
+from attnviz.core.scores import Estimate, HeadScores, HeadsOf, Role, ScoredHeads
+from attnviz.drawing.findings import Findings
+from attnviz.drawing.grid_terminal import HeadsGrid
+from attnviz.drawing.labels import (
     model_name,
     number,
     possible,
@@ -24,16 +26,33 @@ from attnviz.render.labels import (
     times,
     visible,
 )
-from attnviz.render.published import SINKS, matching_line, sink_line
-from attnviz.render.terminal import Line
-from attnviz.render.terminal_grid import HeadsGrid
+from attnviz.drawing.published import SINKS, matching_line, sink_line
+from attnviz.drawing.terminal import Line
+from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.scoring.published import SINK_LENGTH
 
 
-def report(profile: Profile) -> HeadsReport:
+def parts(found: Profile, rows: Sequence[HeadScores] | None = None) -> Iterator[RenderableType]:
+    """The grid, the table, published measures, what stays, what other results say, one line.
+
+    Args:
+        found: the result.
+        rows: heads to list, in that order; by default all with a role.
+    """
+    listed = [one.scores for one in found.heads if one.scores.roles] if rows is None else rows
+    yield profile_grid(found)
+    yield profile_table(found, listed)
+    yield from published_lines(found)
+    yield from stability_lines(found, listed)
+    if found.findings:
+        yield Findings(found.findings, [found.layout.name(one.head) for one in listed])
+    yield profile_line(found)
+
+
+def report(profile: Profile) -> ScoredHeads:
     """The means and roles of a profile as those of one long text."""
     heads = tuple(found.scores for found in profile.heads)
-    return HeadsReport(profile.source, profile.layout, Inputs({}), heads)
+    return HeadsOf(profile.source, profile.layout, Inputs({}), heads)
 
 
 def profile_grid(profile: Profile) -> RenderableType:
@@ -58,6 +77,30 @@ def published_lines(profile: Profile) -> Iterator[RenderableType]:
         yield Line(matching_line(profile.matching, profile.layout, heads))
 
 
+def stability_lines(profile: Profile, heads: Sequence[HeadScores]) -> Iterator[RenderableType]:
+    """How often roles and nearest heads stay when texts are drawn anew; ``heads`` in this order."""
+    if not profile.resamples:
+        return
+    known = {found.head: found for found in profile.heads}
+    yield Text(f"of {profile.resamples} draws of the texts, with replacement:")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    for title in ("head", "roles given", "nearest head"):
+        table.add_column(title)
+    for one in heads:
+        stays = known[one.head].stability
+        if stays is not None:
+            name = profile.layout.name
+            near = [(name(head), times) for head, times in stays.nearest]
+            cells = (name(one.head), _often(stays.roles.items()), _often(near[:3]))
+            table.add_row(*(Text(cell) for cell in cells))
+    yield table
+    yield Text("")
+
+
+def _often(found: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{name} {times}" for name, times in found) or "none"
+
+
 def profile_line(profile: Profile) -> RenderableType:
     """Model, backend, and how much was read, in one line."""
     info = profile.source
@@ -66,7 +109,11 @@ def profile_line(profile: Profile) -> RenderableType:
     if profile.grouped:
         parts.append(f"{profile.clusters:,} groups")
     what = "all heads and scores at once" if profile.simultaneous else "each score by itself"
-    parts += [f"95 % intervals, {what}", said(profile)]
+    parts.append(f"95 % intervals, {what}")
+    if profile.questions:
+        way = "intervals for all at once" if profile.simultaneous else "Holm"
+        parts.append(f"roles sure at 5 % among {profile.questions:,} questions ({way})")
+    parts.append(said(profile))
     return Line(" · ".join(part for part in parts if part), "dim")
 
 
@@ -80,12 +127,23 @@ _COLUMNS = (
     "rows",
     "possible",
     "texts",
+    "by text",
     "quartiles",
     "also",
     "most weight on",
 )
 _LEFT = ("head", "role", "also", "most weight on")
-_IF_ROOM = ("lift", "most weight on", "rows", "chance", "texts", "possible", "also", "quartiles")
+_IF_ROOM = (
+    "lift",
+    "most weight on",
+    "rows",
+    "by text",
+    "quartiles",
+    "chance",
+    "texts",
+    "possible",
+    "also",
+)
 """What a narrow console does without: each is there if it fits beside those before it."""
 _BETWEEN = 3
 """Cells between two columns."""
@@ -117,7 +175,7 @@ class _Table:
     def _row(self, found: HeadProfile) -> tuple[str, ...]:
         name = self.profile.layout.name(found.head)
         if not found.scores.roles:
-            return (name, "·", *[""] * 9, _tokens(found))
+            return (name, "·", *[""] * 9, _perhaps(found), _tokens(found))
         role, *others = found.scores.roles
         estimate = found.evidence(role)
         places = role.rests and role.name != "diffuse"
@@ -128,9 +186,16 @@ class _Table:
             f"{estimate.rows:,}",
             possible(role),
             f"{estimate.texts:,}",
+            _macro(estimate),
             _quartiles(estimate),
             ", ".join(
-                rest_phrase(other) if other.rests else role_phrase(other) for other in others
+                filter(
+                    None,
+                    [
+                        *(rest_phrase(one) if one.rests else role_phrase(one) for one in others),
+                        _perhaps(found),
+                    ],
+                )
             ),
             _tokens(found),
         )
@@ -179,6 +244,16 @@ def _digits(estimate: Estimate) -> int:
     if estimate.low is None or estimate.high is None:
         return 2
     return 3 if estimate.high - estimate.low < 0.02 else 2
+
+
+def _macro(estimate: Estimate) -> str:
+    """The mean over texts, each counting once."""
+    return "" if estimate.macro is None else f"{estimate.macro:.{_digits(estimate)}f}"
+
+
+def _perhaps(found: HeadProfile) -> str:
+    """The roles that the means support, but not surely."""
+    return "undecided: " + ", ".join(r.title for r in found.undecided) if found.undecided else ""
 
 
 def _quartiles(estimate: Estimate) -> str:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.source import Source
 from attnviz.errors import InputError
-from attnviz.passes import Source
-from attnviz.records import Inputs, Prompt
 
 LONGEST = 1024
 """Tokens of a window, also where a model could take more."""

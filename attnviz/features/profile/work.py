@@ -9,18 +9,18 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import ForwardRequest, Source
 from attnviz.corpus.batches import Tokenized, batches
 from attnviz.corpus.texts import Bad
 from attnviz.errors import InputError, Message, UsageError
-from attnviz.passes import Source
-from attnviz.profiling.examples import LONGEST_TEXT, Examples, Shown, Watching
-from attnviz.profiling.likeness import Comparing, Smallest, sample_size
-from attnviz.profiling.passing import Passing
-from attnviz.profiling.sinks import Sinks
-from attnviz.profiling.tally import Tally
-from attnviz.profiling.tasks import Piece, Task, mixed
-from attnviz.profiling.windows import windows
-from attnviz.records import Inputs
+from attnviz.features.profile.examples import LONGEST_TEXT, Examples, ShownText, Watching
+from attnviz.features.profile.likeness import Comparing, Smallest, sample_size
+from attnviz.features.profile.passing import Passing
+from attnviz.features.profile.sinks import Sinks
+from attnviz.features.profile.tally import Tally
+from attnviz.features.profile.tasks import Piece, ProfileTask, mixed
+from attnviz.features.profile.windows import windows
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.sums import Sums
 
@@ -36,8 +36,8 @@ class ProfileSettings:
 
     Attributes:
         special_tokens: whether the tokenizer adds its own.
-        stride: see :func:`~attnviz.profiling.windows.windows`.
-        weigh: what is scored, a name of :data:`attnviz.quantities.QUANTITIES`.
+        stride: see :func:`~attnviz.features.profile.windows.windows`.
+        weigh: what is scored, a name of :data:`attnviz.core.quantities.QUANTITIES`.
     """
 
     special_tokens: bool = True
@@ -52,6 +52,7 @@ class Part:
     Attributes:
         tally: everything but the sums of clusters.
         clusters: the names of the K clusters, in the order of the texts.
+        contents: a hash of the words of each; identical texts have the same.
         a: float64 [K, H, n], each cluster's sums of scores.
         b: int64 [K, H, n], and its numbers of rows.
         bad: texts that could not be used.
@@ -59,6 +60,7 @@ class Part:
 
     tally: Tally
     clusters: tuple[str, ...]
+    contents: tuple[int, ...]
     a: NDArray[np.float64]
     b: NDArray[np.int64]
     bad: tuple[Bad, ...]
@@ -90,7 +92,7 @@ class Worker:
         self._source, self._settings = source, settings
         self._smallest = Smallest(sample_size(source.layout))
 
-    def __call__(self, task: Task) -> Part:
+    def __call__(self, task: ProfileTask) -> Part:
         """What the texts of a task add up to."""
         bad: list[Bad] = list(task.bad)
         found: dict[int, Sums] = {}
@@ -111,7 +113,7 @@ class Worker:
         tally.texts = len({piece.text.number for piece, _ in kept if piece.part == 0})
         return _part(tally, kept, bad)
 
-    def _prepared(self, task: Task, bad: list[Bad]) -> Iterator[Window]:
+    def _prepared(self, task: ProfileTask, bad: list[Bad]) -> Iterator[Window]:
         """The windows of every text, or why there are none."""
         for piece in task.pieces:
             prompt = replace(piece.text.prompt, special_tokens=self._settings.special_tokens)
@@ -141,7 +143,7 @@ class Worker:
             if w.begins and self._smallest.may_have(w.piece.key)
         }
         comparing, sinks = Comparing(inputs, keys, source.layout), Sinks(inputs, source.layout)
-        source.forward(inputs, [scores, passing, comparing, sinks], hidden=False)
+        source.forward(inputs, [scores, passing, comparing, sinks], ForwardRequest(hidden=False))
         for item, window in enumerate(batch):
             sums, passed, text = scores.sums(item), passing.passed(item), window.text
             if not all(np.isfinite(found.keys).all() for found in passed.values()):
@@ -150,7 +152,7 @@ class Worker:
             tally.add(window.inputs, sums, passed)
             tally.add_sinks(sinks.found(item) if window.begins else None)
             words = window.inputs.texts[0][:LONGEST_TEXT]
-            shown = Shown(text.number, text.place, words, window.number)
+            shown = ShownText(text.number, text.place, words, window.number)
             if item in keys:
                 tally.alike.append(comparing.divergences(item))
                 self._smallest.add(keys[item])
@@ -160,16 +162,18 @@ class Worker:
 
 def _part(tally: Tally, kept: list[tuple[Piece, Sums]], bad: list[Bad]) -> Part:
     """Put the sums of each cluster together, in the order of the texts."""
-    names, a, b = [], [], []
+    names, contents, a, b = [], [], [], []
     for cluster, some in groupby(kept, key=lambda found: found[0].cluster):
-        sums = [found for _, found in some]
+        pieces, sums = zip(*some, strict=True)
         names.append(cluster)
+        contents.append(sum(piece.content for piece in dict.fromkeys(pieces)) % (1 << 64))
         a.append(sum(found.values for found in sums))
         b.append(sum(found.rows for found in sums))
     shape = (0, *tally.chances.whole.shape)
     return Part(
         tally,
         tuple(names),
+        tuple(contents),
         np.array(a, np.float64) if a else np.zeros(shape),
         np.array(b, np.int64) if b else np.zeros(shape, np.int64),
         tuple(sorted(bad, key=lambda found: found.number)),

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from attnviz.cli import console, voice
+from attnviz.cli.exits import DIFFERS
 from attnviz.cli.flattening import flatten
-from attnviz.cli.shapes_options import (
+from attnviz.errors import Message, Setting, UsageError
+from attnviz.features.shapes.options import (
     Asked,
     FormatOptions,
     LayerOptions,
@@ -22,10 +24,9 @@ from attnviz.cli.shapes_options import (
     RunOptions,
     ViewOptions,
 )
-from attnviz.errors import Message, Setting, UsageError
 
 if TYPE_CHECKING:
-    from attnviz.answers import Answer
+    from attnviz.features.shapes.function import Answer
 
 PIPE_WIDTH = 110
 
@@ -40,50 +41,50 @@ class View(NamedTuple):
 
 
 def _walk(asked: Asked) -> Answer:
-    from attnviz import answers
+    from attnviz.features.shapes import function as answers
 
     return answers.walk(asked.subject(), asked.sizes(), why=asked.view.why)
 
 
 def _diagram(asked: Asked) -> Answer:
-    from attnviz import answers
+    from attnviz.features.shapes import function as answers
 
     return answers.diagram(asked.subject(), asked.sizes(), why=asked.view.why, out=asked.output.out)
 
 
 def _verify(asked: Asked) -> Answer:
-    from attnviz import answers
+    from attnviz.features.shapes import function as answers
 
     return answers.verify(asked.subject(), asked.sizes())
 
 
 def _compare(asked: Asked) -> Answer:
-    from attnviz import answers
+    from attnviz.features.shapes import function as answers
 
     return answers.compare(asked.subject(), asked.sizes(), memory=asked.view.memory)
 
 
 def _sweep(asked: Asked) -> Answer:
-    from attnviz import answers
+    from attnviz.features.shapes import function as answers
 
     sweep = str(asked.view.sweep)
     return answers.sweep(asked.subject(), sweep, asked.sizes(), out=asked.output.out)
 
 
 def _scaling(asked: Asked) -> Answer:
-    from attnviz import answers
+    from attnviz.features.shapes import function as answers
 
     return answers.scaling(asked.view.seed, out=asked.output.out)
 
 
 def _numbers(asked: Asked) -> Answer:
-    from attnviz import answers
+    from attnviz.features.shapes import function as answers
 
     return answers.numbers(asked.tiny(), precision=asked.view.precision)
 
 
 def _animate(asked: Asked) -> Answer:
-    from attnviz import answers
+    from attnviz.features.shapes import function as answers
 
     if asked.output.out is None:
         raise UsageError("{animate} makes a file; add {out}", animate=..., out="film.html")
@@ -91,7 +92,7 @@ def _animate(asked: Asked) -> Answer:
 
 
 def _presets(asked: Asked) -> Answer:
-    from attnviz import answers
+    from attnviz.features.shapes import function as answers
 
     return answers.presets()
 
@@ -152,9 +153,10 @@ def shapes(
     asked = Asked(text, layer, run, model, view, output)
     answer = _view_of(asked).answer(asked)
     notes = tuple(console.one_line(voice.words(note)) for note in answer.notes)
-    _print(answer._replace(title=console.one_line(answer.title), notes=notes), output)
-    if answer.data.get("equal") is False:
-        raise typer.Exit(1)
+    title = console.one_line(answer.title)
+    _print(dataclasses.replace(answer, title=title, notes=notes), output)
+    if getattr(answer, "equal", True) is False:
+        raise typer.Exit(DIFFERS)
 
 
 def _view_of(asked: Asked) -> View:
@@ -211,11 +213,11 @@ def _unheeded(name: str, asked: Asked, view: str) -> UsageError:
 
 
 def _print(answer: Answer, output: FormatOptions) -> None:
-    from attnviz.render.shapes.answer import as_csv, as_json, as_markdown, as_text
-    from attnviz.render.shapes.table import Paint
+    from attnviz.features.shapes.forms import as_csv, as_markdown, as_text
+    from attnviz.features.shapes.table import Paint
 
     if output.json:
-        console.put(as_json(answer))
+        console.put(answer.to_json())
     elif output.csv:
         console.put(as_csv(answer))
     elif output.markdown:

@@ -1,44 +1,18 @@
-"""What a view of shapes and costs comes to: tables, sentences, perhaps a plot, and plain data."""
+"""An answer as text for a terminal, as Markdown and as CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
-
-from attnviz.render.shapes.table import (
+from attnviz.errors import UsageError
+from attnviz.features.shapes.result import Answer
+from attnviz.features.shapes.table import (
     Paint,
-    Table,
     table_csv,
     table_markdown,
     table_text,
     wrapped,
 )
 
-SCHEMA = "attnviz.shapes/1"
 MARKDOWN_WIDTH = 100
-
-Draw = Callable[[int, Paint], list[str]]
-"""Draws something for a terminal of so many columns."""
-
-
-class Answer(NamedTuple):
-    """One view.
-
-    Attributes:
-        view: ``walk``, ``compare``, ...; named in the JSON.
-        title: the first line.
-        tables: the first of them is what CSV holds.
-        notes: sentences below.
-        data: what the JSON holds beside schema, view, title and notes.
-        draw: a plot or diagram for the terminal, shown before the notes.
-    """
-
-    view: str
-    title: str
-    tables: tuple[Table, ...]
-    notes: tuple[str, ...] = ()
-    data: Mapping[str, Any] = {}
-    draw: Draw | None = None
 
 
 def as_text(answer: Answer, width: int, paint: Paint) -> str:
@@ -67,19 +41,11 @@ def as_markdown(answer: Answer) -> str:
 
 
 def as_csv(answer: Answer) -> str:
-    """The first table, bare values."""
+    """The first table, bare values.
+
+    Raises:
+        UsageError: a diagram, a film, or an answer that was read from JSON: there is no table.
+    """
+    if not answer.tables:
+        raise UsageError(f"this answer, a {answer.view}, has no table; take its JSON")
     return table_csv(answer.tables[0])
-
-
-def as_json(answer: Answer) -> str:
-    """Everything, in the schema of docs/shapes.schema.json."""
-    import json
-
-    document = {
-        "schema": SCHEMA,
-        "view": answer.view,
-        "title": answer.title,
-        **answer.data,
-        "notes": list(answer.notes),
-    }
-    return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 if TYPE_CHECKING:
-    from attnviz.answers import Example, Layer, Model, RunSizes
+    from attnviz.features.shapes.function import Example, Layer, Model, RunSizes
 
 LAYER, RUN = "The layer", "What runs through it"
 MODEL, VIEW, OUT = "A published or local model", "Views (the walk, unless told otherwise)", "Output"
@@ -22,7 +22,7 @@ def option(help: str, *names: str, panel: str, **more: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class LayerOptions:
-    """The sizes of a fresh layer; the fields of :class:`attnviz.answers.Layer`."""
+    """The sizes of a fresh layer; the fields of :class:`attnviz.features.shapes.function.Layer`."""
 
     d_model: Annotated[int | None, option("D, the model width (512).", panel=LAYER)] = None
     heads: Annotated[int | None, option("H query heads (8).", panel=LAYER)] = None
@@ -41,7 +41,7 @@ class LayerOptions:
 
 @dataclasses.dataclass(frozen=True)
 class RunOptions:
-    """What runs through the layer; the fields of :class:`attnviz.answers.RunSizes`."""
+    """What runs through the layer; the fields of ``RunSizes``."""
 
     batch: Annotated[int, option("B.", panel=RUN)] = 1
     seq: Annotated[int | None, option("T queries; a letter if unset.", panel=RUN)] = None
@@ -62,7 +62,7 @@ class RunOptions:
 
 @dataclasses.dataclass(frozen=True)
 class PresetOptions:
-    """A model instead of a fresh layer; the fields of :class:`attnviz.answers.Model`."""
+    """A model instead of a fresh layer; the fields of ``Model``."""
 
     preset: Annotated[str | None, option("gpt2, llama3-70b, ...", panel=MODEL)] = None
     model: Annotated[
@@ -124,7 +124,7 @@ class FormatOptions:
             metavar="FILE",
         ),
     ] = None
-    json: Annotated[bool, option("Print JSON (attnviz.shapes/1).", "--json", panel=OUT)] = False
+    json: Annotated[bool, option("Print JSON (attnviz.shapes/2).", "--json", panel=OUT)] = False
     csv: Annotated[bool, option("Print CSV.", "--csv", panel=OUT)] = False
     markdown: Annotated[bool, option("Print Markdown.", "--markdown", panel=OUT)] = False
 
@@ -141,7 +141,7 @@ class Asked(NamedTuple):
 
     def subject(self) -> Layer | Model:
         """What the view is about."""
-        from attnviz.answers import Layer, Model
+        from attnviz.features.shapes.function import Layer, Model
 
         if self.model.name is not None:
             return Model(**vars(self.model))
@@ -149,13 +149,13 @@ class Asked(NamedTuple):
 
     def sizes(self) -> RunSizes:
         """What runs through it."""
-        from attnviz.answers import RunSizes
+        from attnviz.features.shapes.function import RunSizes
 
         return RunSizes(**vars(self.run))
 
     def tiny(self) -> Example:
         """The numbers to walk through."""
-        from attnviz.answers import Example, Layer
+        from attnviz.features.shapes.function import Example, Layer
 
         view = self.view
         return Example(self.text, Layer(**vars(self.layer)), view.input, view.example, view.seed)

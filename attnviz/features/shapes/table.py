@@ -7,7 +7,7 @@ the walk together; so this small writer stands in for them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 from unicodedata import combining, east_asian_width
 
@@ -134,6 +134,26 @@ class Paint:
     def line(self, spans: Iterable[Span]) -> str:
         """Several pieces."""
         return "".join(self(text, tone) for text, tone in spans)
+
+
+Draw = Callable[[int, Paint], list[str]]
+"""Draws something for a terminal of so many columns."""
+
+
+class Printed(NamedTuple):
+    """What people see of a view.
+
+    Attributes:
+        title: the first line.
+        notes: sentences below.
+        tables: the first of them is what CSV holds.
+        draw: a plot or diagram for the terminal, shown before the notes.
+    """
+
+    title: str
+    notes: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    draw: Draw | None = None
 
 
 def table_text(table: Table, width: int, paint: Paint) -> list[str]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from attnviz.annotated import SyntaxReport
-from attnviz.annotated.parses import Parse
-from attnviz.render.grammar.words import SHORT, interval, percent
-from attnviz.render.labels import signs, visible
+from attnviz.drawing.labels import signs, visible
+from attnviz.drawing.shares import interval, percent
+from attnviz.features.syntax.parses import Parse
+from attnviz.features.syntax.result import Syntax
+from attnviz.features.syntax.words import SHORT
 
 RIGHT, WRONG = "✓", "✗"
 
@@ -71,7 +72,7 @@ def levels(arcs: Sequence[Bow]) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class WordLine:
     """Words beside each other, with room for the labels of their arcs.
 
     Attributes:
@@ -101,13 +102,13 @@ class Line:
 
 def line_up(
     widths: Sequence[float], gap: float, side: float, arcs: Sequence[tuple[Bow, float]]
-) -> Line:
+) -> WordLine:
     """Put words side by side, as close as they and the labels of their arcs allow.
 
     Args:
         widths: of the words.
         gap: between two of them, at least.
-        side: see :class:`Line`.
+        side: see :class:`WordLine`.
         arcs: each with the width of its label, margins included.
     """
     lefts: list[float] = []
@@ -119,17 +120,17 @@ def line_up(
                 start = lefts[arc.left] + widths[arc.left] / 2
                 left = max(left, left + room - (middle - start - side))
         lefts.append(left)
-    return Line(tuple(lefts), tuple(widths), side)
+    return WordLine(tuple(lefts), tuple(widths), side)
 
 
-def lines(report: SyntaxReport) -> Iterator[str]:
+def lines(report: Syntax) -> Iterator[str]:
     """Which head is shown for each relation, and how the sentences were chosen."""
     if report.shown:
         yield from _heads(report)
         yield _rule(report)
 
 
-def _heads(report: SyntaxReport) -> Iterator[str]:
+def _heads(report: Syntax) -> Iterator[str]:
     """For each relation that is shown, the head, and how often it is right."""
     shown = {arc.chosen_for for parse in report.shown for arc in parse.arcs}
     for relation in report.relations:
@@ -145,7 +146,7 @@ def _heads(report: SyntaxReport) -> Iterator[str]:
             )
 
 
-def _rule(report: SyntaxReport) -> str:
+def _rule(report: Syntax) -> str:
     """How the sentences were chosen, and what the lines mean."""
     shown = dict.fromkeys(arc.chosen_for for parse in report.shown for arc in parse.arcs)
     having = "" if list(shown) == ["all"] else f" with {' and '.join(map(visible, shown))}"

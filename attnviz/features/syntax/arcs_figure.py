@@ -10,14 +10,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Polygon
 from matplotlib.path import Path
 
-from attnviz.annotated import SyntaxReport
-from attnviz.annotated.parses import Parse
-from attnviz.render.canvas import rendered
-from attnviz.render.fonts import Ruler, choose, spelled
-from attnviz.render.grammar.arcs import Bow, Line, bows, levels, line_up, lines
-from attnviz.render.heading import GREY, Heading
-from attnviz.render.labels import model_name, visible
-from attnviz.render.signed import BLUE, ORANGE
+from attnviz.drawing.canvas import rendered
+from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.heading import GREY, Heading
+from attnviz.drawing.labels import model_name, visible
+from attnviz.drawing.signed import BLUE, ORANGE
+from attnviz.features.syntax.arcs import Bow, WordLine, bows, levels, line_up, lines
+from attnviz.features.syntax.parses import Parse
+from attnviz.features.syntax.result import Syntax
 
 _INK = "#1b1b1b"
 _MARGIN, _GAP, _SIDE = 0.2, 0.14, 0.05
@@ -47,18 +47,18 @@ class _Block:
 
     name: str
     words: tuple[str, ...]
-    line: Line
+    line: WordLine
     arcs: tuple[list[tuple[Bow, int]], list[tuple[Bow, int]]]
     up: float
     down: float
 
 
-def arcs_figure(report: SyntaxReport, format: str = "png", dpi: float = 200) -> bytes:
+def draw(report: Syntax, format: str = "png", dpi: float = 200) -> bytes:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
     return rendered(lambda: build(report, dpi), format, dpi)
 
 
-def build(report: SyntaxReport, dpi: float) -> Figure:
+def build(report: Syntax, dpi: float) -> Figure:
     """The figure: every sentence under the last one, and above them which heads are shown."""
     title = f"{model_name(report.source)}: where heads point"
     below = list(lines(report))
@@ -116,7 +116,7 @@ def _draw(axes: Axes, block: _Block, y: float, families: Sequence[str]) -> None:
 
 
 def _arc(
-    axes: Axes, line: Line, bow: Bow, foot: float, rise: float, families: Sequence[str]
+    axes: Axes, line: WordLine, bow: Bow, foot: float, rise: float, families: Sequence[str]
 ) -> None:
     """One arc with its label and its arrow, ``rise`` from its foot."""
     start, arrow = (_MARGIN + end for end in line.ends(bow))

@@ -8,9 +8,9 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from attnviz.annotated.parses import Parse
-from attnviz.render.grammar.arcs import Bow, Line, bows, levels, line_up
-from attnviz.render.labels import isolate, shorten, signs, visible
+from attnviz.drawing.labels import isolate, shorten, signs, visible
+from attnviz.features.syntax.arcs import Bow, WordLine, bows, levels, line_up
+from attnviz.features.syntax.parses import Parse
 
 _GAP = 2
 """Cells between two words."""
@@ -78,7 +78,7 @@ def _moved(bow: Bow, first: int) -> Bow:
     return Bow(bow.head - first, bow.dependent - first, bow.label, bow.right)
 
 
-def _line(widths: Sequence[int], arcs: Sequence[Bow]) -> Line:
+def _line(widths: Sequence[int], arcs: Sequence[Bow]) -> WordLine:
     """Whole cells for everything."""
     wide = [float(width - (width + 1) % 2) for width in widths]  # so that a middle is a cell
     line = line_up(
@@ -87,7 +87,7 @@ def _line(widths: Sequence[int], arcs: Sequence[Bow]) -> Line:
         1,
         [(arc, cell_len(arc.label) + 3.0) for arc in arcs],
     )
-    return Line(tuple(float(int(left)) for left in line.lefts), line.widths, 1)
+    return WordLine(tuple(float(int(left)) for left in line.lefts), line.widths, 1)
 
 
 def _window(
@@ -117,7 +117,9 @@ def _window(
     return best
 
 
-def _rows(arcs: Sequence[Bow], line: Line, ascii_only: bool, *, upwards: bool) -> Iterator[Text]:
+def _rows(
+    arcs: Sequence[Bow], line: WordLine, ascii_only: bool, *, upwards: bool
+) -> Iterator[Text]:
     """The lines of text above or below the words."""
     heights = levels(arcs)
     wide = int(line.width) + 4

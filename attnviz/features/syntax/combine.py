@@ -21,16 +21,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attnviz.annotated.parses import Combined
+from attnviz.core.heads import Layout
+from attnviz.core.source import ForwardRequest, Rows, Source
+from attnviz.corpus.gold.cases import Cases, Loader, Progress, SyntaxSettings
+from attnviz.corpus.gold.pointing import WordMaps, present
+from attnviz.corpus.gold.tally import ALL, HitTally, share
+from attnviz.corpus.gold.treebank import Sentence
+from attnviz.corpus.gold.work import Task
 from attnviz.corpus.running import answered, executor
 from attnviz.errors import InputError
-from attnviz.grammar.cases import Cases, Loader, Progress, SyntaxSettings
-from attnviz.grammar.pointing import WordMaps, present
-from attnviz.grammar.tally import ALL, Tally, share
-from attnviz.grammar.treebank import Sentence
-from attnviz.grammar.work import Task
-from attnviz.passes import Rows, Source
-from attnviz.records import Layout
+from attnviz.features.syntax.parses import Combined, CombinedWeight
 
 Floats = NDArray[np.float64]
 Features = NDArray[np.float32]
@@ -126,7 +126,7 @@ class CombineWork:
     def __call__(self, task: CombineTask) -> Answer:
         """Features, starts and gold pairs; with weights, whether each dependent's head is found."""
         observer = _Reading(task, self._source.layout, self._source.info.device)
-        self._source.forward(task.task.batch, [observer], hidden=False)
+        self._source.forward(task.task.batch, [observer], ForwardRequest(hidden=False))
         pairs = observer.pairs
         if task.weights is None:
             return observer.features, pairs.starts, pairs.right
@@ -179,7 +179,7 @@ class _Study:
     settings: SyntaxSettings
     told: Callable[[int], None]
 
-    def trained(self, some: Sequence[Sentence], tally: Tally) -> Floats:
+    def trained(self, some: Sequence[Sentence], tally: HitTally) -> Floats:
         """The classifier's weights from some sentences, whose cases the tally gets."""
         blocks = [answer for _, answer in self._run(some, tally, None) if len(answer[1])]
         if not blocks:
@@ -189,7 +189,7 @@ class _Study:
             )
         return fit(blocks)
 
-    def hits(self, some: Sequence[Sentence], tally: Tally, weights: Floats) -> Counter[int]:
+    def hits(self, some: Sequence[Sentence], tally: HitTally, weights: Floats) -> Counter[int]:
         """How many heads it finds in each document of some sentences."""
         found: Counter[int] = Counter()
         for task, (_, _, right) in self._run(some, tally, weights):
@@ -199,7 +199,7 @@ class _Study:
         return found
 
     def _run(
-        self, some: Sequence[Sentence], tally: Tally, weights: Floats | None
+        self, some: Sequence[Sentence], tally: HitTally, weights: Floats | None
     ) -> Iterator[tuple[Task, Answer]]:
         cases = Cases(self.source, self.sentences, self.settings)
         jobs, ray = self.settings.jobs, self.settings.ray
@@ -247,19 +247,19 @@ def combine(
 
     first = _Study(source, load, sentences, settings, told)
     second = _Study(untrained, load_untrained, sentences, settings, told)
-    trained, measured = Tally(), Tally()
+    trained, measured = HitTally(), HitTally()
     weights = first.trained(kept, trained)
     hits = first.hits(odd, measured, weights)
-    drawn = second.hits(odd, Tally(), second.trained(kept, Tally()))
+    drawn = second.hits(odd, HitTally(), second.trained(kept, HitTally()))
     seen = _distances(trained)
     offset = min(seen, key=lambda d: (-seen[d], abs(d), -d))
     documents = sorted(document for document, name in measured.cases if name == ALL)
     counted = [measured.cases[document, ALL] for document in documents]
     count = np.array([distances.total() for distances in counted], np.int64)
     right, control = (np.array([n[d] for d in documents], np.int64) for n in (hits, drawn))
-    heads = len(source.layout)
+    there, back = np.split(weights, 2)
     return Combined(
-        accuracy=share(right, count),
+        uas=share(right, count),
         untrained=share(control, count),
         margin=share(right - control, count),
         offset=offset,
@@ -268,12 +268,14 @@ def combine(
         trained=seen.total(),
         sentences=len(kept),
         left_out=len(even) - len(kept),
-        to_head=tuple(weights[:heads].tolist()),
-        from_head=tuple(weights[heads:].tolist()),
+        weights=tuple(
+            CombinedWeight(*one)
+            for one in zip(source.layout, there.tolist(), back.tolist(), strict=True)
+        ),
     )
 
 
-def _distances(tally: Tally) -> Counter[int]:
+def _distances(tally: HitTally) -> Counter[int]:
     """Of all dependencies."""
     found: Counter[int] = Counter()
     for (_, name), distances in tally.cases.items():

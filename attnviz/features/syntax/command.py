@@ -107,7 +107,11 @@ def syntax(
     ] = None,
     json: Annotated[
         bool,
-        typer.Option("--json", help="Print JSON (attnviz.syntax/1).", rich_help_panel=RESULT),
+        typer.Option("--json", help="Print JSON (attnviz.syntax/2).", rich_help_panel=RESULT),
+    ] = False,
+    csv: Annotated[
+        bool,
+        typer.Option("--csv", help="Print CSV, a line a relation.", rich_help_panel=RESULT),
     ] = False,
     plot: Annotated[
         Path | None,
@@ -130,19 +134,20 @@ def syntax(
 
       attnviz syntax dev.conllu --select-on all --json
     """
-    from attnviz import evidence, files
-    from attnviz.notebook import picture_format
-    from attnviz.render.grammar import tables
-    from attnviz.render.grammar.printed import syntax_parts
+    from attnviz import files
+    from attnviz.features.syntax import function
+    from attnviz.features.syntax.result import Arcs, Syntax
 
+    if json and csv:
+        raise typer.BadParameter("--json and --csv exclude each other")
     if out is not None and not show:
         raise typer.BadParameter("--out draws sentences; say how many with --show")
-    for path in (plot, out):
+    for path, kind in ((plot, Syntax), (out, Arcs)):
         if path is not None:
-            picture_format(path)
+            kind.check_suffix(path)
             files.check_writable(path)
     with Stages(output.quiet) as stages:
-        report = evidence.syntax(
+        found = function.syntax(
             inputs,
             subtypes=subtypes,
             punct=punct,
@@ -159,15 +164,17 @@ def syntax(
             progress=stages.show,
             **model.settings(),
         )
-    report.named(relation)  # a name that there is not is said before anything is written
+    found.named(relation)  # a name that there is not is said before anything is written
     if plot is not None:
-        report.save(plot)
+        found.save(plot)
     if out is not None:
-        report.arcs().save(out)
-    if json:
-        console.put(tables.annotated_json(report))
+        found.arcs().save(out)
+    if json or csv:
+        console.put(found.to_json() if json else found.to_csv())
         return
+    from attnviz.features.syntax import terminal
+
     screen = console.stdout()
-    for part in syntax_parts(report, relation):
+    for part in terminal.parts(found, relation=relation):
         screen.print(part)
-    console.note(report.notes, output.quiet)
+    console.note(found.notes, output.quiet)

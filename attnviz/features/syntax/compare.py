@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from attnviz.annotated import SyntaxReport
+from attnviz.core.source import Source
+from attnviz.corpus.gold.cases import Loader, Progress, SyntaxSettings
+from attnviz.corpus.gold.treebank import Sentence
 from attnviz.corpus.texts import Bad
-from attnviz.grammar.cases import Loader, Progress, SyntaxSettings
-from attnviz.grammar.combine import combine
-from attnviz.grammar.shown import show
-from attnviz.grammar.syntax import run
-from attnviz.grammar.treebank import Sentence
-from attnviz.grammar.trees import grow
-from attnviz.passes import Source
+from attnviz.features.syntax.combine import combine
+from attnviz.features.syntax.relations import run
+from attnviz.features.syntax.result import Syntax, Untrained
+from attnviz.features.syntax.sentences import show
+from attnviz.features.syntax.trees import grow
 
 
 def compare(
@@ -25,7 +25,7 @@ def compare(
     load: Loader | None = None,
     untrained: Loader,
     progress: Progress = lambda stage, done, all_: None,
-) -> SyntaxReport:
+) -> Syntax:
     """Measure heads one by one, in trees and together, and the same model without training.
 
     Args:
@@ -38,20 +38,23 @@ def compare(
         progress: called again and again.
 
     Raises:
-        UsageError, InputError: see :func:`~attnviz.grammar.syntax.run`.
+        UsageError, InputError: see :func:`~attnviz.features.syntax.relations.run`.
     """
     settings.check()
     drawn = untrained() if settings.random or settings.combine else None
     report = _measured(source, sentences, settings, bad, load, "", progress)
     if drawn is not None and settings.random:
         control = _measured(drawn, sentences, settings, bad, untrained, "untrained ", progress)
-        report = replace(report, untrained=control)
+        same = Untrained(settings.seed, control.relations, control.roles, control.trees)
+        report = replace(report, untrained=(same,))
     if drawn is not None and settings.combine:
         combined = combine(
             source, drawn, sentences, settings, load=load, load_untrained=untrained,
             progress=progress,
         )  # fmt: skip
         report = replace(report, combined=combined)
+    if drawn is not None:
+        report = replace(report, seed=settings.seed)
     if settings.show:
         report = replace(report, shown=show(source, sentences, settings, report))
     return report
@@ -65,7 +68,7 @@ def _measured(
     load: Loader | None,
     stage: str,
     progress: Progress,
-) -> SyntaxReport:
+) -> Syntax:
     """One model: its heads, and their trees if these are asked for."""
 
     def told(what: str, done: int, there: int) -> None:

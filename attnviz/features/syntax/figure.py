@@ -5,27 +5,27 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnviz.annotated import Relation, SyntaxReport
-from attnviz.render.canvas import rendered
-from attnviz.render.fonts import Ruler, choose, spelled
-from attnviz.render.grammar.grid_axes import CELL, draw_grid
-from attnviz.render.grammar.terminal import strongest
-from attnviz.render.grammar.tiles import COLOR, FULL, Tile
-from attnviz.render.grammar.words import SHORT, measured
-from attnviz.render.heading import Heading
-from attnviz.render.labels import model_name, shorten, visible
+from attnviz.drawing.canvas import rendered
+from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.heading import Heading
+from attnviz.drawing.labels import model_name, shorten, visible
+from attnviz.drawing.tiles import COLOR, FULL, Tile
+from attnviz.drawing.tiles_figure import CELL, draw_grid
+from attnviz.features.syntax.result import Relation, Syntax
+from attnviz.features.syntax.terminal import strongest
+from attnviz.features.syntax.words import SHORT, measured
 
 _OFFSET = "#b0b0b0"
 _LISTED = 20
 _BAR, _MARGIN, _BARS = 0.24, 0.2, 3.2
 
 
-def syntax_figure(report: SyntaxReport, format: str = "png", dpi: float = 150) -> bytes:
+def draw(report: Syntax, format: str = "png", dpi: float = 150) -> bytes:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
     return rendered(lambda: build(report, dpi), format, dpi)
 
 
-def build(report: SyntaxReport, dpi: float) -> Figure:
+def build(report: Syntax, dpi: float) -> Figure:
     """The figure: bars of the most frequent relations, and the grid beside them."""
     kind = report.layout.kinds[0]
     rows, columns = report.layout.layers(kind), max(report.layout.heads[kind])
@@ -64,7 +64,7 @@ def build(report: SyntaxReport, dpi: float) -> Figure:
     return figure
 
 
-def _name(report: SyntaxReport, relation: Relation) -> str:
+def _name(report: Syntax, relation: Relation) -> str:
     assert relation.best is not None
     head = report.layout.name(relation.best.head)
     return f"{shorten(visible(relation.name), 16)}  {head} {SHORT[relation.best.direction]}"

@@ -11,25 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.annotated import DIRECTIONS, Best, Relation, SyntacticRole, SyntaxReport
+from attnviz.core.heads import Head, Layout
+from attnviz.core.source import Source
+from attnviz.corpus.gold.cases import Cases, Loader, Progress, SyntaxSettings, check_single
+from attnviz.corpus.gold.halves import EVERYTHING, halves
+from attnviz.corpus.gold.rule import TEN_POINTS, enough, sure
+from attnviz.corpus.gold.tally import ALL, HitTable, HitTally
+from attnviz.corpus.gold.treebank import Sentence
+from attnviz.corpus.gold.work import Work
 from attnviz.corpus.running import answered, executor
 from attnviz.corpus.texts import Bad
 from attnviz.errors import InputError
-from attnviz.grammar.cases import (
-    EVERYTHING,
-    Cases,
-    Loader,
-    Progress,
-    SyntaxSettings,
-    check_single,
-    halves,
-)
-from attnviz.grammar.rule import TEN_POINTS, enough, sure
-from attnviz.grammar.tally import ALL, Table, Tally
-from attnviz.grammar.treebank import Sentence
-from attnviz.grammar.work import Work
-from attnviz.passes import Source
-from attnviz.records import Layout
+from attnviz.features.syntax.result import DIRECTIONS, HeadAccuracy, Relation, RelationHead, Syntax
 from attnviz.statistics.clusters import FEW
 
 Bools = NDArray[np.bool_]
@@ -43,7 +36,7 @@ def run(
     bad: Sequence[Bad] = (),
     load: Loader | None = None,
     progress: Progress = lambda stage, done, all_: None,
-) -> SyntaxReport:
+) -> Syntax:
     """Measure every head, relation and direction.
 
     Args:
@@ -61,7 +54,7 @@ def run(
     settings.check()
     check_single(source)
     study = Cases(source, sentences, settings)
-    tally = Tally()
+    tally = HitTally()
     with executor(Work, source, load, settings.jobs, settings.ray) as running:
         for task, answer in answered(running, study.tasks(tally), "a batch of sentences"):
             tally.add_hits(answer)
@@ -75,30 +68,28 @@ def run(
     return _report(study, tally, len(bad))
 
 
-def _report(study: Cases, tally: Tally, unusable: int) -> SyntaxReport:
+def _report(study: Cases, tally: HitTally, unusable: int) -> Syntax:
     settings, unit, layout = study.settings, study.unit, study.source.layout
     tables = tally.tables()
     relations: list[Relation] = []
-    roles: list[SyntacticRole] = []
+    roles: list[RelationHead] = []
     for name, table in tables.items():
         chosen, measured = halves(table.documents, settings.select_on)
         relations.append(_relation(name, table, chosen, measured, layout))
         if name != ALL:
             roles += _roles(name, table, chosen, measured, layout)
-    everything = settings.select_on == EVERYTHING
     documents = len({document for document, _ in tally.cases})
     skipped = {"unusable": unusable, "refused by the model": study.refused}
-    return SyntaxReport(
+    return Syntax(
         source=study.source.info,
         layout=layout,
+        texts=documents,
+        unit=unit,
         sentences=study.done,
         words=study.words,
-        documents=documents,
-        unit=unit,
         skipped=skipped,
         untokenized=study.untokenized,
-        chosen_on=f"all {unit}" if everything else f"even {unit}",
-        measured_on=f"all {unit}" if everything else f"odd {unit}",
+        select_on=settings.select_on,
         subtypes=settings.subtypes,
         punct=settings.punct,
         relations=tuple(relations),
@@ -107,28 +98,44 @@ def _report(study: Cases, tally: Tally, unusable: int) -> SyntaxReport:
     )
 
 
-def _relation(name: str, table: Table, chosen: Bools, measured: Bools, layout: Layout) -> Relation:
+def _relation(
+    name: str, table: HitTable, chosen: Bools, measured: Bools, layout: Layout
+) -> Relation:
     everything = np.ones(len(table.documents), np.bool_)
     count, accuracy = int(table.count.sum()), table.accuracy(everything)
     offset = table.best_offset(everything)
+    best = None
+    if table.count[chosen].sum():
+        place, direction = divmod(int(table.accuracy(chosen).argmax()), len(DIRECTIONS))
+        best = _held_out(name, table, chosen, measured, list(layout)[place], place, direction)
     return Relation(
         name=name,
         count=count,
         offset=int(table.distances[offset]),
         offset_accuracy=int(table.offsets[:, offset].sum()) / count,
-        to_head=tuple(accuracy[:, 0].tolist()),
-        from_head=tuple(accuracy[:, 1].tolist()),
-        best=_best(table, chosen, measured, layout) if table.count[chosen].sum() else None,
+        heads=tuple(
+            HeadAccuracy(head, there, back)
+            for head, (there, back) in zip(layout, accuracy.tolist(), strict=True)
+        ),
+        best=best,
     )
 
 
-def _best(table: Table, chosen: Bools, measured: Bools, layout: Layout) -> Best:
-    """The best head and offset of the documents to choose on; their figures from the others."""
-    head, direction = divmod(int(table.accuracy(chosen).argmax()), len(DIRECTIONS))
+def _held_out(
+    name: str,
+    table: HitTable,
+    chosen: Bools,
+    measured: Bools,
+    head: Head,
+    place: int,
+    direction: int,
+) -> RelationHead:
+    """A head, and the best offset of the documents to choose on, where they are measured."""
     offset = table.best_offset(chosen)
-    hits, offsets = table.hits[:, head, direction], table.offsets[:, offset]
-    return Best(
-        head=list(layout)[head],
+    hits, offsets = table.hits[:, place, direction], table.offsets[:, offset]
+    return RelationHead(
+        head=head,
+        relation=name,
         direction=DIRECTIONS[direction],
         accuracy=table.share(hits, measured),
         count=int(table.count[measured].sum()),
@@ -139,25 +146,21 @@ def _best(table: Table, chosen: Bools, measured: Bools, layout: Layout) -> Best:
 
 
 def _roles(
-    name: str, table: Table, chosen: Bools, measured: Bools, layout: Layout
-) -> Iterator[SyntacticRole]:
+    name: str, table: HitTable, chosen: Bools, measured: Bools, layout: Layout
+) -> Iterator[RelationHead]:
     """Heads that beat the best offset by ten points where it was chosen, and surely elsewhere."""
     count, total = int(table.count[measured].sum()), int(table.count[chosen].sum())
     if not total or not enough(count, int(measured.sum())):
         return
-    offset = table.best_offset(chosen)
-    offsets = table.offsets[:, offset]
     accuracy = table.accuracy(chosen)
-    base = int(offsets[chosen].sum()) / total
+    base = int(table.offsets[chosen, table.best_offset(chosen)].sum()) / total
     for place, head in enumerate(layout):
         direction = int(accuracy[place].argmax())
         if accuracy[place, direction] - base < TEN_POINTS:
             continue
-        hits = table.hits[:, place, direction]
-        margin = table.share(hits - offsets, measured)
-        if sure(margin):
-            found = table.share(hits, measured)
-            yield SyntacticRole(head, name, DIRECTIONS[direction], found, margin, count)
+        found = _held_out(name, table, chosen, measured, head, place, direction)
+        if sure(found.margin):
+            yield found
 
 
 def _notes(study: Cases, documents: int, skipped: Mapping[str, int]) -> Iterator[str]:

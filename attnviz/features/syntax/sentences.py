@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attnviz.annotated import DIRECTIONS, Best, SyntaxReport
-from attnviz.annotated.parses import Arc, Parse
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.corpus.gold.cases import Cases, SyntaxSettings
+from attnviz.corpus.gold.halves import EVERYTHING
+from attnviz.corpus.gold.pointing import Pointing
+from attnviz.corpus.gold.tally import ALL, HitTally
+from attnviz.corpus.gold.treebank import Sentence
+from attnviz.corpus.gold.work import Task
 from attnviz.errors import InputError
-from attnviz.grammar.cases import EVERYTHING, Cases, SyntaxSettings
-from attnviz.grammar.pointing import Pointing
-from attnviz.grammar.tally import ALL, Tally
-from attnviz.grammar.treebank import Sentence
-from attnviz.grammar.work import Task
-from attnviz.passes import Source
+from attnviz.features.syntax.parses import Arc, Parse
+from attnviz.features.syntax.result import DIRECTIONS, RelationHead, Syntax
 
 
 def show(
-    source: Source, sentences: Sequence[Sentence], settings: SyntaxSettings, report: SyntaxReport
+    source: Source, sentences: Sequence[Sentence], settings: SyntaxSettings, report: Syntax
 ) -> tuple[Parse, ...]:
     """The first ``settings.show`` of them, or as many as there are.
 
@@ -64,15 +65,15 @@ def _held_out(
     cases = Cases(source, sentences, settings)
     for sentence in sentences:
         if settings.select_on == EVERYTHING or cases.document(sentence) % 2:
-            for task in cases.tasks(Tally(), [sentence]):
+            for task in cases.tasks(HitTally(), [sentence]):
                 if task.gold[0].names:
                     yield sentence, task
 
 
-def _parse(source: Source, sentence: Sentence, task: Task, best: dict[str, Best]) -> Parse:
+def _parse(source: Source, sentence: Sentence, task: Task, best: dict[str, RelationHead]) -> Parse:
     """One sentence, with the arcs of some relations."""
     observer = Pointing(task.batch, source.layout, source.info.device)
-    source.forward(task.batch, [observer], hidden=False)
+    source.forward(task.batch, [observer], ForwardRequest(hidden=False))
     pointed, heads = observer.heads(0), list(source.layout)
     arcs = []
     for name, head, word in zip(*task.gold[0].columns, strict=True):

@@ -15,15 +15,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.annotated.parses import TreeChoice, Trees
+from attnviz.core.heads import Layout, Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import ForwardRequest, Rows, Source
+from attnviz.corpus.gold.cases import Cases, Loader, Progress, SyntaxSettings
+from attnviz.corpus.gold.halves import halves
+from attnviz.corpus.gold.pointing import WordMaps, present
+from attnviz.corpus.gold.tally import ALL, HitTally, share
+from attnviz.corpus.gold.treebank import Sentence
+from attnviz.corpus.gold.work import Gold, Task
 from attnviz.corpus.running import answered, executor
-from attnviz.grammar.cases import Cases, Loader, Progress, SyntaxSettings, halves
-from attnviz.grammar.pointing import WordMaps, present
-from attnviz.grammar.tally import ALL, Tally, share
-from attnviz.grammar.treebank import Sentence
-from attnviz.grammar.work import Gold, Task
-from attnviz.passes import Rows, Source
-from attnviz.records import Inputs, Layout, Site
+from attnviz.features.syntax.parses import TreeChoice, TreeHead, Trees
 
 Weights = NDArray[np.floating]
 Integers = NDArray[np.int64]
@@ -122,7 +124,7 @@ class TreeWork:
     def __call__(self, task: Task) -> Mapping[int, Integers]:
         """How many dependencies of each document are in each head's trees, [N]."""
         observer = _Growing(task, self._source.layout, self._source.info.device)
-        self._source.forward(task.batch, [observer], hidden=False)
+        self._source.forward(task.batch, [observer], ForwardRequest(hidden=False))
         found: dict[int, Integers] = {}
         for item, gold in enumerate(task.gold):
             found[gold.document] = found.get(gold.document, 0) + observer.hits(item)
@@ -138,7 +140,7 @@ def grow(
     progress: Progress = lambda stage, done, all_: None,
 ) -> Trees:
     """Grow every head's tree over every sentence; arguments as of ``syntax.run``."""
-    cases, tally = Cases(source, sentences, settings), Tally()
+    cases, tally = Cases(source, sentences, settings), HitTally()
     hits: dict[int, Integers] = {}
     with executor(TreeWork, source, load, settings.jobs, settings.ray) as running:
         for task, answer in answered(running, cases.tasks(tally), "a batch of sentences"):
@@ -158,7 +160,7 @@ def grow(
         own = found[:, place]
         best = TreeChoice(
             head=list(source.layout)[place],
-            accuracy=share(own[measured], count[measured]),
+            uuas=share(own[measured], count[measured]),
             count=int(count[measured].sum()),
             chain=share(chain[measured], count[measured]).value,
             margin=share((own - chain)[measured], count[measured]),
@@ -167,6 +169,9 @@ def grow(
     return Trees(
         count=total,
         chain=int(chain.sum()) / total,
-        heads=tuple((found.sum(0) / total).tolist()),
+        heads=tuple(
+            TreeHead(head, uuas)
+            for head, uuas in zip(source.layout, (found.sum(0) / total).tolist(), strict=True)
+        ),
         best=best,
     )

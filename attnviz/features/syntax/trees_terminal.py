@@ -9,24 +9,23 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.annotated import SyntaxReport
-from attnviz.annotated.parses import Combined, Trees
-from attnviz.annotated.share import Share
-from attnviz.render.grammar.words import interval, percent, points
+from attnviz.drawing.shares import interval, percent, points
+from attnviz.features.syntax.parses import Combined, Trees
+from attnviz.features.syntax.result import Syntax
+from attnviz.statistics.share import CaseShare
 
-Row = tuple[str, Share, Share | None]
+Row = tuple[str, CaseShare, CaseShare | None]
 """What was measured, its share, and by how much it is above the row that it is held against."""
 
 
-def whole_table(report: SyntaxReport) -> RenderableType:
+def whole_table(report: Syntax) -> RenderableType:
     """One line for each way to a whole tree, baselines first."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
     table.add_column("dependencies in whole sentences", no_wrap=True)
     for title in ("%", "95 %", "points", "95 %"):
         table.add_column(title, justify="right", no_wrap=True)
     if report.trees is not None:
-        drawn = None if report.untrained is None else report.untrained.trees
-        _add(table, "undirected (UUAS)", _trees(report, report.trees, drawn))
+        _add(table, "undirected (UUAS)", _trees(report, report.trees))
     if report.combined is not None:
         if report.trees is not None:
             table.add_section()
@@ -34,7 +33,7 @@ def whole_table(report: SyntaxReport) -> RenderableType:
     return table
 
 
-def whole_lines(report: SyntaxReport) -> Iterator[str]:
+def whole_lines(report: Syntax) -> Iterator[str]:
     """How the lines of the table were made."""
     if report.trees is not None:
         yield (
@@ -57,21 +56,23 @@ def whole_lines(report: SyntaxReport) -> Iterator[str]:
         yield line
 
 
-def _trees(report: SyntaxReport, trees: Trees, drawn: Trees | None) -> Iterator[Row]:
+def _trees(report: Syntax, trees: Trees) -> Iterator[Row]:
     best = trees.best
     if best is None:
         return
-    yield "chain of neighbours", Share(best.chain), None
-    if drawn is not None and drawn.best is not None:
-        name = report.layout.name(drawn.best.head)
-        yield f"tree of untrained head {name}", drawn.best.accuracy, drawn.best.margin
-    yield f"tree of head {report.layout.name(best.head)}", best.accuracy, best.margin
+    yield "chain of neighbours", CaseShare(best.chain), None
+    for untrained in report.untrained:
+        drawn = None if untrained.trees is None else untrained.trees.best
+        if drawn is not None:
+            name = report.layout.name(drawn.head)
+            yield f"tree of untrained head {name}", drawn.uuas, drawn.margin
+    yield f"tree of head {report.layout.name(best.head)}", best.uuas, best.margin
 
 
 def _combined(combined: Combined) -> Iterator[Row]:
-    yield f"best offset, {combined.offset:+d}", Share(combined.offset_accuracy), None
+    yield f"best offset, {combined.offset:+d}", CaseShare(combined.offset_accuracy), None
     yield "all heads, untrained weights", combined.untrained, None
-    yield "all heads", combined.accuracy, combined.margin
+    yield "all heads", combined.uas, combined.margin
 
 
 def _add(table: Table, title: str, rows: Iterator[Row]) -> None:

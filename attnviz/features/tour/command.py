@@ -15,10 +15,10 @@ def demo(output: OutputOptions) -> None:
 
     In a terminal Enter goes on and q leaves; elsewhere it runs through.
     """
-    from attnviz.render import terminal
-    from attnviz.render.ablation.terminal import effects_table
-    from attnviz.render.labels import role_phrase
-    from attnviz.tour import STOPS, WHY_NEEDED, needed, visit
+    from attnviz.drawing import terminal
+    from attnviz.drawing.labels import role_phrase
+    from attnviz.features.ablation.terminal import effects_table
+    from attnviz.features.tour.stops import STOPS, WHY_NEEDED, needed, visit
 
     screen = console.stdout()
     asks = sys.stdin.isatty() and sys.stdout.isatty()
@@ -34,8 +34,8 @@ def demo(output: OutputOptions) -> None:
         if asks and screen.input("Enter: next, q: leave ").strip().lower().startswith("q"):
             break
     else:
-        screen.rule("who is needed: heads of demo-gpt2 taken away")
-        with console.waiting("taking heads away", output.quiet):
+        screen.rule("which heads are needed: heads of demo-gpt2 ablated")
+        with console.waiting("ablating heads", output.quiet):
             report = needed()
         screen.print(effects_table(report, report.ranked()))
         screen.print(f"\n{WHY_NEEDED}\n")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnviz import api, evidence
-from attnviz.effects import AblationReport
+from attnviz.captures.look import capture as look_at
+from attnviz.core.scores import HeadScores, Role
 from attnviz.errors import ModelError
-from attnviz.notebook import Heatmap
-from attnviz.records import HeadScores, Role
+from attnviz.features.ablation.function import ablate
+from attnviz.features.ablation.result import Ablation
+from attnviz.features.heads.function import heads
+from attnviz.features.heatmap.function import heatmap
+from attnviz.features.heatmap.result import Heatmap
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,29 +84,30 @@ def visit(stop: Stop) -> tuple[HeadScores, Role, Heatmap]:
     Raises:
         ModelError: the bundled model has no such head, which the tests rule out.
     """
-    capture = api.capture(stop.text, model=stop.model)
-    report = api.heads(capture)
+    capture = look_at(stop.text, model=stop.model)
+    report = heads(capture)
     found = [
         (role, scores) for scores in report.heads for role in scores.roles if role.name == stop.role
     ]
     if not found:
         raise ModelError(f"no {stop.role} head in {stop.model}; install attnviz again")
     role, best = max(found, key=lambda pair: pair[0].evidence.mean or 0.0)
-    return best, role, api.heatmap(capture, report.layout.name(best.head))
+    return best, role, heatmap(capture, report.layout.name(best.head))
 
 
 NEEDED = "0.5, 1.4, 2.0, 2.4, 3.0, 3.1, 3.3, 3.5, 3.0+3.1+3.3+3.5"
 """The heads of demo-gpt2 that look at the token before, and those that do induction."""
 
 WHY_NEEDED = (
-    "A head that looks at something need not matter. Here random tokens are repeated, and heads "
-    "are taken away. Without the two that look at the token before (0.5, 1.4), or the two in layer "
-    "2 that find what followed it, the repetition is forgotten. The heads of layer 3 look at the "
-    "same place, and each alone is hardly missed: together they are, for they stand in for each "
-    "other."
+    "A head that looks at something need not matter. Here random tokens are repeated, and what a "
+    "head hands on is replaced: by its mean over other texts, or by what it hands on in another. "
+    "Without one of the two that look at the token before (0.5, 1.4) most of the repetition is "
+    "forgotten, and without 2.0, which finds what followed that token, some of it. 2.4 looks at "
+    "the same place and is hardly missed. Nor is any one head of layer 3; all four together are, "
+    "for they stand in for each other."
 )
 
 
-def needed() -> AblationReport:
+def needed() -> Ablation:
     """Which of those heads repetition needs: the last stop of the tour."""
-    return evidence.ablate(probe=True, heads=NEEDED, model="demo-gpt2")
+    return ablate(probe=True, heads=NEEDED, model="demo-gpt2")

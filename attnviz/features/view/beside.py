@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from attnviz.findings import Finding, Measure
-from attnviz.records import Head, Layout
-from attnviz.render.labels import visible
+from attnviz.core.findings import Finding, Measure
+from attnviz.core.heads import Head, Layout
+from attnviz.drawing.labels import visible
 
 Told = TypeVar("Told")
 

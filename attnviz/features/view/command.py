@@ -93,8 +93,8 @@ def view(
 
       attnviz view --lines sentences.txt --ablate --with gpt2.profile.json -o worth.html
     """
-    from attnviz import viewed
-    from attnviz.render import terminal
+    from attnviz.drawing import terminal
+    from attnviz.features.view import function as viewed
 
     browser.check(out)
     looks = prompt.looks(model, quiet=output.quiet)

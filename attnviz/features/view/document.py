@@ -1,6 +1,6 @@
 """What the page knows: captures and their scores as plain values, ready to become JSON.
 
-Texts are made visible here, once (:func:`attnviz.render.labels.visible`), so that no control or
+Texts are made visible here, once (:func:`attnviz.drawing.labels.visible`), so that no control or
 bidirectional character of a token ever reaches the page.
 """
 
@@ -13,18 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.estimates import Alike
-from attnviz.findings import Finding
-from attnviz.quantities import QUANTITIES
-from attnviz.reach import Reach
-from attnviz.records import Capture, Head, HeadScores, Role, Score, SiteKind, Tokens
-from attnviz.render.labels import head_phrase, origin, percent, visible
-from attnviz.render.palette import DEFAULT_PALETTE, FEW, NO_ROLE, PALETTES, anchors, ink
-from attnviz.render.signed import SCHEMES
-from attnviz.render.viewer.beside import beside
-from attnviz.render.viewer.quantize import Packed, pack
-from attnviz.render.viewer.scene import cells, scene
-from attnviz.render.viewer.terms import pack_terms
+from attnviz.core.capture import Capture
+from attnviz.core.findings import Finding
+from attnviz.core.heads import Head, SiteKind
+from attnviz.core.key_mask import Reach
+from attnviz.core.quantities import QUANTITIES
+from attnviz.core.scores import HeadScores, Role, Score
+from attnviz.core.tokens import Tokens
+from attnviz.drawing.labels import head_phrase, origin, percent, visible
+from attnviz.drawing.palette import DEFAULT_PALETTE, FEW, NO_ROLE, PALETTES, anchors, ink
+from attnviz.drawing.signed import SCHEMES
+from attnviz.features.profile.result import Alike
+from attnviz.features.view.beside import beside
+from attnviz.features.view.quantize import Packed, pack
+from attnviz.features.view.scene import cells, scene
+from attnviz.features.view.terms import pack_terms
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.roles import ANNOTATED, FEW_ROWS, MIN_ROWS, SHOWN
 from attnviz.scoring.scores import SCORES

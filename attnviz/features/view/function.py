@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from attnviz.ablation import run as ablation
-from attnviz.ablation.run import Progress
-from attnviz.ablation.settings import AblationSettings
-from attnviz.effects import AblationReport
+from attnviz.captures.look import (
+    DEFAULT_MODEL,
+    Look,
+    LookOptions,
+    Model,
+    Ready,
+    find,
+    prepare,
+    prompt_of,
+    source_for,
+)
+from attnviz.core.capture import Capture
+from attnviz.core.findings import Finding
+from attnviz.core.heads import Head, SiteKind
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Source
 from attnviz.errors import InputError, ModelError, SelectionError, UsageError
-from attnviz.estimates import Alike
-from attnviz.findings import Finding
-from attnviz.given import Evidence, laid, read_given
-from attnviz.looking import DEFAULT_MODEL, Look, Model, Ready, prepare, prompt_of, source_for
+from attnviz.features.ablation import run as ablation
+from attnviz.features.ablation.result import Ablation
+from attnviz.features.ablation.run import Progress
+from attnviz.features.ablation.settings import METHODS, AblationSettings
+from attnviz.features.evidence import Attached, Evidence, attach, read_evidence
+from attnviz.features.profile.result import Alike
+from attnviz.features.view.result import Viewer
 from attnviz.models import recorded
 from attnviz.models.identity import identity
-from attnviz.notebook import Viewer
-from attnviz.passes import Source
-from attnviz.records import Capture, Head, Inputs, SiteKind
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import score_capture
 
@@ -88,13 +100,13 @@ def view(
         InputError: the page would be larger than ``max_mb``, weights that are not finite, or two
             runs of other texts and other heads.
     """
-    from attnviz.render import viewer
-    from attnviz.render.viewer.document import short_name
+    from attnviz.features.view import page as viewer
+    from attnviz.features.view.document import short_name
 
     bits = 16 if exact else 8
-    given = read_given(evidence)
+    given = read_evidence(evidence)
     ready, least = [], 0
-    options: dict[str, Any] = {"select": select, "without": without, "weigh": weigh, "why": why}
+    options = LookOptions(select, without, weigh, why)
     source: Source | None = None
     if against is not None and (ablate or evidence is not None):
         raise UsageError("{against} shows two runs, and evidence is of one model: make a page of "
@@ -102,8 +114,8 @@ def view(
     if ablate:
         what = _listed(what)
         source = _ablated(what, model, without, device, dtype)
-    options |= {"device": device, "dtype": dtype}
-    for one in _runs(what, against, source or model, options):
+    look = partial(prepare, device=device, dtype=dtype)
+    for one in _runs(what, against, source or model, options, look):
         least += viewer.least(one.inputs, one.heads, bits)
         _check_page(least, max_mb)
         ready.append(one)
@@ -123,13 +135,13 @@ def view(
     if source is not None:
         report = _effects(source, [one.inputs for one in ready], progress)
         said |= dict.fromkeys(report.notes)
-        (effects,) = read_given(replace(report, identity=identity(model)))
-        given = (effects.called("these texts"), *given)
+        effects = replace(report, identity=identity(model))
+        given = (Attached("these texts", effects), *given)
     findings: tuple[Finding, ...] = ()
     for one, held in zip(ready, looked, strict=True):
         known = {} if one.held or not given else identity(model)
         own = score_capture(held).result()
-        both, more, findings = laid(given, own, held.source, held.layout, known)
+        both, more, findings = attach(given, own, held.source, held.layout, known)
         scores.append(both)
         said |= dict.fromkeys(more)
     written = [
@@ -161,7 +173,7 @@ def _alike(
     captures: Sequence[Capture], heads: Sequence[frozenset[Head]], runs: int
 ) -> list[Mapping[SiteKind, Alike]]:
     """How alike heads are in each of the runs, which take turns."""
-    from attnviz.profiling.alike import alike
+    from attnviz.features.profile.alike import alike
 
     found = [alike(captures[run::runs], heads[run::runs]) for run in range(runs)]
     return [one for together in zip(*found, strict=True) for one in together]
@@ -172,14 +184,18 @@ def _listed(what: Look | Iterable[Look]) -> list[Look]:
 
 
 def _runs(
-    what: Look | Iterable[Look], against: Against | None, model: Model, options: dict[str, Any]
+    what: Look | Iterable[Look],
+    against: Against | None,
+    model: Model,
+    options: LookOptions,
+    look: Callable[..., Iterator[Ready]],
 ) -> Iterator[Ready]:
     """What a page shows: every text, and behind it the other run of it, if there is one."""
     if against is None:
-        yield from prepare(what, model=model, **options)
+        yield from look(what, model=model, options=options)
         return
     looks = _listed(what)
-    whole = options | {"without": None}
+    whole = replace(options, without=None)
     if isinstance(against, str | Path):
         path = Path(against)
         if path.suffix.lower() in recorded.SUFFIXES:
@@ -191,13 +207,17 @@ def _runs(
         if len(looks) != 1:
             raise UsageError("a capture is compared with a single text or capture, not with {}; "
                              "give {against} a model", len(looks), against=...)  # fmt: skip
-        yield from prepare(looks, model=model, **options)
-        yield from prepare(against, model=model, **whole)
+        yield from look(looks, model=model, options=options)
+        yield from look(against, model=model, options=whole)
         return
     if any(isinstance(one, Capture) for one in looks):
         raise UsageError("only texts go through two models; give {against} the other capture",
                          against=...)  # fmt: skip
-    both = prepare(looks, model=model, **options), prepare(looks, model=against, **whole)
+    find(model, against)
+    both = (
+        look(looks, model=model, options=options),
+        look(looks, model=against, options=whole),
+    )
     for pair in zip(*both, strict=True):
         yield from pair
 
@@ -283,9 +303,11 @@ def _ablated(
     return source_for(prompt_of(prompts[0]), model, device, dtype)
 
 
-def _effects(source: Source, texts: Sequence[Inputs], progress: Progress | None) -> AblationReport:
+def _effects(source: Source, texts: Sequence[Inputs], progress: Progress | None) -> Ablation:
     """What it costs to take every head of a model away."""
-    settings = AblationSettings(gradient=not source.no_logits)
+    alone = len(texts) == 1 and (bool(texts[0].features) or not texts[0].texts)  # no sentences fit
+    method = "zero" if alone else METHODS
+    settings = AblationSettings(method=method, gradient=not source.no_logits)
     quiet: Progress = lambda stage, done, all_: None  # noqa: E731
     return ablation.run(ablation.Study(source, texts, settings, progress=progress or quiet))
 

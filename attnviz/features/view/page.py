@@ -2,23 +2,26 @@
 
 The page holds its style, its script and its data; a content security policy lets nothing else in
 and nothing out. It is put together here from ``page.html``, ``style.css`` and the modules in
-``js/``, without a bundler (:mod:`attnviz.render.assemble`).
+``js/``, without a bundler (:mod:`attnviz.web.assemble`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from attnviz.core.capture import Capture
+from attnviz.core.findings import Finding
+from attnviz.core.heads import Head, SiteKind
+from attnviz.core.prompt import Inputs
+from attnviz.core.scores import HeadScores
+from attnviz.drawing.labels import visible
 from attnviz.errors import UsageError
-from attnviz.estimates import Alike
-from attnviz.findings import Finding
-from attnviz.records import Capture, Head, HeadScores, Inputs, SiteKind
-from attnviz.render.labels import visible
-from attnviz.render.page import html_page, parts, safe_json
-from attnviz.render.viewer.document import Scored, document
-from attnviz.render.viewer.quantize import least_bytes, packed_bytes
-from attnviz.render.viewer.scene import most_bytes
-from attnviz.render.viewer.terms import terms_bytes
+from attnviz.features.profile.result import Alike
+from attnviz.features.view.document import Scored, document
+from attnviz.features.view.quantize import least_bytes, packed_bytes
+from attnviz.features.view.scene import most_bytes
+from attnviz.features.view.terms import terms_bytes
+from attnviz.web.page import html_page, parts, safe_json
 
 _SCORES_BYTES = 900
 """About what the scores of one head take."""

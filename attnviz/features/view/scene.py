@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.media import Picture, Sound
-from attnviz.records import Inputs, Tokens
-from attnviz.render.labels import visible
-from attnviz.render.overlay import shrunk
-from attnviz.render.png import encode_colors
-from attnviz.render.timeline import Timeline, timeline
+from attnviz.core.media import Picture, Sound
+from attnviz.core.prompt import Inputs
+from attnviz.core.tokens import Tokens
+from attnviz.drawing.labels import visible
+from attnviz.drawing.overlay import shrunk
+from attnviz.drawing.png import encode_colors
+from attnviz.drawing.timeline import Timeline, timeline
 
 LONGEST = 512
 """Pixels that a picture has in a page at most, each way."""

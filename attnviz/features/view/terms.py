@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.reach import Reach
-from attnviz.reasons import HeadTerms
+from attnviz.core.key_mask import Reach
+from attnviz.core.reasons import HeadTerms
 
 _STEPS = 32767
 _BASE64 = 4 / 3

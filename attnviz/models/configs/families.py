@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from attnviz.attention.sizes import Kind, check_sizes
+from attnviz.attention.spec import PROJECTIONS, AttentionSpec
 from attnviz.errors import ModelError
-from attnviz.shapes.configs.keys import Config, Keys, find, need, optional, positive
-from attnviz.shapes.configs.reach import reaches
-from attnviz.shapes.spec import PROJECTIONS, AttentionSpec
+from attnviz.models.configs.keys import Config, Keys, find, need, optional, positive
+from attnviz.models.configs.reach import reaches
 
 ALL = frozenset(PROJECTIONS["other"])
 QKV = frozenset({"w_q", "w_k", "w_v"})

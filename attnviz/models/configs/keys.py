@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnviz.attention.sizes import MAX_LAYERS, MAX_SIZE
-from attnviz.errors import ModelError
-from attnviz.shapes.spec import cut
+from attnviz.errors import ModelError, cut
 
 Config = Mapping[str, Any]
 Names = tuple[str, ...]

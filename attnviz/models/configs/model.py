@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from attnviz.attention.costs import parameters
+from attnviz.attention.spec import DTYPE_BYTES
 from attnviz.errors import ModelError, SizeError
-from attnviz.shapes.configs.families import FAMILIES, STATE_SPACE, LayerGroup, basic
-from attnviz.shapes.configs.keys import DEFAULTS, GUESS, Config, Keys, find, keys_of
-from attnviz.shapes.configs.reach import reaches
-from attnviz.shapes.costs.formulas import parameters
-from attnviz.shapes.spec import DTYPE_BYTES
+from attnviz.models.configs.families import FAMILIES, STATE_SPACE, LayerGroup, basic
+from attnviz.models.configs.keys import DEFAULTS, GUESS, Config, Keys, find, keys_of
+from attnviz.models.configs.reach import reaches
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from attnviz.errors import UsageError
-from attnviz.shapes.configs.model import ModelSpec, read_config
+from attnviz.models.configs.model import ModelSpec, read_config
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from attnviz.errors import ModelError
-from attnviz.shapes.configs.keys import Config, shown
+from attnviz.models.configs.keys import Config, shown
 
 Reach = Literal["full", "window", "chunk", "none"]
 """All keys, those of a sliding window, those of the query's own chunk; none: no attention."""

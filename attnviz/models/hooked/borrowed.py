@@ -13,8 +13,8 @@ from typing import Any
 
 from torch import nn
 
+from attnviz.core.generation import Generation
 from attnviz.errors import ModelError, UsageError
-from attnviz.generation import Generation
 from attnviz.models.hooked.checkpoint import body_of, has_words
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.source import Hooked
@@ -31,7 +31,7 @@ class Borrowed(HookedModel):
     def __init__(self, model: Any) -> None:
         self.model, self.device = model, model.device
         self.seq2seq = bool(getattr(model.config, "is_encoder_decoder", False))
-        self.no_logits = "" if has_words(model) else f"{type(model).__name__} has no head for words"
+        self.no_logits = "" if has_words(model) else f"{type(model).__name__} has no LM head"
         self._implementation = "eager"
         with as_it_was(model):
             self.body = model.base_model if self.no_logits else body_of(model)

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from attnviz.core.media import Picture, Place
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import ModelError, UsageError
-from attnviz.media import Picture, Place
 from attnviz.models import limits
 from attnviz.models.decoding import read_picture
 from attnviz.models.foreign import refusing
@@ -26,7 +28,6 @@ from attnviz.models.hooked.quiet import quiet
 from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.survey import Survey
 from attnviz.models.hooked.tokenizer import Texts
-from attnviz.records import Inputs, Prompt, Sides, Tokens
 
 _IMAGE_IDS = ("image_token_id", "image_token_index")
 """Where configurations keep the id that stands for a piece of a picture."""

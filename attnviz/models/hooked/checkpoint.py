@@ -25,7 +25,7 @@ def load_network(
     untrained: int | None = None,
     reads: str = "text",
 ) -> HookedModel:
-    """Load a model, with its head for words if it has one, and with eager attention switched on.
+    """Load a model, with its LM head if it has one, and with eager attention switched on.
 
     Args:
         folder: where it lies; ``name`` is what the user calls it.
@@ -64,7 +64,7 @@ def load_network(
             ) from error
         body = model if no_logits else body_of(model)
         if absent := _made_up(report, model, body, name):
-            no_logits = f"its checkpoint has no head for words ({absent} is not in it)"
+            no_logits = f"its checkpoint has no LM head ({absent} is not in it)"
         seq2seq = getattr(config, "is_encoder_decoder", False)
         if no_logits and not seq2seq:
             model = body  # a head that was made up is dropped
@@ -113,7 +113,7 @@ def _tower(config: Any, reads: str) -> Any:
 
 
 def _architecture(config: Any) -> tuple[Any, str]:
-    """The class to load it with, and why that has no head for words (empty where it has).
+    """The class to load it with, and why that has no LM head (empty where it has).
 
     The one that the checkpoint names, if that has such a head; else the family's own: whether the
     checkpoint has weights for it shows when they are loaded.
@@ -124,15 +124,15 @@ def _architecture(config: Any) -> tuple[Any, str]:
     known = getattr(transformers, named, None) if named else None
     heads = _with_words(config)
     if named.endswith("EncoderModel") and known is not None:  # T5's encoder alone
-        return known, f"{named} has no head for words"
+        return known, f"{named} has no LM head"
     if not heads:
         family = named or config.model_type
-        return transformers.AutoModel, f"transformers has no head for words for {family}"
+        return transformers.AutoModel, f"transformers has no LM head for {family}"
     return known if known in heads else heads[0], ""
 
 
 def _with_words(config: Any) -> list[Any]:
-    """The classes of a family that have a head for words."""
+    """The classes of a family that have an LM head."""
     from transformers.models.auto import modeling_auto as auto
 
     mappings = [auto.MODEL_FOR_MASKED_LM_MAPPING, auto.MODEL_FOR_CAUSAL_LM_MAPPING]
@@ -145,7 +145,7 @@ def _with_words(config: Any) -> list[Any]:
 
 
 def has_words(model: Any) -> bool:
-    """Whether a loaded model has a head for words."""
+    """Whether a loaded model has an LM head."""
     return isinstance(model, tuple(_with_words(model.config)))
 
 
@@ -170,7 +170,7 @@ def body_of(model: Any) -> Any:
 
 
 def _made_up(report: Mapping[str, Any], model: Any, body: Any, name: str) -> str:
-    """The first weight of the head for words that transformers had to make up, if there is one.
+    """The first weight of the LM head that transformers had to make up, if there is one.
 
     Raises:
         ModelError: it had to make up weights of the body.

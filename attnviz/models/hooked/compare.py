@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from attnviz.core.heads import Site, SiteKind
+from attnviz.core.source import OutputProjection
 from attnviz.models.hooked.network import Item
-from attnviz.passes import OutputProjection
-from attnviz.records import Site, SiteKind
 
 TOLERANCE = 1e-4
 """Largest difference of a weight (and of a state, relative to the largest) that counts as exact."""

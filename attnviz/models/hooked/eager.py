@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from attnviz.attention.attend import BLOCK_ELEMENTS
-from attnviz.passes import Observer, Rows, Terms
-from attnviz.records import Site, SiteKind
+from attnviz.core.heads import Site, SiteKind
+from attnviz.core.source import Observer, Rows, Terms
 
 _FIELDS: Mapping[str, SiteKind] = {
     "encoder_attentions": "encoder",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attnviz.generation import Choice, Generation
+from attnviz.core.generation import Choice, Generation
 
 
 class Drawn:

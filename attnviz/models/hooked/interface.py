@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.attention.attend import attend
+from attnviz.core.heads import Site
+from attnviz.core.source import Gates, Observer
 from attnviz.errors import ModelError
-from attnviz.passes import Gates, Observer
-from attnviz.records import Site
 
 NAME = "attnviz"
 """The name under which transformers finds our attention and mask functions."""

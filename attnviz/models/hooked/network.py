@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnviz.core.generation import Generation
 from attnviz.errors import ModelError
-from attnviz.generation import Generation
+from attnviz.models.configs.keys import GUESS
 from attnviz.models.containers import one_line
 from attnviz.models.foreign import refusing
 from attnviz.models.hooked.generating import Drawn, Told
 from attnviz.models.hooked.quiet import quiet
-from attnviz.shapes.configs.keys import GUESS
 
 WRITES_AT_MOST = 32
 """Tokens that an encoder-decoder model generates where no target text is given."""
@@ -56,11 +56,11 @@ class HookedModel:
     """A transformers model with its weights, in evaluation mode.
 
     Attributes:
-        model: the transformers model, with its head for words if it has one.
+        model: the transformers model, with its LM head if it has one.
         body: the model without that head.
         device: where it runs.
         seq2seq: whether it has an encoder and a decoder.
-        no_logits: why there is no head for words, as the end of a sentence; empty where there is.
+        no_logits: why there is no LM head, as the end of a sentence; empty where there is.
         sample: something to try it on, where it reads no text; None where it does.
     """
 
@@ -161,7 +161,7 @@ class HookedModel:
             items: the inputs.
             weights: ask for the attention weights, which only eager attention returns.
             segments: pass the items' segments.
-            logits: run the head for words as well, if there is one.
+            logits: run the LM head as well, if there is one.
 
         Returns:
             What the body returns, or with logits what the whole model returns and the body's

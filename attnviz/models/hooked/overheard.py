@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from attnviz.passes import Terms
-from attnviz.records import Site
+from attnviz.core.heads import Site
+from attnviz.core.source import Terms
 
 _PRODUCTS = frozenset({"matmul", "__matmul__", "bmm", "baddbmm"})
 _CLOSE = 1e-4

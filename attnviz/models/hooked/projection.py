@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.attention.layers import output_slices
+from attnviz.core.source import OutputProjection
 from attnviz.models.hooked.compare import is_low
-from attnviz.passes import OutputProjection
 
 TOLERANCE = 1e-5
 """Largest difference of the projection's output, relative to the largest, that counts as none."""

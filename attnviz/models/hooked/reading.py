@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnviz.core.heads import Site
+from attnviz.core.source import Embedding, Reading
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.norms import close, normalization
 from attnviz.models.hooked.stack import Stack
-from attnviz.passes import Embedding, Reading
-from attnviz.records import Site
 
 _TEXTS, _LENGTH = 12, 2
 """Of the pass: so many numbers make a column."""

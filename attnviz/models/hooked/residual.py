@@ -17,11 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnviz.core.heads import Site
+from attnviz.core.source import Normalization, OutputProjection, Readout
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.norms import close, normalization
 from attnviz.models.hooked.stack import Stack
-from attnviz.passes import Normalization, OutputProjection, Readout
-from attnviz.records import Site
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from attnviz.core.media import Picture, Place, Sound
+from attnviz.core.tokens import Tokens
 from attnviz.errors import ModelError, UsageError
-from attnviz.media import Picture, Place, Sound
 from attnviz.models.decoding import read_picture, read_sound
 from attnviz.models.foreign import refusing
 from attnviz.models.hooked.quiet import quiet
-from attnviz.records import Tokens
 
 REGISTER = "[REG{}]"
 """What register tokens are called (Darcet et al. 2023, arXiv:2309.16588)."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from attnviz.core.prompt import Inputs, Prompt
 from attnviz.models import limits
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.senses import Sensed, Senses
 from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.survey import Survey
 from attnviz.models.hooked.tokenizer import Texts
-from attnviz.records import Inputs, Prompt
 
 
 class Sensing(Hooked):

@@ -12,8 +12,23 @@ import torch
 from torch import Tensor
 
 from attnviz.attention.attend import check_numbers
+from attnviz.core.generation import Generation
+from attnviz.core.heads import Layout, Site, SiteKind
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.source import (
+    PLAIN,
+    Embedding,
+    ForwardRequest,
+    Observer,
+    Output,
+    OutputProjection,
+    Reading,
+    Readout,
+    Sublayer,
+)
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import ModelError, UsageError
-from attnviz.generation import Generation
 from attnviz.models import limits
 from attnviz.models.gating import Gated, merged
 from attnviz.models.hooked.compare import lengths, real
@@ -28,25 +43,13 @@ from attnviz.models.hooked.sublayers import Sublayers, find_sublayers
 from attnviz.models.hooked.survey import Survey, sample
 from attnviz.models.hooked.tokenizer import Texts
 from attnviz.models.running import begin, running
-from attnviz.passes import (
-    Embedding,
-    Gates,
-    Observer,
-    Output,
-    OutputProjection,
-    Reading,
-    Readout,
-    Start,
-    Sublayer,
-)
-from attnviz.records import Inputs, Layout, Prompt, Sides, Site, SiteKind, SourceInfo, Tokens
 
 _WINDOWS = ("sliding_window", "window_size", "local_attention")
 """Where configurations keep the size of a sliding window."""
 
 
 class Hooked(Gated):
-    """A transformers model as a source of attention (:class:`~attnviz.passes.Source`)."""
+    """A transformers model as a source of attention (:class:`~attnviz.core.source.Source`)."""
 
     def __init__(
         self, network: HookedModel, found: Survey, texts: Texts, name: str, reason: str = ""
@@ -138,35 +141,33 @@ class Hooked(Gated):
         self,
         batch: Sequence[Inputs],
         observers: Sequence[Observer] = (),
-        *,
-        gates: Gates | None = None,
-        hidden: bool = True,
-        logits: bool = False,
-        states: bool = False,
-        mlps: bool = False,
-        residuals: bool = False,
-        terms: bool = False,
-        grad: bool = False,
-        start: Start | None = None,
+        request: ForwardRequest = PLAIN,
     ) -> Output:
-        """Run a batch; see :class:`~attnviz.passes.Source`."""
+        """Run a batch; see :class:`~attnviz.core.source.Source`."""
+        start = request.start
         items = [self._item(inputs) for inputs in batch]
-        standing = merged(self._standing, gates or {})
-        if gates and self.no_gates:
+        standing = merged(self._standing, request.gates or {})
+        if request.gates and self.no_gates:
             raise ModelError(f"attention of {self._name} cannot be gated: {self.no_gates}")
-        stack = None if start is None and not states else self._stack
-        if stack is None and (start is not None or states):
+        stack = None if start is None and not request.states else self._stack
+        if stack is None and (start is not None or request.states):
             raise ModelError(
                 f"{self._name} has no plain list of layers that run one after the other; a pass "
                 "cannot begin at one of them, nor show the states between them"
             )
         if start is not None:
             start = replace(start, hidden=begin(self._name, start, batch, self.layout))
-        if mlps and self.readout().reason:
+        if request.mlps and self.readout().reason:
             raise ModelError(f"what {self._name} adds up cannot be told: {self.readout().reason}")
         kept: list[Tensor] = []
         added: list[Tensor] = []
-        with running(self._name, batch, self._network.device, grad=grad, kept=states or mlps):
+        with running(
+            self._name,
+            batch,
+            self._network.device,
+            grad=request.grad,
+            kept=request.states or request.mlps,
+        ):
             if self.info.backend == "hooked":
                 first, end = (0, None) if start is None else (start.layer, start.end)
                 plan = [
@@ -178,21 +179,25 @@ class Hooked(Gated):
                     towers = bool(items[0].ids and items[0].features)
                     watched = WatchedPass(observers, plan, standing, aside=towers)
                     run = around.enter_context(hooking(watched))
-                    if residuals:
+                    if request.residuals:
                         around.enter_context(self._sublayers.handing(run))
                     if stack is not None and start is not None:
                         around.enter_context(stack.beginning(start))
-                    if stack is not None and states:
+                    if stack is not None and request.states:
                         around.enter_context(stack.keeping(kept, first, end))
-                    if mlps:
+                    if request.mlps:
                         around.enter_context(self._residual.keeping(added, first))
-                    output = self._network.run(items, segments=self._texts.segments, logits=logits)
+                    output = self._network.run(
+                        items, segments=self._texts.segments, logits=request.logits
+                    )
                 run.check_complete()
             else:
-                output = self._forward_eagerly(items, observers, logits=logits, terms=terms)
+                output = self._forward_eagerly(
+                    items, observers, logits=request.logits, terms=request.terms
+                )
         last = output.get("last_hidden_state")
         sizes = (len(items), -1, added[0].shape[-1]) if added else ()
-        scores = output.get("logits") if logits else None
+        scores = output.get("logits") if request.logits else None
         return Output(last, scores, tuple(kept), tuple(one.view(sizes) for one in added))
 
     def output(self, site: Site) -> OutputProjection:

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnviz.core.heads import Site
+from attnviz.core.source import Start
 from attnviz.models.hooked.compare import TOLERANCE_LOW, change, is_low
 from attnviz.models.hooked.network import HookedModel, Item
-from attnviz.passes import Start
-from attnviz.records import Site
 
 TOLERANCE = 1e-5
 """Largest difference of final states, relative to the largest, between a whole and a late pass."""

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from attnviz.core.heads import Site
+from attnviz.core.source import OutputProjection, Sublayer
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.norms import close, normalization
-from attnviz.passes import OutputProjection, Sublayer
-from attnviz.records import Site
 
 
 class _Ran(NamedTuple):

@@ -16,6 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnviz.core.heads import SITE_KINDS, Layout, Site, SiteKind
+from attnviz.core.provenance import Backend
+from attnviz.core.source import OutputProjection, Rows
 from attnviz.errors import ModelError
 from attnviz.models.containers import one_line
 from attnviz.models.hooked.compare import Maps, Trace, compare, is_low, lengths, real
@@ -23,8 +26,6 @@ from attnviz.models.hooked.eager import returned
 from attnviz.models.hooked.interface import NAME, WatchedPass, hooking, register
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.projection import Projections
-from attnviz.passes import OutputProjection, Rows
-from attnviz.records import SITE_KINDS, Backend, Layout, Site, SiteKind
 
 _LENGTHS = ((11, 6), (7, 3))
 """Tokens of the two items of the comparison: of the encoder or only stack, and of the decoder."""

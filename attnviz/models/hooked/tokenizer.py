@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models.foreign import muted, provoke, refusing
 from attnviz.models.hooked.quiet import quiet
 from attnviz.models.text import TokenReader, owners, transformers_reader, unnamed_reader
-from attnviz.records import Tokens
 
 _UNLIMITED = 1_000_000
 """A tokenizer's ``model_max_length`` from here on means that nobody set one."""
@@ -49,7 +49,7 @@ class Texts:
             pair: the second one.
             special: add the model's special tokens.
             limit: cut to this many tokens, as the tokenizer cuts (special tokens stay).
-            spans: words that somebody else has found, see :class:`~attnviz.records.Prompt`.
+            spans: words that somebody else has found, see :class:`~attnviz.core.prompt.Prompt`.
 
         Raises:
             InputError: nothing is left of the text.

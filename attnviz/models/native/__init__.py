@@ -13,7 +13,7 @@ import torch
 
 from attnviz.models.folder import Located
 from attnviz.models.native import config, tokenizer, words
-from attnviz.models.native.drawn import NO_WORDS, Drawn
+from attnviz.models.native.drawn import NO_WORDS, DrawnWeights
 from attnviz.models.native.network import build
 from attnviz.models.native.source import Native
 from attnviz.models.native.unsupported import Unsupported
@@ -40,7 +40,7 @@ def load(
     settings = config.read(located.config)
     reader = tokenizer.load(located.folder, settings.family.tokenizer)
     if untrained is not None:
-        drawn = Drawn(located.config, settings, untrained, device, dtype)
+        drawn = DrawnWeights(located.config, settings, untrained, device, dtype)
         return Native(located, build(settings, drawn), reader, lambda: NO_WORDS)
 
     def opened() -> Weights:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnviz.errors import ModelError
-from attnviz.models.native.families import FAMILIES, GPT2, Family
+from attnviz.models.configs.keys import keys_of, shown
+from attnviz.models.native.families import FAMILIES, GPT2, NativeFamily
 from attnviz.models.native.unsupported import Unsupported
-from attnviz.shapes.configs.keys import keys_of, shown
 
 _SIZES = ("vocab", "width", "layers", "heads", "inner", "positions", "segments")
 _SETTINGS = (*_SIZES, "eps", "activation", "pad")
@@ -28,11 +28,11 @@ class Config:
         eps: of the layer normalization.
         activation: its name in transformers.
         pad: the padding id.
-        tied: the head for words multiplies with the token embeddings.
+        tied: the LM head multiplies with the token embeddings.
         scaled: scores are divided by √d; ``scaled_by_layer``: and by the layer's number from 1.
     """
 
-    family: Family
+    family: NativeFamily
     vocab: int
     width: int
     layers: int

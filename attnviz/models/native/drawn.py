@@ -15,7 +15,7 @@ NO_WORDS = "its weights are untrained"
 _RANGE = 0.02
 
 
-class Drawn:
+class DrawnWeights:
     """Weights as transformers draws them before training, under the names of a checkpoint.
 
     Matrices and embeddings are normal with the configuration's ``initializer_range``, biases 0,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from attnviz.records import SiteKind
+from attnviz.core.heads import SiteKind
 
 Spelling = Literal["wordpiece", "roberta", "gpt2"]
 
@@ -37,7 +37,7 @@ _ENCODER = {
 
 
 @dataclass(frozen=True)
-class Family:
+class NativeFamily:
     """What tells one family from another.
 
     Attributes:
@@ -46,7 +46,7 @@ class Family:
         defaults: of the configuration, as transformers has them.
         needs: configuration keys and the values of them that this backend can compute.
         tensors: part -> name in the checkpoint, with ``{}`` for the layer's number.
-        words: part of the head for words -> its full name; ``table`` is the token embeddings unless
+        words: part of the LM head -> its full name; ``table`` is the token embeddings unless
             the configuration says that the two are not tied.
         buffers: tensors that are stored and mean nothing.
         pre_norm: normalization before each sublayer instead of after it.
@@ -71,7 +71,7 @@ class Family:
         return tuple({name.split(".")[0] + "." for name in self.tensors.values()})
 
 
-BERT = Family(
+BERT = NativeFamily(
     kind="encoder",
     tokenizer="wordpiece",
     defaults=_BERT,
@@ -98,7 +98,7 @@ BERT = Family(
     },
     buffers=re.compile(r"embeddings\.(position_ids|token_type_ids)"),
 )
-ROBERTA = Family(
+ROBERTA = NativeFamily(
     kind="encoder",
     tokenizer="roberta",
     defaults=_BERT | {"vocab": 50265, "pad": 1},
@@ -113,7 +113,7 @@ ROBERTA = Family(
     buffers=BERT.buffers,
     from_padding=True,
 )
-DISTILBERT = Family(
+DISTILBERT = NativeFamily(
     kind="encoder",
     tokenizer="wordpiece",
     defaults=_BERT | {"layers": 6},
@@ -139,7 +139,7 @@ DISTILBERT = Family(
     },
     buffers=BERT.buffers,
 )
-GPT2 = Family(
+GPT2 = NativeFamily(
     kind="decoder",
     tokenizer="gpt2",
     defaults={
@@ -171,7 +171,7 @@ GPT2 = Family(
     transposed=True,
 )
 
-FAMILIES: Mapping[str, Family] = {
+FAMILIES: Mapping[str, NativeFamily] = {
     "bert": BERT,
     "distilbert": DISTILBERT,
     "gpt2": GPT2,

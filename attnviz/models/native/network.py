@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attnviz.attention.attend import attend
+from attnviz.core.heads import Site
+from attnviz.core.source import Gates, Observer
 from attnviz.models.native.config import Config
-from attnviz.models.native.drawn import Drawn
+from attnviz.models.native.drawn import DrawnWeights
 from attnviz.models.native.unsupported import Unsupported
 from attnviz.models.native.weights import Weights
-from attnviz.passes import Gates, Observer
-from attnviz.records import Site
 
 Function = Callable[[Tensor], Tensor]
 
@@ -121,7 +121,7 @@ class Network:
 
         Args:
             x: [B, T, D], what enters the first layer that runs; [B / n, T, D] where that layer's
-                gate repeats it n times, see :class:`~attnviz.passes.Gate`.
+                gate repeats it n times, see :class:`~attnviz.core.source.Gate`.
             first: its number.
             padding: bool [B, T], True for real tokens; None where all are.
             observers: get every block of attention weights.
@@ -207,7 +207,7 @@ class Network:
         return attended.output.transpose(1, 2).flatten(2)
 
 
-def build(config: Config, weights: Weights | Drawn) -> Network:
+def build(config: Config, weights: Weights | DrawnWeights) -> Network:
     """Take a model's tensors out of a checkpoint, or draw them.
 
     Raises:

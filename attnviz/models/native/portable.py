@@ -12,12 +12,13 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from attnviz.core.heads import Layout
+from attnviz.core.portable import Portable, Vocabulary
+from attnviz.core.provenance import SourceInfo
 from attnviz.errors import ModelError
 from attnviz.models.native.network import ACTIVATIONS, Affine, NativeLayer, Network, Norm
 from attnviz.models.native.words import Words
 from attnviz.models.text import TokenReader
-from attnviz.portable import Portable, Vocabulary
-from attnviz.records import Layout, SourceInfo
 
 Part = TypeVar("Part")
 _ACTIVATIONS = {"gelu": "gelu", "relu": "relu"}
@@ -81,7 +82,7 @@ def portable(
 def changed(part: Part, change: Callable[[Tensor], Tensor]) -> Part:
     """A network, or what it is made of, with every tensor changed.
 
-    A head for words that shares the token embeddings gets a copy of its own, of the same values.
+    An LM head that shares the token embeddings gets a copy of its own, of the same values.
     """
     if isinstance(part, Tensor):
         return cast(Part, change(part))

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from attnviz.attention.layers import input_slices
+from attnviz.core.source import Embedding, Normalization, Reading
 from attnviz.models.native.network import Network, Norm
-from attnviz.passes import Embedding, Normalization, Reading
 
 
 def reading(network: Network, number: int) -> Reading:

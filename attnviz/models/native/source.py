@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import safetensors
 import tokenizers
@@ -14,32 +15,34 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from attnviz.attention.layers import output_slices
-from attnviz.errors import InputError, Message, ModelError, UsageError
-from attnviz.generation import Generation
-from attnviz.models import limits, text
-from attnviz.models.folder import Located, ends
-from attnviz.models.foreign import refusing
-from attnviz.models.gating import Gated, merged
-from attnviz.models.native import reading
-from attnviz.models.native.network import Network
-from attnviz.models.native.portable import changed, portable
-from attnviz.models.native.words import Words
-from attnviz.models.native.writing import write
-from attnviz.models.running import begin, running
-from attnviz.passes import (
+from attnviz.core.generation import Generation
+from attnviz.core.heads import Layout, Site, SiteKind
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.source import (
+    PLAIN,
     Embedding,
-    Gates,
+    ForwardRequest,
     Normalization,
     Observer,
     Output,
     OutputProjection,
     Reading,
     Readout,
-    Start,
     Sublayer,
 )
-from attnviz.portable import Portable
-from attnviz.records import Inputs, Layout, Prompt, Sides, Site, SiteKind, SourceInfo, Tokens
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.errors import InputError, Message, ModelError, UsageError
+from attnviz.models import limits, text
+from attnviz.models.folder import Located, ends
+from attnviz.models.foreign import refusing
+from attnviz.models.gating import Gated, merged
+from attnviz.models.native.network import Network
+from attnviz.models.native.words import Words
+from attnviz.models.running import begin, running
+
+if TYPE_CHECKING:
+    from attnviz.core.portable import Portable
 
 PAIRS = "BERT, DistilBERT and RoBERTa"
 """The families that are trained on two sentences at once."""
@@ -53,7 +56,7 @@ POST_NORM = (
 
 
 class Native(Gated):
-    """BERT, GPT-2 and their relatives, run by attnviz itself (:class:`~attnviz.passes.Source`)."""
+    """BERT, GPT-2 and their relatives, run by attnviz itself."""
 
     def __init__(
         self,
@@ -134,6 +137,8 @@ class Native(Gated):
 
     def _go_on(self, tokens: Tokens, generation: Generation) -> Tokens:
         """The tokens and what the model writes after them."""
+        from attnviz.models.native.writing import write
+
         limits.check_generation(generation, len(tokens), self.max_tokens)
         words = self._words
         reason = f"{self._name} reads texts in both directions and writes none"
@@ -155,7 +160,7 @@ class Native(Gated):
 
     @cached_property
     def _words(self) -> Words | str:
-        """The head for words, read when it is first needed, or why there is none."""
+        """The LM head, read when it is first needed, or why there is none."""
         return self._read_words()
 
     @property
@@ -172,39 +177,39 @@ class Native(Gated):
         self,
         batch: Sequence[Inputs],
         observers: Sequence[Observer] = (),
-        *,
-        gates: Gates | None = None,
-        hidden: bool = True,
-        logits: bool = False,
-        states: bool = False,
-        mlps: bool = False,
-        residuals: bool = False,
-        terms: bool = False,
-        grad: bool = False,
-        start: Start | None = None,
+        request: ForwardRequest = PLAIN,
     ) -> Output:
-        """Run a batch; see :class:`~attnviz.passes.Source`."""
+        """Run a batch; see :class:`~attnviz.core.source.Source`."""
+        start = request.start
         network = self._network
         ids, segments, padding = self._arrange(batch)
-        words = self._words if logits and isinstance(self._words, Words) else None
-        whole = hidden or states or mlps or words is not None
-        standing = merged(self._standing, gates or {})
-        with running(self._name, batch, self._device, grad=grad, kept=states or mlps):
+        words = self._words if request.logits and isinstance(self._words, Words) else None
+        whole = request.hidden or request.states or request.mlps or words is not None
+        standing = merged(self._standing, request.gates or {})
+        with running(
+            self._name, batch, self._device, grad=request.grad, kept=request.states or request.mlps
+        ):
             if start is None:
                 first, x = 0, network.embed(ids, segments)
             else:
                 gate = standing.get(Site(self.start_kind, start.layer))
                 repeats = gate is not None and gate.share.ndim == 2
-                once = repeats and not observers and not states
+                once = repeats and not observers and not request.states
                 first, x = start.layer, begin(self._name, start, batch, self.layout, once=once)
-            kept = [x] if states else []
+            kept = [x] if request.states else []
             added: list[Tensor] = []
             layers = network.run(
-                x, first, padding, observers, standing, whole=whole, mlps=added if mlps else None
+                x,
+                first,
+                padding,
+                observers,
+                standing,
+                whole=whole,
+                mlps=added if request.mlps else None,
             )
             end = len(self._network.layers) if start is None or start.end is None else start.end
             for x in islice(layers, end - first):
-                if states:
+                if request.states:
                     kept.append(x)
             if not whole:
                 return Output()
@@ -231,10 +236,14 @@ class Native(Gated):
 
     def reading(self, site: Site) -> Reading:
         """W_Q, W_K and W_V of a layer, and the normalizations around them."""
+        from attnviz.models.native import reading
+
         return reading.reading(self._network, site.layer)
 
     def embedding(self) -> Embedding:
         """The tables of tokens and positions."""
+        from attnviz.models.native import reading
+
         return reading.embedding(self._network)
 
     def readout(self) -> Readout:
@@ -252,12 +261,16 @@ class Native(Gated):
 
     def portable(self) -> Portable:
         """The whole model as plain values; ModelError where its tokenizer cannot be."""
+        from attnviz.models.native.portable import portable
+
         return portable(
             self.info, self.layout, self._network, self._words, self._tokenizer, self._reader
         )
 
     def rounded(self, change: Callable[[Tensor], Tensor]) -> Native:
         """The same model with every tensor changed, to see what coarser numbers do."""
+        from attnviz.models.native.portable import changed
+
         words = changed(self._words, change)
         network = changed(self._network, change)
         return Native(self._located, network, self._tokenizer, lambda: words)

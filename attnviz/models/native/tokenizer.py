@@ -24,10 +24,11 @@ from tokenizers import (
 )
 
 from attnviz.errors import ModelError
+from attnviz.files import contents
+from attnviz.models.configs.keys import shown
 from attnviz.models.foreign import muted, provoke, refusing
 from attnviz.models.native.families import Spelling
 from attnviz.models.native.unsupported import Unsupported
-from attnviz.shapes.configs.keys import shown
 
 _CLASSES: Mapping[str, Spelling] = {
     "Bert": "wordpiece",
@@ -218,7 +219,7 @@ def _content(token: Any, default: str) -> str:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    value = _read(path, lambda p: json.loads(Path(p).read_text("utf-8"))) if path.is_file() else {}
+    value = _read(path, lambda p: json.loads(contents(p))) if path.is_file() else {}
     if not isinstance(value, dict):
         raise ModelError(f"{path} holds no JSON object; download it again")
     return value

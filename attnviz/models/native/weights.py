@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from attnviz.errors import ModelError
-from attnviz.models.native.families import Family
+from attnviz.models.native.families import NativeFamily
 from attnviz.models.native.unsupported import Unsupported
 
 _OLD_NAMES = {"gamma": "weight", "beta": "bias"}
@@ -37,7 +37,7 @@ class Weights:
     """
 
     def __init__(
-        self, files: Sequence[Path], family: Family, device: torch.device, dtype: torch.dtype
+        self, files: Sequence[Path], family: NativeFamily, device: torch.device, dtype: torch.dtype
     ) -> None:
         self._stack = ExitStack()
         self._family, self._device, self._dtype = family, device, dtype

@@ -1,4 +1,4 @@
-"""The head for words on a native model: from the last hidden states to a logit for every token.
+"""The LM head on a native model: from the last hidden states to a logit for every token.
 
 GPT-2 multiplies with its token embeddings; BERT, DistilBERT and RoBERTa transform and normalize
 first, and add a bias for each token.
@@ -38,7 +38,7 @@ class Words:
 
 
 def read(weights: Weights, network: Network) -> Words | str:
-    """Take the head for words out of a checkpoint.
+    """Take the LM head out of a checkpoint.
 
     Returns:
         The head, or why there is none.
@@ -54,7 +54,7 @@ def read(weights: Weights, network: Network) -> Words | str:
     needed += [] if config.tied else [f"{names['table']}.weight"]
     missing = [name for name in needed if not weights.has(name)]
     if missing:
-        return f"its checkpoint has no head for words ({missing[0]} is not in it)"
+        return f"its checkpoint has no LM head ({missing[0]} is not in it)"
     table = network.tokens
     if not config.tied:
         table = weights.take_whole(f"{names['table']}.weight", vocab, width)

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from attnviz.generation import Choice, Generation
+from attnviz.core.generation import Choice, Generation
+from attnviz.core.source import Gates, Observer
 from attnviz.models.native.network import Cache, Network
 from attnviz.models.native.words import Words
-from attnviz.passes import Gates, Observer
 
 
 def write(
@@ -26,7 +26,7 @@ def write(
 
     Args:
         network: its layers.
-        words: its head for words.
+        words: its LM head.
         ids: the prompt, int64 [1, T].
         generation: how many tokens, and how they are chosen.
         ends: ids after which it stops; the one that it stops at is given.

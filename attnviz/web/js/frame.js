@@ -1,21 +1,35 @@
-import { byId, fill } from "./dom.js";
+import { byId } from "./dom.js";
+
+/**
+ * Say on top of the page what could not be done, or nothing.
+ * @param {string} text
+ */
+export function tell(text) {
+  byId("failure").hidden = !text;
+  byId("failure").textContent = text;
+}
 
 /**
  * Say on top of the page that it failed.
  * @param {unknown} why
  */
 export function failed(why) {
-  byId("failure").hidden = false;
-  fill(byId("failure"), `this page failed: ${why}`);
+  tell(`This page failed: ${why instanceof Error ? why.message : why}`);
+  console.error(why);
+}
+
+/** A page says when it fails. */
+export function watchFailures() {
+  addEventListener("error", (event) => failed(event.error || event.message));
+  addEventListener("unhandledrejection", (event) => failed(event.reason));
 }
 
 /**
- * What every page does: it says when it fails, and takes the theme that is picked.
+ * A page says when it fails, and takes the theme that is picked.
  * @param {() => void} redraw what has colours of its own
  */
 export function startFrame(redraw) {
-  addEventListener("error", (event) => failed(event.error || event.message));
-  addEventListener("unhandledrejection", (event) => failed(event.reason));
+  watchFailures();
   const theme = /** @type {HTMLSelectElement} */ (byId("theme"));
   theme.addEventListener("change", () => {
     if (theme.value === "system") delete document.documentElement.dataset.theme;

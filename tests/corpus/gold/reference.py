@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
-SAMPLE = Path(__file__).parents[2] / "sample_inputs" / "treebank.conllu"
+from tests import ROOT
+
+SAMPLE = ROOT / "sample_inputs" / "treebank.conllu"
 
 
 def gold() -> list[tuple[list[str], list[int], list[str], str]]:

@@ -8,12 +8,13 @@ import pytest
 import torch
 
 import attnviz as av
-from attnviz.ablation import gradient, metrics, trials
-from attnviz.ablation.groups import every_head
-from attnviz.ablation.sweep import check, sweep
+from attnviz.captures import trials
+from attnviz.core.source import ForwardRequest, Gate
 from attnviz.errors import ModelError
+from attnviz.features.ablation import gradient, metrics, reference
+from attnviz.features.ablation.sweep import check, sweep
 from attnviz.models import pretrained
-from attnviz.passes import Gate
+from attnviz.scoring.groups import every_head
 from tests.models.tiny import build, hooked_only, inputs_of
 
 FAMILIES = ("gpt2", "bert", "llama", "t5", "bart")
@@ -35,15 +36,36 @@ def test_every_head_equals_a_whole_gated_pass(source, metric) -> None:
     (trial,) = trials.everywhere(0, inputs)
     groups = every_head(source.layout)
     values = sweep(source, [trial], groups, metric)
-    full = source.forward([inputs], logits=metric.logits)
+    full = source.forward([inputs], request=ForwardRequest(logits=metric.logits))
     for number, group in enumerate(groups):
         (head,) = group.heads
         share = torch.ones(source.layout.heads[head.site.kind][head.layer])
         share[head.index] = 0
         gates = {head.site: Gate(share)}
-        changed = source.forward([inputs], gates=gates, logits=metric.logits)
+        changed = source.forward(
+            [inputs], request=ForwardRequest(gates=gates, logits=metric.logits)
+        )
         (expected,) = metric.of(full, changed, [trial])
         torch.testing.assert_close(values.ablated[number][0], expected, atol=1e-5, rtol=1e-3)
+
+
+def test_fills_have_the_length_of_their_own_side(source) -> None:
+    """Encoder and decoder of other lengths, each filled by position."""
+    inputs, other = inputs_of(source, IDS, TARGET), inputs_of(source, IDS[::-1], TARGET[::-1])
+    (trial,) = trials.everywhere(0, inputs)
+    pool = reference.given(source, [other], 1, "positions", "another text")
+    groups = every_head(source.layout)
+    for fills in (pool.means([trial]), pool.resampled(source, [trial], 0, 0)):
+        values = sweep(source, [trial], groups, metrics.HIDDEN, fills=fills)
+        for number, group in enumerate(groups):
+            (head,) = group.heads
+            share = torch.ones(source.layout.heads[head.site.kind][head.layer])
+            share[head.index] = 0
+            gates = {head.site: Gate(share, fills[head.site])}
+            changed = source.forward([inputs], request=ForwardRequest(gates=gates))
+            full = source.forward([inputs])
+            (expected,) = metrics.HIDDEN.of(full, changed, [trial])
+            torch.testing.assert_close(values.ablated[number][0], expected, atol=1e-5, rtol=1e-3)
 
 
 def test_kinds_of_heads_stand_apart(source) -> None:

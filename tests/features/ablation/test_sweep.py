@@ -10,13 +10,15 @@ import torch
 import torch.nn.functional as F
 
 import attnviz as av
-from attnviz.ablation import fills, gradient, metrics, sweep, trials
-from attnviz.ablation.groups import Group, every_head, read_groups
+from attnviz.captures import trials
+from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.source import ForwardRequest, Gate
 from attnviz.errors import InputError, ModelError, SelectionError, UsageError
+from attnviz.features.ablation import fills, gradient, metrics, sweep
 from attnviz.models.demo import DEMOS
 from attnviz.models.untrained import FreshConfig
-from attnviz.passes import Gate
-from attnviz.records import Head, Inputs, Layout, Prompt, Site
+from attnviz.scoring.groups import Group, every_head, read_groups
 
 TEXTS = ("the keys to the cabinet are on the table", "one two three one two", "a b c a b c a")
 
@@ -96,7 +98,7 @@ def test_every_head_equals_the_loop_that_people_write(gpt2) -> None:
             share = torch.ones(6)
             share[head.index] = 0
             gates[head.site] = Gate(share)
-        logits = gpt2.forward(batch, gates=gates, logits=True).logits
+        logits = gpt2.forward(batch, request=ForwardRequest(gates=gates, logits=True)).logits
         for trial, one, found in zip(tested, logits, values.ablated[number], strict=True):
             expected = F.cross_entropy(
                 one[: len(trial.targets)], torch.tensor(trial.targets), reduction="none"
@@ -132,8 +134,10 @@ def test_metrics_by_hand(gpt2) -> None:
     share = torch.ones(6)
     share[group[0].heads[0].index] = 0
     batch = [tested[0].inputs]
-    full = gpt2.forward(batch, logits=True)
-    other = gpt2.forward(batch, gates={group[0].heads[0].site: Gate(share)}, logits=True)
+    full = gpt2.forward(batch, request=ForwardRequest(logits=True))
+    other = gpt2.forward(
+        batch, request=ForwardRequest(gates={group[0].heads[0].site: Gate(share)}, logits=True)
+    )
     n = len(tested[0].positions)
     p = full.logits[0, :n].double().softmax(-1).numpy()
     q = other.logits[0, :n].double().softmax(-1).numpy()
@@ -157,7 +161,9 @@ def test_resampling_from_the_text_itself_changes_nothing(name: str) -> None:
     configs = {"mha": FreshConfig(64, 4, layers=2), "gqa": FreshConfig(64, 4, kind="gqa")}
     source = av.load(configs.get(name, name))
     batch = prepared(source)
-    own = fills.resampled(source, batch, batch)
+    means = fills.Means(least=1)
+    means.add(source, batch[:1])
+    own = fills.resampled(source, batch, means.fills(fills.lengths_of(batch)))
     tested = [t for n, inputs in enumerate(batch) for t in trials.everywhere(n, inputs)]
     values = sweep.sweep(source, tested, every_head(source.layout), metrics.HIDDEN, fills=own)
     for found in values.ablated.values():
@@ -166,9 +172,9 @@ def test_resampling_from_the_text_itself_changes_nothing(name: str) -> None:
 
 def test_a_mean_over_one_text_at_every_position_changes_nothing_in_it(gpt2) -> None:
     tested = causal(gpt2, TEXTS[:1])
-    means = fills.Means("positions")
+    means = fills.Means("positions", least=1)
     means.add(gpt2, [tested[0].inputs])
-    own = means.fills(len(tested[0].tokens))
+    own = means.fills({"decoder": len(tested[0].tokens)})
     values = sweep.sweep(gpt2, tested, every_head(gpt2.layout), metrics.LOSS, fills=own)
     for found in values.ablated.values():
         torch.testing.assert_close(found[0], values.base[0], atol=1e-5, rtol=1e-5)
@@ -182,17 +188,31 @@ def test_means_by_hand(gpt2) -> None:
     site = gpt2.layout.sites[2]
     z = kept.found()[site].double()
     rows = [z[n, :length] for n, length in enumerate(lengths)]
-    tokens, positions = fills.Means("tokens"), fills.Means("positions")
+    tokens, positions = fills.Means("tokens"), fills.Means("positions", least=1)
+    both_needed = fills.Means("positions", least=2)
     for item in batch:
-        tokens.add(gpt2, [item])
-        positions.add(gpt2, [item])
+        for means in (tokens, positions, both_needed):
+            means.add(gpt2, [item])
     overall = torch.cat(rows).mean(0)
-    torch.testing.assert_close(tokens.fills(9)[site], overall, atol=1e-6, rtol=1e-5)
-    found = positions.fills(max(lengths) + 2)[site][0]
-    shortest = min(lengths)
+    everywhere = tokens.fills({"decoder": 9})[site]
+    assert everywhere.shape[:2] == (1, 9)
+    torch.testing.assert_close(everywhere[0, 4], overall, atol=1e-6, rtol=1e-5)
+    longest, shortest = max(lengths), min(lengths)
+    found = positions.fills({"decoder": longest + 2})[site][0]
     both = torch.stack([row[:shortest] for row in rows]).mean(0)
     torch.testing.assert_close(found[:shortest], both, atol=1e-6, rtol=1e-5)
+    alone = max(rows, key=len)[shortest:]
+    torch.testing.assert_close(found[shortest:longest], alone, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(found[-1], overall, atol=1e-6, rtol=1e-5)
+    few = both_needed.fills({"decoder": longest})[site][0]
+    torch.testing.assert_close(few[:shortest], both, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(few[shortest], overall, atol=1e-6, rtol=1e-5)
+    assert both_needed.reach("decoder") == shortest
+    sizes = torch.cat(rows).norm(dim=-1).mean(0)
+    shares = tokens.shares(gpt2.layout)
+    for index in range(6):
+        expected = float(overall[index].norm() / sizes[index])
+        assert shares[Head(site, index)] == pytest.approx(expected, abs=1e-6)
 
 
 def test_an_effect_per_size_of_the_step_is_the_gradient(gpt2) -> None:
@@ -209,7 +229,7 @@ def test_an_effect_per_size_of_the_step_is_the_gradient(gpt2) -> None:
         sides = []
         for sign in (1, -1):
             gates = {head.site: Gate(1 + sign * step * torch.eye(6)[head.index])}
-            output = gpt2.forward(batch, gates=gates, logits=True)
+            output = gpt2.forward(batch, request=ForwardRequest(gates=gates, logits=True))
             sides.append([float(v.sum()) for v in metrics.LOSS.of(output, output, tested)])
         for text in range(len(tested)):
             slope = (sides[0][text] - sides[1][text]) / (2 * step)
@@ -261,15 +281,30 @@ def test_the_probe_asks_for_what_the_repetition_tells(gpt2) -> None:
 
 
 def test_donors_do_not_depend_on_the_batch() -> None:
-    lengths = [5, 9, 9, 3, 7]
-    whole = fills.donors(range(5), lengths, seed=1, draw=0)
-    assert [fills.donors([n], lengths, seed=1, draw=0)[0] for n in range(5)] == whole
-    assert all(donor != text for text, donor in enumerate(whole))
-    assert all(lengths[d] >= lengths[t] for t, d in enumerate(whole))
+    lengths, pool = [5, 9, 12, 3, 7], [4, 9, 9, 6]
+    whole = fills.donors(range(5), lengths, [pool] * 5, seed=1, draw=0)
+    for n in range(5):
+        assert fills.donors([n], [lengths[n]], [pool], seed=1, draw=0) == [whole[n]]
+    assert all(pool[d] >= min(lengths[t], 9) for t, d in enumerate(whole))
     equal = [5] * 40
-    first = fills.donors(range(40), equal, seed=1, draw=0)
-    assert first != fills.donors(range(40), equal, seed=2, draw=0)
-    assert first != fills.donors(range(40), equal, seed=1, draw=1)
+    pools = [equal] * 40
+    first = fills.donors(range(40), equal, pools, seed=1, draw=0)
+    assert first != fills.donors(range(40), equal, pools, seed=2, draw=0)
+    assert first != fills.donors(range(40), equal, pools, seed=1, draw=1)
+
+
+def test_a_donor_that_is_too_short_leaves_the_mean(gpt2) -> None:
+    long, short = prepared(gpt2, (TEXTS[0], "one two"))
+    means = fills.Means("tokens")
+    means.add(gpt2, [short])
+    mean = means.fills(fills.lengths_of([long]))
+    (site, *_) = gpt2.layout.sites
+    kept = fills.HeadOutputs([site])
+    gpt2.forward([short], [kept])
+    found = fills.resampled(gpt2, [short], mean)[site][0]
+    size = len(trials.predicted(short))
+    torch.testing.assert_close(found[:size], kept.found()[site][0, :size])
+    torch.testing.assert_close(found[size:].double(), mean[site][0, size:], atol=1e-6, rtol=1e-5)
 
 
 # --- refusals ------------------------------------------------------------------------------------
@@ -277,7 +312,7 @@ def test_donors_do_not_depend_on_the_batch() -> None:
 
 def test_models_without_a_head_for_words(minilm) -> None:
     source = av.load(minilm)
-    with pytest.raises(ModelError, match=r"has no loss: its checkpoint has no head for words.*"):
+    with pytest.raises(ModelError, match=r"has no loss: its checkpoint has no LM head.*"):
         sweep.check(source, metrics.LOSS)
     sweep.check(source, metrics.HIDDEN)
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
-from jsonschema import Draft202012Validator
 
 import attnviz as av
-from attnviz import atlases
-from attnviz.gathered import _summary
-from attnviz.render.ablation.tables import ablation_json
-from attnviz.render.circuits.tables import circuits_json
-from tests.render.test_view_page import axe
-from tests.viewing import ROOT, Opened, opened
+from attnviz.cli import main
+from attnviz.features.atlas import function as atlases
+from attnviz.features.atlas.page import document
+from attnviz.features.atlas.result import Atlas
+from tests import ROOT
+from tests.features.view.test_view_page import axe
+from tests.viewing import Opened, opened
 
 SENTENCES = ROOT / "sample_inputs" / "sentences.txt"
 TREEBANK = ROOT / "sample_inputs" / "treebank.conllu"
@@ -24,37 +25,35 @@ PRONOUNS = ROOT / "sample_inputs" / "pronouns.tsv"
 
 
 @pytest.fixture(scope="module")
-def demo() -> atlases.Atlas:
+def demo() -> Atlas:
     return av.atlas(SENTENCES, conllu=TREEBANK, gap=PRONOUNS)
 
 
 @pytest.fixture(scope="module")
-def bert(minilm: str) -> atlases.Atlas:
+def bert(minilm: str) -> Atlas:
     return av.atlas(SENTENCES, model=minilm, conllu=TREEBANK, ablated=4)
 
 
-def test_its_figures_are_those_of_the_commands(demo: atlases.Atlas) -> None:
-    heads = {head["name"]: head for head in demo.document["heads"]}
-    assert len(heads) == 24
-    profile = json.loads(av.profile(SENTENCES).json())
-    for head in profile["heads"]:
-        assert heads[head["name"]]["scores"] == head["scores"]
-        assert heads[head["name"]]["does"] == head["does"]
+def test_its_figures_are_those_of_the_commands(demo: Atlas) -> None:
+    assert len(demo.heads) == 24
+    profile = av.profile(SENTENCES)
+    for one in demo.heads:
+        assert one.profile.estimates == profile[one.head].estimates
+        assert one.profile.scores == profile[one.head].scores
     lines = [line for line in SENTENCES.read_text("utf-8").splitlines() if line.strip()]
-    ablated = json.loads(ablation_json(av.ablate(lines, gradient=True)))
-    costs = {effect["name"]: effect for effect in ablated["effects"] if not effect["members"]}
-    for name, head in heads.items():
-        assert head["effect"]["effect"] == pytest.approx(costs[name]["effect"], abs=1e-5)
-    ranks = sorted(heads, key=lambda name: heads[name]["effect"]["rank"])
-    assert ranks == sorted(heads, key=lambda name: -heads[name]["effect"]["effect"])
-    wired = json.loads(circuits_json(av.circuits()))
-    edge = max(wired["edges"], key=lambda one: one["excess"])
-    assert heads[edge["writer"]]["feeds"][0] == edge
-    assert edge in heads[edge["reader"]]["reads"]
+    costs = {e.heads: e for e in av.ablate(lines, gradient=True).effects if len(e.heads) == 1}
+    for one in demo.heads:
+        assert one.effect == costs[(one.head,)]
+    drawn = document(demo)["heads"]
+    ranks = sorted(drawn, key=lambda head: head["effect"]["rank"])
+    assert ranks == sorted(drawn, key=lambda head: -head["effect"]["effect"])
+    edge = max(av.circuits().edges, key=lambda one: one.excess)
+    assert demo[edge.writer].feeds[0] == edge
+    assert edge in demo[edge.reader].reads
 
 
-def test_a_map_is_that_of_capture(demo: atlases.Atlas) -> None:
-    for head in demo.document["heads"]:
+def test_a_map_is_that_of_capture(demo: Atlas) -> None:
+    for head in document(demo)["heads"]:
         example = head["examples"][0]
         capture = av.capture(example["text"])
         whole = capture[av.select(head["name"], capture)[0]]
@@ -65,21 +64,21 @@ def test_a_map_is_that_of_capture(demo: atlases.Atlas) -> None:
         assert head["map"]["queries"][head["map"]["row"]] == example["token"]
 
 
-def test_the_summary_says_what_is_known(demo: atlases.Atlas) -> None:
-    heads = demo.document["heads"]
+def test_the_summary_says_what_is_known(demo: Atlas) -> None:
+    heads = document(demo)["heads"]
     most = min(heads, key=lambda head: head["effect"]["rank"])
-    summary = " ".join(demo.document["summary"])
+    summary = " ".join(document(demo)["summary"])
     assert f"the costliest are {most['name']} " in summary
     for head in heads:
         if head["does"]:
             assert head["name"] in summary
-    assert {method["part"] for method in demo.document["methods"]} == set(atlases.PARTS)
+    assert {method["part"] for method in document(demo)["methods"]} == set(atlases.PARTS)
 
 
-def test_what_a_model_cannot_give_is_said(bert: atlases.Atlas) -> None:
-    assert len(bert.document["heads"]) == 72
-    assert all(head["coreference"] is None for head in bert.document["heads"])
-    assert all(head["effect"] for head in bert.document["heads"])
+def test_what_a_model_cannot_give_is_said(bert: Atlas) -> None:
+    assert len(document(bert)["heads"]) == 72
+    assert all(head["coreference"] is None for head in document(bert)["heads"])
+    assert all(head["effect"] for head in document(bert)["heads"])
 
 
 def test_it_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,17 +87,74 @@ def test_it_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         broken.setattr(atlases, "run_circuits", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             av.atlas(SENTENCES, keep=keep)
-    assert {path.stem for path in keep.iterdir()} == {"profile", "ablate"}
+    kept = {path.name.partition(".")[0] for path in keep.iterdir()}
+    assert kept == {"attnviz-atlas", "profile", "ablate"}
     with monkeypatch.context() as sure:
         sure.setattr(atlases, "run_profile", _interrupt)
         sure.setattr(atlases, "run_ablate", _interrupt)
         found = av.atlas(SENTENCES, keep=keep)
         with pytest.raises(KeyboardInterrupt):  # other texts: nothing of it holds
             av.atlas(ROOT / "sample_inputs" / "story.txt", keep=keep)
-    assert found.document == av.atlas(SENTENCES).document
+        with pytest.raises(KeyboardInterrupt):  # nor on other texts to ablate on
+            av.atlas(SENTENCES, keep=keep, ablated=3)
+    assert found == av.atlas(SENTENCES)
     (keep / "mine.txt").write_text("stays")
     atlases.forget(keep)
     assert [path.name for path in keep.iterdir()] == ["mine.txt"]
+
+
+def _made(atlas: Atlas) -> Callable[..., Atlas]:
+    """An atlas of one part that is made at once."""
+
+    def make(*_: Any, keep: Path | None = None, **__: Any) -> Atlas:
+        atlases._Kept(keep, "state").part(Atlas, lambda: atlas)
+        return atlas
+
+    return make
+
+
+def test_only_a_folder_of_its_own_is_used_and_removed(
+    demo: Atlas,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(atlases, "atlas", _made(demo))
+    monkeypatch.setattr(atlases, "PARTS", ("atlas",))
+    page, parts, mine = (tmp_path / name for name in ("c.html", ".c.html.parts", "mine"))
+    line = ["atlas", "--lines", str(SENTENCES), "-o", str(page)]
+    mine.mkdir()
+    (mine / "ablate.json").write_text("mine")
+    parts.symlink_to(mine)
+    for replaced in (False, True):
+        assert main(line) == 1
+        assert ".c.html.parts is not of attnviz atlas, which keeps" in capsys.readouterr().err
+        assert [path.name for path in mine.iterdir()] == ["ablate.json"]
+        assert not page.exists()
+        if not replaced:  # a file and a folder of somebody else in place of the link
+            parts.unlink()
+            parts.mkdir()
+            (parts / "ablate.json").write_text("mine")
+    atlases.forget(parts)
+    assert (parts / "ablate.json").read_text() == "mine"
+    shutil.rmtree(parts)
+    assert main(line) == 0
+    assert page.read_bytes() == demo.page()
+    assert not parts.exists()
+
+
+def test_json_and_a_page_are_both_written(
+    demo: Atlas,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(atlases, "atlas", _made(demo))
+    monkeypatch.setattr(atlases, "PARTS", ("atlas",))
+    page = tmp_path / "j.html"
+    assert main(["atlas", "--lines", str(SENTENCES), "--json", "-o", str(page)]) == 0
+    assert Atlas.from_json(capsys.readouterr().out) == demo
+    assert [path.name for path in tmp_path.iterdir()] == ["j.html"]
 
 
 def _interrupt(*_: Any, **__: Any) -> None:
@@ -116,9 +172,7 @@ def test_what_cannot_be_made(options: dict[str, Any], words: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def pages(
-    demo: atlases.Atlas, bert: atlases.Atlas, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Path]:
+def pages(demo: Atlas, bert: Atlas, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("atlas")
     return {
         name: one.save(folder / f"{name}.html") for name, one in (("demo", demo), ("bert", bert))
@@ -139,8 +193,8 @@ def shown(page: Opened) -> list[str]:
     )
 
 
-def test_heads_are_found_and_sorted(page: Opened, demo: atlases.Atlas) -> None:
-    heads = demo.document["heads"]
+def test_heads_are_found_and_sorted(page: Opened, demo: Atlas) -> None:
+    heads = document(demo)["heads"]
     assert shown(page) == [head["name"] for head in heads]
     page.page.fill("#find", "induction")
     assert shown(page) == [
@@ -150,7 +204,7 @@ def test_heads_are_found_and_sorted(page: Opened, demo: atlases.Atlas) -> None:
     page.page.click("#quick button:has-text('needed')")
     assert shown(page) == [head["name"] for head in heads if head["effect"]["needed"]]
     page.page.fill("#find", "")
-    page.page.click("th button:has-text('taken away')")
+    page.page.click("th button:has-text('ablated')")
     assert shown(page) == sorted(
         (head["name"] for head in heads),
         key=lambda name: next(h["effect"]["rank"] for h in heads if h["name"] == name),
@@ -158,8 +212,8 @@ def test_heads_are_found_and_sorted(page: Opened, demo: atlases.Atlas) -> None:
     assert page.page.locator("th[aria-sort=ascending]").count() == 1
 
 
-def test_no_share_of_cases_without_how_many(page: Opened, demo: atlases.Atlas) -> None:
-    heads = {head["name"]: head for head in demo.document["heads"]}
+def test_no_share_of_cases_without_how_many(page: Opened, demo: Atlas) -> None:
+    heads = {head["name"]: head for head in document(demo)["heads"]}
     cells = page.page.eval_on_selector_all(
         "#heads tbody td span[title='not enough for a role']",
         "spans => spans.map(one => [one.closest('tr').dataset.head, one.className, one.innerText])",
@@ -175,22 +229,12 @@ def test_no_share_of_cases_without_how_many(page: Opened, demo: atlases.Atlas) -
     assert "of 1 held-out case (" in page.page.inner_text("#card")
 
 
-def test_the_summary_counts_the_cases_of_a_relation(demo: atlases.Atlas) -> None:
-    best = {"relation": "obj", "role": True, "accuracy": 0.74, "offset_accuracy": 0.34,
-            "count": 1211}  # fmt: skip
-    head = {**demo.document["heads"][0], "relations": [best], "coreference": None}
-    (said,) = (
-        line for line in _summary({"texts": 1, "tokens": 1}, [head], None, None) if "Gram" in line
-    )
-    assert f"obj by {head['name']} (74 % of 1,211, best offset 34 %)" in said
-
-
 def test_a_head_has_a_link_and_a_card(page: Opened, pages: dict[str, Path]) -> None:
     page.page.click('[data-head="2.4"] a')
     assert page.page.evaluate("location.hash") == "#2.4"
     text = page.page.inner_text("#card")
     assert "Head 2.4" in text
-    assert "taken away: loss +" in text
+    assert "ablated: loss +" in text
     assert "induction" in text
     page.page.goto("about:blank")
     page.page.goto(f"{pages['demo'].as_uri()}#1.4")
@@ -218,16 +262,17 @@ def test_axe_finds_nothing(
 
 
 @pytest.mark.parametrize("which", ["demo", "bert"])
-def test_the_json_follows_its_schema(request: Any, which: str) -> None:
-    schema = json.loads((ROOT / "docs" / "atlas.schema.json").read_text("utf-8"))
-    Draft202012Validator(schema).validate(json.loads(request.getfixturevalue(which).json()))
+def test_it_is_read_back_equal(request: Any, which: str, tmp_path: Path) -> None:
+    made: Atlas = request.getfixturevalue(which)
+    assert av.read(made.save(tmp_path / "a.json")) == made
+    jsonschema.validate(made.to_dict(), Atlas.json_schema())
 
 
-def test_a_distance_is_no_evidence_of_need(bert: atlases.Atlas, demo: atlases.Atlas) -> None:
-    assert not demo.document["metric"]["distance"]
-    assert any(head["effect"]["needed"] for head in demo.document["heads"])
-    assert bert.document["metric"] == {"name": "hidden", "unit": "1 - cosine", "distance": True}
-    assert {head["effect"]["needed"] for head in bert.document["heads"]} == {None}
-    (said,) = (line for line in bert.document["summary"] if line.startswith("Taken away"))
+def test_a_distance_is_no_evidence_of_need(bert: Atlas, demo: Atlas) -> None:
+    assert not document(demo)["metric"]["distance"]
+    assert any(head["effect"]["needed"] for head in document(demo)["heads"])
+    assert document(bert)["metric"] == {"name": "hidden", "unit": "1 - cosine", "distance": True}
+    assert {head["effect"]["needed"] for head in document(bert)["heads"]} == {None}
+    (said,) = (line for line in document(bert)["summary"] if line.startswith("Ablated"))
     assert "above zero" not in said
     assert "base" not in said

@@ -14,28 +14,28 @@ import torch
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.edges import SIDES, CircuitsReport
-from attnviz.errors import ModelError, SelectionError, UsageError
+from attnviz.core.heads import Head, Site
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import ForwardRequest, Source, Start
+from attnviz.errors import InputError, ModelError, SelectionError, UsageError
+from attnviz.features import registry
+from attnviz.features.circuits import copying, words
+from attnviz.features.circuits.result import SIDES, Circuits
+from attnviz.features.circuits.run import CircuitsSettings, run
 from attnviz.models import pretrained
 from attnviz.models.untrained import FreshConfig
-from attnviz.passes import Source, Start
-from attnviz.records import Head, Prompt, Site
-from attnviz.render.circuits import words
-from attnviz.wiring import copying
-from attnviz.wiring.run import CircuitsSettings, run
 from tests.models.tiny import LONG, VOCABULARY, build, hooked_only
 
 transformers = pytest.importorskip("transformers")
 
-ROOT = Path(__file__).parent.parent.parent
-SCHEMA = json.loads((ROOT / "docs" / "circuits.schema.json").read_text("utf-8"))
+SCHEMA = Circuits.json_schema()
 BACKENDS = {"gpt2": "native", "llama": "hooked", "bert": "native"}
 PREVIOUS, INDUCTION = "1.4", ("2.0", "2.4", "3.0", "3.3", "3.5")
 """Of demo-gpt2: the previous-token head, and those that look at what followed a token before."""
 
 
 @pytest.fixture(scope="module")
-def report() -> CircuitsReport:
+def report() -> Circuits:
     return av.circuits()
 
 
@@ -149,7 +149,7 @@ def test_both_backends_find_the_same(models: Any) -> None:
         assert one.by_position[head].first == pytest.approx(other.by_position[head].first, abs=1e-5)
 
 
-def test_random_matrices_meet_as_theory_says(report: CircuitsReport) -> None:
+def test_random_matrices_meet_as_theory_says(report: Circuits) -> None:
     """Under a random rotation the mean square of the ratio is 1 / (D - 1), the mean gone."""
     for side in SIDES:
         chance = report.chance[side]
@@ -214,7 +214,7 @@ def test_positions_against_a_pass_without_tokens(models: Any) -> None:
     assert report.uniform.first == pytest.approx((1 / (rows + 1)).mean())
 
 
-def test_the_induction_circuit_of_demo_gpt2(report: CircuitsReport) -> None:
+def test_the_induction_circuit_of_demo_gpt2(report: Circuits) -> None:
     """The previous-token head feeds the keys of the heads that look at what followed."""
     strongest = report.of("K")[:10]
     ratios = {e.reader.name: e.ratio for e in strongest if e.writer.name == PREVIOUS}
@@ -234,13 +234,15 @@ def test_first_layer_alone(models: Any) -> None:
     for name in ("gpt2", "llama"):
         source, _ = models(name)
         inputs = source.prepare(Prompt(ids=LONG))
-        whole = source.forward([inputs], states=True).states
-        ended = source.forward([inputs], states=True, hidden=False,
-                               start=Start(0, whole[0], end=1)).states  # fmt: skip
+        whole = source.forward([inputs], request=ForwardRequest(states=True)).states
+        ended = source.forward(
+            [inputs],
+            request=ForwardRequest(states=True, hidden=False, start=Start(0, whole[0], end=1)),
+        ).states
         assert len(ended) == 2
         assert torch.equal(ended[1], whole[1])
         with pytest.raises(ModelError, match="ends before one of the layers 1 to 2, not 3"):
-            source.forward([inputs], start=Start(0, whole[0], end=3))
+            source.forward([inputs], request=ForwardRequest(start=Start(0, whole[0], end=3)))
     table = source.embedding().tokens
     assert table is not None
     assert copying.after_first(source, table[:3]).shape == (3, 16)
@@ -274,7 +276,7 @@ def test_what_is_not_known_is_not_shown(tmp_path: Path) -> None:
         one.figure()
 
 
-def test_selection_and_seed(report: CircuitsReport) -> None:
+def test_selection_and_seed(report: Circuits) -> None:
     chosen = av.circuits(select=PREVIOUS, keep=5)
     assert len(chosen.edges) == 15
     assert all(PREVIOUS in (e.writer.name, e.reader.name) for e in chosen.edges)
@@ -293,16 +295,68 @@ def test_selection_and_seed(report: CircuitsReport) -> None:
         av.circuits(heads="1.4")
 
 
-def test_files(report: CircuitsReport, tmp_path: Path) -> None:
+def test_files(report: Circuits, tmp_path: Path) -> None:
     found = json.loads(report.save(tmp_path / "a.json").read_text("utf-8"))
     jsonschema.validate(found, SCHEMA)
-    jsonschema.validate(av.circuits(model="demo-bert").to_json(), SCHEMA)
+    jsonschema.validate(av.circuits(model="demo-bert").to_dict(), SCHEMA)
     lines = report.save(tmp_path / "a.csv").read_text("utf-8").splitlines()
     assert lines[0] == "side,writer,reader,ratio,excess"
     assert len(lines) == 1 + 3 * 216
     for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF")):
         assert report.save(tmp_path / name).read_bytes().startswith(start)
     assert report.save(tmp_path / "b.png", top=1).read_bytes() != report.figure()
+
+
+def test_results_come_back_equal(report: Circuits, models: Any, tmp_path: Path) -> None:
+    several = [
+        report,
+        av.circuits(model="demo-bert", select="2.*", keep=5, seed=3),
+        av.circuits(model=FreshConfig()),
+        run(models("llama")[0], CircuitsSettings()),
+    ]
+    for number, one in enumerate(several):
+        assert Circuits.from_dict(one.to_dict()) == one
+        assert Circuits.from_json(one.to_json()) == one
+        assert registry.read(one.save(tmp_path / f"{number}.json")) == one
+        jsonschema.validate(one.to_dict(), SCHEMA)
+    assert registry.read(tmp_path / "0.json").figure() == report.figure()
+    assert str(registry.read(tmp_path / "0.json")) == str(report)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"edges": [{"side": "X"}]}, r"Invalid enum value 'X' - at `\$.edges\[0\].side`"),
+        ({"plain": {"7.0": {"score": 0.5, "own": 1.0}}}, "'7.0' is no head of this model"),
+        ({"spread": {"Q": {"edges": 1}}}, r"missing required field `median`"),
+        ({"schema": "attnviz.circuits/1"}, "version 2; make it again with attnviz circuits"),
+    ],
+)
+def test_a_damaged_file_is_refused(
+    report: Circuits, tmp_path: Path, change: dict[str, Any], says: str
+) -> None:
+    path = tmp_path / "circuits.json"
+    path.write_text(json.dumps(report.to_dict() | change))
+    with pytest.raises(InputError, match=says) as caught:
+        registry.read(path)
+    assert "circuits.json" in str(caught.value)
+
+
+def test_what_stands_beside_heads(report: Circuits, tmp_path: Path) -> None:
+    """Each head's lines and measures are the figures of the result."""
+    found = report.finding("weights.json")
+    assert found is not None
+    measures = {measure.name: measure.values for measure in found.measures}
+    assert measures.keys() == {"copying", "previous", "writes"}
+    for head in report.layout:
+        assert measures["copying"][head.name][0] == report.copying()[head].score
+    feeders = [e.excess for e in report.edges if e.writer.name == PREVIOUS]
+    assert measures["writes"][PREVIOUS][0] == max(feeders)
+    assert "3.5" not in measures["writes"]  # the last layer feeds none
+    assert any("keys can be fed by 1.4 (+0.08" in line for line in found.said["2.0"])
+    assert any("can feed the keys of" in line and "2.0" in line for line in found.said[PREVIOUS])
+    laid = av.heads("a b c a b", evidence=report.save(tmp_path / "weights.json"))
+    assert [one.part for one in laid.findings] == ["circuits"]
 
 
 def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import jsonschema
 import numpy as np
@@ -12,11 +11,11 @@ import pytest
 import attnviz
 from attnviz.cli import main
 from attnviz.errors import InputError
-from attnviz.grammar.gap import choices
+from attnviz.features.coref.gap import choices
+from attnviz.features.coref.result import Coref
+from tests import ROOT
 
-ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "sample_inputs" / "pronouns.tsv"
-SCHEMA = json.loads((ROOT / "docs" / "coref.schema.json").read_text())
 
 
 def rows() -> list[dict[str, str]]:
@@ -62,8 +61,10 @@ def test_all_heads_and_both_directions_equal_eager_transformers(minilm: str) -> 
     assert report.examples == 11
     assert report.skipped["neither name or both are the antecedent"] == 1
     expected = by_hand(minilm)
-    np.testing.assert_allclose(report.to_name, expected[:, 0], atol=1e-12)
-    np.testing.assert_allclose(report.from_name, expected[:, 1], atol=1e-12)
+    heads = report.everything.heads
+    assert [one.head for one in heads] == list(report.layout)
+    np.testing.assert_allclose([one.to_name for one in heads], expected[:, 0], atol=1e-12)
+    np.testing.assert_allclose([one.from_name for one in heads], expected[:, 1], atol=1e-12)
 
 
 def test_baselines_by_hand(minilm: str) -> None:
@@ -75,33 +76,37 @@ def test_baselines_by_hand(minilm: str) -> None:
         nearest += (abs(a - pronoun) <= abs(b - pronoun)) == truth
         first += (a < b) == truth
     report = attnviz.coref(SAMPLE, model=minilm)
-    assert report.baselines == {"nearest": nearest / 11, "first": first / 11}
+    baselines = {one.name: one.accuracy for one in report.everything.baselines}
+    assert baselines == {"nearest": nearest / 11, "first": first / 11}
     of_kind = {kind.name: kind.count for kind in report.kinds}
     assert of_kind == {"all": 11, "feminine": 7, "masculine": 4}
 
 
 def test_several_processes_give_the_same_bits(minilm: str) -> None:
-    one = attnviz.coref(SAMPLE, model=minilm).to_json()
-    assert attnviz.coref(SAMPLE, model=minilm, jobs=2).to_json() == one
+    one = attnviz.coref(SAMPLE, model=minilm)
+    assert attnviz.coref(SAMPLE, model=minilm, jobs=2) == one
 
 
 def test_a_causal_model_sees_no_later_name() -> None:
     report = attnviz.coref(SAMPLE, model="demo-gpt2")
     assert report.examples == 10
-    assert report.from_name is None
+    assert {one.from_name for one in report.everything.heads} == {None}
     assert report.skipped["a name after the pronoun, which a causal model cannot see"] == 1
-    jsonschema.validate(report.to_json(), SCHEMA)
+    jsonschema.validate(report.to_dict(), report.json_schema())
+    assert Coref.from_json(report.to_json()) == report
 
 
 def test_halves_are_of_documents(minilm: str) -> None:
     report = attnviz.coref(SAMPLE, model=minilm)
-    assert report.documents == 6
+    assert report.texts == 6
     assert report.best is not None
     odd = [r for r in rows() if r["URL"] in ("station", "house", "chess")]
     assert report.best.count == len(odd)
     everything = attnviz.coref(SAMPLE, model=minilm, select_on="all")
     assert everything.best is not None
-    assert everything.best.accuracy.value == max(*everything.to_name, *everything.from_name)
+    assert everything.best.accuracy.value == max(
+        max(one.to_name, one.from_name) for one in everything.everything.heads
+    )
 
 
 def test_table_and_json(minilm: str, capsys) -> None:
@@ -111,7 +116,7 @@ def test_table_and_json(minilm: str, capsys) -> None:
     assert "on odd documents" in out
     assert "1 left out: neither name" in err
     assert main(["coref", str(SAMPLE), "-m", minilm, "--json", "-q"]) == 0
-    jsonschema.validate(json.loads(capsys.readouterr().out), SCHEMA)
+    jsonschema.validate(json.loads(capsys.readouterr().out), Coref.json_schema())
 
 
 def test_a_picture_of_bars_and_grid(tmp_path) -> None:
@@ -137,6 +142,7 @@ def changed(place: int, value: str) -> str:
     ("row", "says"),
     [
         (changed(3, "12"), ":2: the text has ' sh' at Pronoun-offset 12, not 'she'"),
+        (changed(5, "1" * 5000), ":2: A-offset is '11111111111111111111', no whole number"),
         (changed(5, "-1"), ":2: A-offset is '-1', no whole number"),
         (changed(6, "yes"), ":2: A-coref is 'yes'; it is TRUE or FALSE"),
         (changed(8, "99"), ":2: the text has '' at B-offset 99, not 'Eve'"),

@@ -14,12 +14,12 @@ import pytest
 import attnviz
 from attnviz.cli import main
 from attnviz.errors import InputError
-from attnviz.grammar.entities import Document, documents
-from attnviz.grammar.mentions import windows
+from attnviz.features.coref.entities import Document, documents
+from attnviz.features.coref.mentions import windows
+from attnviz.features.coref.result import Coref
+from tests import ROOT
 
-ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "sample_inputs" / "treebank.conllu"
-SCHEMA = json.loads((ROOT / "docs" / "coref.schema.json").read_text())
 
 
 # -- the reader -------------------------------------------------------------------------------
@@ -120,6 +120,9 @@ BROKEN = [
     ("Entity=(-person-1)", ":2: (-person-1) names no entity"),
     ("Entity=(e1-person-7)", ":2: the head of a mention of e1 is word '7' of it; it has 1"),
     ("Entity=(e1-person-x)", ":2: the head of a mention of e1 is word 'x' of it"),
+    ("Entity=(e1-person-" + "1" * 5000 + ")", ":2: the head of a mention of e1 is word '1111"),
+    ("Entity=" + "(e1)" * 101, ":2: 101 mentions begin or end here, more than 100"),
+    ("Entity=" + "a" * 1_000_000, ":2: Entity=aaaa"),
     ("Entity=(e1[2/2]-person-1)", ":2: e1[2/2] comes where [1/2] does"),
     ("Entity=(e1[1/2]-person-1)", ":2: e1[2/2] is missing"),
 ]
@@ -138,6 +141,14 @@ def test_annotation_that_cannot_be_read_is_one_line(tmp_path, capsys, entity, sa
     good, bad = documents([str(path)], strict=False)
     assert (len(good), len(bad)) == (2, 1)
     with pytest.raises(InputError, match=r"t\.conllu:2: "):
+        documents([str(path)], strict=True)
+
+
+def test_only_so_many_mentions_are_open_at_once(tmp_path) -> None:
+    path = tmp_path / "t.conllu"
+    rows = [(str(n), "a", "X", n - 1, f"Entity=(e{n}") for n in range(1, 102)]
+    path.write_text(text(*rows))
+    with pytest.raises(InputError, match=r":102: more than 100 mentions are open at once"):
         documents([str(path)], strict=True)
 
 
@@ -265,10 +276,11 @@ def test_all_heads_kinds_and_directions_equal_eager_transformers(
     report = attnviz.coref(SAMPLE, model=minilm, candidates=candidates)
     expected, baselines = by_hand(minilm, candidates == "mentions")
     assert {kind.name for kind in report.kinds} == set(expected)
-    assert report.baselines == pytest.approx(baselines)
+    found = {one.name: one.accuracy for one in report.everything.baselines}
+    assert found == pytest.approx(baselines)
     for kind in report.kinds:
-        found = np.stack([kind.to_name, kind.from_name], -1)
-        np.testing.assert_allclose(found, expected[kind.name], atol=1e-12, err_msg=kind.name)
+        heads = np.array([(one.to_name, one.from_name) for one in kind.heads])
+        np.testing.assert_allclose(heads, expected[kind.name], atol=1e-12, err_msg=kind.name)
     assert report.examples == 27
     assert sum(kind.count for kind in report.kinds[1:]) == 27
 
@@ -284,16 +296,18 @@ def test_halves_and_the_best_are_by_hand(minilm: str) -> None:
     assert report.best is not None
     assert report.best.count == count
     everything = attnviz.coref(SAMPLE, model=minilm, select_on="all")
-    assert everything.from_name is not None
     assert everything.best is not None
-    assert everything.best.accuracy.value == max(*everything.to_name, *everything.from_name)
+    assert everything.best.accuracy.value == max(
+        max(one.to_name, one.from_name) for one in everything.everything.heads
+    )
     assert everything.best.baseline == "same_word"
 
 
 def test_causal_models_have_rows_only() -> None:
     report = attnviz.coref(SAMPLE, model="demo-gpt2")
-    assert report.from_name is None
-    jsonschema.validate(report.to_json(), SCHEMA)
+    assert {one.from_name for kind in report.kinds for one in kind.heads} == {None}
+    jsonschema.validate(report.to_dict(), report.json_schema())
+    assert Coref.from_json(report.to_json()) == report
 
 
 def test_short_windows_leave_antecedents_behind_and_say_so(minilm: str, capsys) -> None:
@@ -329,8 +343,8 @@ def test_one_document_is_taken_window_by_window(tmp_path, minilm: str) -> None:
 
 
 def test_several_processes_give_the_same_bits(minilm: str) -> None:
-    one = attnviz.coref(SAMPLE, model=minilm, window=40).to_json()
-    assert attnviz.coref(SAMPLE, model=minilm, window=40, jobs=2).to_json() == one
+    one = attnviz.coref(SAMPLE, model=minilm, window=40)
+    assert attnviz.coref(SAMPLE, model=minilm, window=40, jobs=2) == one
 
 
 def test_tables_json_and_wrong_use(minilm: str, capsys) -> None:
@@ -339,9 +353,9 @@ def test_tables_json_and_wrong_use(minilm: str, capsys) -> None:
     for expected in ("pronoun", "same head word", "nearest mention", "any other word"):
         assert expected in out
     assert main(["coref", str(SAMPLE), "-m", minilm, "--json", "-q"]) == 0
-    jsonschema.validate(json.loads(capsys.readouterr().out), SCHEMA)
+    jsonschema.validate(json.loads(capsys.readouterr().out), Coref.json_schema())
     for option, says in (
-        (["--candidates", "names"], "--candidates names is not known; take words or mentions"),
+        (["--candidates", "names"], "--candidates takes 'words' or 'mentions', not 'names'"),
         (["--window", "8"], "--window 8 is too few; take at least 16"),
         (["--jobs", "0"], "--jobs 0 is too few"),
     ):

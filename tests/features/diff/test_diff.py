@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,15 +17,19 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.comparing.rows import distances
-from attnviz.errors import InputError, UsageError
+from attnviz.cli.exits import DIFFERS, NOTHING_COMPARED
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.features import registry
+from attnviz.features.diff.result import Diff
+from attnviz.features.diff.rows import distances
+from attnviz.models.identity import identity
 from attnviz.models.untrained import FreshConfig
 from attnviz.statistics.paired import difference
-from tests.render.test_view_page import axe
+from tests import ROOT
+from tests.features.view.test_view_page import axe
 from tests.viewing import opened, until
 
-ROOT = Path(__file__).parent.parent.parent
-SCHEMA = json.loads((ROOT / "docs" / "diff.schema.json").read_text("utf-8"))
+SCHEMA = Diff.json_schema()
 TIRED = "The animal did not cross the street because it was too tired"
 WIDE = TIRED.replace("tired", "wide")
 TEXTS = ("The keys to the cabinet", "a b c a b", "One two three, and one two")
@@ -118,16 +125,18 @@ def test_paired_intervals() -> None:
     assert change == pytest.approx(d.mean())
     assert (low, high) == pytest.approx((d.mean() - half, d.mean() + half), rel=1e-5)
     shared = [(a, 1) for a in before + 0.5]
-    assert difference([(a, 1) for a in before], shared) == pytest.approx((0.5, 0.5, 0.5))
+    alike = difference([(a, 1) for a in before], shared)
+    assert alike == (pytest.approx(0.5), None, None)  # no spread says how sure that is
     assert difference([(1.0, 2)], [(2.0, 2)]) == (0.5, None, None)
 
 
 def test_many_texts_through_two_models() -> None:
     model = av.load("demo-gpt2")
     bare = av.load("demo-gpt2")
+    six = (*TEXTS, "the cat and the dog and the cat", "She read a book and a book", "a b a b a b")
     with bare.gated({"1.4": 0}):
-        found = av.diff(TEXTS, model=model, against=bare)
-    assert found.texts == 3
+        found = av.diff(six, model=model, against=bare)
+    assert found.texts == 6
     assert found.maps == {}
     by_name = {head.name: head for head in found.heads}
     assert by_name["0.0"].distance is not None
@@ -137,7 +146,7 @@ def test_many_texts_through_two_models() -> None:
     assert sure
     assert all(c.low <= c.change <= c.high for c in sure)
     assert found.heads[0].distance is not None
-    assert found.heads[0].distance.text in range(3)
+    assert found.heads[0].distance.text in range(6)
 
 
 def test_alignment() -> None:
@@ -169,10 +178,10 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no text to compare"):
         av.diff([], against="demo-gpt2")
     (tmp_path / "x.json").write_text('{"schema": "other"}')
-    with pytest.raises(InputError, match="has the schema 'other'"):
+    with pytest.raises(InputError, match=r"x.json is a result of other; give the JSON"):
         av.diff(tmp_path / "x.json", tmp_path / "x.json")
     with pytest.raises(InputError, match="only be compared with another report"):
-        av.diff(tmp_path / "x.json", one)
+        av.diff(av.heads("a b").save(tmp_path / "heads.json"), one)
     with pytest.raises(InputError, match="cannot read"):
         av.diff(tmp_path / "none.json", tmp_path / "none.json")
 
@@ -181,7 +190,7 @@ def test_reports(tmp_path: Path) -> None:
     paths = [av.ablate(text).save(tmp_path / f"{n}.json") for n, text in enumerate(TEXTS[:2])]
     found = av.diff(*paths)
     documents = [json.loads(path.read_text("utf-8")) for path in paths]
-    effects = [{e["name"]: e["effect"] for e in doc["effects"]} for doc in documents]
+    effects = [{e["name"]: e["by"][0]["change"] for e in doc["effects"]} for doc in documents]
     single = {head.name: head for head in found.heads}
     for name, effect in effects[0].items():
         if name in effects[1]:
@@ -189,11 +198,161 @@ def test_reports(tmp_path: Path) -> None:
     assert found.kind == "ablate"
     with pytest.raises(UsageError, match="no maps to draw"):
         found.figure()
-    jsonschema.validate(found.to_json(), SCHEMA)
+    jsonschema.validate(found.to_dict(), SCHEMA)
     other = json.loads(paths[1].read_text("utf-8")) | {"metric": "kl"}
     (tmp_path / "kl.json").write_text(json.dumps(other))
     with pytest.raises(InputError, match="metric is loss in"):
         av.diff(paths[0], tmp_path / "kl.json")
+
+
+def test_results_of_one_kind(tmp_path: Path) -> None:
+    """Figures by head are those of the two results, given themselves or as files."""
+    short, long = av.heads(TEXTS[0]), av.heads(TEXTS[2] * 2)
+    found = av.diff(short, long)
+    assert found.kind == "heads"
+    by_name = {head.name: head for head in found.heads}
+    for a, b in zip(short.heads, long.heads, strict=True):
+        head = by_name[a.head.name]
+        figures = {change.name: (change.before, change.after) for change in head.changes}
+        assert figures == {
+            name: (a.scores[name].mean, b.scores[name].mean)
+            for name in a.scores
+            if None not in (a.scores[name].mean, b.scores[name].mean)
+        }
+        names = [{role.name for role in one.roles} for one in (a, b)]
+        assert set(head.gained) == names[1] - names[0]
+        assert set(head.lost) == names[0] - names[1]
+    paths = [one.save(tmp_path / f"{n}.json") for n, one in enumerate((short, long))]
+    assert av.diff(*paths).heads == found.heads
+    with pytest.raises(InputError, match=r"quantity is weights in .*, norm in"):
+        av.diff(short, av.heads(TEXTS[0], weigh="norm"))
+    with pytest.raises(InputError, match=r"0.json is of heads, the logits result of logits"):
+        av.diff(paths[0], av.logits("a b"))
+    with pytest.raises(UsageError, match="Flow has no figures of heads to compare"):
+        av.diff(av.flow("a b"), av.flow("a b"))
+
+
+def test_logits_of_two_texts() -> None:
+    text = "one two three one two"
+    ids, other = (av.logits(text + end, token="three") for end in ("", " three one two"))
+    found = av.diff(ids, other)
+    changes = {head.name: head.changes[0].change for head in found.heads}
+    for head, value in ids.heads().items():
+        assert changes[head.name] == pytest.approx(other.heads()[head] - value)
+    with pytest.raises(InputError, match=r"token is ·three in .*, ·one in"):
+        av.diff(ids, av.logits(text, token="one"))
+    masked = av.logits("The cat sat on the [MASK].", model="demo-bert")
+    assert av.diff(masked, masked).largest is None  # no logit is split by head
+
+
+def test_circuits_of_two_models(tmp_path: Path) -> None:
+    one, other = (
+        av.circuits(model=FreshConfig(d_model=64, heads=4, layers=3, causal=True, seed=seed))
+        for seed in (0, 1)
+    )
+    found = av.diff(one.save(tmp_path / "a.json"), other.save(tmp_path / "b.json"))
+    assert found.kind == "circuits"
+    assert len(found.heads) == 12
+    by_name = {head.name: {c.name: c for c in head.changes} for head in found.heads}
+    for name, changes in by_name.items():
+        edges = [[e.excess for e in run.edges if e.writer.name == name] for run in (one, other)]
+        assert ("strongest edge out" in changes) == all(edges)
+        if all(edges):
+            change = changes["strongest edge out"]
+            assert (change.before, change.after) == tuple(map(max, edges))
+    same = av.diff(one, one)
+    assert same.largest == 0
+    copying = {c.name: c.before for c in av.diff(av.circuits(), av.circuits()).heads[0].changes}
+    assert {"copying plain", "previous by position"} <= set(copying)
+
+
+def test_relations_and_antecedents_of_two_models(tmp_path: Path) -> None:
+    """Accuracies on all data are those of the results."""
+    treebank, pronouns = (ROOT / "sample_inputs" / f for f in ("treebank.conllu", "pronouns.tsv"))
+    with av.load("demo-bert").gated({"1.2": 0}) as changed:
+        one, other = (av.syntax(treebank, model=model) for model in ("demo-bert", changed))
+    found = av.diff(one.save(tmp_path / "a.json"), other.save(tmp_path / "b.json"))
+    assert found.kind == "syntax"
+    changes = {head.name: {c.name: c for c in head.changes} for head in found.heads}
+    for relations in zip(one.relations, other.relations, strict=True):
+        for a, b in zip(*(relation.heads for relation in relations), strict=True):
+            change = changes[one.layout.name(a.head)][f"{relations[0].name} to_head"]
+            assert (change.before, change.after) == (a.to_head, b.to_head)
+    with pytest.raises(InputError, match=r"punct is True in .*, False in"):
+        av.diff(one, av.syntax(treebank, model="demo-bert", punct=False))
+    coref = av.coref(pronouns, model="demo-bert")
+    found = av.diff(coref, coref)
+    assert (found.kind, found.largest) == ("coref", 0)
+    assert {c.name for c in found.heads[0].changes} >= {"all to_name", "all from_name"}
+
+
+def test_differences_come_back_equal(tmp_path: Path) -> None:
+    bare = av.load("demo-gpt2")
+    several = [
+        av.diff(TIRED, WIDE, align="position"),
+        av.diff(av.capture(TIRED), av.capture(WIDE), align="word"),
+        av.diff(TEXTS, model="demo-gpt2", against=bare),
+        av.diff(av.heads(TIRED), av.heads(WIDE)),
+        av.diff(*[av.Prompt("the cat sat", context="le chat")] * 2),
+    ]
+    for number, one in enumerate(several):
+        jsonschema.validate(one.to_dict(), SCHEMA)
+        assert Diff.from_json(one.to_json()) == one
+        read = registry.read(one.save(tmp_path / f"{number}.json"))
+        assert read == one
+        assert read.to_csv() == one.to_csv()
+    read = registry.read(tmp_path / "0.json")
+    assert (read.maps, read.sides) == ({}, {})
+    assert "head 3.1" not in str(read)  # files hold no maps
+    assert "3.1" in str(read)
+    assert read.figure().startswith(b"\x89PNG")
+    with pytest.raises(UsageError, match="a file of differences holds no maps"):
+        read.page()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"heads": [{"name": "0.0"}]}, r"missing required field `distance` - at `\$.heads\[0\]`"),
+        ({"align": "line"}, r"Invalid enum value 'line' - at `\$.align`"),
+        ({"other": None}, r"at `\$.other`"),
+        ({"schema": "attnviz.diff/1"}, "version 2; make it again with attnviz diff"),
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, change: dict[str, Any], says: str) -> None:
+    path = tmp_path / "diff.json"
+    path.write_text(json.dumps(av.diff("a b", "a b").to_dict() | change))
+    with pytest.raises(InputError, match=says) as caught:
+        registry.read(path)
+    assert "diff.json" in str(caught.value)
+
+
+def test_what_stands_beside_heads(tmp_path: Path) -> None:
+    found = av.diff(TIRED, WIDE, align="position")
+    told = found.finding("diff.json")
+    assert told is not None
+    measures = {measure.name: measure.values for measure in told.measures}
+    for head in found.heads:
+        assert head.distance is not None
+        assert measures["distance"][head.name] == (head.distance.mean, None, None)
+        for change in head.changes:
+            if change.name not in ("entropy", "distance"):
+                assert measures[f"change: {change.name}"][head.name][0] == change.change
+    assert "at ·tired (" in told.said["3.1"][0]
+    path = found.save(tmp_path / "diff.json")
+    assert [one.part for one in av.heads(TIRED, evidence=path).findings] == ["diff"]
+
+
+def test_it_stands_beside_either_model() -> None:
+    one, other = (FreshConfig(layers=1, seed=seed) for seed in (0, 1))
+    found = av.diff("a b", model=one, against=other)
+    for config in (one, other):
+        beside = av.capture("a b", model=config)
+        found.check_model("d.json", beside.source, beside.layout, identity(config))
+    third = FreshConfig(layers=1, seed=2)
+    beside = av.capture("a b", model=third)
+    with pytest.raises(UsageError, match=r"d.json is of "):
+        found.check_model("d.json", beside.source, beside.layout, identity(third))
 
 
 def test_profiles_by_state_file(tmp_path: Path) -> None:
@@ -225,7 +384,7 @@ def test_files_and_command_line(
     assert "no difference" in capsys.readouterr().out
     near = ["diff", "a.npz", "b.safetensors", "--align", "position"]
     assert main([*near, "--fail-over", "0.9"]) == 0
-    assert main([*near, "--fail-over", "0.01", "--plot", "d.png"]) == 1
+    assert main([*near, "--fail-over", "0.01", "--plot", "d.png"]) == DIFFERS
     captured = capsys.readouterr()
     assert "head 3.1" in captured.out
     assert "more than 0.01" in captured.err
@@ -244,7 +403,73 @@ def test_files_and_command_line(
     report = av.diff("a.npz", "b.safetensors", align="position")
     for name, start in (("a.svg", b"<?xml"), ("a.pdf", b"%PDF"), ("a.json", b"{")):
         assert report.save(name).read_bytes().startswith(start)
-    assert replace(report, heads=()).largest == 0
+    assert replace(report, heads=()).largest is None
+
+
+def test_what_cannot_be_compared_passes_no_check(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    check = ["diff", "a.json", "b.json", "--fail-over", "0.5"]
+    assert main(["heads", "the cat sat", "--json"]) == 0
+    heads = json.loads(capsys.readouterr().out)
+
+    def written(name: str, change: Callable[[dict[str, Any]], object]) -> None:
+        document = copy.deepcopy(heads)
+        change(document)
+        Path(name).write_text(json.dumps(document))
+
+    def without_means(document: dict[str, Any]) -> None:
+        for score in document["heads"][3]["scores"].values():
+            score["mean"] = None
+
+    written("a.json", lambda document: None)
+    written("b.json", lambda document: None)
+    assert main(check) == 0
+    for change in (
+        without_means,
+        lambda document: document["heads"][3]["scores"].clear(),
+    ):
+        written("b.json", change)
+        assert main(check) == NOTHING_COMPARED
+        assert "nothing to compare in both runs: 0.3\n" in capsys.readouterr().err
+    for name in ("a.json", "b.json"):
+        written(name, lambda document: document["heads"].clear())
+    assert main(check) == NOTHING_COMPARED
+    captured = capsys.readouterr()
+    assert "nothing to compare in both runs: no head" in captured.err
+    assert "no difference" not in captured.out
+    assert main([*check[:-1], "nan"]) == 2
+    written("a.json", lambda document: None)
+    written("b.json", lambda d: d["heads"][0]["scores"]["top"].update(mean=math.nan))
+    assert main(check) == 1
+    assert "b.json is no JSON that can be read" in capsys.readouterr().err
+
+
+def test_figures_that_are_not_finite_are_refused() -> None:
+    found = av.circuits(model=FreshConfig(d_model=64, heads=4, layers=2, causal=True))
+    odd = replace(found, edges=tuple(replace(edge, excess=math.nan) for edge in found.edges))
+    with pytest.raises(InputError, match=r"strongest edge out is .* and nan in the other"):
+        av.diff(found, odd)
+
+
+def test_weights_that_are_not_finite_are_refused() -> None:
+    capture = av.capture("the cat sat")
+    maps = {site: np.full_like(layer, np.nan) for site, layer in capture.maps.items()}
+    with pytest.raises(InputError, match="demo-gpt2 gives weights that are not finite"):
+        av.diff(capture, replace(capture, maps=maps))
+
+
+def test_names_are_checked_before_a_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = "attnviz.features.diff.function.load"
+    monkeypatch.setattr(loaded, lambda *_, **__: pytest.fail("loaded"))
+    with pytest.raises(ModelError, match="nowhere"):
+        av.diff("a text", model="demo-gpt2", against="./nowhere")
+    monkeypatch.setattr("attnviz.captures.look.load", lambda *_, **__: pytest.fail("loaded"))
+    with pytest.raises(ModelError, match="nowhere"):
+        av.view("a text", model="demo-gpt2", against="./nowhere")
+    with pytest.raises(InputError, match=r"nowhere\.json"):
+        av.heads("a text", model="demo-gpt2", evidence="nowhere.json")
 
 
 def test_the_page_has_the_maps(tmp_path: Path, browser: Any) -> None:

@@ -20,15 +20,17 @@ from PIL import Image
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.core.heads import Layout
 from attnviz.corpus import batches
 from attnviz.corpus import texts as corpus
+from attnviz.drawing.style import Style
 from attnviz.errors import InputError, OutputError, UsageError
-from attnviz.export import names, scored
-from attnviz.export.execution import Execution
-from attnviz.export.gallery import page
-from attnviz.export.settings import ExportSettings
+from attnviz.features.export import names, scored
+from attnviz.features.export.execution import Execution
+from attnviz.features.export.gallery import page
+from attnviz.features.export.settings import ExportSettings
 from attnviz.models.untrained import FreshConfig
-from attnviz.render.style import Style
+from tests import forking
 
 MODEL = FreshConfig(d_model=18, heads=3, layers=2)
 ONE = Execution(jobs=1)
@@ -94,6 +96,8 @@ def test_bad_lines_are_reported_and_skipped(tmp_path: Path, capsys) -> None:
         "1",
         "-s",
         "0.0",
+        "-m",
+        "fresh",
         "--d-model",
         "16",
     ]
@@ -222,11 +226,11 @@ def test_every_name_is_safe(text: str, number: int) -> None:
 
 
 def test_names_of_several_kinds_of_attention() -> None:
-    layout = av.records.Layout({"encoder": (4,), "cross": (4,)})
+    layout = Layout({"encoder": (4,), "cross": (4,)})
     head = av.Head(av.Site("cross", 0), 3)
     assert names.stem("heads", [head], layout) == "cross-L00H03"
     assert names.stem("overview", [head], layout) == "cross-overview"
-    plain = av.records.Layout({"decoder": (4,) * 12})
+    plain = Layout({"decoder": (4,) * 12})
     assert names.stem("layers", [av.Head(av.Site("decoder", 11), 3)], plain) == "L11"
 
 
@@ -313,9 +317,9 @@ def test_padding_and_batches_do_not_change_maps(minilm: str, monkeypatch) -> Non
     sizes = []
     forward = type(source).forward
 
-    def counted(self, batch, observers, **options):
+    def counted(self, batch, *rest):
         sizes.append(len(batch))
-        return forward(self, batch, observers, **options)
+        return forward(self, batch, *rest)
 
     monkeypatch.setattr(type(source), "forward", counted)
     together = ran()
@@ -420,8 +424,9 @@ def test_workers_draw_the_same_files(tmp_path: Path) -> None:
 
 def test_workers_do_not_load_torch() -> None:
     code = (
-        "import sys, attnviz.corpus.worker, attnviz.export.pictures, attnviz.render.raster, "
-        "attnviz.render.figure_heatmap, attnviz.render.mosaic; sys.exit('torch' in sys.modules)"
+        "import sys, attnviz.corpus.worker, attnviz.features.export.pictures, "
+        "attnviz.drawing.raster, attnviz.drawing.heatmap_figure, attnviz.drawing.mosaic; "
+        "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -489,7 +494,8 @@ def test_a_gallery_of_many_pictures_is_light() -> None:
 
 def test_the_closing_line(tmp_path: Path, capsys) -> None:
     source = written(tmp_path / "s.txt", "one two", "three four")
-    arguments = ["export", str(source), "-o", str(tmp_path / "maps"), "--jobs", "1", "--heads", "2"]
+    arguments = ["export", str(source), "-o", str(tmp_path / "maps"), "--jobs", "1"]
+    arguments += ["-m", "fresh", "--heads", "2"]
     assert main(arguments) == 0
     out = capsys.readouterr()
     assert re.match(
@@ -606,19 +612,30 @@ def test_what_makes_no_sense_is_said_in_one_line(
 
 def test_a_role_that_no_head_has_is_told(tmp_path: Path, capsys) -> None:
     source = written(tmp_path / "s.txt", "one two")
-    arguments = ["export", str(source), "-o", str(tmp_path / "maps"), "--heads", "2"]
+    arguments = ["export", str(source), "-o", str(tmp_path / "maps")]
+    arguments += ["-m", "fresh", "--heads", "2"]
     assert main([*arguments, "--jobs", "1", "--role", "induction"]) == 0
     assert "no head has the role 'induction'" in capsys.readouterr().err
 
 
 def test_the_closing_line_on_a_console_without_unicode(tmp_path: Path) -> None:
     source = written(tmp_path / "s.txt", "one two")
-    command = [sys.executable, "-m", "attnviz", "export", str(source), "--heads", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "attnviz",
+        "export",
+        str(source),
+        "-m",
+        "fresh",
+        "--heads",
+        "2",
+    ]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    found = subprocess.run(
-        [*command, "-o", str(tmp_path / "äöü"), "--jobs", "1"],
-        env=environment, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    found = forking.run(
+        [*command, "-o", str(tmp_path / "äöü"), "--jobs", "1"], env=environment, encoding="ascii"
+    )
+    assert found.returncode == 0
     assert "2 files to" in found.stdout
     assert found.stdout.isascii()
 

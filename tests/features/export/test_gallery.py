@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import attnviz as av
-from attnviz.export.execution import Execution
-from attnviz.export.settings import ExportSettings
+from attnviz.drawing.style import Style
+from attnviz.features.export.execution import Execution
+from attnviz.features.export.settings import ExportSettings
 from attnviz.models.untrained import FreshConfig
-from attnviz.render.style import Style
 from tests.viewing import Opened, until
 
 TEXTS = ("the first text", "a second one", "<img src=x onerror=alert(1)>")

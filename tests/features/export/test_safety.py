@@ -11,13 +11,12 @@ import hashlib
 import json
 import os
 import random
-import select
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -25,49 +24,64 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.drawing.style import Style
 from attnviz.errors import AttnvizError, OutputError, UsageError
-from attnviz.export import lock, run
-from attnviz.export.execution import Execution
-from attnviz.export.folder import Folder
-from attnviz.export.pictures import Job, Written, make
-from attnviz.export.settings import ExportSettings
+from attnviz.features.export import lock, run
+from attnviz.features.export.execution import Execution
+from attnviz.features.export.folder import Folder
+from attnviz.features.export.pictures import Job, Written, make
+from attnviz.features.export.settings import ExportSettings
 from attnviz.models.untrained import FreshConfig
-from attnviz.render.style import Style
+from tests import forking
 
 KILLS = int(os.environ.get("ATTNVIZ_KILLS", "32"))
 OPTIONS = [
-    *("--d-model", "16", "--heads", "4", "--layers", "2", "--causal", "--normalize", "row"),
-    *("--kind", "heads,overview", "--weights", "npz", "--dpi", "60"),
+    *("-m", "fresh", "--d-model", "16", "--heads", "4", "--layers", "2", "--causal"),
+    *("--normalize", "row", "--kind", "heads,overview", "--weights", "npz", "--dpi", "60"),
 ]
 MODEL = FreshConfig(d_model=16, heads=4, layers=2, causal=True)
 
 
+LIMITED = """
+import os, resource, signal, sys
+from attnviz.cli import main
+fsize, nofile, *arguments = sys.argv[1:]
+if int(fsize):
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(fsize), int(fsize)))
+if int(nofile):
+    limit = max(map(int, os.listdir("/proc/self/fd"))) + int(nofile)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+sys.exit(main(arguments))
+"""
+
+
 class Server:
-    """See tests/export_server.py."""
+    """Runs one command after the other, each in a process of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.log = folder / "log"
-        self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).parent / "server.py")],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
 
-    def start(self, *arguments: str, **limits: int) -> int:
-        order = {"arguments": list(arguments), "log": str(self.log), **limits}
-        self.process.stdin.write(json.dumps(order) + "\n")
-        self.process.stdin.flush()
-        return int(self.process.stdout.readline())
+    def start(self, *arguments: str, fsize: int = 0, nofile: int = 0) -> int:
+        """Start a command, with a limit for the size of files or for those open beside others."""
+        command = [sys.executable, "-c", LIMITED, str(fsize), str(nofile), *arguments]
+        with self.log.open("w") as log:
+            self.process = forking.Popen(command, stdout=log, stderr=log)
+        return self.process.pid
 
     def wait(self) -> int:
-        assert self.process.stdout.readline() == "ended\n"
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        return int(self.process.stdout.readline())
+        """The exit code (negative: the signal)."""
+        return self.process.wait()
 
     def ended(self, seconds: float) -> bool:
-        """Whether the process ends within some time."""
-        return bool(select.select([self.process.stdout], [], [], seconds)[0])
+        """Whether the process ends within some time; its id stays taken until :meth:`wait`."""
+        end = time.monotonic() + seconds
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        while os.waitid(os.P_PID, self.process.pid, how) is None:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(min(0.0005, seconds))
+        return True
 
     def ended_or(self, journal: Path, size: float) -> None:
         """Wait until the process ends or the journal has grown."""
@@ -81,11 +95,8 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    found = Server(tmp_path_factory.mktemp("server"))
-    yield found
-    found.process.stdin.close()
-    found.process.wait(timeout=30)
+def server(tmp_path_factory: pytest.TempPathFactory) -> Server:
+    return Server(tmp_path_factory.mktemp("server"))
 
 
 @pytest.fixture(scope="module")
@@ -451,7 +462,7 @@ def test_a_resume_does_not_run_the_model_again(sentences: str, tmp_path: Path) -
 
 
 def test_pictures_that_are_not_chosen_any_more_go(tmp_path: Path, monkeypatch) -> None:
-    from attnviz.export import plan
+    from attnviz.features.export import plan
 
     (tmp_path / "s.txt").write_text("a b c\n")
     settings = ExportSettings(top=2)
@@ -548,9 +559,9 @@ def test_a_process_that_cannot_be_started_is_an_error(
 
 def test_ctrl_c_while_waiting_for_input(tmp_path: Path) -> None:
     """Nothing is torn by ending at once; the pictures that are there stay."""
-    command = [sys.executable, "-m", "attnviz", "export", "-", "--heads", "2", "-o", "maps"]
+    command = [sys.executable, "-m", "attnviz", "export", "-", "-m", "fresh", "-o", "maps"]
     code = "import signal, sys, runpy; signal.signal(signal.SIGINT, signal.default_int_handler); sys.argv[1:] = sys.argv[2:]; runpy.run_module('attnviz', run_name='__main__', alter_sys=True)"  # noqa: E501
-    process = subprocess.Popen(
+    process = forking.Popen(
         [sys.executable, "-c", code, *command[2:]],
         cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import attnviz as av
+from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
-from attnviz.export.execution import Execution
-from attnviz.export.settings import ExportSettings
-from attnviz.render.style import Style
+from attnviz.features.export.execution import Execution
+from attnviz.features.export.settings import ExportSettings
 
 TEXTS = ("The keys are on the table.", "Mary left.")
 

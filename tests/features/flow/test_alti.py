@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import attnviz as av
+from attnviz.core.prompt import Prompt
 from attnviz.errors import ModelError
-from attnviz.flowing.run import run
+from attnviz.features.flow.run import run
 from attnviz.models.demo import DEMOS
-from attnviz.records import Prompt
-from tests.flowing.reference import PLACES, alti
+from tests.features.flow.reference import PLACES, alti
 from tests.models.tiny import LONG, SHORT, build, hooked_only, inputs_of
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attnviz as av
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Layout, Site
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
-from attnviz.flowing import max_flow
-from attnviz.flowing.run import follow, run, run_recorded
-from attnviz.flowing.stack import product
-from attnviz.flows import METHODS, FlowReport, Step
-from attnviz.records import Capture, Inputs, Layout, Prompt, Sides, Site, SourceInfo, Tokens
-from attnviz.render.flow.tables import flow_csv, flow_json
+from attnviz.features import registry
+from attnviz.features.flow import max_flow
+from attnviz.features.flow.result import METHODS, Flow, LayerFlow
+from attnviz.features.flow.run import follow, run, run_recorded
+from attnviz.features.flow.stack import product
+from tests.viewing import encoder_decoder
 
-ROOT = Path(__file__).parent.parent.parent
-SCHEMA = json.loads((ROOT / "docs" / "flow.schema.json").read_text("utf-8"))
+SCHEMA = Flow.json_schema()
 TEXT = "The keys to the cabinet are on the table"
 
 
@@ -105,7 +110,7 @@ def test_a_source_and_a_target_by_hand() -> None:
     )
     assert not report.reach[2, 3]
     assert report.reach[2:, :2].all()
-    assert [(step.kind, step.layer) for step in report.steps] == [("encoder", 0), ("decoder", 0)]
+    assert [(step.kind, step.layer) for step in report.layers] == [("encoder", 0), ("decoder", 0)]
 
 
 def test_a_learned_sink_leaves_more_to_the_residual_path() -> None:
@@ -122,7 +127,7 @@ def test_max_flow_by_hand() -> None:
     """
     first = np.array([[1.0, 0.0], [0.3, 0.7]], np.float32)
     second = np.array([[1.0, 0.0], [0.4, 0.6]], np.float32)
-    steps = [Step("decoder", 0, first), Step("decoder", 1, second)]
+    steps = [LayerFlow("decoder", 0, first), LayerFlow("decoder", 1, second)]
     flows = max_flow.flows(steps)
     np.testing.assert_allclose(flows, [[1, 0], [0.4 + 0.3, 0.6]], atol=1e-6)
     shares = max_flow.max_flow(steps)
@@ -132,8 +137,8 @@ def test_max_flow_by_hand() -> None:
 def test_max_flow_is_the_smallest_cut() -> None:
     """Against every cut of a graph small enough to try all of them."""
     report = run_recorded(capture_of(random_maps(2, 2, 3, causal=False, seed=5)), "max-flow")
-    steps = [step.shares.astype(float) for step in report.steps]
-    flows = max_flow.flows(report.steps)
+    steps = [step.shares.astype(float) for step in report.layers]
+    flows = max_flow.flows(report.layers)
     for end in range(3):
         for token in range(3):
             cuts = []
@@ -149,7 +154,7 @@ def test_max_flow_is_the_smallest_cut() -> None:
 def test_max_flow_is_that_of_another_library(causal: bool) -> None:
     networkx = pytest.importorskip("networkx")
     capture = capture_of(random_maps(3, 2, 6, causal=causal, seed=7))
-    steps = run_recorded(capture, "rollout").steps
+    steps = run_recorded(capture, "rollout").layers
     graph = networkx.DiGraph()
     for layer, step in enumerate(steps):
         for i, j in np.argwhere(step.shares):
@@ -174,7 +179,7 @@ def test_shares_of_every_method_sum_to_one(method: str) -> None:
     report = av.flow("the cat sat on the mat", method=method)
     np.testing.assert_allclose(report.total.sum(1), 1, atol=1e-6)
     assert report.total.min() >= 0
-    for step in report.steps:
+    for step in report.layers:
         np.testing.assert_allclose(step.shares.sum(1), 1, atol=1e-5)
 
 
@@ -195,7 +200,7 @@ def test_a_followed_token_goes_through_every_layer(method: str) -> None:
     onward = av.flow(TEXT, method=method, from_=place)
     found = list(onward.edges(onward.followed))
     np.testing.assert_allclose(found[-1].sum(1), report.total[:, place], atol=1e-6)
-    np.testing.assert_allclose(product(report.steps), report.total)
+    np.testing.assert_allclose(product(report.layers), report.total)
 
 
 def test_a_word_of_several_pieces_is_followed_as_one() -> None:
@@ -209,7 +214,7 @@ def test_a_word_of_several_pieces_is_followed_as_one() -> None:
     np.testing.assert_allclose(back.shares(back.followed), report.total[pieces].mean(0))
 
 
-def two_texts() -> FlowReport:
+def two_texts() -> Flow:
     maps = {Site("encoder", 0): np.full((1, 3, 3), 1 / 3), Site("decoder", 0): np.eye(2)[None],
             Site("cross", 0): np.full((1, 2, 3), 1 / 3)}  # fmt: skip
     return run_recorded(capture_of(maps))
@@ -263,32 +268,106 @@ def test_recorded_attention_says_what_it_lacks() -> None:
 
 
 @pytest.mark.parametrize("to", [None, "table"])
-def test_json_keeps_to_its_schema(to: str | None) -> None:
+def test_results_come_back_equal(to: str | None, tmp_path: Path) -> None:
     report = av.flow(TEXT, to=to)
-    found = json.loads(flow_json(report))
+    found = report.to_dict()
     jsonschema.validate(found, SCHEMA)
-    np.testing.assert_allclose(found["total"], report.total, rtol=1e-5)
-    assert len(found["layers"]) == len(report.steps)
+    assert found["total"] == report.total.tolist()
+    assert len(found["layers"]) == len(report.layers)
     assert (found["followed"] is None) == (to is None)
-    jsonschema.validate(json.loads(flow_json(two_texts())), SCHEMA)
+    read = registry.read(report.save(tmp_path / "flow.json"))
+    assert read == report
+    assert read != replace(report, total=report.weights)
+    for one, other in zip(read.layers, report.layers, strict=True):
+        assert one.shares.dtype == np.float32
+        np.testing.assert_array_equal(one.shares, other.shares)
+    np.testing.assert_array_equal(read.total, report.total)
+    np.testing.assert_array_equal(read.reach, report.reach)
+    assert (read.to_csv(), str(read)) == (report.to_csv(), str(report))
+    assert read.figure() == report.figure()
+    assert read.page() == report.page()
+
+
+@given(
+    seed=st.integers(0, 1 << 30), n=st.integers(1, 5), layers=st.integers(1, 3),
+    causal=st.booleans(),
+)  # fmt: skip
+def test_any_flow_comes_back_equal(seed: int, n: int, layers: int, causal: bool) -> None:
+    maps = random_maps(layers, 2, n, causal=causal, seed=seed)
+    found = run_recorded(capture_of(maps), "max-flow" if seed % 2 else "rollout")
+    found = follow(found, "from", "-1") if seed % 3 else found
+    again = Flow.from_json(found.to_json())
+    assert again == found
+    np.testing.assert_array_equal(again.total, found.total)
+    jsonschema.validate(found.to_dict(), SCHEMA)
+
+
+def test_two_texts_come_back_equal() -> None:
+    for one in (two_texts(), run_recorded(encoder_decoder())):
+        jsonschema.validate(one.to_dict(), SCHEMA)
+        assert Flow.from_json(one.to_json()) == one
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"total": [[1.0]]}, r"a matrix of \(1, 1\) for 13 tokens"),
+        ({"total": [[1.0, 2.0], [1.0]]}, r"at `\$.total`"),
+        ({"weights": [[None]]}, r"is no matrix of float64 - at `\$.weights`"),
+        ({"reach": [[1.0]]}, r"is no matrix of bool - at `\$.reach`"),
+        ({"method": "water"}, r"Invalid enum value 'water' - at `\$.method`"),
+        ({"layers": [{"kind": "decoder", "layer": 0, "shares": "a"}]},
+         r"is no matrix of float32 - at `\$.layers\[0\].shares`"),
+        ({"schema": "attnviz.flow/1"}, "version 2; make it again with attnviz flow"),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_refused(tmp_path: Path, change: dict[str, Any], says: str) -> None:
+    path = tmp_path / "flow.json"
+    path.write_text(json.dumps(av.flow(TEXT, method="rollout").to_dict() | change))
+    with pytest.raises(InputError, match=says) as caught:
+        registry.read(path)
+    assert "flow.json" in str(caught.value)
+
+
+def test_what_stands_beside_heads() -> None:
+    """What a layer moves from other positions, by hand from its shares."""
+    report = av.flow(TEXT)
+    found = report.finding("flow.json")
+    assert found is not None
+    (measure,) = found.measures
+    for head in report.layout:
+        shares = report.layers[head.layer].shares
+        assert measure.values[head.name][0] == pytest.approx(
+            1 - np.mean(np.diagonal(shares)), abs=1e-6
+        )
+    followed = follow(report, "to", "table").finding("flow.json")
+    assert followed is not None
+    edges = list(report.edges(follow(report, "to", "table").followed))
+    moved = edges[1].sum() - np.trace(edges[1])
+    assert followed.measures[0].values["1.0"][0] == pytest.approx(moved)
+    assert all("its layer moves most from" in line for (line,) in followed.said.values())
+    both = run_recorded(encoder_decoder()).finding("flow.json")
+    assert both is not None
+    assert both.said["cross:1.0"] == both.said["dec:1.0"]
+    assert both.said["enc:1.0"] != both.said["dec:1.0"]
 
 
 def test_csv_has_a_line_a_pair_that_can_meet() -> None:
     report = av.flow(TEXT, method="rollout")
-    lines = list(csv.DictReader(io.StringIO(flow_csv(report))))
+    lines = list(csv.DictReader(io.StringIO(report.to_csv())))
     assert len(lines) == report.reach.sum()
     sums: dict[str, float] = {}
     for line in lines:
         sums[line["to"]] = sums.get(line["to"], 0.0) + float(line["share"])
     assert all(total == pytest.approx(1, abs=1e-4) for total in sums.values())
     followed = follow(report, "to", "-1")
-    assert len(list(csv.DictReader(io.StringIO(flow_csv(followed))))) == len(report.tokens)
-    sides = {line["to_side"] for line in csv.DictReader(io.StringIO(flow_csv(two_texts())))}
+    assert len(list(csv.DictReader(io.StringIO(followed.to_csv())))) == len(report.tokens)
+    sides = {line["to_side"] for line in csv.DictReader(io.StringIO(two_texts().to_csv()))}
     assert sides == {"source", "target"}
 
 
 def test_the_tables_must_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnviz.flowing.run.physical_memory", lambda: 1000)
+    monkeypatch.setattr("attnviz.features.flow.run.physical_memory", lambda: 1000)
     with pytest.raises(InputError, match="more than half of this machine's"):
         av.flow(TEXT)
 

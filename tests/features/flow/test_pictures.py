@@ -13,14 +13,13 @@ from rich.console import Console
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError
-from attnviz.flowing.run import follow, run_recorded
-from attnviz.flows import FlowReport
-from attnviz.records import Tokens
-from attnviz.render.flow import terminal, words
-from attnviz.render.flow.canvas import Dots
-from attnviz.render.flow.figure import flow_figure
-from attnviz.render.flow.page import page
+from attnviz.features.flow import terminal, words
+from attnviz.features.flow.canvas import Dots
+from attnviz.features.flow.page import LARGEST, page
+from attnviz.features.flow.result import Flow
+from attnviz.features.flow.run import follow, run_recorded
 from tests.viewing import Opened, encoder_decoder, made, opened, until
 
 ODD = Tokens(("<b>@</script>", "\x1b[31m", "שלום", "\n", " x ", "{{}}", "a" * 40))
@@ -35,7 +34,7 @@ def shown(part: object, width: int = 100, encoding: str = "utf-8") -> str:
 
 
 @pytest.fixture(scope="module")
-def report() -> FlowReport:
+def report() -> Flow:
     return av.flow("one two three one two", method="rollout")
 
 
@@ -62,7 +61,7 @@ def test_a_line_ends_where_it_should() -> None:
     assert dots.character(4, 0) == dots.character(0, 7) == " "
 
 
-def test_terminal_fits_any_width(report: FlowReport) -> None:
+def test_terminal_fits_any_width(report: Flow) -> None:
     followed = follow(report, "to", "-1")
     for width in (20, 33, 60, 100, 200):
         for one in (report, followed, follow(report, "from", "three")):
@@ -72,7 +71,7 @@ def test_terminal_fits_any_width(report: FlowReport) -> None:
             assert len(line) <= width
 
 
-def test_plain_terminals_get_plain_signs(report: FlowReport) -> None:
+def test_plain_terminals_get_plain_signs(report: Flow) -> None:
     for one in (report, follow(report, "from", "three")):
         assert shown(terminal.Lines(one), encoding="ascii").isascii()
     assert shown(terminal.Shares(follow(report, "to", "0")), encoding="ascii").isascii()
@@ -84,10 +83,10 @@ def test_odd_tokens_reach_no_terminal_raw() -> None:
         assert "\x1b" not in shown(part)
 
 
-def test_lines_carry_what_the_report_says(report: FlowReport) -> None:
+def test_lines_carry_what_the_report_says(report: Flow) -> None:
     followed = follow(report, "to", "-1")
     found = words.drawing(followed, columns=99, least=0.0)
-    for column in range(len(report.steps)):
+    for column in range(len(report.layers)):
         carried = sum(line.share for line in found.lines if line.column == column)
         assert carried == pytest.approx(1, abs=1e-6)
     np.testing.assert_allclose(found.ends, report.total[-1], atol=1e-6)
@@ -130,16 +129,16 @@ def test_the_sentences_beside_the_maps_are_measured() -> None:
 def test_figures_are_the_same_bytes_again(format: str, asked: Any) -> None:
     flow = run_recorded(made(2, 2, ODD))
     flow = follow(flow, *asked) if asked else flow
-    first = flow_figure(flow, format)
-    assert first == flow_figure(flow, format)
+    first = flow.figure(format)
+    assert first == flow.figure(format)
     assert first[:4] in (b"\x89PNG", b"<?xm", b"%PDF")
 
 
 @pytest.mark.parametrize("count", [1, 2, 150])
 def test_figures_of_few_and_many_tokens(count: int) -> None:
     flow = run_recorded(made(1, 3, Tokens(tuple(map(str, range(count)))), causal=True))
-    assert flow_figure(flow)
-    assert flow_figure(follow(flow, "from", "0"))
+    assert flow.figure()
+    assert follow(flow, "from", "0").figure()
 
 
 def test_the_command_writes_what_it_is_asked_for(tmp_path: Path, capsys: Any) -> None:
@@ -166,11 +165,11 @@ def test_a_flow_saves_and_names_itself(tmp_path: Path) -> None:
     assert flow._repr_png_()[:4] == b"\x89PNG"
 
 
-def test_a_page_that_no_browser_would_open_is_refused() -> None:
-    flow = run_recorded(made(1, 3, Tokens(("a",) * 3000)))
-    with pytest.raises(
-        InputError, match="the page would take about 120 MB, and 100 MB is the limit"
-    ):
+def test_a_page_that_no_browser_would_open_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = run_recorded(made(1, 3, Tokens(("a",) * 300)))
+    assert LARGEST == 100e6
+    monkeypatch.setattr("attnviz.features.flow.page.LARGEST", 1e6)
+    with pytest.raises(InputError, match="the page would take about 1 MB, and 1 MB is the limit"):
         page(flow)
 
 
@@ -180,7 +179,7 @@ def tab(browser: Any) -> Iterator[Opened]:
         yield found
 
 
-def written(folder: Path, flow: FlowReport) -> Path:
+def written(folder: Path, flow: Flow) -> Path:
     path = folder / "flow.html"
     path.write_bytes(page(flow))
     return path
@@ -205,9 +204,9 @@ def test_page_follows_what_is_pointed_at_and_moves_by_keys(tab: Opened, tmp_path
     assert tab.text("#said").startswith(f"w6 (6) is {shares[strongest]} from w{strongest}")
     tab.press("ArrowLeft", "ArrowUp")
     assert tab.page.get_attribute("#stage", "data-node") == "2:5"
-    two = flow.steps[1].shares @ flow.steps[0].shares
+    two = flow.layers[1].shares @ flow.layers[0].shares
     assert bars(tab, "before")[:6] == [f"{100 * share:.0f} %" for share in two[5][:6]]
-    assert bars(tab, "after")[5] == f"{100 * flow.steps[2].shares[5, 5]:.0f} %"
+    assert bars(tab, "after")[5] == f"{100 * flow.layers[2].shares[5, 5]:.0f} %"
     tab.press("ArrowLeft", "ArrowLeft")  # a token, where does it go?
     given = [f"{100 * share:.0f} %" for share in flow.total[5:, 5]]
     assert bars(tab, "after")[5:] == given

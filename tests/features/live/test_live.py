@@ -18,12 +18,15 @@ import pytest
 from tokenizers import Tokenizer
 
 import attnviz as av
-from attnviz.inpage import TOUR
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import ForwardRequest
+from attnviz.features.live.function import TOUR
+from attnviz.features.live.pack import rounded
 from attnviz.models import demo
-from attnviz.records import Prompt, Site
-from attnviz.render.live.pack import rounded
-from tests.render.test_view_page import axe
-from tests.viewing import ROOT, Opened, opened
+from tests import ROOT
+from tests.features.view.test_view_page import axe
+from tests.viewing import Opened, opened
 
 ASK = """async ([text, off, write]) => {
     const found = await attnviz.run(text, off, write);
@@ -103,7 +106,7 @@ def test_weights_and_words_are_those_of_capture(running: tuple[str, Opened]) -> 
         assert tuple(found["ids"]) == inputs.sides[kind].queries.ids
         ours = np.stack([capture.maps[Site(kind, layer)] for layer in range(4)])
         assert np.abs(maps_of(found) - ours).max() < 2e-3
-        logits = model.forward([inputs], logits=True).logits[0, -1]
+        logits = model.forward([inputs], request=ForwardRequest(logits=True)).logits[0, -1]
         best = logits.topk(5)
         assert [word["id"] for word in found["words"]][:5] == best.indices.tolist()
         shares = logits.softmax(-1)[best.indices]
@@ -118,7 +121,9 @@ def test_heads_that_are_off_are_gone(running: tuple[str, Opened], off: list[str]
     found = page.page.evaluate(ASK, [text, off, 0])
     with model.gated(dict.fromkeys(off, 0.0)):
         capture = av.capture(text, model=model)
-        logits = model.forward([model.prepare(Prompt(text))], logits=True).logits[0, -1]
+        logits = model.forward(
+            [model.prepare(Prompt(text))], request=ForwardRequest(logits=True)
+        ).logits[0, -1]
     ours = np.stack([maps for _, maps in sorted(capture.maps.items())])
     assert np.abs(maps_of(found) - ours).max() < 2e-3
     best = max(found["words"], key=lambda word: word["after"])
@@ -192,7 +197,9 @@ def test_it_writes_what_the_model_would(gpt2: Opened) -> None:
     found = gpt2.page.evaluate(ASK, [text, [], 8])
     ids = list(model.prepare(Prompt(text)).sides["decoder"].queries.ids)
     for _ in range(8):
-        logits = model.forward([model.prepare(Prompt(ids=tuple(ids)))], logits=True).logits
+        logits = model.forward(
+            [model.prepare(Prompt(ids=tuple(ids)))], request=ForwardRequest(logits=True)
+        ).logits
         ids.append(int(logits[0, -1].argmax()))
     assert found["ids"] == ids
 

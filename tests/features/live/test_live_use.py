@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 import attnviz as av
-from attnviz.records import Prompt
-from tests.render.test_live import settled, started
-from tests.render.test_live_why import pointing
-from tests.render.test_view_page import axe
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import ForwardRequest
+from tests.features.live.test_live import settled, started
+from tests.features.live.test_live_why import pointing
+from tests.features.view.test_view_page import axe
 from tests.viewing import Opened, opened, until
 
 TEXT = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
@@ -246,7 +247,7 @@ def test_tokens_are_drawn_by_their_probabilities(page: Opened, path: Path) -> No
     text, temperature = "The old man went to the", 1.3
     inputs = model.prepare(Prompt(text))
     before = len(inputs.sides["decoder"].queries.ids)
-    logits = model.forward([inputs], logits=True).logits
+    logits = model.forward([inputs], request=ForwardRequest(logits=True)).logits
     assert logits is not None
     ends = (logits[0, -1].double() / temperature).softmax(-1).cumsum(-1)
     close = 0

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from tests.render.test_live import settled, started
-from tests.render.test_view_page import axe
+from tests.features.live.test_live import settled, started
+from tests.features.view.test_view_page import axe
 from tests.viewing import Opened, opened, until
 
 TEXT = "The kettle sang and the candle burned while the kettle sang"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +14,26 @@ import torch
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import Rows
+from attnviz.drawing.labels import visible
 from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.features import registry
+from attnviz.features.logits.result import Logits
+from attnviz.features.logits.run import Question, run
 from attnviz.models import pretrained
-from attnviz.passes import Rows
-from attnviz.records import Prompt, Site
-from attnviz.render.labels import visible
-from attnviz.votes import LogitsReport
-from attnviz.writing.run import Question, run
 from tests.models.tiny import LONG, build, hooked_only
 
 transformers = pytest.importorskip("transformers")
 
-ROOT = Path(__file__).parent.parent.parent
-SCHEMA = json.loads((ROOT / "docs" / "logits.schema.json").read_text("utf-8"))
+SCHEMA = Logits.json_schema()
 REPEATED = "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
 CLOCK = " clock"
 
 
 @pytest.fixture(scope="module")
-def report() -> LogitsReport:
+def report() -> Logits:
     return av.logits(REPEATED)
 
 
@@ -83,18 +85,18 @@ def by_hand(model: Any, ids: list[int], layers: list[tuple[Any, Any]], norm: Any
     return found
 
 
-def of_kind(report: LogitsReport, kind: str) -> list[float]:
+def of_kind(report: Logits, kind: str) -> list[float]:
     return [part.value for part in report.parts if part.kind == kind]
 
 
-def check(report: LogitsReport, expected: dict[str, Any]) -> None:
+def check(report: Logits, expected: dict[str, Any]) -> None:
     assert report.logit == pytest.approx(expected["logit"], abs=1e-4)
     assert of_kind(report, "head") == pytest.approx(expected["heads"], abs=1e-4)
     assert of_kind(report, "mlp") == pytest.approx(expected["mlps"], abs=1e-4)
     assert of_kind(report, "embedding") == pytest.approx([expected["embedding"]], abs=1e-4)
 
 
-def test_gpt2_against_transformers(report: LogitsReport) -> None:
+def test_gpt2_against_transformers(report: Logits) -> None:
     folder = Path(av.__file__).parent / "models" / "demo" / "demo-gpt2"
     model = transformers.AutoModelForCausalLM.from_pretrained(
         folder, attn_implementation="eager", dtype=torch.float32
@@ -119,14 +121,14 @@ def test_llama_against_transformers(position: int, tmp_path: Path) -> None:
     assert sum(one.probability for one in found.predictions) == pytest.approx(1)
 
 
-def test_votes_through_tokens_add_up_to_the_head(report: LogitsReport) -> None:
+def test_votes_through_tokens_add_up_to_the_head(report: Logits) -> None:
     assert set(report.by_token) == set(report.layout)
     for head, value in report.heads().items():
         assert sum(report.by_token[head]) == pytest.approx(value, abs=1e-9)
         assert len(report.by_token[head]) == len(report.tokens)
 
 
-def test_induction_heads_vote_for_the_word_that_they_copy(report: LogitsReport) -> None:
+def test_induction_heads_vote_for_the_word_that_they_copy(report: Logits) -> None:
     """The five that vote most show induction on random tokens too, and copy the word itself."""
     assert report.token == CLOCK
     strongest = {vote.head for vote in report.votes[:5]}
@@ -139,7 +141,7 @@ def test_induction_heads_vote_for_the_word_that_they_copy(report: LogitsReport) 
     assert sum(CLOCK in vote.raises for vote in report.votes[:5]) >= 4
 
 
-def test_the_words_that_a_head_raises(report: LogitsReport) -> None:
+def test_the_words_that_a_head_raises(report: Logits) -> None:
     """From the head's output by NumPy, through the last normalization and W_U."""
     source = av.load("demo-gpt2")
     inputs = source.prepare(Prompt(REPEATED))
@@ -189,7 +191,7 @@ def test_masked_models_predict_and_say_why_not() -> None:
     assert found.sum is None
     assert found.tokens[found.position] == "[MASK]"
     assert any("normalizes the sum" in note and "attnviz ablate" in note for note in found.notes)
-    jsonschema.validate(found.to_json(), SCHEMA)
+    jsonschema.validate(found.to_dict(), SCHEMA)
     with pytest.raises(InputError, match="no mask"):
         av.logits("The cat sat.", model="demo-bert")
     with pytest.raises(UsageError, match="no parts to draw"):
@@ -217,8 +219,8 @@ def test_a_sum_that_is_none_is_not_shown() -> None:
         av.logits(REPEATED, model=model)
 
 
-def test_files(report: LogitsReport, tmp_path: Path) -> None:
-    jsonschema.validate(report.to_json(), SCHEMA)
+def test_files(report: Logits, tmp_path: Path) -> None:
+    jsonschema.validate(report.to_dict(), SCHEMA)
     found = json.loads(report.save(tmp_path / "a.json").read_text("utf-8"))
     assert sum(part["value"] for part in found["parts"]) == pytest.approx(found["logit"], abs=1e-4)
     lines = report.save(tmp_path / "a.csv").read_text("utf-8").splitlines()
@@ -228,6 +230,41 @@ def test_files(report: LogitsReport, tmp_path: Path) -> None:
         data = report.save(tmp_path / name).read_bytes()
         assert data.startswith(start)
         assert data == report.figure(name[2:])
+
+
+def test_results_come_back_equal(report: Logits, tmp_path: Path) -> None:
+    several = [
+        report,
+        av.logits("one two three one two", position="all", against="and"),
+        av.logits("The cat sat on the [MASK].", model="demo-bert"),
+        replace(report, votes=(), by_token=None, partial=True, notes=()),
+    ]
+    for number, one in enumerate(several):
+        assert Logits.from_dict(one.to_dict()) == one
+        assert Logits.from_json(one.to_json()) == one
+        assert registry.read(one.save(tmp_path / f"{number}.json")) == one
+        jsonschema.validate(one.to_dict(), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"logit": "high"}, r"Expected `float`, got `str` - at `\$.logit`"),
+        ({"layout": {"heads": {"decoder": [6, 6]}}}, "is no head of this model"),
+        ({"votes": [{"head": "9.9"}]}, r"is no head .* at `\$.votes\[0\].head`"),
+        ({"schema": "attnviz.logits/1"}, "version 2; make it again with attnviz logits"),
+        ({"schema": "attnviz.other/1"}, "is a result of attnviz.other"),
+        ({"tokens": None}, r"got `null` - at `\$.tokens`"),
+    ],
+)
+def test_a_damaged_file_is_refused(
+    report: Logits, tmp_path: Path, change: dict[str, Any], says: str
+) -> None:
+    path = tmp_path / "votes.json"
+    path.write_text(json.dumps(report.to_dict() | change))
+    with pytest.raises(InputError, match=says) as caught:
+        registry.read(path)
+    assert "votes.json" in str(caught.value)
 
 
 def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.profiling import alike as module
-from attnviz.profiling.alike import alike
-from attnviz.records import Capture, Head
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head
+from attnviz.features.profile import alike as module
+from attnviz.features.profile.alike import alike
 from tests.viewing import encoder_decoder, made, pair, words
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import jsonschema
 import pytest
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.render import figure_profile
-from tests.profiling.corpus import grouped, lines, sentences
+from attnviz.features.profile import figure as figure_profile
+from attnviz.features.profile.result import Profile
+from tests.features.profile.corpus import grouped, lines, sentences
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "profile.schema.json"
+SCHEMA = Profile.json_schema()
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,40 @@ def test_grid_table_and_closing_line(corpus, capsys) -> None:
     assert "95 %" in out
     assert "<|endoftext" in out
     assert "12 texts" in out
-    assert "12 texts only: intervals from fewer than 50 cover less than 95 %" in err
+    assert "95 % intervals from 12 texts cover less" in err
+    assert "of samples (median score)" in " ".join(err.split())
+    assert "questions (Holm)" in " ".join(out.split())
+
+
+def test_what_stays_when_texts_are_drawn_anew(corpus, tmp_path, capsys) -> None:
+    assert main(["profile", corpus, "-q", "--stability"]) == 0
+    out = capsys.readouterr().out
+    assert "of 20 draws of the texts" in out
+    assert re.search(r"1\.4 +previous 20 ", out)
+    assert main(["profile", corpus, "-q", "--stability", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, SCHEMA)
+    assert document["resamples"] == 20
+    for head in document["heads"]:
+        assert sum(times for _, times in head["stability"]["nearest"]) == 20
+        named = {role["name"] for role in head["scores"]["roles"]}
+        assert named <= set(head["stability"]["roles"])
+
+
+def test_copies_of_a_line_are_one_text(tmp_path, capsys) -> None:
+    same = lines(tmp_path / "same.txt", ["the cat sat on the mat and the cat ran"] * 60)
+    assert main(["profile", str(same), "--json"]) == 0
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    jsonschema.validate(document, SCHEMA)
+    said = " ".join(err.split())
+    assert "59 of 60 texts repeat another one word for word" in said
+    assert "No intervals: 1 independent texts are too few" in said
+    assert (document["grouped"], document["clusters"], document["copies"]) == (False, 60, 59)
+    for head in document["heads"]:
+        assert head["scores"]["roles"] == []
+        assert all(one["low"] is one["macro_low"] is None for one in head["estimates"].values())
+    assert any(head["undecided"] for head in document["heads"])
 
 
 def test_a_narrow_console_gets_fewer_columns_and_no_number_is_cut(
@@ -53,7 +86,7 @@ def test_a_narrow_console_gets_fewer_columns_and_no_number_is_cut(
     whole = [dict(zip(titles, row, strict=True)) for row in rows]
     wide = {title: max(len(title), *(len(row[title]) for row in whole)) for title in titles}
     seen = set()
-    for width in range(60, 201, 4):
+    for width in range(60, 201, 14):
         some, *cells = table(width)
         assert [dict(zip(some, row, strict=True)) for row in cells] == [
             {title: row[title] for title in some} for row in whole
@@ -70,24 +103,26 @@ def test_json_follows_its_schema_and_csv_has_a_line_a_score(tmp_path, capsys) ->
     interval = ["--interval", "simultaneous", "--group", "doc"]
     assert main(["profile", str(path), *interval, "-o", str(state), "--json", "-q"]) == 0
     document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, json.loads(SCHEMA.read_text()))
-    assert document["clusters"] == {"unit": "group", "count": 20}
-    assert document["interval"]["simultaneous"] is True
+    jsonschema.validate(document, SCHEMA)
+    assert (document["grouped"], document["clusters"], document["copies"]) == (True, 20, 0)
+    assert document["simultaneous"] is True
+    assert document["width"] > 1.96  # one interval by itself
     head = document["heads"][10]
-    assert head["name"] == "1.4"
-    assert head["does"]["name"] == "previous"
-    assert head["scores"]["previous"]["low"] < head["scores"]["previous"]["mean"]
+    assert head["scores"]["head"] == "1.4"
+    assert head["scores"]["roles"][0]["name"] == "previous"
+    assert head["estimates"]["previous"]["low"] < head["estimates"]["previous"]["mean"]
     assert main(["profile", str(path), *interval, "-o", str(state), "--csv", "-q"]) == 0
     rows = capsys.readouterr().out.splitlines()
     assert rows[0].startswith("site,layer,head,does,rests,score,mean,low,high,chance")
-    assert len(rows) == 1 + 24 * len(head["scores"])
+    assert len(rows) == 1 + 24 * len(head["estimates"])
     assert main(["heads", "--profile", str(state)]) == 0
     assert "20 groups" in capsys.readouterr().out
 
 
 def test_a_page_of_pictures(corpus, tmp_path) -> None:
+    kept = ["-o", str(tmp_path / "t.profile")]
     for name in ("p.png", "p.svg", "p.pdf"):
-        assert main(["profile", corpus, "-q", "--plot", str(tmp_path / name)]) == 0
+        assert main(["profile", corpus, "-q", *kept, "--plot", str(tmp_path / name)]) == 0
         assert (tmp_path / name).stat().st_size > 10_000
 
 

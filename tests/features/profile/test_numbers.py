@@ -10,22 +10,25 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.estimates import Estimate
-from attnviz.profiled import Profiled
-from attnviz.profiling.examples import SCORES_SHOWN
-from attnviz.profiling.kinds import KINDS
-from attnviz.records import Capture, Head
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head
+from attnviz.core.scores import Estimate
+from attnviz.features.profile import saved
+from attnviz.features.profile.examples import SCORES_SHOWN
+from attnviz.features.profile.kinds import KINDS
+from attnviz.features.profile.likeness import distances
+from attnviz.features.profile.result import Profile
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
 from tests import reference_scores
-from tests.profiling.corpus import grouped, lines, sentences
+from tests.features.profile.corpus import grouped, lines, sentences
 
 TEXTS = sentences(14)
 MODELS = ("demo-gpt2", "demo-bert")
 
 
 @pytest.fixture(scope="module", params=MODELS)
-def both(request, tmp_path_factory) -> tuple[Profiled, list[Capture]]:
+def both(request, tmp_path_factory) -> tuple[Profile, list[Capture]]:
     """A profile of some texts, and their maps."""
     path = lines(tmp_path_factory.mktemp("texts") / "texts.txt", TEXTS)
     source = av.load(request.param)
@@ -94,11 +97,17 @@ def check(found: Estimate, a: np.ndarray, chance: np.ndarray, b: np.ndarray, uni
     else:
         width = 20 / 512 if unit == "bits" else 1 / 512
         np.testing.assert_allclose(found.quartiles, exact, atol=0.51 * width + 1e-6)
-    if groups < 2:
+    assert found.macro == pytest.approx((a / b).mean(), rel=2e-5, abs=2e-6)
+    error = math.sqrt(groups / max(groups - 1, 1) * ((a - p * b) ** 2).sum()) / b.sum()
+    if p < 1e-9:
+        return  # a rest of rounding
+    if groups < 5 or error < 1e-6 * p:
         assert found.low is None
         assert found.high is None
         return
-    error = math.sqrt(groups / (groups - 1) * ((a - p * b) ** 2).sum()) / b.sum()
+    half = T95[groups - 1] * (a / b).std(ddof=1) / math.sqrt(groups)
+    if (a / b).std() > 1e-5:
+        assert found.macro_low == pytest.approx(max(0, (a / b).mean() - half), rel=1e-4, abs=1e-5)
     most = 1 if unit == "share" else math.inf
     half = T95[groups - 1] * error
     assert found.low == pytest.approx(max(0, p - half), rel=1e-4, abs=1e-5)
@@ -121,7 +130,7 @@ def test_groups_are_the_clusters(tmp_path) -> None:
     profile = av.profile(path, model=source, group="doc")
     captures = [av.capture(text, model=source) for text in TEXTS]
     assert (profile.clusters, profile.grouped) == (5, True)
-    assert "5 groups only" in profile.notes[0]
+    assert profile.notes[0].startswith("95 % intervals from 5 groups cover less: ")
     for found in profile.heads[::5]:
         for name in ("previous", "induction", "entropy"):
             per_text = of_texts(name, captures, found.head)
@@ -211,24 +220,31 @@ def test_examples_are_rows_that_show_the_role(both) -> None:
 
 def test_heads_alike_are_near(both) -> None:
     profile, _ = both
-    ((_, apart),) = profile.likeness.items()
+    apart = np.array(*profile.likeness.values())
     n = len(profile.heads)
     assert apart.shape == (n, n)
     assert (np.diag(apart) == 0).all()
     assert (apart == apart.T).all()
-    assert profile.compared == len(TEXTS)
+    assert profile.alike_texts == len(TEXTS)
+    half = np.median(apart[np.triu_indices(n, 1)] ** 2) / 2
     for number, found in enumerate(profile.heads):
         others = np.delete(apart[number], number)
-        assert [d for _, d in found.nearest] == pytest.approx(np.sort(others)[:5])
-        (nearest, distance), *_ = found.nearest
-        assert apart[number, [h.head for h in profile.heads].index(nearest)] == distance
+        near = [distance for _, distance in found.nearest]
+        assert near == np.sort(others)[: len(near)].tolist()
+        for other, distance in found.nearest:
+            assert apart[number, [h.head for h in profile.heads].index(other)] == distance
+            assert distance**2 < half
+    assert any(found.nearest for found in profile.heads)
+    assert not all(found.nearest for found in profile.heads)
 
 
 def test_likeness_by_hand(tmp_path: Path) -> None:
     """One short text, so that every row is compared."""
     source = av.load("demo-gpt2")
     text = "the cat and the dog sat"
-    profile = av.profile(lines(tmp_path / "one.txt", [text]), model=source)
+    state = tmp_path / "one.profile"
+    profile = av.profile(lines(tmp_path / "one.txt", [text]), model=source, out=state)
+    apart, _ = distances(saved.read(state).tally.alike, "decoder", len(profile.heads))
     capture = av.capture(text, model=source)
     heads = [found.head for found in profile.heads]
     usable = [i for i, s in enumerate(capture.sides(heads[0]).queries.special) if not s]
@@ -242,8 +258,9 @@ def test_likeness_by_hand(tmp_path: Path) -> None:
             p, q = (capture[heads[h]][i].astype(float) for h in (one, other))
             total += bits((p + q) / 2) - (bits(p) + bits(q)) / 2
         expected = math.sqrt(total / len(usable))
-        found = profile.likeness["decoder"][one, other]
-        assert found == pytest.approx(expected, abs=1e-4)
+        assert apart[one, other] == pytest.approx(expected, abs=1e-4)
+        # of a single text nobody knows more than two digits
+        assert profile.likeness["decoder"][one][other] == round(expected, 2)
 
 
 def test_long_texts_run_in_windows(tmp_path: Path) -> None:

@@ -10,18 +10,28 @@ import pytest
 import torch
 
 import attnviz as av
+from attnviz.core.heads import Layout, Site
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.source import Rows
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.corpus import texts
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError
-from attnviz.passes import Rows
-from attnviz.profiling import work
-from attnviz.profiling.kinds import KINDS, kinds
-from attnviz.profiling.likeness import Comparing, Divergences, Smallest, distances, plane
-from attnviz.profiling.passing import DISTANCES, Passing
-from attnviz.profiling.tasks import SEGMENT, key_of, mixed, tasks
-from attnviz.profiling.windows import limit, windows
-from attnviz.records import Inputs, Layout, Prompt, Sides, Site, Tokens
-from tests.profiling.corpus import lines, sentences
+from attnviz.features.profile import work
+from attnviz.features.profile.kinds import KINDS, kinds
+from attnviz.features.profile.likeness import (
+    Comparing,
+    Divergences,
+    Smallest,
+    distances,
+    nearest,
+    plane,
+    related,
+)
+from attnviz.features.profile.passing import DISTANCES, Passing
+from attnviz.features.profile.tasks import SEGMENT, key_of, mixed, tasks
+from attnviz.features.profile.windows import limit, windows
+from tests.features.profile.corpus import lines, sentences
 
 
 def test_tasks_end_with_their_file(tmp_path: Path) -> None:
@@ -206,11 +216,34 @@ def test_the_sample_is_pooled_by_rows() -> None:
         Divergences(5, {"decoder": 4}, {"decoder": np.array([1.0, 2, 4], np.float32)}),
         Divergences(3, {"decoder": 6}, {"decoder": np.array([0.6, 3, 6], np.float32)}),
     ]
-    found = distances(texts_, "decoder", 3)
+    found, errors = distances(texts_, "decoder", 3)
     np.testing.assert_allclose(found[0], [0, np.sqrt(0.16), np.sqrt(0.5)], rtol=1e-6)
     assert found[1, 2] == 1
-    assert (found == distances(texts_[::-1], "decoder", 3)).all()
-    assert np.isnan(distances([], "decoder", 2)[0, 1])
+    # of the first pair: m = 1.6 / 10, residuals 1 - 4m and 0.6 - 6m; the root's error is v / 2√m
+    m = 0.16
+    error = np.sqrt(2 * ((1 - 4 * m) ** 2 + (0.6 - 6 * m) ** 2)) / 10 / (2 * np.sqrt(m))
+    assert errors[0, 1] == pytest.approx(error, rel=1e-5)
+    for one, other in zip((found, errors), distances(texts_[::-1], "decoder", 3), strict=True):
+        assert (one == other).all()
+    twice, _ = distances(texts_, "decoder", 3, {5: 2, 3: 0})
+    np.testing.assert_allclose(twice[0], np.sqrt([0, 1 / 4, 2 / 4]))
+    assert np.isnan(distances([], "decoder", 2)[0][0, 1])
+    assert np.isnan(distances(texts_[:1], "decoder", 3)[1][0, 1])
+
+
+def test_only_heads_that_have_something_in_common_are_alike() -> None:
+    """One near pair among many far ones; where all are as far apart as any, none is alike."""
+    apart = np.full((6, 6), 0.8) - 0.8 * np.eye(6)
+    apart[0, 1] = apart[1, 0] = 0.78  # the nearest, and still nothing in common
+    errors = np.full((6, 6), 0.002)
+    assert not related(apart, errors, 40).any()
+    apart[2, 3] = apart[3, 2] = 0.3
+    found = related(apart, errors, 40)
+    assert np.argwhere(found).tolist() == [[2, 3], [3, 2]]
+    assert not related(apart, errors * 100, 40).any()  # not surely
+    assert not related(apart, errors, 3).any()  # from too few texts
+    assert nearest(apart, 2, 5, found) == ((3, 0.3),)
+    assert nearest(apart, 0, 5, found) == ()
 
 
 def test_a_plane_keeps_the_distances_of_points_in_it() -> None:

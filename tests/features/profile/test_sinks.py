@@ -9,11 +9,11 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.profiling import saved
-from attnviz.records import Prompt
+from attnviz.core.prompt import Prompt
+from attnviz.features.profile import saved
 from attnviz.scoring.probe import match_prefixes
 from attnviz.scoring.published import sink_rate
-from tests.profiling.corpus import WORDS, lines, sentences
+from tests.features.profile.corpus import WORDS, lines, sentences
 
 MODEL = "demo-gpt2"
 

@@ -10,9 +10,9 @@ import pytest
 
 import attnviz as av
 from attnviz.errors import UsageError
-from tests.profiling.corpus import lines, sentences
+from attnviz.features.profile.result import Profile
+from tests.features.profile.corpus import lines, sentences
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "profile.schema.json"
 TEXTS = sentences(6)
 
 
@@ -39,11 +39,11 @@ def test_processes_and_files_give_the_same_bits(corpus: Path, tmp_path: Path) ->
     state = tmp_path / "a.profile"
     settings = {"model": "demo-bert", "weigh": "norm-residual-ln"}
     alone = av.profile(corpus, out=state, **settings)
-    document = json.loads(alone.json())
-    jsonschema.validate(document, json.loads(SCHEMA.read_text("utf-8")))
+    document = json.loads(alone.to_json())
+    jsonschema.validate(document, Profile.json_schema())
     assert document["quantity"] == "norm-residual-ln"
-    assert document["heads"][0]["name"] == "0.*"
-    assert av.profile(corpus, jobs=2, **settings).json() == alone.json()
-    assert av.read_profile(state).json() == alone.json()
+    assert document["heads"][0]["scores"]["head"] == "0.*"
+    assert av.profile(corpus, jobs=2, **settings).to_json() == alone.to_json()
+    assert av.read_profile(state).to_json() == alone.to_json()
     with pytest.raises(UsageError, match=r"weigh norm-residual-ln, not weights"):
         av.profile(corpus, out=state, model="demo-bert")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +18,27 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from attnviz import answers
 from attnviz.cli import main
-from attnviz.cli.shapes import shapes as command
+from attnviz.cli.exits import DIFFERS
 from attnviz.errors import InputError
-from attnviz.render.shapes.answer import as_text
-from attnviz.render.shapes.table import Paint, cells_wide, wrapped
+from attnviz.features.shapes import function as answers
+from attnviz.features.shapes.command import shapes as command
+from attnviz.features.shapes.forms import as_text
+from attnviz.features.shapes.result import Answer
+from attnviz.features.shapes.table import Paint, cells_wide, wrapped
+from attnviz.features.shapes.worked import softmax_scale
 
-SCHEMA = json.loads(
-    (Path(__file__).parent.parent.parent / "docs" / "shapes.schema.json").read_text()
-)
+SCHEMA = Answer.json_schema()
 APP = typer.Typer()
 APP.command()(command)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _measured_once() -> Iterator[None]:
+    """What 1/√d does is measured by millions of random numbers, and shown by many tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(softmax_scale, "scaling", functools.cache(softmax_scale.scaling))
+        yield
 
 
 def run(*arguments: str) -> str:
@@ -39,15 +50,18 @@ def run(*arguments: str) -> str:
 def answer(*arguments: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(run(*arguments, "--json"))
     jsonschema.validate(document, SCHEMA)
+    read = Answer.from_dict(document)
+    assert read.to_dict() == document
+    assert type(read).from_json(read.to_json()) == read
     return document
 
 
 def test_a_failed_verification_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnviz.shapes.costs import formulas as costs
+    from attnviz.attention import costs
 
     monkeypatch.setattr(costs.Projection, "parameters", property(lambda self: self.weights + 1))
     result = CliRunner().invoke(APP, ["--verify", "--d-model", "16", "--heads", "2"])
-    assert result.exit_code == 1
+    assert result.exit_code == DIFFERS
     assert "DIFFERS" in result.output
 
 
@@ -65,12 +79,13 @@ def test_scores_stand_beside_their_scaled_selves() -> None:
 
 def test_torch_is_not_imported_and_neither_is_rich() -> None:
     script = (
-        "import sys\nfrom attnviz import answers\n"
-        "from attnviz.render.shapes.answer import as_text\n"
-        "from attnviz.render.shapes.table import Paint\n"
-        "import attnviz.cli.shapes\n"
+        "import sys\nfrom attnviz.features.shapes import function as answers\n"
+        "from attnviz.features.shapes.forms import as_text\n"
+        "from attnviz.features.shapes.table import Paint\n"
+        "import attnviz.features.shapes.command\n"
         "print(len(as_text(answers.walk(answers.Layer(512, 8)), 100, Paint(colour=False))))\n"
         "heavy = {'torch', 'numpy', 'matplotlib', 'rich.console', 'rich.table', 'transformers'}\n"
+        "heavy.add('msgspec')\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -244,8 +259,8 @@ def test_memory_counts_weights_that_are_there() -> None:
     found = answer("--model", str(folder), "--compare", "--memory", "1GB")
     own = next(one for one in found["variants"] if one["own"])
     counted = answer("--model", str(folder), "--verify")
-    (digits,) = re.findall(r"of the model's ([\d,]+) param", counted["notes"][-1])
-    whole = int(digits.replace(",", ""))
+    whole = counted["whole_parameters"]
+    assert f"of the model's {whole:,} param" in counted["notes"][-1]
     assert own["weights_bytes"] == 2 * whole  # its config says float16
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from attnviz.attention import costs
 from attnviz.errors import ModelError
+from attnviz.features.shapes.walk.verify import verify_model
+from attnviz.models.configs.families import FAMILIES
+from attnviz.models.configs.keys import FAMILY_KEYS
+from attnviz.models.configs.model import read_config
+from attnviz.models.configs.presets import preset, presets
 from attnviz.models.counted import count_checkpoint, count_config
-from attnviz.shapes.configs.families import FAMILIES
-from attnviz.shapes.configs.keys import FAMILY_KEYS
-from attnviz.shapes.configs.model import read_config
-from attnviz.shapes.configs.presets import preset, presets
-from attnviz.shapes.costs import formulas as costs
-from attnviz.shapes.walk.verify import verify_model
 
 
 @pytest.mark.parametrize("name", [n for n, p in presets().items() if p.counted_as])

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz import answers
+from attnviz.attention import costs
 from attnviz.attention.sizes import check_sizes
+from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes, spec_of
+from attnviz.attention.symbolic import Amount, Dim
+from attnviz.core.key_mask import Reach
 from attnviz.errors import SizeError, UsageError
-from attnviz.reach import Reach
-from attnviz.shapes.configs.presets import preset
-from attnviz.shapes.costs import formulas as costs
-from attnviz.shapes.costs.compare import compare, longest, parse_memory, stack_of
-from attnviz.shapes.costs.decode import cache_bytes, decoding, step_flops
-from attnviz.shapes.costs.sweep import parse_sweep, sweep
-from attnviz.shapes.spec import AttentionSpec, LayerAxes, RunSizes, spec_of
-from attnviz.shapes.symbolic import Amount, Dim
-from attnviz.shapes.walk.steps import walk
+from attnviz.features.shapes import function as answers
+from attnviz.features.shapes.costs.compare import compare, longest, parse_memory, stack_of
+from attnviz.features.shapes.costs.decode import cache_bytes, decoding, step_flops
+from attnviz.features.shapes.costs.sweep import parse_sweep, sweep
+from attnviz.features.shapes.walk.steps import walk
+from attnviz.models.configs.presets import preset
 
 
 def layer(
@@ -95,7 +95,7 @@ def test_streamed_memory_is_that_of_attend(batch: int, length: int) -> None:
     import torch
 
     from attnviz.attention.attend import attend
-    from attnviz.passes import Rows
+    from attnviz.core.source import Rows
 
     sizes = []
 
@@ -334,15 +334,15 @@ def test_key_heads_are_swept_over_what_divides(text: str, values: tuple[int, ...
 
 def test_sweeping_key_heads_trades_reading_for_heads() -> None:
     found = answers.sweep(answers.Layer(512, 8), "kv-heads=1..H", RunSizes(4, 1000, dtype="bf16"))
-    points = found.data["points"]
-    assert [p["value"] for p in points] == [1, 2, 4, 8]
+    points = found.points
+    assert [p.value for p in points] == [1, 2, 4, 8]
     for point in points:
-        one = layer(512, 8, kv_heads=point["value"])
+        one = layer(512, 8, kv_heads=point.value)
         step = decoding([(one, 1)], 1000, RunSizes(4, dtype="bf16"))
-        assert point["read_bytes_per_decoded_token"] == step.bytes_per_token
-        assert point["flops_per_byte"] == step.intensity
+        assert point.read_bytes_per_decoded_token == step.bytes_per_token
+        assert point.flops_per_byte == step.intensity
     llama = answers.sweep(answers.Model("llama3-8b"), "kv-heads=1..H")
-    assert [p["cache_bytes_per_token"] for p in llama.data["points"]] == [
+    assert [p.cache_bytes_per_token for p in llama.points] == [
         2 * 2 * 128 * g for g in (1, 2, 4, 8, 16, 32)
     ]
     for bad, said in (

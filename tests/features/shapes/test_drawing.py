@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from attnviz import answers
 from attnviz.attention.sizes import check_sizes
+from attnviz.attention.spec import RunSizes, spec_of
 from attnviz.errors import UsageError
-from attnviz.render.shapes.answer import as_text
-from attnviz.render.shapes.colours import head_colour
-from attnviz.render.shapes.diagram import ROPE, _Drawing, diagram_figure
-from attnviz.render.shapes.film import film_json, film_page
-from attnviz.render.shapes.stage import CAPTION_TOP, WIDTH, Frame
-from attnviz.render.shapes.storyboard import storyboard
-from attnviz.render.shapes.table import Paint
-from attnviz.shapes.spec import RunSizes, spec_of
-from attnviz.shapes.walk.steps import walk
-from attnviz.shapes.worked.by_hand import NumericWalk, compute
-from attnviz.shapes.worked.tiny import from_text
-from attnviz.shapes.worked.tiny_json import from_json
+from attnviz.features.shapes import function as answers
+from attnviz.features.shapes.animation.page import film_json, film_page
+from attnviz.features.shapes.animation.stage import CAPTION_TOP, WIDTH, Frame
+from attnviz.features.shapes.animation.storyboard import storyboard
+from attnviz.features.shapes.drawing.colours import head_colour
+from attnviz.features.shapes.drawing.diagram import ROPE, _Drawing, diagram_figure
+from attnviz.features.shapes.forms import as_text
+from attnviz.features.shapes.table import Paint
+from attnviz.features.shapes.walk.steps import walk
+from attnviz.features.shapes.worked.by_hand import NumericWalk, compute
+from attnviz.features.shapes.worked.tiny import from_text
+from attnviz.features.shapes.worked.tiny_json import from_json
 
 MAGIC = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
 
@@ -138,8 +138,8 @@ def test_figures_are_written(tmp_path: Path) -> None:
 
 
 def test_the_crossing_is_marked_where_the_curves_meet() -> None:
-    from attnviz.render.shapes.costs import crossing_mark
-    from attnviz.shapes.costs.sweep import sweep
+    from attnviz.features.shapes.costs.sweep import sweep
+    from attnviz.features.shapes.drawing.costs import crossing_mark
 
     spec = spec_of(check_sizes(512, 8), bias=True)
     mark = crossing_mark(sweep("seq=128..8192", RunSizes(), lambda *_: spec))
@@ -291,7 +291,7 @@ def test_film_data_is_not_repeated() -> None:
 def test_animations_are_written(tmp_path: Path) -> None:
     answer = answers.animate(answers.Example("cat sat"), tmp_path / "f.html")
     assert (tmp_path / "f.html").read_bytes().startswith(b"<!doctype html>")
-    assert answer.data["bytes"] == (tmp_path / "f.html").stat().st_size
+    assert answer.bytes == (tmp_path / "f.html").stat().st_size
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

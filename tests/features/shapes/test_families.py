@@ -8,16 +8,16 @@ import pytest
 import torch
 import transformers
 
+from attnviz.attention.costs import Projection, cache_elements, projections
 from attnviz.errors import ModelError
+from attnviz.features.shapes.costs.compare import stack_of
+from attnviz.features.shapes.costs.decode import cache_bytes
+from attnviz.features.shapes.walk.verify import verify_model
+from attnviz.models.configs.families import FAMILIES, STATE_SPACE
+from attnviz.models.configs.keys import DEFAULTS
+from attnviz.models.configs.model import ModelSpec, read_config
+from attnviz.models.configs.presets import preset
 from attnviz.models.counted import count_names
-from attnviz.shapes.configs.families import FAMILIES, STATE_SPACE
-from attnviz.shapes.configs.keys import DEFAULTS
-from attnviz.shapes.configs.model import ModelSpec, read_config
-from attnviz.shapes.configs.presets import preset
-from attnviz.shapes.costs.compare import stack_of
-from attnviz.shapes.costs.decode import cache_bytes
-from attnviz.shapes.costs.formulas import Projection, cache_elements, projections
-from attnviz.shapes.walk.verify import verify_model
 
 TEXT = 21
 SIZES = {"hidden_size": 48, "num_attention_heads": 6, "num_hidden_layers": 4, "vocab_size": 32}

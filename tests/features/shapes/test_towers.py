@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from attnviz import answers
-from attnviz.shapes.configs.model import read_config, read_towers
+from attnviz.features.shapes import function as answers
+from attnviz.models.configs.model import read_config, read_towers
 from tests.models.tiny_senses import SEES, build, build_llava, transformers
 
 
@@ -18,7 +18,7 @@ def verified(folder: Path) -> Any:
 
 
 def counted(answer: Any) -> dict[str, tuple[str, str]]:
-    return {one["step"]: (one["said"], one["found"]) for one in answer.data["checks"]}
+    return {one.step: (one.said, one.found) for one in answer.checks}
 
 
 SENSES = (
@@ -30,8 +30,8 @@ SENSES = (
 def test_models_that_see_or_hear_are_counted(family: str, tmp_path: Path) -> None:
     build(family, tmp_path)
     answer = verified(tmp_path)
-    assert answer.data["equal"] is True
-    assert len(answer.data["checks"]) >= 2
+    assert answer.equal is True
+    assert len(answer.checks) >= 2
 
 
 @pytest.mark.parametrize("family", ["clip", "siglip"])
@@ -57,7 +57,7 @@ def test_a_wrong_tower_is_told_from_a_right_one(tmp_path: Path) -> None:
     config["vision_config"]["num_hidden_layers"] = 5
     path.write_text(json.dumps(config))
     answer = verified(tmp_path)
-    assert answer.data["equal"] is False
+    assert answer.equal is False
     found = counted(answer)
     assert len(set(found["text: all attention"])) == 1
     assert len(set(found["vision: all attention"])) == 2
@@ -66,7 +66,7 @@ def test_a_wrong_tower_is_told_from_a_right_one(tmp_path: Path) -> None:
 def test_a_vision_language_model(tmp_path: Path) -> None:
     build_llava(tmp_path)
     answer = verified(tmp_path)
-    assert answer.data["equal"] is True
+    assert answer.equal is True
     assert {name.partition(":")[0] for name in counted(answer)} == {"text", "vision"}
     path = tmp_path / "config.json"
     config = json.loads(path.read_text())

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from attnviz.attention.sizes import KINDS, check_sizes
-from attnviz.shapes.spec import AttentionSpec, RunSizes, spec_of
-from attnviz.shapes.walk.steps import walk
-from attnviz.shapes.walk.verify import verify
+from attnviz.attention.spec import AttentionSpec, RunSizes, spec_of
+from attnviz.features.shapes.walk.steps import walk
+from attnviz.features.shapes.walk.verify import verify
 
 
 def spec(

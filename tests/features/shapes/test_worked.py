@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from attnviz.errors import InputError, SizeError
-from attnviz.shapes.worked.by_hand import compute
-from attnviz.shapes.worked.softmax_scale import scaling
-from attnviz.shapes.worked.tiny import EMBEDDINGS, from_text
-from attnviz.shapes.worked.tiny_json import causal_example, from_json, read_json
+from attnviz.features.shapes.worked.by_hand import compute
+from attnviz.features.shapes.worked.softmax_scale import scaling
+from attnviz.features.shapes.worked.tiny import EMBEDDINGS, from_text
+from attnviz.features.shapes.worked.tiny_json import causal_example, from_json, read_json
 
 
 def reference(q: Any, k: Any, v: Any, *, causal: bool) -> tuple[Any, Any]:
@@ -150,10 +150,10 @@ def test_junk_files(tmp_path: Path) -> None:
 
 def test_scaling_keeps_entropy_where_raw_scores_lose_it() -> None:
     found = scaling(3)
-    raw = [row.raw.entropy for row in found.rows]
+    raw = [row.raw.entropy_bits for row in found.rows]
     assert raw == sorted(raw, reverse=True)
     assert raw[-1] < 0.5
-    assert all(5 < row.scaled.entropy < 6 for row in found.rows)
+    assert all(5 < row.scaled.entropy_bits < 6 for row in found.rows)
     last = found.rows[-1]
-    assert last.raw.gradient < 0.5 * last.scaled.gradient
+    assert last.raw.gradient_norm < 0.5 * last.scaled.gradient_norm
     assert scaling(3) == found != scaling(4)

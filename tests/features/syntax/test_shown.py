@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 
 import jsonschema
@@ -12,14 +11,12 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import attnviz
-from attnviz.annotated.parses import Arc, Parse
 from attnviz.cli import main
 from attnviz.errors import UsageError
-from attnviz.render.grammar.arcs import Bow, levels, line_up
-from attnviz.render.grammar.arcs_terminal import ArcSentence
-from tests.grammar.reference import SAMPLE, gold, words_of_eager
-
-SCHEMA = json.loads((SAMPLE.parents[1] / "docs" / "syntax.schema.json").read_text())
+from attnviz.features.syntax.arcs import Bow, levels, line_up
+from attnviz.features.syntax.arcs_terminal import ArcSentence
+from attnviz.features.syntax.parses import Arc, Parse
+from tests.corpus.gold.reference import SAMPLE, gold, words_of_eager
 
 
 def test_arcs_are_gold_and_where_eager_transformers_point(minilm: str) -> None:
@@ -45,7 +42,7 @@ def test_arcs_are_gold_and_where_eager_transformers_point(minilm: str) -> None:
         wanted.append((tuple(words), tuple(arcs)))
     assert [(parse.words, parse.arcs) for parse in report.shown] == wanted[:3]
     assert report.shown[0].name == "kitchen-1"
-    jsonschema.validate(json.loads(json.dumps(report.to_json())), SCHEMA)
+    jsonschema.validate(report.to_dict(), report.json_schema())
 
 
 def test_without_a_relation_every_word_has_the_arc_of_one_head(minilm: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from pathlib import Path
+from time import process_time
 from typing import Any
 
 import jsonschema
@@ -12,23 +12,22 @@ import numpy as np
 import pytest
 
 import attnviz
-from attnviz.annotated.share import Share
+from attnviz.captures.look import load
 from attnviz.cli import main
+from attnviz.core.heads import Layout
+from attnviz.core.prompt import Prompt
+from attnviz.corpus.gold.cases import SyntaxSettings
+from attnviz.corpus.gold.tally import HitTable, share
+from attnviz.corpus.gold.treebank import Sentence, sentences
 from attnviz.errors import InputError
-from attnviz.grammar.cases import SyntaxSettings
-from attnviz.grammar.syntax import _roles, run
-from attnviz.grammar.tally import Table, share
-from attnviz.grammar.treebank import Sentence, sentences
-from attnviz.looking import load
+from attnviz.features.syntax.relations import _roles, run
+from attnviz.features.syntax.result import Syntax
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
-from attnviz.records import Layout, Prompt
+from attnviz.statistics.share import CaseShare
 from tests.checkpoints import needs_transformers_5
-from tests.grammar.reference import SAMPLE, gold, words_of_eager
-from tests.grammar.sentences import treebank
-
-ROOT = Path(__file__).parents[2]
-SCHEMA = json.loads((ROOT / "docs" / "syntax.schema.json").read_text())
+from tests.corpus.gold.reference import SAMPLE, gold, words_of_eager
+from tests.corpus.gold.sentences import treebank
 
 
 def by_hand(folder: str, byte_level: bool = False) -> dict[str, np.ndarray]:
@@ -52,7 +51,8 @@ def by_hand(folder: str, byte_level: bool = False) -> dict[str, np.ndarray]:
 def same(report, expected: dict[str, np.ndarray]) -> None:
     assert set(expected) == {relation.name for relation in report.relations}
     for relation in report.relations:
-        found = np.stack([relation.to_head, relation.from_head], -1)
+        assert [one.head for one in relation.heads] == list(report.layout)
+        found = np.array([(one.to_head, one.from_head) for one in relation.heads])
         wanted = expected[relation.name].reshape(-1, 2)
         np.testing.assert_allclose(found, wanted, atol=1e-12, err_msg=relation.name)
 
@@ -87,7 +87,9 @@ def test_baselines_counts_and_halves_by_hand(minilm: str) -> None:
         assert relation.offset_accuracy == max(own.count(d) for d in set(own)) / len(own)
         assert own.count(relation.offset) == max(own.count(d) for d in set(own))
         assert relation.best is not None
-        assert relation.best.accuracy.value == max(*relation.to_head, *relation.from_head)
+        assert relation.best.accuracy.value == max(
+            max(one.to_head, one.from_head) for one in relation.heads
+        )
     halves = attnviz.syntax(SAMPLE, model=minilm)
     obj = next(relation for relation in halves.relations if relation.name == "obj")
     kitchen = sum(r.count("obj") for _, _, r, document in gold() if document == "kitchen")
@@ -97,8 +99,8 @@ def test_baselines_counts_and_halves_by_hand(minilm: str) -> None:
 
 
 def test_several_processes_give_the_same_bits(minilm: str) -> None:
-    one = attnviz.syntax(SAMPLE, model=minilm).to_json()
-    assert attnviz.syntax(SAMPLE, model=minilm, jobs=2).to_json() == one
+    one = attnviz.syntax(SAMPLE, model=minilm)
+    assert attnviz.syntax(SAMPLE, model=minilm, jobs=2) == one
 
 
 def test_subtypes_and_punctuation(minilm: str) -> None:
@@ -110,14 +112,15 @@ def test_subtypes_and_punctuation(minilm: str) -> None:
 
 
 def test_the_interval_is_that_of_clusters() -> None:
-    hits, count = np.array([30, 28, 22, 11]), np.array([40, 50, 41, 20])
+    hits, count = np.array([30, 28, 22, 11, 9, 7]), np.array([40, 50, 41, 20, 12, 8])
     found = share(hits, count)
-    p = 91 / 151
-    v = 4 / 3 * ((hits - p * count) ** 2).sum() / 151**2
+    p = 107 / 171
+    v = 6 / 5 * ((hits - p * count) ** 2).sum() / 171**2
     assert found.value == pytest.approx(p)
-    assert found.high == pytest.approx(p + 3.182446 * v**0.5)
-    assert share(hits[:1], count[:1]) == Share(0.75)
-    assert share(hits[:0], count[:0]) == Share(None)
+    assert found.high == pytest.approx(p + 2.570582 * v**0.5)  # t(5)
+    assert share(hits[:4], count[:4]) == CaseShare(91 / 151)  # too few to say how sure
+    assert share(hits[:1], count[:1]) == CaseShare(0.75)
+    assert share(hits[:0], count[:0]) == CaseShare(None)
 
 
 def test_spans_say_which_word_a_token_belongs_to(minilm: str) -> None:
@@ -140,6 +143,12 @@ BROKEN = [
     (b"a word\n", ":1: 1 column where CoNLL-U has 10"),
     (LINE.format(1, "a", 3) + LINE.format(2, "b", 0), ":1: the head is word 3, and there are 2"),
     (LINE.format(1, "a", 2) + LINE.format(2, "b", 1), ":1: the heads of word 1 go round"),
+    (
+        LINE.format(1, "a", 2) + LINE.format(2, "b", 9) + LINE.format(3, "c", 0),
+        ":2: the head is word 9, and there are 3 words",
+    ),
+    (LINE.format("1" * 5000, "a", 0), ":1: word 11111111111111111111 follows word 0"),
+    (LINE.format(1, "a", "1" * 5000), ":1: column 7 is '11111111111111111111'"),
     (LINE.format(1, "a", 0) + LINE.format(1, "b", 1), ":2: there are two words 1"),
     (LINE.format(1, "a", 0) + LINE.format(3, "b", 1), ":2: word 3 follows word 1"),
     (LINE.format(1, "a", "_"), ":1: column 7 is '_'"),
@@ -164,6 +173,33 @@ def test_what_cannot_be_used_is_named_and_counted(tmp_path, capsys, text, says: 
     assert (len(good), len(bad)) == (1, 1)
     with pytest.raises(InputError, match=r"t\.conllu"):
         sentences([str(path)], strict=True)
+
+
+def test_numbers_that_nothing_reads_may_be_of_any_length(tmp_path) -> None:
+    path = tmp_path / "t.conllu"
+    path.write_text(LINE.format("1-" + "9" * 5000, "ab", "_") + LINE.format(1, "a", 0))
+    (found,), bad = sentences([str(path)], strict=False)
+    assert found.words == ("a",)
+    assert not bad
+
+
+def test_the_time_of_reading_grows_with_the_words_alone(tmp_path) -> None:
+    path = tmp_path / "t.conllu"
+    words = 60_000  # a chain in which every head is the next word: squared, that is half an hour
+    heads = [*range(2, words + 1), 0]
+    path.write_text("".join(LINE.format(n, "a", head) for n, head in enumerate(heads, start=1)))
+    start = process_time()
+    (found,), _ = sentences([str(path)], strict=True)
+    assert found.heads[-1] == -1
+    assert process_time() - start < 10
+
+
+def test_a_sentence_without_end_is_refused(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("attnviz.corpus.gold.treebank._MOST_LINES", 3)
+    path = tmp_path / "t.conllu"
+    path.write_text("".join(LINE.format(n, "a", n - 1) for n in range(1, 5)) + "\n" + GOOD)
+    good, bad = sentences([str(path)], strict=False)
+    assert (len(good), bad[0].reason) == (1, "a sentence of more than 3 lines")
 
 
 def test_ranges_and_empty_nodes_are_skipped(tmp_path) -> None:
@@ -200,10 +236,11 @@ def test_words_without_a_token_do_not_count() -> None:
 def test_json_follows_its_schema(minilm: str, capsys) -> None:
     assert main(["syntax", str(SAMPLE), "-m", minilm, "--json", "-q"]) == 0
     document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, SCHEMA)
-    assert document["clusters"] == {"unit": "documents", "count": 2}
-    assert document["relations"]["obj"]["best"]["head"] == "2.0"
-    assert len(document["relations"]["obj"]["heads"]) == 72
+    jsonschema.validate(document, Syntax.json_schema())
+    assert (document["texts"], document["unit"]) == (2, "documents")
+    (obj,) = (one for one in document["relations"] if one["name"] == "obj")
+    assert obj["best"]["head"] == "2.0"
+    assert len(obj["heads"]) == 72
 
 
 def test_roles_are_held_out(minilm: str, tmp_path) -> None:
@@ -213,7 +250,7 @@ def test_roles_are_held_out(minilm: str, tmp_path) -> None:
     path.write_text("\n\n".join(blocks * 5) + "\n")
     report = attnviz.syntax(path, model=minilm)
     assert report.unit == "sentences"
-    named = {(report.layout.name(role.head), role.name) for role in report.roles}
+    named = {(report.layout.name(role.head), role.title) for role in report.roles}
     assert ("2.0", "syntactic: obj") in named
     for role in report.roles:
         assert role.margin.value >= 0.1
@@ -226,15 +263,15 @@ def test_untrained_weights_have_no_role(name: str, minilm: str, tmp_path) -> Non
     path.write_text(treebank(200))
     model = minilm if name == "minilm" else name
     report = attnviz.syntax(path, model=model, punct=False, random=True)
-    drawn = report.untrained
-    assert drawn is not None
-    assert "syntactic: obj" in {role.name for role in report.roles}
+    (drawn,) = report.untrained
+    assert "obj" in {role.relation for role in report.roles}
     assert not drawn.roles
-    assert drawn.source.model == f"{model}, untrained (seed 0)"
+    assert drawn.seed == report.seed == 0
     assert [r.count for r in drawn.relations] == [r.count for r in report.relations]
-    document = json.loads(json.dumps(report.to_json()))
-    jsonschema.validate(document, SCHEMA)
-    assert document["untrained"]["roles"] == []
+    document = report.to_dict()
+    jsonschema.validate(document, report.json_schema())
+    assert document["untrained"][0]["roles"] == []
+    assert Syntax.from_dict(document) == report
 
 
 def test_the_control_stands_in_the_table(minilm: str, capsys) -> None:
@@ -242,8 +279,8 @@ def test_the_control_stands_in_the_table(minilm: str, capsys) -> None:
     assert main(line) == 0
     out = capsys.readouterr().out
     report = attnviz.syntax(SAMPLE, model=minilm, select_on="all", random=True)
-    assert report.untrained is not None
-    best = report.untrained.relations[0].best
+    (drawn,) = report.untrained
+    best = drawn.relations[0].best
     assert best is not None
     row = next(text for text in out.splitlines() if text.startswith("all "))
     assert row.split()[-1] == f"{100 * best.accuracy.value:.0f}"
@@ -252,20 +289,20 @@ def test_the_control_stands_in_the_table(minilm: str, capsys) -> None:
     assert "--seed -1 is not from 0" in capsys.readouterr().err
 
 
-def table(count: list[int], hits: list[int]) -> Table:
+def table(count: list[int], hits: list[int]) -> HitTable:
     """A relation with one head, which no offset ever finds but the chosen half's."""
     documents = np.arange(1, len(count) + 1)
     found = np.stack([np.array(hits, np.int32)[:, None]] * 2, -1)
     offsets = np.zeros((len(count), 1), np.int64)
-    return Table(documents, np.array(count), found, offsets, np.array([1]))
+    return HitTable(documents, np.array(count), found, offsets, np.array([1]))
 
 
 @pytest.mark.parametrize(
     ("count", "documents", "named"), [(3, 20, True), (2, 20, False), (30, 18, False)]
 )
 def test_a_role_needs_cases_and_documents(count: int, documents: int, named: bool) -> None:
-    """30 held-out cases from 10 documents; whoever is right in all of them has no variance."""
-    whole = table([count] * documents, [count] * documents)
+    """30 held-out cases from 10 documents, not all of which have the same hits."""
+    whole = table([count] * documents, [count - n // 2 % 2 for n in range(documents)])
     odd = whole.documents % 2 == 1
     roles = list(_roles("obj", whole, ~odd, odd, Layout({"encoder": (1,)})))
     assert bool(roles) == named
@@ -284,7 +321,7 @@ def test_the_table(minilm: str, capsys) -> None:
     [
         (["none.conllu"], "there is no file none.conllu"),
         ([str(SAMPLE), "--relation", "zzz"], "--relation zzz is no relation of this treebank"),
-        ([str(SAMPLE), "--select-on", "odd"], "--select-on odd is not known"),
+        ([str(SAMPLE), "--select-on", "odd"], "--select-on takes 'halves' or 'all', not 'odd'"),
         ([str(SAMPLE), "--jobs", "0"], "--jobs 0 is too few"),
         ([str(SAMPLE), "-m", "fresh"], "a fresh layer finds words itself"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import combinations, pairwise
 from pathlib import Path
 
@@ -12,17 +11,16 @@ import pytest
 import torch
 
 import attnviz
-from attnviz.annotated.parses import Combined
 from attnviz.cli import main
 from attnviz.errors import InputError
-from attnviz.grammar import combine
-from attnviz.grammar.trees import spanning
+from attnviz.features.syntax import combine
+from attnviz.features.syntax.parses import Combined
+from attnviz.features.syntax.result import Syntax
+from attnviz.features.syntax.trees import spanning
 from attnviz.models.demo import DEMOS
 from tests.checkpoints import needs_transformers_5
-from tests.grammar.reference import SAMPLE, gold, words_of_eager
-from tests.grammar.sentences import treebank
-
-SCHEMA = json.loads((SAMPLE.parents[1] / "docs" / "syntax.schema.json").read_text())
+from tests.corpus.gold.reference import SAMPLE, gold, words_of_eager
+from tests.corpus.gold.sentences import treebank
 
 
 def heaviest(weights: np.ndarray) -> set[tuple[int, int]]:
@@ -77,14 +75,16 @@ def test_trees_of_all_heads_equal_eager_transformers(name: str, minilm: str) -> 
     assert report.trees is not None
     assert report.trees.count == count
     assert report.trees.chain == chain / count
-    np.testing.assert_allclose(report.trees.heads, np.sum(hits, 0) / count, atol=1e-12)
+    assert [one.head for one in report.trees.heads] == list(report.layout)
+    uuas = [one.uuas for one in report.trees.heads]
+    np.testing.assert_allclose(uuas, np.sum(hits, 0) / count, atol=1e-12)
 
 
 def scored(weights: np.ndarray, found: Combined) -> np.ndarray:
     """[W, W]: how likely the classifier takes the second for the head of the first."""
     flat = weights.reshape(-1, *weights.shape[2:])
-    there = np.tensordot(np.array(found.to_head), flat, 1)
-    back = np.tensordot(np.array(found.from_head), flat, 1)
+    there = np.tensordot([one.to_head for one in found.weights], flat, 1)
+    back = np.tensordot([one.from_head for one in found.weights], flat, 1)
     return np.asarray(there + back.T)
 
 
@@ -93,7 +93,11 @@ def test_the_classifier_is_the_best_there_is_and_is_measured_elsewhere(minilm: s
     report = attnviz.syntax(SAMPLE, model=minilm, combine=True)
     found = report.combined
     assert found is not None
-    theta = torch.tensor([*found.to_head, *found.from_head], dtype=torch.float64)
+    assert [one.head for one in found.weights] == list(report.layout)
+    theta = torch.tensor(
+        [one.to_head for one in found.weights] + [one.from_head for one in found.weights],
+        dtype=torch.float64,
+    )
     theta.requires_grad_(True)
     loss, cases, right, measured = torch.zeros(1, dtype=torch.float64), 0, 0, 0
     for weights, (_, heads, _, document) in zip(words_of_eager(minilm, False), gold(), strict=True):
@@ -111,7 +115,7 @@ def test_the_classifier_is_the_best_there_is_and_is_measured_elsewhere(minilm: s
             loss = loss + torch.nn.functional.cross_entropy(scores[words], goal, reduction="sum")
             cases += len(words)
     assert (found.trained, found.count) == (cases, measured)
-    assert found.accuracy.value == pytest.approx(right / measured)
+    assert found.uas.value == pytest.approx(right / measured)
     mean = loss / cases + combine.PENALTY / 2 * (theta**2).sum()
     mean.backward()
     assert theta.grad is not None
@@ -129,24 +133,25 @@ def test_all_heads_know_more_than_one_and_than_untrained_weights(minilm: str, tm
     report = attnviz.syntax(
         written(tmp_path), model=minilm, punct=False, combine=True, trees=True, random=True
     )
-    found, best, drawn = report.combined, report.relations[0].best, report.untrained
+    found, best = report.combined, report.relations[0].best
+    (drawn,) = report.untrained
     assert found is not None
     assert best is not None
-    assert found.accuracy.value > best.accuracy.value + 0.1
+    assert found.uas.value > best.accuracy.value + 0.1
     assert found.margin.low > 0.1
-    assert found.margin.value == pytest.approx(found.accuracy.value - found.untrained.value)
+    assert found.margin.value == pytest.approx(found.uas.value - found.untrained.value)
     assert report.trees is not None
-    assert drawn is not None
     assert drawn.trees is not None
     assert report.trees.best.margin.low > 0 > drawn.trees.best.margin.value
-    document = json.loads(json.dumps(report.to_json()))
-    jsonschema.validate(document, SCHEMA)
-    assert document["combined"]["uas"] == found.accuracy.value
-    assert document["untrained"]["trees"]["chain"] == document["trees"]["chain"]
+    document = report.to_dict()
+    jsonschema.validate(document, report.json_schema())
+    assert document["combined"]["uas"]["value"] == found.uas.value
+    assert document["untrained"][0]["trees"]["chain"] == document["trees"]["chain"]
+    assert Syntax.from_dict(document) == report
 
 
 def test_several_processes_give_the_same_bits(minilm: str, tmp_path) -> None:
-    path = written(tmp_path, 60)
+    path = written(tmp_path, 24)
     one = attnviz.syntax(path, model=minilm, trees=True, combine=True)
     assert attnviz.syntax(path, model=minilm, trees=True, combine=True, jobs=2) == one
 

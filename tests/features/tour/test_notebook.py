@@ -1,18 +1,20 @@
 """docs/tour.ipynb runs from the top, and shows what it shows in the repository.
 
-After a change that is meant, ``python -m tests.test_tour_notebook`` runs it anew and keeps that.
+After a change that is meant, ``python -m tests.features.tour.test_notebook`` runs it anew and keeps
+that.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-NOTEBOOK = Path(__file__).parent.parent / "docs" / "tour.ipynb"
+from tests import ROOT
+
+NOTEBOOK = ROOT / "docs" / "tour.ipynb"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 PICTURE = re.compile(r"data:image/png;base64,[A-Za-z0-9+/=]+")
 CLOSE = 0.021

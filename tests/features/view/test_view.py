@@ -19,10 +19,10 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.features.view.page import estimate
+from attnviz.features.view.quantize import pack
 from attnviz.models.untrained import FreshConfig
-from attnviz.render.assemble import assemble
-from attnviz.render.viewer import estimate
-from attnviz.render.viewer.quantize import pack
+from attnviz.web.assemble import assemble
 from tests.viewing import encoder_decoder, made, pair, softmax, words
 
 HOSTILE = (
@@ -332,7 +332,8 @@ def test_saving_and_showing(tmp_path: Path) -> None:
 
 def test_command(tmp_path: Path, capsys) -> None:
     out = tmp_path / "page.html"
-    assert main(["view", "a b c a b", "--layers", "2", "--heads", "4", "-o", str(out)]) == 0
+    sizes = ["-m", "fresh", "--layers", "2", "--heads", "4"]
+    assert main(["view", "a b c a b", *sizes, "-o", str(out)]) == 0
     printed = capsys.readouterr().out
     assert f"wrote {out}" in printed.replace("\n", "")
     (item,) = json.loads(Elements(out.read_text("utf-8")).find("script", id="data"))["items"]
@@ -376,7 +377,7 @@ def test_command_without_a_file_opens_the_browser(capsys, monkeypatch: pytest.Mo
         (["a b", "-o", "page.png"], 2, "name the file .html"),
         (["a b", "-o", "/nowhere/page.html"], 1, "does not exist"),
         (["a b", "-s", "9.9", "-o", "page.html"], 2, "9.9"),
-        (["a b " * 300, "--layers", "4", "--max-mb", "0.2", "-o", "page.html"], 1, "--max-mb"),
+        (["a b " * 300, "-m", "fresh", "--max-mb", "0.1", "-o", "page.html"], 1, "--max-mb"),
         (["-o", "page.html"], 2, "nothing to look at"),
     ],
 )
@@ -392,6 +393,6 @@ def test_mistakes_get_one_clear_line(
 
 
 def test_large_pages_are_announced(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.import_module("attnviz.cli.view"), "LARGE_PAGE", 1e4)
+    monkeypatch.setattr(importlib.import_module("attnviz.features.view.command"), "LARGE_PAGE", 1e4)
     assert main(["view", "a b", "-o", str(tmp_path / "p.html")]) == 0
     assert "--select makes it small" in capsys.readouterr().err.replace("\n", " ")

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.profiling.alike import alike
-from attnviz.render.palette import rgb
+from attnviz.drawing.palette import rgb
+from attnviz.features.profile.alike import alike
 from attnviz.scoring.roles import ROLES
-from tests.render.test_view_page import axe, near
+from tests.features.view.test_view_page import axe, near
 from tests.viewing import Opened, encoder_decoder, made, opened, words, write_page
 
 TEXT = "The kettle sang and the candle burned while the kettle sang and the candle burned."

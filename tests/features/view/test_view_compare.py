@@ -16,16 +16,18 @@ from PIL import Image
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.comparing.rows import distances
-from attnviz.comparing.run import compare
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head
+from attnviz.core.tokens import Tokens
+from attnviz.drawing.palette import rgb
+from attnviz.drawing.signed import SCHEMES
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.records import Capture, Head, Tokens
-from attnviz.render.palette import rgb
-from attnviz.render.signed import SCHEMES
+from attnviz.features.diff.rows import distances
+from attnviz.features.diff.run import compare
 from attnviz.scoring.words import merge_words
-from tests.render.test_view import HOSTILE, hostile
-from tests.render.test_view_page import axe, geometry, near, of
-from tests.render.test_view_who import holds
+from tests.features.view.test_view import HOSTILE, hostile
+from tests.features.view.test_view_page import axe, geometry, near, of
+from tests.features.view.test_view_who import holds
 from tests.viewing import Opened, encoder_decoder, made, opened, pair, until, words, write_page
 
 MARK = (0xB3, 0x47, 0x00)

@@ -19,14 +19,15 @@ import pytest
 from PIL import Image
 
 import attnviz as av
-from attnviz.records import Capture, Head, Site
-from attnviz.render.grid import tally
-from attnviz.render.palette import rgb
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head, Site
+from attnviz.drawing.grid import tally
+from attnviz.drawing.palette import rgb
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.words import merge_words
-from tests.render.test_view import HOSTILE, hostile
+from tests import ROOT
+from tests.features.view.test_view import HOSTILE, hostile
 from tests.viewing import (
-    ROOT,
     Opened,
     colors,
     encoder_decoder,

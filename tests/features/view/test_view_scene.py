@@ -15,14 +15,18 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.media import Picture, Sound, patch_grid
-from attnviz.records import Capture, Head, Inputs, Layout, Sides, Site, SourceInfo, Tokens
-from attnviz.render import viewer
-from attnviz.render.overlay import tinted
-from attnviz.render.palette import ramp, rgb
-from attnviz.render.png import encode_colors
-from attnviz.render.viewer.scene import LONGEST, cells, scene
-from tests.render.test_view_page import axe, geometry, hover, near
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.media import Picture, Sound, patch_grid
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.drawing.overlay import tinted
+from attnviz.drawing.palette import ramp, rgb
+from attnviz.drawing.png import encode_colors
+from attnviz.features.view import page as viewer
+from attnviz.features.view.scene import LONGEST, cells, scene
+from tests.features.view.test_view_page import axe, geometry, hover, near
 from tests.viewing import Opened, made, opened, softmax, write_page
 
 Image = pytest.importorskip("PIL.Image")

@@ -12,7 +12,7 @@ import pytest
 
 import attnviz as av
 from attnviz.models import recorded
-from tests.render.test_view_page import hover
+from tests.features.view.test_view_page import hover
 from tests.viewing import Opened, opened
 
 TEXT = "The keys to the cabinet are on the table"

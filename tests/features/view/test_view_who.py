@@ -12,7 +12,7 @@ import pytest
 
 import attnviz as av
 from attnviz.scoring.words import merge_words
-from tests.render.test_view_page import VIEWS, axe, hover, near, of
+from tests.features.view.test_view_page import VIEWS, axe, hover, near, of
 from tests.viewing import Opened, encoder_decoder, opened, pair, write_page
 
 TEXT = "The kettle sang and the candle burned while the kettle sang and the candle burned."

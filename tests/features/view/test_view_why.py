@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 
 import attnviz as av
+from attnviz.core.key_mask import Reach
+from attnviz.core.prompt import Prompt
+from attnviz.core.reasons import HeadTerms
+from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError
-from attnviz.reach import Reach
-from attnviz.reasons import HeadTerms
-from attnviz.records import Prompt, Tokens
-from attnviz.render import viewer
-from attnviz.render.viewer.terms import pack_terms, terms_bytes
+from attnviz.features.view import page as viewer
+from attnviz.features.view.terms import pack_terms, terms_bytes
+from tests.features.view.test_view_page import axe, hover
+from tests.features.view.test_view_who import holds
 from tests.models.tiny import LONG, build
-from tests.render.test_view_page import axe, hover
-from tests.render.test_view_who import holds
 from tests.viewing import Opened, made, opened, until, write_page
 
 TEXT = "The keys to the cabinet are on the table because the keys to the cabinet were lost"

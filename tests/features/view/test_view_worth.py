@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,30 +10,27 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.effects import AblationReport
-from attnviz.render.palette import anchors, rgb
-from attnviz.render.signed import color
-from tests.render.test_view import HOSTILE
-from tests.render.test_view_page import axe, near
+from attnviz.drawing.palette import anchors, rgb
+from attnviz.drawing.signed import color
+from attnviz.features.ablation.result import Ablation
+from tests.corpus.gold import results as gold
+from tests.features.view.test_view import HOSTILE
+from tests.features.view.test_view_page import axe, near
 from tests.viewing import Opened, opened
 
 TEXTS = ("The kettle sang and the candle burned while the kettle sang and the candle burned.",
          "A cat sat on a mat, and a dog sat on a cat.")  # fmt: skip
-SYNTAX = {
-    "schema": "attnviz.syntax/1", "model": "demo-gpt2", "layout": {"decoder": [6] * 4},
-    "identity": {}, "measured_on": "odd documents", "roles": [],
-    "relations": {
-        HOSTILE[0]: {"best": {
-            "head": "1.2", "direction": "to_head", "accuracy": 0.8, "low": 0.7, "high": 0.9,
-            "count": 40, "offset": 1, "offset_accuracy": 0.5, "margin": 0.3, "margin_low": 0.2,
-            "margin_high": 0.4,
-        }}
-    },
-}  # fmt: skip
+SYNTAX = gold.syntax(
+    "demo-gpt2",
+    "decoder",
+    best=[
+        gold.relation_head("1.2", HOSTILE[0], (0.8, 0.7, 0.9), (0.3, 0.2, 0.4), 40, "decoder"),
+    ],
+)
 
 
 @pytest.fixture(scope="module")
-def report() -> AblationReport:
+def report() -> Ablation:
     return av.ablate(TEXTS, gradient=True)
 
 
@@ -42,7 +38,7 @@ def report() -> AblationReport:
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("worth")
     syntax = folder / f"{HOSTILE[0].replace('/', '')[:40]}.json"
-    syntax.write_text(json.dumps(SYNTAX))
+    SYNTAX.save(syntax)
     logits = av.logits(TEXTS[0])
     made = av.view(TEXTS, ablate=True, evidence=[syntax, logits], exact=True)
     return made.save(folder / "worth.html")
@@ -54,7 +50,7 @@ def shared(browser: Any) -> Iterator[Opened]:
         yield found
 
 
-def effects(report: AblationReport) -> dict[str, Any]:
+def effects(report: Ablation) -> dict[str, Any]:
     return {one.name: one for one in report.effects if len(one.heads) == 1}
 
 

@@ -1,5 +1,6 @@
 import { byId, fill, make, table } from "./dom.js";
 import { data, figure, interval, metric, percent, roleSign } from "./data.js";
+import { rootColor, scheme } from "./palette.js";
 
 /** @typedef {import("./types.js").Head} Head */
 /** @typedef {import("./types.js").HeadMap} HeadMap */
@@ -44,8 +45,8 @@ function lines(head) {
   if (rests) out.push([roleSign(rests), `rests on ${rests.name} ${figure(rests.mean)}`]);
   if (!does && !rests) out.push(["no role with enough evidence"]);
   if (effect && metric) {
-    const sure = metric.distance ? "a distance, which is never below zero" : effect.needed === null ? "no interval: one text" : effect.needed ? "the interval lies above zero" : "the interval holds zero or less";
-    out.push([`taken away: ${metric.name} ${figure(effect.effect, true)} ${metric.unit}${interval(effect.low, effect.high, (value) => figure(value, true))}, rank ${effect.rank}; ${sure}${effect.gradient === null ? "" : `; gradient ${figure(effect.gradient)}`}`]);
+    const sure = metric.distance ? "a distance, which is never below zero" : effect.needed === null ? "not judged: that takes two methods and several texts" : effect.needed ? "needed by two methods" : "not shown to be needed";
+    out.push([`ablated: ${metric.name} ${figure(effect.effect, true)} ${metric.unit}${interval(effect.low, effect.high, (value) => figure(value, true))}, rank ${effect.rank}; ${sure}${effect.gradient === null ? "" : `; gradient ${figure(effect.gradient)}`}`]);
   }
   for (const { relation, role, direction, accuracy, low, high, count, offset_accuracy } of relations) {
     out.push([`${role ? "finds" : "best head for"} ${relation} ${percent(accuracy)}${interval(low, high, percent)} of ${cases(count)} (${direction === "to_head" ? "where the dependent looks" : "who looks at the dependent"}); best offset ${percent(offset_accuracy)}${role ? "" : ", not enough for a role"}`]);
@@ -75,8 +76,7 @@ function link(name) {
 function mapFigure(head, map) {
   const [rows, columns] = [map.queries.length, map.keys.length];
   const canvas = make("canvas", { role: "img", "aria-label": `attention of head ${head.name} on an example: ${rows} queries, ${columns} keys` });
-  const dark = getComputedStyle(document.documentElement).colorScheme === "dark";
-  const points = data.palettes[dark ? "dark" : "light"];
+  const points = data.palettes[scheme()];
   const cell = SIDE / Math.max(rows, columns);
   const ratio = devicePixelRatio || 1;
   canvas.width = cell * columns * ratio;
@@ -87,7 +87,7 @@ function mapFigure(head, map) {
   context.scale(ratio, ratio);
   for (const [t, row] of map.weights.entries()) {
     for (const [s, weight] of row.entries()) {
-      context.fillStyle = points[Math.round(Math.sqrt(weight / 1000) * (points.length - 1))];
+      context.fillStyle = rootColor(points, weight / 1000);
       context.fillRect(s * cell, t * cell, cell + 0.5, cell + 0.5);
     }
   }

@@ -1,12 +1,12 @@
-export interface Role { name: string; score: string; mean: number; chance: number | null; lift: number | null; rows: number; possible: number | null; few_rows: boolean }
+export interface Role { name: string; score: string; mean: number; chance: number | null; rows: number; possible: number | null }
 export interface Score { mean: number | null; chance: number | null; rows: number; texts: number; low: number | null; high: number | null }
-export interface Effect { effect: number; low: number | null; high: number | null; worse: number | null; gradient: number | null; rank: number; needed: boolean | null }
-export interface Relation { relation: string; role: boolean; direction: string; accuracy: number; low: number | null; high: number | null; count: number; offset: number; offset_accuracy: number; margin: number }
-export interface Coreference { role: boolean; direction: string; accuracy: number; low: number | null; high: number | null; baseline: string; baseline_accuracy: number; count: number }
+export interface Effect { effect: number; low: number | null; high: number | null; gradient: number | null; rank: number; needed: boolean | null }
+export interface Relation { relation: string; role: boolean; direction: string; accuracy: number; low: number | null; high: number | null; count: number; offset_accuracy: number; margin: number }
+export interface Coreference { role: boolean; accuracy: number; low: number | null; high: number | null; baseline: string; baseline_accuracy: number; count: number }
 export interface Edge { side: string; writer: string; reader: string; ratio: number; excess: number }
 export interface HeadMap { queries: string[]; keys: string[]; row: number; first: number; weights: number[][] }
 export interface Head {
-  name: string; site: string; layer: number; head: number; does: Role | null; rests: Role | null; roles: Role[];
+  name: string; site: string; layer: number; head: number; does: Role | null; rests: Role | null;
   scores: Record<string, Score>; strings: { text: string; weight: number; uniform: number }[];
   distances: { distance: number; weight: number; uniform: number }[];
   nearest: { name: string; distance: number }[];

@@ -1,4 +1,5 @@
 import { byId, shown } from "./dom.js";
+import { fromBase64 } from "./inflate.js";
 
 /** @type {import("./types.js").Data} */
 export const data = JSON.parse(byId("data").textContent || "");
@@ -11,10 +12,5 @@ export function signed(value) {
 
 /** The values of a map, row by row. @param {string} packed base64 of float32, little-endian */
 export function unpacked(packed) {
-  return new Float32Array(Uint8Array.from(atob(packed), (sign) => sign.charCodeAt(0)).buffer);
-}
-
-/** Which of the colours are in use. @returns {"light" | "dark"} */
-export function scheme() {
-  return getComputedStyle(document.documentElement).colorScheme === "dark" ? "dark" : "light";
+  return new Float32Array(fromBase64(packed).buffer);
 }

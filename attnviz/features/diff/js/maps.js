@@ -1,6 +1,7 @@
 import { clamp, fill, make, say, shown } from "./dom.js";
 import { changeColor } from "./signed.js";
-import { data, scheme, signed, unpacked } from "./data.js";
+import { rootColor, scheme } from "./palette.js";
+import { data, signed, unpacked } from "./data.js";
 
 /** @typedef {import("./types.js").Head} Head */
 
@@ -20,7 +21,7 @@ export function drawMaps(head) {
   const weights = palettes[scheme()];
   const colors = ends[scheme()];
   /** @param {number} value */
-  const weight = (value) => weights[Math.round(Math.sqrt(clamp(value / (top || 1), 0, 1)) * (weights.length - 1))];
+  const weight = (value) => rootColor(weights, value / (top || 1));
   /** @param {number} value */
   const tint = (value) => `rgb(${changeColor(colors, most ? value / most : 0)})`;
   const [before, after] = sides[head.kind];

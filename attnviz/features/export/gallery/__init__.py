@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
-from attnviz.export.names import KINDS
-from attnviz.records import SITE_KINDS
-from attnviz.render.page import html_page, safe_json
+from attnviz.core.heads import SITE_KINDS
+from attnviz.features.export.names import KINDS
 from attnviz.scoring.roles import ROLES
+from attnviz.web.page import html_page, parts, safe_json
 
 INDEX = "index.html"
 _TITLE = "attention maps"
@@ -30,10 +29,7 @@ def page(lines: Iterable[bytes]) -> Iterator[bytes]:
     Args:
         lines: of the manifest, in order.
     """
-    here = files(__package__)
-    template, style, script = (
-        (here / name).read_text("utf-8") for name in ("page.html", "style.css", "script.js")
-    )
+    template, style, script = parts(__package__, "main", own_style=True)
     whole = html_page(
         template, "img-src 'self' file:", title=_TITLE, style=style, script=script, data=_HERE
     )

@@ -170,7 +170,7 @@ export class Pass {
   }
 
   /**
-   * The logits of every token of the vocabulary at one position; null for models without a head for words.
+   * The logits of every token of the vocabulary at one position; null for models without an LM head.
    * @param {number} position
    */
   logits(position) {

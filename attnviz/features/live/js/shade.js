@@ -1,31 +1,13 @@
+import { ramp, scheme } from "./palette.js";
 import { page } from "./store.js";
 
-/** @param {string} color */
-function rgb(color) {
-  return [1, 3, 5].map((at) => Number.parseInt(color.slice(at, at + 2), 16));
-}
-
-export function isDark() {
-  return getComputedStyle(document.documentElement).colorScheme === "dark";
-}
-
-/** @type {Map<boolean, Uint8ClampedArray>} */
+/** @type {Map<string, Uint8ClampedArray>} */
 const ramps = new Map();
 
 /** The palette's 256 colours as bytes r, g, b. */
-function ramp() {
-  const dark = isDark();
-  let found = ramps.get(dark);
-  if (!found) {
-    const points = page.palettes[dark ? "dark" : "light"].map(rgb);
-    found = new Uint8ClampedArray(768);
-    for (let step = 0; step < 256; step++) {
-      const place = (step / 255) * (points.length - 1);
-      const left = Math.min(Math.trunc(place), points.length - 2);
-      for (let i = 0; i < 3; i++) found[3 * step + i] = points[left][i] + (points[left + 1][i] - points[left][i]) * (place - left);
-    }
-    ramps.set(dark, found);
-  }
+function colorsNow() {
+  let found = ramps.get(scheme());
+  if (!found) ramps.set(scheme(), found = ramp(page.palettes[scheme()]));
   return found;
 }
 
@@ -37,7 +19,7 @@ function ramp() {
  * @param {number} count tokens
  */
 export function picture(layer, head, count) {
-  const colors = ramp();
+  const colors = colorsNow();
   const pixels = new Uint8ClampedArray(4 * count * count);
   const from = head * count * count;
   for (let i = 0; i < count * count; i++) {

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import html
-from importlib.resources import files
 
-from attnviz.render.page import html_page, safe_json
-from attnviz.render.shapes.stage import CAPTION_TOP, WIDTH, Frame
-from attnviz.render.shapes.storyboard import storyboard
-from attnviz.render.shapes.units import plural
-from attnviz.shapes.worked.by_hand import NumericWalk
+from attnviz.features.shapes.animation.stage import CAPTION_TOP, WIDTH, Frame
+from attnviz.features.shapes.animation.storyboard import storyboard
+from attnviz.features.shapes.drawing.units import plural
+from attnviz.features.shapes.worked.by_hand import NumericWalk
+from attnviz.web.page import html_page, parts, safe_json
 
 
 def film_page(walked: NumericWalk) -> bytes:
@@ -18,11 +17,7 @@ def film_page(walked: NumericWalk) -> bytes:
     Raises:
         UsageError: an input that cannot be shown; see :func:`storyboard`.
     """
-    assets = files(__package__).joinpath("assets")
-
-    def asset(name: str) -> str:
-        return assets.joinpath(name).read_text(encoding="utf-8")
-
+    template, style, script = parts(__package__, "main", own_style=True)
     given = walked.given
     words = " ".join(given.tokens)
     about = (
@@ -30,10 +25,10 @@ def film_page(walked: NumericWalk) -> bytes:
         f"{plural(given.heads, 'head')}. Every number is real: float64, shown to two digits."
     )
     return html_page(
-        asset("film.html"),
+        template,
         title=f"attnviz: attention over “{words}”",
-        style=asset("film.css"),
-        script=asset("film.js"),
+        style=style,
+        script=script,
         about=html.escape(about),
         data=film_json(storyboard(walked)),
         width=str(WIDTH),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from attnviz.render.labels import visible
-from attnviz.render.palette import ink, mix
-from attnviz.render.shapes.colours import MIXED, NEUTRAL, head_colour
-from attnviz.shapes.worked.by_hand import HeadNumbers, NumericWalk
+from attnviz.drawing.labels import visible
+from attnviz.drawing.palette import ink, mix
+from attnviz.features.shapes.drawing.colours import MIXED, NEUTRAL, head_colour
+from attnviz.features.shapes.worked.by_hand import HeadNumbers, NumericWalk
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,10 +6,9 @@ other. ``film.py`` puts it into a page that plays it.
 
 from __future__ import annotations
 
+from attnviz.drawing.palette import mix
 from attnviz.errors import UsageError
-from attnviz.render.palette import mix
-from attnviz.render.shapes.colours import MIXED, head_colour
-from attnviz.render.shapes.stage import (
+from attnviz.features.shapes.animation.stage import (
     HOLD,
     LEFT,
     STAGE,
@@ -20,7 +19,8 @@ from attnviz.render.shapes.stage import (
     Stage,
     some,
 )
-from attnviz.shapes.worked.by_hand import NumericWalk
+from attnviz.features.shapes.drawing.colours import MIXED, head_colour
+from attnviz.features.shapes.worked.by_hand import NumericWalk
 
 MAX_TOKENS, MAX_HEADS, MAX_WIDTH = 8, 4, 12
 ROW_HOLD, LONG_HOLD = 1.1, 3.2

@@ -6,19 +6,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnviz.answers.pictures import FIGURES, save
-from attnviz.answers.subject import Layer, Model, Subject, in_dtype, spec_of_subject
+from attnviz.attention.spec import AttentionSpec, RunSizes
 from attnviz.errors import Setting, UsageError
-from attnviz.render.shapes.answer import Answer
-from attnviz.shapes.spec import AttentionSpec, RunSizes
+from attnviz.features.shapes.answers.pictures import FIGURES, save
+from attnviz.features.shapes.answers.subject import (
+    Layer,
+    Model,
+    Subject,
+    in_dtype,
+    spec_of_subject,
+)
+from attnviz.features.shapes.result import CompareAnswer, PresetsAnswer, SweepAnswer
 
 if TYPE_CHECKING:
-    from attnviz.shapes.configs.model import ModelSpec
+    from attnviz.models.configs.model import ModelSpec
 
 DEFAULT_RUN = RunSizes()
 
 
-def compare(subject: Subject, run: RunSizes = DEFAULT_RUN, *, memory: str | None = None) -> Answer:
+def compare(
+    subject: Subject, run: RunSizes = DEFAULT_RUN, *, memory: str | None = None
+) -> CompareAnswer:
     """MHA, GQA, MQA and MLA at the same widths: parameters, FLOPs, cache, and what fits.
 
     Args:
@@ -28,10 +36,11 @@ def compare(subject: Subject, run: RunSizes = DEFAULT_RUN, *, memory: str | None
 
     Raises:
         UsageError: cross-attention or an encoder, or a memory that is no size. AttnvizError: as
-            for :func:`attnviz.answers.walk`.
+            for :func:`attnviz.features.shapes.function.walk`.
     """
-    from attnviz.render.shapes.costs import compare_answer
-    from attnviz.shapes.costs.compare import compare, parse_memory
+    from attnviz.features.shapes.costs.compare import compare, parse_memory
+    from attnviz.features.shapes.drawing.costs import compare_printed
+    from attnviz.features.shapes.records import compare_answer
 
     room = parse_memory(memory) if memory is not None else None
     spec, model = spec_of_subject(subject)
@@ -39,7 +48,8 @@ def compare(subject: Subject, run: RunSizes = DEFAULT_RUN, *, memory: str | None
     if model is not None and model.whole is None and room is not None:
         model = _weighed(model, subject)
     run = in_dtype(run, model)
-    return compare_answer(compare(spec, run, layers=layers, model=model, memory=room))
+    found = compare(spec, run, layers=layers, model=model, memory=room)
+    return compare_answer(found, compare_printed(found))
 
 
 def _weighed(model: ModelSpec, subject: Subject) -> ModelSpec:
@@ -55,24 +65,25 @@ def _weighed(model: ModelSpec, subject: Subject) -> ModelSpec:
 
 def sweep(
     subject: Subject, sweep: str, run: RunSizes = DEFAULT_RUN, *, out: Path | None = None
-) -> Answer:
+) -> SweepAnswer:
     """Costs along one size, for the terminal and perhaps as curves in a file.
 
     Args:
         subject: a layer, or a model, whose main kind of layer is taken (with other numbers of key
             heads, where those are swept).
-        sweep: ``seq=128..131072``; see :func:`attnviz.shapes.costs.sweep.parse_sweep`.
+        sweep: ``seq=128..131072``; see :func:`attnviz.features.shapes.costs.sweep.parse_sweep`.
         run: the other sizes.
         out: an .svg, .png or .pdf file.
 
     Raises:
         UsageError: a sweep that makes no sense, or of a size that is given already.
-        AttnvizError: as for :func:`attnviz.answers.walk` and
-            :func:`~attnviz.answers.pictures.save`.
+        AttnvizError: as for :func:`attnviz.features.shapes.function.walk` and
+            :func:`~attnviz.features.shapes.answers.pictures.save`.
     """
-    from attnviz.render.shapes.costs import sweep_answer
-    from attnviz.shapes.costs.compare import with_kv_heads
-    from attnviz.shapes.costs.sweep import sweep as along
+    from attnviz.features.shapes.costs.compare import with_kv_heads
+    from attnviz.features.shapes.costs.sweep import sweep as along
+    from attnviz.features.shapes.drawing.costs import sweep_printed
+    from attnviz.features.shapes.records import sweep_answer
 
     own, model = spec_of_subject(subject)
 
@@ -100,22 +111,24 @@ def sweep(
         return at.spec()
 
     found = along(sweep, in_dtype(run, model), spec_at)
-    answer = sweep_answer(found)
+    answer = sweep_answer(found, sweep_printed(found))
     if out is None:
         return answer
 
     def draw(format: str) -> bytes:
-        from attnviz.render.shapes.figures import sweep_figure
+        from attnviz.features.shapes.drawing.figures import sweep_figure
 
         return sweep_figure(found, format)
 
     save(out, FIGURES, draw)
-    return answer._replace(notes=(*answer.notes, f"Wrote {out}."))
+    return replace(answer, notes=(*answer.notes, f"Wrote {out}."))
 
 
-def presets() -> Answer:
+def presets() -> PresetsAnswer:
     """Published models with their sizes and sources."""
-    from attnviz.render.shapes.models import presets_answer
-    from attnviz.shapes.configs.presets import presets
+    from attnviz.features.shapes.drawing.models import presets_printed
+    from attnviz.features.shapes.records import presets_answer
+    from attnviz.models.configs.presets import presets
 
-    return presets_answer(presets())
+    known = presets()
+    return presets_answer(known, presets_printed(known))

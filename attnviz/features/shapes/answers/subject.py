@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz.attention.sizes import KINDS, MAX_LAYERS, check_sizes
+from attnviz.attention.spec import AttentionSpec, RunSizes, spec_of
 from attnviz.errors import UsageError
-from attnviz.shapes.spec import AttentionSpec, RunSizes, spec_of
 
 if TYPE_CHECKING:
-    from attnviz.shapes.configs.model import ModelSpec
+    from attnviz.models.configs.model import ModelSpec
 
 DEFAULT_D_MODEL, DEFAULT_HEADS = 512, 8
 
@@ -110,11 +110,11 @@ class Model:
         if self.preset is None and self.model is None:
             raise UsageError("no model named; give {preset} or {model}", preset=..., model=...)
         if self.preset is not None:
-            from attnviz.shapes.configs.presets import preset
+            from attnviz.models.configs.presets import preset
 
             return preset(self.preset).model
+        from attnviz.models.configs.model import read_config
         from attnviz.models.folder import locate_config
-        from attnviz.shapes.configs.model import read_config
 
         config, folder = locate_config(self.name)
         there = Path(self.name).expanduser().exists()
@@ -128,8 +128,8 @@ class Model:
         """
         if self.model is None:
             return {}
+        from attnviz.models.configs.model import read_towers
         from attnviz.models.folder import locate_config
-        from attnviz.shapes.configs.model import read_towers
 
         return read_towers(locate_config(self.name)[0], self.name)
 

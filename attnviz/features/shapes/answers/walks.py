@@ -6,20 +6,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnviz.answers.pictures import FIGURES, save
-from attnviz.answers.subject import Layer, Model, Subject, in_dtype, spec_of_subject
+from attnviz.attention.spec import RunSizes
 from attnviz.errors import InputError, UsageError
-from attnviz.render.shapes.answer import Answer
-from attnviz.shapes.spec import RunSizes
+from attnviz.features.shapes.answers.pictures import FIGURES, save
+from attnviz.features.shapes.answers.subject import (
+    Layer,
+    Model,
+    Subject,
+    in_dtype,
+    spec_of_subject,
+)
+from attnviz.features.shapes.result import DiagramAnswer, ModelAnswer, VerifyAnswer, WalkAnswer
+from attnviz.features.shapes.table import Printed
 
 if TYPE_CHECKING:
+    from attnviz.features.shapes.walk.steps import Walk
+    from attnviz.models.configs.model import ModelSpec
     from attnviz.models.counted import Counted
-    from attnviz.shapes.walk.steps import Walk
 
 DEFAULT_RUN = RunSizes()
 
 
-def walk(subject: Subject, run: RunSizes = DEFAULT_RUN, *, why: bool = False) -> Answer:
+def walk(
+    subject: Subject, run: RunSizes = DEFAULT_RUN, *, why: bool = False
+) -> WalkAnswer | ModelAnswer:
     """Every step from X to Y, with shapes, costs and perhaps reasons; a model's layers before it.
 
     Args:
@@ -30,7 +40,16 @@ def walk(subject: Subject, run: RunSizes = DEFAULT_RUN, *, why: bool = False) ->
     Raises:
         SizeError, UsageError: sizes that do not go together. ModelError: see :meth:`Model.read`.
     """
-    return _walked(subject, run, why=why)[1]
+    from attnviz.features.shapes.drawing.walk import walk_printed
+    from attnviz.features.shapes.records import model_answer, walk_answer
+
+    walked, layers, model = _walked(subject, run)
+    printed = walk_printed(walked, why=why, layers=layers)
+    if model is None:
+        return walk_answer(walked, printed, why=why, layers=layers)
+    from attnviz.features.shapes.drawing.models import model_printed
+
+    return model_answer(model, walked, model_printed(model, walked.run, printed), why=why)
 
 
 def diagram(
@@ -39,7 +58,7 @@ def diagram(
     *,
     why: bool = False,
     out: Path | None = None,
-) -> Answer:
+) -> DiagramAnswer:
     """The layer as boxes and arrows for the terminal, or drawn to scale into a file.
 
     Args:
@@ -49,26 +68,30 @@ def diagram(
         out: an .svg, .png or .pdf file.
 
     Raises:
-        AttnvizError: as for :func:`walk` and :func:`~attnviz.answers.pictures.save`.
+        AttnvizError: as for :func:`walk` and for saving a picture.
     """
-    walked, answer = _walked(subject, run, why=why)
-    if out is None:
-        from attnviz.render.shapes.diagram_text import diagram_answer
+    from attnviz.features.shapes.records import diagram_answer
 
-        return diagram_answer(walked, answer)
+    walked, layers, model = _walked(subject, run)
+    if out is None:
+        from attnviz.features.shapes.drawing.diagram_text import diagram_printed
+
+        printed = diagram_printed(walked)
+        return diagram_answer(walked, printed, why=why, layers=layers, model=model)
 
     def draw(format: str) -> bytes:
-        from attnviz.render.shapes.diagram import diagram_figure
+        from attnviz.features.shapes.drawing.diagram import diagram_figure
 
         return diagram_figure(walked, format)
 
     save(out, FIGURES, draw)
-    return Answer("diagram", f"wrote {out}", (), data={**answer.data, "file": str(out)})
+    printed = Printed(f"wrote {out}")
+    return diagram_answer(walked, printed, why=why, layers=layers, model=model, file=out)
 
 
-def _walked(subject: Subject, run: RunSizes, *, why: bool) -> tuple[Walk, Answer]:
-    from attnviz.render.shapes.walk import walk_answer
-    from attnviz.shapes.walk.steps import walk
+def _walked(subject: Subject, run: RunSizes) -> tuple[Walk, int, ModelSpec | None]:
+    """The walk, through how many such layers, and the model that they are of."""
+    from attnviz.features.shapes.walk.steps import walk
 
     spec, model = spec_of_subject(subject)
     if model is not None and run.context_length is not None:
@@ -78,18 +101,11 @@ def _walked(subject: Subject, run: RunSizes, *, why: bool) -> tuple[Walk, Answer
             model.name,
             context_length=run.context_length,
         )
-    run = in_dtype(run, model)
-    walked = walk(spec, run)
     layers = subject.count() if isinstance(subject, Layer) else 1
-    answer = walk_answer(walked, why=why, layers=layers)
-    if model is not None:
-        from attnviz.render.shapes.models import model_answer
-
-        answer = model_answer(model, run, answer)
-    return walked, answer
+    return walk(spec, in_dtype(run, model)), layers, model
 
 
-def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> Answer:
+def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
     """The closed forms beside the real layer, or beside a real model's parameters.
 
     Args:
@@ -103,8 +119,9 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> Answer:
         UsageError: a layer that would not fit, or a model that cannot be counted.
         InputError: no weights there. AttnvizError: as for :func:`walk`.
     """
-    from attnviz.render.shapes.models import verify_answer
-    from attnviz.shapes.walk.verify import (
+    from attnviz.features.shapes.drawing.models import verify_printed
+    from attnviz.features.shapes.records import verify_answer
+    from attnviz.features.shapes.walk.verify import (
         DEFAULT_S,
         DEFAULT_T,
         verify,
@@ -113,21 +130,21 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> Answer:
     )
 
     if isinstance(subject, Layer):
-        from attnviz.shapes.walk.steps import walk
+        from attnviz.features.shapes.walk.steps import walk
 
         spec = subject.spec()
         if run.cache is None:
             run = replace(run, seq=run.seq or DEFAULT_T)
         if spec.kind == "cross":
             run = replace(run, context_length=run.context_length or DEFAULT_S)
-        return verify_answer(verify(walk(spec, run)))
+        found = verify(walk(spec, run))
+        return verify_answer(found, verify_printed(found))
     model, towers, counted = subject.read(), subject.towers(), _counted(subject)
     unknown = set(counted.towers) - set(towers) if towers else ()
     if len(counted.towers) > 1 and towers:
         found = verify_towers(model.name, towers, counted.towers, counted.origin)
     else:
         found, unknown = verify_model(model, dict(counted.layers), counted.origin), ()
-    answer = verify_answer(found)
     share = counted.attention / counted.whole if counted.whole else 0
     note = (
         f"{counted.attention:,} of the model's {counted.whole:,} parameters are attention "
@@ -138,7 +155,9 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> Answer:
         "not checked: attnviz does not know that tower's family."
         for tower in sorted(unknown)
     )
-    return answer._replace(notes=(*answer.notes, *skipped, note))
+    printed = verify_printed(found)
+    printed = printed._replace(notes=(*printed.notes, *skipped, note))
+    return verify_answer(found, printed, attention=counted.attention, whole=counted.whole)
 
 
 def _counted(subject: Model) -> Counted:
@@ -157,7 +176,7 @@ def _counted(subject: Model) -> Counted:
                 verify=...,
             )
         return found
-    from attnviz.shapes.configs.presets import preset
+    from attnviz.models.configs.presets import preset
 
     chosen = preset(subject.preset)
     if not chosen.counted_as:

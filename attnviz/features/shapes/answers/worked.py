@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnviz.answers.pictures import FIGURES, save
-from attnviz.answers.subject import Layer
 from attnviz.attention.sizes import check_sizes
 from attnviz.errors import InputError, Setting, UsageError, system_errors
-from attnviz.render.shapes.answer import Answer
+from attnviz.features.shapes.answers.pictures import FIGURES, save
+from attnviz.features.shapes.answers.subject import Layer
+from attnviz.features.shapes.result import AnimateAnswer, NumbersAnswer, ScalingAnswer
+from attnviz.files import opened
 
 if TYPE_CHECKING:
-    from attnviz.shapes.worked.tiny import TinyInput
+    from attnviz.features.shapes.worked.tiny import TinyInput
 
 _SIZES = ("d_model", "heads", "kv_heads", "kind", "causal", "window")
 
@@ -41,8 +42,8 @@ class Example:
             UsageError: two inputs, or options that a file or an example fixes.
             InputError: a file that cannot be read, or too many words. SizeError: sizes.
         """
-        from attnviz.shapes.worked import tiny_json
-        from attnviz.shapes.worked.tiny import EMBEDDINGS, from_text
+        from attnviz.features.shapes.worked import tiny_json
+        from attnviz.features.shapes.worked.tiny import EMBEDDINGS, from_text
 
         if sum(one is not None for one in (self.text, self.input, self.example)) > 1:
             raise UsageError(
@@ -98,11 +99,11 @@ def _read(path: Path, most: int) -> bytes:
     with system_errors(InputError, f"cannot read {path}"):
         if path.is_dir():
             raise InputError("{} is a folder; {input} takes a JSON file", path, input=...)
-        with open(path, "rb") as file:
+        with opened(path) as file:
             return file.read(most + 1)
 
 
-def numbers(example: Example, *, precision: int = 3) -> Answer:
+def numbers(example: Example, *, precision: int = 3) -> NumbersAnswer:
     """Every matrix of a tiny layer, head by head.
 
     Args:
@@ -112,15 +113,17 @@ def numbers(example: Example, *, precision: int = 3) -> Answer:
     Raises:
         AttnvizError: as for :meth:`Example.read`; UsageError for another precision.
     """
-    from attnviz.render.shapes.by_hand import numbers_answer
-    from attnviz.shapes.worked.by_hand import compute
+    from attnviz.features.shapes.drawing.by_hand import numbers_printed
+    from attnviz.features.shapes.records import numbers_answer
+    from attnviz.features.shapes.worked.by_hand import compute
 
     if not 0 <= precision <= 12:
         raise UsageError("{precision} must be 0 to 12 digits, got {}", precision, precision=...)
-    return numbers_answer(compute(example.read()), precision)
+    walked = compute(example.read())
+    return numbers_answer(walked, numbers_printed(walked, precision))
 
 
-def animate(example: Example, out: Path) -> Answer:
+def animate(example: Example, out: Path) -> AnimateAnswer:
     """The same numbers as a film in one HTML file, which loads nothing.
 
     Args:
@@ -128,18 +131,18 @@ def animate(example: Example, out: Path) -> Answer:
         out: an .html file.
 
     Raises:
-        AttnvizError: as for :meth:`Example.read` and :func:`~attnviz.answers.pictures.save`;
+        AttnvizError: as for :meth:`Example.read` and for saving a picture;
             UsageError for an example that is too large.
     """
-    from attnviz.render.shapes.film import film_page
-    from attnviz.shapes.worked.by_hand import compute
+    from attnviz.features.shapes.animation.page import film_page
+    from attnviz.features.shapes.worked.by_hand import compute
 
     walked = compute(example.read())
     size = save(out, ("html",), lambda _: film_page(walked))
-    return Answer("animate", f"wrote {out}", (), data={"file": str(out), "bytes": size})
+    return AnimateAnswer(title=f"wrote {out}", file=str(out), bytes=size)
 
 
-def scaling(seed: int = 0, *, out: Path | None = None) -> Answer:
+def scaling(seed: int = 0, *, out: Path | None = None) -> ScalingAnswer:
     """Softmax with and without 1/√d as heads grow wider, perhaps as curves in a file.
 
     Args:
@@ -147,22 +150,23 @@ def scaling(seed: int = 0, *, out: Path | None = None) -> Answer:
         out: an .svg, .png or .pdf file.
 
     Raises:
-        UsageError: a negative seed; and as for :func:`~attnviz.answers.pictures.save`.
+        UsageError: a negative seed; and as for saving a picture.
     """
-    from attnviz.render.shapes.costs import scaling_answer
-    from attnviz.shapes.worked.softmax_scale import scaling
+    from attnviz.features.shapes.drawing.costs import scaling_printed
+    from attnviz.features.shapes.records import scaling_answer
+    from attnviz.features.shapes.worked.softmax_scale import scaling
 
     if seed < 0:
         raise UsageError("{seed} must not be negative, got {}", seed, seed=...)
     found = scaling(seed)
-    answer = scaling_answer(found)
+    answer = scaling_answer(found, scaling_printed(found))
     if out is None:
         return answer
 
     def draw(format: str) -> bytes:
-        from attnviz.render.shapes.figures import scaling_figure
+        from attnviz.features.shapes.drawing.figures import scaling_figure
 
         return scaling_figure(found, format)
 
     save(out, FIGURES, draw)
-    return answer._replace(notes=(*answer.notes, f"Wrote {out}."))
+    return replace(answer, notes=(*answer.notes, f"Wrote {out}."))

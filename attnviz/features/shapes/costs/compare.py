@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from attnviz.attention.costs import cache_elements, flops, parameters
 from attnviz.attention.sizes import Kind, check_sizes, divisors
-from attnviz.errors import UsageError
-from attnviz.shapes.configs.model import ModelSpec
-from attnviz.shapes.configs.presets import presets
-from attnviz.shapes.costs.decode import Stack, cache_bytes, decoding
-from attnviz.shapes.costs.formulas import cache_elements, flops, parameters
-from attnviz.shapes.spec import PROJECTIONS, AttentionSpec, LayerAxes, RunSizes, cut
-from attnviz.shapes.symbolic import Amount
+from attnviz.attention.spec import PROJECTIONS, AttentionSpec, LayerAxes, RunSizes
+from attnviz.attention.symbolic import Amount
+from attnviz.errors import UsageError, cut
+from attnviz.features.shapes.costs.decode import Stack, cache_bytes, decoding
+from attnviz.models.configs.model import ModelSpec
+from attnviz.models.configs.presets import presets
 
 DEFAULT_TOKENS = 4096
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from attnviz.shapes.costs.formulas import cache_elements, cached_tokens, parameters, projections
-from attnviz.shapes.spec import AttentionSpec, RunSizes
+from attnviz.attention.costs import cache_elements, cached_tokens, parameters, projections
+from attnviz.attention.spec import AttentionSpec, RunSizes
 
 Stack = Sequence[tuple[AttentionSpec, int]]
 """The layers that keep a cache: each kind of layer, and how many there are of it."""

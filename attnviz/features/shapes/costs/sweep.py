@@ -7,10 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from attnviz.attention.sizes import divisors
-from attnviz.errors import UsageError
-from attnviz.shapes.costs.decode import Decoding, decoding
-from attnviz.shapes.costs.formulas import (
+from attnviz.attention.costs import (
     FLOAT32_BYTES,
     crossing,
     flops,
@@ -18,7 +15,10 @@ from attnviz.shapes.costs.formulas import (
     streamed_elements,
     weights_elements,
 )
-from attnviz.shapes.spec import AttentionSpec, LayerAxes, RunSizes, cut
+from attnviz.attention.sizes import divisors
+from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
+from attnviz.errors import UsageError, cut
+from attnviz.features.shapes.costs.decode import Decoding, decoding
 
 Variable = Literal["seq", "d-model", "heads", "kv-heads", "context-length"]
 VARIABLES: tuple[Variable, ...] = ("seq", "d-model", "heads", "kv-heads", "context-length")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from attnviz.render.labels import visible
-from attnviz.render.palette import ink, mix
-from attnviz.render.shapes.answer import Answer
-from attnviz.render.shapes.colours import ansi, head_colour
-from attnviz.render.shapes.table import Column, Paint, Row, Table, cell, cells_wide
-from attnviz.render.shapes.units import plural
-from attnviz.shapes.worked.by_hand import HeadNumbers, NumericWalk
+from attnviz.drawing.labels import visible
+from attnviz.drawing.palette import ink, mix
+from attnviz.features.shapes.drawing.colours import ansi, head_colour
+from attnviz.features.shapes.drawing.units import plural
+from attnviz.features.shapes.table import Column, Paint, Printed, Row, Table, cell, cells_wide
+from attnviz.features.shapes.worked.by_hand import HeadNumbers, NumericWalk
 
 if TYPE_CHECKING:
     import numpy as np
@@ -114,7 +113,7 @@ def _names(tokens: Sequence[str], paint: Paint) -> list[str]:
     return out
 
 
-def numbers_answer(walked: NumericWalk, precision: int) -> Answer:
+def numbers_printed(walked: NumericWalk, precision: int) -> Printed:
     """Every matrix of the walk, head by head."""
     given = walked.given
     sizes = f"{len(walked.heads)} heads" if len(walked.heads) > 1 else "one head"
@@ -143,14 +142,7 @@ def numbers_answer(walked: NumericWalk, precision: int) -> Answer:
     if walked.blocked:
         blocked = "1 query" if walked.blocked == 1 else f"{walked.blocked} queries"
         notes.append(f"{blocked} may attend to no key: all of its weights are zero.")
-    return Answer(
-        "numbers",
-        title,
-        (_saturation(walked, precision),),
-        tuple(notes),
-        data=_data(walked),
-        draw=draw,
-    )
+    return Printed(title, tuple(notes), (_saturation(walked, precision),), draw)
 
 
 def _saturation(walked: NumericWalk, precision: int) -> Table:
@@ -223,45 +215,3 @@ def _head_panels(
 
 def _shape(matrix: Matrix) -> str:
     return f"({matrix.shape[0]}, {matrix.shape[1]})"
-
-
-def _data(walked: NumericWalk) -> dict[str, Any]:
-    """Every number in full, for the JSON; blocked scores are null."""
-    given = walked.given
-
-    def rows(matrix: Matrix | None) -> list[list[float | None]] | None:
-        if matrix is None:
-            return None
-        return [[None if v == float("-inf") else v for v in row] for row in matrix.tolist()]
-
-    return {
-        "tokens": list(given.tokens),
-        "key_tokens": list(given.key_tokens),
-        "scale": walked.scale,
-        "causal": given.causal,
-        "blocked_rows": walked.blocked,
-        "x": rows(given.x),
-        "matrices": {
-            name: rows(getattr(given, name))
-            for name in ("w_q", "w_k", "w_v", "w_o")
-            if getattr(given, name) is not None
-        },
-        "heads": [
-            {
-                "q": rows(head.q),
-                "k": rows(head.k),
-                "v": rows(head.v),
-                "scores": rows(head.raw),
-                "scaled": rows(head.scaled),
-                "masked": rows(head.masked),
-                "weights": rows(head.weights),
-                "weights_unscaled": rows(head.raw_weights),
-                "output": rows(head.output),
-                "entropy_bits": head.entropy.tolist(),
-                "entropy_bits_unscaled": head.raw_entropy.tolist(),
-            }
-            for head in walked.heads
-        ],
-        "concat": rows(walked.concat),
-        "output": rows(walked.output),
-    }

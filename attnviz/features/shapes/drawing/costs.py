@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from attnviz.errors import Message
-from attnviz.render.shapes.answer import Answer
-from attnviz.render.shapes.key_heads import key_heads_answer
-from attnviz.render.shapes.plot import Curve, Mark, plot
-from attnviz.render.shapes.table import Column, Paint, Row, Table, cell
-from attnviz.render.shapes.units import amount, count, percent, plural, size
-from attnviz.render.shapes.walk import COUNTING, amount_data, run_data, spec_data, unset_dtype
-from attnviz.shapes.costs.compare import Comparison, Variant
-from attnviz.shapes.costs.sweep import Sweep
-from attnviz.shapes.worked.softmax_scale import Scaling
+from attnviz.features.shapes.costs.compare import Comparison
+from attnviz.features.shapes.costs.sweep import Sweep
+from attnviz.features.shapes.drawing.key_heads import key_heads_printed
+from attnviz.features.shapes.drawing.plot import Curve, Mark, plot
+from attnviz.features.shapes.drawing.units import amount, count, percent, plural, size
+from attnviz.features.shapes.drawing.walk import COUNTING, unset_dtype
+from attnviz.features.shapes.table import Column, Paint, Printed, Row, Table, cell
+from attnviz.features.shapes.worked.softmax_scale import Scaling
 
 PROJECTIONS, ATTENTION = "projections, O(T·D²)", "attention, O(T²·D)"
 
 
-def compare_answer(found: Comparison) -> Answer:
+def compare_printed(found: Comparison) -> Printed:
     """One row a kind of attention."""
     run, batch = found.run, found.run.batch or 1
     columns = [
@@ -65,20 +64,7 @@ def compare_answer(found: Comparison) -> Answer:
         f"{found.subject}: kinds of attention, {plural(found.layers, 'layer')}, "
         f"{run.number}{kept}{memory}"
     )
-    return Answer(
-        "compare",
-        title,
-        (Table("", tuple(columns), tuple(rows)),),
-        tuple(_compare_notes(found)),
-        data={
-            "layer": spec_data(found.spec),
-            "run": run_data(run),
-            "layers": found.layers,
-            "tokens": found.tokens,
-            "memory_bytes": found.memory,
-            "variants": [_variant_data(one) for one in found.variants],
-        },
-    )
+    return Printed(title, tuple(_compare_notes(found)), (Table("", tuple(columns), tuple(rows)),))
 
 
 def _ratio(ratio: float) -> str:
@@ -145,32 +131,11 @@ def _memory_note(found: Comparison, tokens: str) -> str:
     return text + (f" The weights alone lack {size(short)}." if short > 0 else "")
 
 
-def _variant_data(one: Variant) -> dict[str, object]:
-    return {
-        "name": one.name,
-        "layer": spec_data(one.spec),
-        "parameters": one.parameters,
-        "flops": amount_data(one.flops),
-        "cache_elements_per_token": one.elements,
-        "cache_bytes_per_token": one.token_bytes,
-        "cache_bytes_per_sequence": one.sequence_bytes,
-        "cache_bytes_per_batch": one.batch_bytes,
-        "ratio_to_mha": one.ratio,
-        "read_bytes_per_decoded_token": one.read_bytes,
-        "flops_per_byte": one.intensity,
-        "weights_bytes": one.weights_bytes,
-        "fits_tokens": one.fits_tokens,
-        "fits_sequences": one.fits_sequences,
-        "used_by": list(one.used_by),
-        "own": one.own,
-    }
-
-
-def sweep_answer(found: Sweep) -> Answer:
+def sweep_printed(found: Sweep) -> Printed:
     """One row a size, and the two costs as curves."""
     first = found.points[0]
     if first.decoding is not None:
-        return key_heads_answer(found)
+        return key_heads_printed(found)
     columns = (
         Column("value", found.variable, "right"),
         Column("parameters", "params", "right", optional=1),
@@ -201,24 +166,6 @@ def sweep_answer(found: Sweep) -> Answer:
     ]
     notes += [unset_dtype()] if first.run.dtype is None else []
     crossed = crossing_mark(found)
-    data = {
-        "layer": spec_data(first.spec),
-        "run": run_data(first.run),
-        "variable": found.variable,
-        "crossing_length": found.crossing,
-        "points": [
-            {
-                "value": p.value,
-                "parameters": p.parameters,
-                "projection_flops": p.projection_flops,
-                "attention_flops": p.attention_flops,
-                "attention_share": p.attention_share,
-                "weights_bytes": p.materialized,
-                "streamed_bytes": p.streamed,
-            }
-            for p in found.points
-        ],
-    }
 
     def draw(width: int, paint: Paint) -> list[str]:
         if len(found.points) < 2:
@@ -232,7 +179,7 @@ def sweep_answer(found: Sweep) -> Answer:
     if crossed is not None and len(found.points) < 2:
         notes.insert(0, crossed.text)
     sweeping = f"{first.spec.title}: costs along {found.variable}"
-    return Answer("sweep", sweeping, (Table("", columns, rows),), tuple(notes), data, draw)
+    return Printed(sweeping, tuple(notes), (Table("", columns, rows),), draw)
 
 
 def crossing_mark(found: Sweep) -> Mark | None:
@@ -248,7 +195,7 @@ def crossing_mark(found: Sweep) -> Mark | None:
     return Mark(found.crossing, per_token * found.crossing, text)
 
 
-def scaling_answer(found: Scaling) -> Answer:
+def scaling_printed(found: Scaling) -> Printed:
     """Softmax with and without 1/√d, one row a width."""
     columns = (
         Column("d", "d", "right"),
@@ -262,48 +209,30 @@ def scaling_answer(found: Scaling) -> Answer:
     rows = []
     for row in found.rows:
         pairs = (
-            (row.raw.entropy, row.scaled.entropy),
-            (row.raw.top, row.scaled.top),
-            (row.raw.gradient, row.scaled.gradient),
+            (row.raw.entropy_bits, row.scaled.entropy_bits),
+            (row.raw.top_weight, row.scaled.top_weight),
+            (row.raw.gradient_norm, row.scaled.gradient_norm),
         )
-        cells = [cell(row.width, "strong", row.width)]
+        cells = [cell(row.d, "strong", row.d)]
         for raw, scaled in pairs:
             cells += [cell(f"{raw:.3f}", "bad", raw), cell(f"{scaled:.3f}", "good", scaled)]
         rows.append(Row(tuple(cells)))
 
     def draw(width: int, paint: Paint) -> list[str]:
         curves = [
-            Curve("raw scores", "bad", [(r.width, r.raw.entropy) for r in found.rows]),
-            Curve("scores · 1/√d", "good", [(r.width, r.scaled.entropy) for r in found.rows]),
+            Curve("raw scores", "bad", [(r.d, r.raw.entropy_bits) for r in found.rows]),
+            Curve("scores · 1/√d", "good", [(r.d, r.scaled.entropy_bits) for r in found.rows]),
         ]
         return plot(curves, width, paint, x_name="d", y_name="bits", y_log=False)
 
-    return Answer(
-        "scaling",
+    return Printed(
         f"What 1/√d is for: softmax over {found.keys} keys, queries and keys standard normal",
-        (Table("", columns, tuple(rows)),),
         (
             f"Means over {found.samples:,} rows, seed {found.seed}, float64. Entropy in bits: "
             "6 is uniform over 64 keys, 0 is a single key.",
             "Gradient: Frobenius norm of diag(a) - a aᵀ, the Jacobian of the weights by the scores "
             "that enter softmax. Without the scale it dies as d grows, and learning with it.",
         ),
-        data={
-            "keys": found.keys,
-            "samples": found.samples,
-            "seed": found.seed,
-            "rows": [
-                {
-                    "d": row.width,
-                    "raw": _softened(row.raw.entropy, row.raw.top, row.raw.gradient),
-                    "scaled": _softened(row.scaled.entropy, row.scaled.top, row.scaled.gradient),
-                }
-                for row in found.rows
-            ],
-        },
-        draw=draw,
+        (Table("", columns, tuple(rows)),),
+        draw,
     )
-
-
-def _softened(entropy: float, top: float, gradient: float) -> dict[str, float]:
-    return {"entropy_bits": entropy, "top_weight": top, "gradient_norm": gradient}

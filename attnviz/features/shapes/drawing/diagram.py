@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from attnviz.render.canvas import rendered
-from attnviz.render.palette import ink, mix
-from attnviz.render.shapes.colours import MIXED, NEUTRAL, head_colour
-from attnviz.render.shapes.scene import SOFT, Box, Scene
-from attnviz.shapes.walk.steps import Walk
+from attnviz.drawing.canvas import rendered
+from attnviz.drawing.palette import ink, mix
+from attnviz.features.shapes.drawing.colours import MIXED, NEUTRAL, head_colour
+from attnviz.features.shapes.drawing.scene import SOFT, Box, Scene
+from attnviz.features.shapes.walk.steps import Walk
 
 COLUMN, GAP = 100.0, 18.0
 FULL = 3 * COLUMN + 2 * GAP

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attnviz.attention.spec import AttentionSpec
 from attnviz.errors import Message
-from attnviz.render.shapes.answer import Answer
-from attnviz.render.shapes.colours import ansi, head_colour
-from attnviz.render.shapes.table import Paint, Span, cells_wide
-from attnviz.shapes.spec import AttentionSpec
-from attnviz.shapes.walk.steps import Walk
+from attnviz.features.shapes.drawing.colours import ansi, head_colour
+from attnviz.features.shapes.table import Paint, Printed, Span, cells_wide
+from attnviz.features.shapes.walk.steps import Walk
 
 MAX_WIDTH = 110
 
 
-def diagram_answer(walk: Walk, answer: Answer) -> Answer:
+def diagram_printed(walk: Walk) -> Printed:
     """The drawing, for a terminal of any width."""
 
     def draw(width: int, paint: Paint) -> list[str]:
@@ -25,7 +24,7 @@ def diagram_answer(walk: Walk, answer: Answer) -> Answer:
     ]
     if walk.spec.group > 1:
         notes.insert(0, "Query heads under one key head share its colour.")
-    return Answer("diagram", walk.spec.title, (), tuple(notes), data=answer.data, draw=draw)
+    return Printed(walk.spec.title, tuple(notes), draw=draw)
 
 
 class _Drawing:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from attnviz.render.canvas import rendered
-from attnviz.render.shapes.colours import HEADS, MIXED, NEUTRAL
-from attnviz.render.shapes.units import count, plural, size
-from attnviz.shapes.costs.sweep import Sweep
-from attnviz.shapes.worked.softmax_scale import Scaling
+from attnviz.drawing.canvas import rendered
+from attnviz.features.shapes.costs.sweep import Sweep
+from attnviz.features.shapes.drawing.colours import HEADS, MIXED, NEUTRAL
+from attnviz.features.shapes.drawing.units import count, plural, size
+from attnviz.features.shapes.worked.softmax_scale import Scaling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -153,9 +153,12 @@ def scaling_figure(found: Scaling, format: str) -> bytes:
         title = f"softmax over {found.keys} keys, standard normal queries and keys"
         figure.suptitle(title, fontsize=11, color=MIXED)
         grid = figure.add_gridspec(1, 2, wspace=0.06)
-        widths = [row.width for row in found.rows]
+        widths = [row.d for row in found.rows]
         for column, (name, label) in enumerate(
-            (("entropy", "entropy of a row, bits"), ("gradient", "size of the softmax gradient"))
+            (
+                ("entropy_bits", "entropy of a row, bits"),
+                ("gradient_norm", "size of the softmax gradient"),
+            )
         ):
             axes = _axes(figure, grid[0, column], "head width d", label)
             for which, colour, text in (

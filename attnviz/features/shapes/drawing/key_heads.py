@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from attnviz.attention.costs import cache_elements
 from attnviz.errors import Message
-from attnviz.render.shapes.answer import Answer
-from attnviz.render.shapes.plot import Curve, plot
-from attnviz.render.shapes.table import Column, Paint, Row, Table, cell
-from attnviz.render.shapes.units import count, plural, size
-from attnviz.render.shapes.walk import run_data, spec_data, unset_dtype
-from attnviz.shapes.costs.formulas import cache_elements
-from attnviz.shapes.costs.sweep import Sweep
+from attnviz.features.shapes.costs.sweep import Sweep
+from attnviz.features.shapes.drawing.plot import Curve, plot
+from attnviz.features.shapes.drawing.units import count, plural, size
+from attnviz.features.shapes.drawing.walk import unset_dtype
+from attnviz.features.shapes.table import Column, Paint, Printed, Row, Table, cell
 
 WEIGHTS, CACHE = "weights", "keys and values"
 
 
-def key_heads_answer(found: Sweep) -> Answer:
+def key_heads_printed(found: Sweep) -> Printed:
     """One row a number of key heads: what decoding a token reads, and the FLOPs a byte."""
     first = found.points[0]
     run, spec = first.run, first.spec
@@ -29,7 +28,7 @@ def key_heads_answer(found: Sweep) -> Answer:
         Column("step_flops", "FLOPs", "right", optional=1),
         Column("intensity", "FLOP/byte", "right"),
     )
-    rows, data = [], []
+    rows = []
     for point in found.points:
         step, one = point.decoding, point.spec
         if step is None:
@@ -49,18 +48,6 @@ def key_heads_answer(found: Sweep) -> Answer:
                     cell(f"{step.intensity:.3g}", "", step.intensity),
                 )
             )
-        )
-        data.append(
-            {
-                "value": point.value,
-                "parameters": point.parameters,
-                "cache_bytes_per_token": token,
-                "weights_bytes": step.weights,
-                "cache_bytes": step.cache,
-                "read_bytes_per_decoded_token": step.bytes_per_token,
-                "decoding_flops": step.flops,
-                "flops_per_byte": step.intensity,
-            }
         )
     steps = [(p.value, p.decoding) for p in found.points if p.decoding is not None]
 
@@ -93,17 +80,4 @@ def key_heads_answer(found: Sweep) -> Answer:
     ]
     notes += [unset_dtype()] if run.dtype is None else []
     title = f"D = {spec.d_model:,}, {spec.heads} heads of {spec.head_dim}: costs along kv-heads"
-    return Answer(
-        "sweep",
-        title,
-        (Table("", columns, tuple(rows)),),
-        tuple(notes),
-        data={
-            "layer": spec_data(spec),
-            "run": run_data(run),
-            "variable": found.variable,
-            "crossing_length": None,
-            "points": data,
-        },
-        draw=draw,
-    )
+    return Printed(title, tuple(notes), (Table("", columns, tuple(rows)),), draw)

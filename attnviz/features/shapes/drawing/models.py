@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from attnviz.attention.costs import cache_elements, parameters
+from attnviz.attention.spec import AttentionSpec, RunSizes
 from attnviz.errors import Message
-from attnviz.render.shapes.answer import Answer
-from attnviz.render.shapes.table import Column, Row, Table, cell
-from attnviz.render.shapes.units import percent, plural, size
-from attnviz.render.shapes.walk import spec_data
-from attnviz.shapes.configs.model import ModelSpec, group_parameters
-from attnviz.shapes.configs.presets import Preset
-from attnviz.shapes.costs.compare import DEFAULT_TOKENS, stack_of
-from attnviz.shapes.costs.decode import cache_bytes
-from attnviz.shapes.costs.formulas import cache_elements, parameters
-from attnviz.shapes.spec import AttentionSpec, RunSizes
-from attnviz.shapes.walk.verify import Verification
+from attnviz.features.shapes.costs.compare import DEFAULT_TOKENS, stack_of
+from attnviz.features.shapes.costs.decode import cache_bytes
+from attnviz.features.shapes.drawing.units import percent, plural, size
+from attnviz.features.shapes.table import Column, Printed, Row, Table, cell
+from attnviz.features.shapes.walk.verify import Verification
+from attnviz.models.configs.model import ModelSpec, group_parameters
+from attnviz.models.configs.presets import Preset
 
 
 def model_table(model: ModelSpec) -> Table:
@@ -70,7 +68,7 @@ def model_table(model: ModelSpec) -> Table:
     return Table("", columns, tuple(rows))
 
 
-def model_answer(model: ModelSpec, run: RunSizes, walked: Answer) -> Answer:
+def model_printed(model: ModelSpec, run: RunSizes, walked: Printed) -> Printed:
     """A model's layers, its cache, and the walk through its main kind of layer."""
     main = model.main
     notes = [] if not model.partial else [model.partial[0].upper() + model.partial[1:] + "."]
@@ -88,40 +86,11 @@ def model_answer(model: ModelSpec, run: RunSizes, walked: Answer) -> Answer:
     layers = sum(len(group.layers) for group in model.groups)
     label = f"{main.label}, layer {main.layers[0]}"
     walk_table = walked.tables[0]._replace(title=f"One layer: {label} ({main.spec.title})")
-    return Answer(
-        "model",
+    return Printed(
         f"{model.name}: {plural(layers, 'attention layer')}"
         + (f" of {layers + model.idle}" if model.idle else ""),
-        (model_table(model), walk_table, *walked.tables[1:]),
         (*notes, *walked.notes),
-        data={
-            "model": {
-                "name": model.name,
-                "family": model.family,
-                "partial": model.partial or None,
-                "source": model.source or None,
-                "attention_parameters": model.attention_parameters,
-                "whole_parameters": model.whole,
-                "share": model.share,
-                "dtype": model.dtype,
-                "idle_layers": model.idle,
-                "groups": [
-                    {
-                        "label": group.label,
-                        "layers": list(group.layers),
-                        "shared": group.shared,
-                        "layer": spec_data(group.spec),
-                        "parameters_per_layer": parameters(group.spec).total,
-                        "parameters": group_parameters(group),
-                        "cache_elements_per_token": cache_elements(group.spec)
-                        if group.spec.causal or group.spec.kind == "cross"
-                        else None,
-                    }
-                    for group in model.groups
-                ],
-            },
-            **walked.data,
-        },
+        (model_table(model), walk_table, *walked.tables[1:]),
     )
 
 
@@ -168,7 +137,7 @@ def _counted(numbers: tuple[int, ...]) -> str:
     return shown if shown.count(",") < 2 else plural(len(numbers), "layer")
 
 
-def presets_answer(known: Mapping[str, Preset]) -> Answer:
+def presets_printed(known: Mapping[str, Preset]) -> Printed:
     """Typical sizes, one row a model."""
     columns = (
         Column("preset", "preset"),
@@ -183,7 +152,7 @@ def presets_answer(known: Mapping[str, Preset]) -> Answer:
         Column("share", "of model", "right"),
         Column("source", "source", wrap=16, optional=1),
     )
-    rows, data = [], []
+    rows = []
     for name, one in known.items():
         model = one.model
         spec, total = model.main.spec, model.attention_parameters
@@ -205,23 +174,8 @@ def presets_answer(known: Mapping[str, Preset]) -> Answer:
                 )
             )
         )
-        data.append(
-            {
-                "name": name,
-                "title": one.title,
-                "year": one.year,
-                "source": one.source,
-                "layer": spec_data(spec),
-                "layers": layers,
-                "attention_parameters": total,
-                "whole_parameters": one.parameters,
-                "share": model.share,
-            }
-        )
-    return Answer(
-        "presets",
+    return Printed(
         f"{len(rows)} published models: typical sizes of attention",
-        (Table("", columns, tuple(rows)),),
         (
             "D model width, H query heads, G key/value heads, d head width. Parameters of all "
             "attention layers; layers count encoder, decoder and cross-attention.",
@@ -231,7 +185,7 @@ def presets_answer(known: Mapping[str, Preset]) -> Answer:
                 compare=...,
             ),
         ),
-        data={"presets": data},
+        (Table("", columns, tuple(rows)),),
     )
 
 
@@ -243,7 +197,7 @@ def _shown_source(source: str) -> str:
     return bare.split("/", maxsplit=1)[0]
 
 
-def verify_answer(found: Verification) -> Answer:
+def verify_printed(found: Verification) -> Printed:
     """Every comparison, the failed ones in red, and the verdict."""
     columns = (
         Column("step", "step"),
@@ -268,17 +222,5 @@ def verify_answer(found: Verification) -> Answer:
     verdict = f"All {len(rows)} comparisons are exactly equal."
     if failed:
         verdict = f"{failed} of {len(rows)} comparisons differ."
-    return Answer(
-        "verify",
-        f"Verified against {found.subject}",
-        (Table("", columns, rows),),
-        (verdict,),
-        data={
-            "subject": found.subject,
-            "equal": not failed,
-            "checks": [
-                {"step": c.step, "what": c.what, "said": c.said, "found": c.found, "equal": c.equal}
-                for c in found.checks
-            ],
-        },
-    )
+    title = f"Verified against {found.subject}"
+    return Printed(title, (verdict,), (Table("", columns, rows),))

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from attnviz.render.shapes.table import Paint, cells_wide
-from attnviz.render.shapes.units import count
+from attnviz.features.shapes.drawing.units import count
+from attnviz.features.shapes.table import Paint, cells_wide
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _ASCII_MARKS = "*o+x"

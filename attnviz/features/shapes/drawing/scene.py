@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, PathPatch, Polygon, Rectangle
 from matplotlib.path import Path
 
-from attnviz.render.palette import ink
-from attnviz.render.shapes.colours import MIXED, NEUTRAL
+from attnviz.drawing.palette import ink
+from attnviz.features.shapes.drawing.colours import MIXED, NEUTRAL
 
 INK, SOFT = MIXED, "#6b7280"
 SCALE = 0.034

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnviz.shapes.symbolic import Amount
+from attnviz.attention.symbolic import Amount
 
 _SI = ("", " k", " M", " G", " T", " P", " E")
 _IEC = (" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB")

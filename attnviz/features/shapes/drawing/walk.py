@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from attnviz.errors import Message
-from attnviz.render.shapes.answer import Answer
-from attnviz.render.shapes.table import Column, Row, Table, TableCell, cell, shape_cell, stacked
-from attnviz.render.shapes.units import amount, percent, size
-from attnviz.shapes.costs.formulas import (
+from attnviz.attention.costs import (
     blocked,
     cache_elements,
     cached_tokens,
     crossing,
     weights_elements,
 )
-from attnviz.shapes.spec import AttentionSpec, LayerAxes, RunSizes
-from attnviz.shapes.symbolic import Amount
-from attnviz.shapes.walk.steps import Step, Walk
+from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
+from attnviz.attention.symbolic import Amount
+from attnviz.errors import Message
+from attnviz.features.shapes.drawing.units import amount, percent, size
+from attnviz.features.shapes.table import (
+    Column,
+    Printed,
+    Row,
+    Table,
+    TableCell,
+    cell,
+    shape_cell,
+    stacked,
+)
+from attnviz.features.shapes.walk.steps import Step, Walk
 
 WIDE = 108
 COUNTING = (
@@ -26,7 +32,7 @@ COUNTING = (
 )
 
 
-def walk_answer(walk: Walk, *, why: bool = False, layers: int = 1) -> Answer:
+def walk_printed(walk: Walk, *, why: bool = False, layers: int = 1) -> Printed:
     """The table of steps, the costs, and what to know about them."""
     numbers = (
         Column("parameters", "params", "right"),
@@ -47,13 +53,8 @@ def walk_answer(walk: Walk, *, why: bool = False, layers: int = 1) -> Answer:
         narrow,
         WIDE,
     )
-    return Answer(
-        "walk",
-        f"{walk.spec.title}, {_run_title(walk)}",
-        (steps, cost_table(walk, layers)),
-        notes=tuple(_notes(walk)),
-        data=walk_data(walk, why=why, layers=layers),
-    )
+    title = f"{walk.spec.title}, {_run_title(walk)}"
+    return Printed(title, tuple(_notes(walk)), (steps, cost_table(walk, layers)))
 
 
 def _run_title(walk: Walk) -> str:
@@ -250,7 +251,7 @@ def _ruler(spec: AttentionSpec, run: RunSizes) -> str:
     weights, tokens = (weights_elements(axes) * run.width).value, axes.s.size
     if weights is None or tokens is None:
         return ""
-    from attnviz.shapes.costs.formulas import parameters
+    from attnviz.attention.costs import parameters
 
     kinds = {
         "the parameters": parameters(spec).total * run.width,
@@ -262,82 +263,3 @@ def _ruler(spec: AttentionSpec, run: RunSizes) -> str:
         f"What rules the memory of a layer here: {first} ({size(kinds[first])}), then {second} "
         f"({size(kinds[second])})."
     )
-
-
-def spec_data(spec: AttentionSpec) -> dict[str, Any]:
-    """A layer for the JSON."""
-    return {
-        "kind": spec.kind,
-        "d_model": spec.d_model,
-        "heads": spec.heads,
-        "kv_heads": spec.kv_heads,
-        "head_dim": spec.head_dim,
-        "value_dim": spec.value_dim,
-        "latent": spec.latent or None,
-        "rope_dim": spec.rope_dim if spec.kind == "mla" else None,
-        "query_latent": spec.query_latent or None,
-        "biases": sorted(spec.biases),
-        "causal": spec.causal,
-        "window": spec.window,
-        "chunked": spec.chunked,
-        "sink": spec.sink,
-        "gated": spec.gated,
-    }
-
-
-def run_data(run: RunSizes) -> dict[str, Any]:
-    """A run for the JSON; null for what is unset."""
-    return {
-        "batch": run.batch,
-        "seq": run.seq,
-        "context_length": run.context_length,
-        "cache": run.cache,
-        "dtype": run.number,
-        "cache_dtype": run.cached,
-    }
-
-
-def amount_data(value: Amount) -> dict[str, Any]:
-    """An amount for the JSON: its value, null while a size is unset, and its formula."""
-    return {"value": value.value, "formula": _plain(value)}
-
-
-def walk_data(walk: Walk, *, why: bool, layers: int) -> dict[str, Any]:
-    """The walk for the JSON."""
-    axes = LayerAxes(walk.spec, walk.run)
-    return {
-        "layer": spec_data(walk.spec),
-        "run": run_data(walk.run),
-        "layers": layers,
-        "steps": [
-            {
-                "key": step.key,
-                "name": step.name,
-                "symbols": [dim.symbol for dim in step.shape],
-                "shape": list(step.sizes),
-                "operation": step.operation,
-                "parameters": step.parameters,
-                "flops": amount_data(step.flops),
-                "bytes": None if step.bytes is None else amount_data(step.bytes),
-                **({"why": step.why} if why else {}),
-            }
-            for step in walk.steps
-        ],
-        "costs": {
-            "parameters": {
-                "weights": walk.parameters.weights,
-                "biases": walk.parameters.biases,
-                "extras": walk.parameters.extras,
-                "total": walk.parameters.total,
-            },
-            "flops": {
-                "projections": amount_data(walk.flops.projections),
-                "attention": amount_data(walk.flops.attention),
-                "total": amount_data(walk.flops.total),
-            },
-            "weights_bytes": amount_data(weights_elements(axes) * walk.run.width),
-            "cache_elements_per_token": cache_elements(walk.spec),
-            "cache_bytes_per_token": cache_elements(walk.spec) * walk.run.cache_width,
-            "crossing_length": crossing(walk.spec),
-        },
-    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from attnviz.shapes.costs.formulas import (
+from attnviz.attention.costs import (
     Flops,
     Parameters,
     Projection,
@@ -19,9 +19,9 @@ from attnviz.shapes.costs.formulas import (
     projections,
     score_flops,
 )
-from attnviz.shapes.spec import AttentionSpec, LayerAxes, RunSizes
-from attnviz.shapes.symbolic import Amount, Dim, Shape
-from attnviz.shapes.walk.why import WHY
+from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
+from attnviz.attention.symbolic import Amount, Dim, Shape
+from attnviz.features.shapes.walk.why import WHY
 
 
 class Step(NamedTuple):

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from attnviz.errors import UsageError
-from attnviz.shapes.configs.model import ModelSpec, group_parameters
-from attnviz.shapes.walk.steps import Step, Walk
+from attnviz.features.shapes.walk.steps import Step, Walk
+from attnviz.models.configs.model import ModelSpec, group_parameters
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from attnviz.attention.layers import AttentionLayer
-    from attnviz.shapes.spec import AttentionSpec
+    from attnviz.attention.spec import AttentionSpec
 
 MAX_BYTES = 2 << 30
 DEFAULT_T, DEFAULT_S = 7, 11
@@ -235,7 +235,7 @@ class _Runner:
         from torch.utils.flop_counter import FlopCounterMode
 
         from attnviz.attention.attend import attend
-        from attnviz.passes import Rows
+        from attnviz.core.source import Rows
 
         spec, seen = self.walk.spec, []
 

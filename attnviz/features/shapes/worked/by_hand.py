@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from attnviz.shapes.worked.tiny import TinyInput
+from attnviz.features.shapes.worked.tiny import TinyInput
 
 if TYPE_CHECKING:
     import numpy as np

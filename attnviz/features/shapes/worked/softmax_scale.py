@@ -9,34 +9,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from attnviz.features.shapes.parts import ScalingRow, Softened
+
 WIDTHS = tuple(2**i for i in range(2, 11))
 KEYS = 64
 ROWS = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Softened:
-    """Means over many rows of softmax weights.
-
-    Attributes:
-        entropy: in bits; ``log2(keys)`` for uniform weights, 0 for a single one.
-        top: the largest weight of a row.
-        gradient: Frobenius norm of the Jacobian of the weights by the scores that enter softmax,
-            ``diag(a) - a aᵀ``; 0 where softmax is saturated and nothing can be learned.
-    """
-
-    entropy: float
-    top: float
-    gradient: float
-
-
-@dataclass(frozen=True, slots=True)
-class ScalingRow:
-    """One head width: softmax of the raw scores, and of the scores times 1/√d."""
-
-    width: int
-    raw: Softened
-    scaled: Softened
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +46,9 @@ def scaling(seed: int = 0, *, keys: int = KEYS, samples: int = ROWS) -> Scaling:
             jacobian = squares - 2 * (weights**3).sum(axis=1) + squares**2
             pair.append(
                 Softened(
-                    entropy=float(-(weights * np.log2(safe)).sum(axis=1).mean()),
-                    top=float(weights.max(axis=1).mean()),
-                    gradient=float(np.sqrt(np.maximum(jacobian, 0)).mean()),
+                    entropy_bits=float(-(weights * np.log2(safe)).sum(axis=1).mean()),
+                    top_weight=float(weights.max(axis=1).mean()),
+                    gradient_norm=float(np.sqrt(np.maximum(jacobian, 0)).mean()),
                 )
             )
         rows.append(ScalingRow(width, pair[0], pair[1]))

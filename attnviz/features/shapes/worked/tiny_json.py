@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from attnviz.errors import InputError
-from attnviz.shapes.worked.tiny import MAX_TOKENS, MAX_WIDTH, TinyInput, build
+from attnviz.features.shapes.worked.tiny import MAX_TOKENS, MAX_WIDTH, TinyInput, build
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,6 +69,7 @@ def from_json(content: Mapping[str, Any], *, origin: str) -> TinyInput:
     if unknown:
         known = ", ".join(sorted(_FIELDS))
         raise InputError(f"{origin}: unknown field {unknown[0]!r}; known: {known}")
+    content = {name: value for name, value in content.items() if value is not None}
     if "x" not in content and not {"q", "k", "v"} <= content.keys():
         raise InputError(f"{origin} needs x (token vectors) or q, k and v")
     for name in ("heads", "kv_heads", "window", "seed"):

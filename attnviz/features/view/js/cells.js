@@ -1,5 +1,5 @@
 import { clamp } from "./dom.js";
-import { ends, ink, inkOn, pixels, ramp } from "./colors.js";
+import { ends, ink, inkOn, pixels, rampOf } from "./colors.js";
 import { matches, weightText } from "./panel.js";
 import { known, upward } from "./digits.js";
 import { fitted, magnified } from "./painter.js";
@@ -279,7 +279,7 @@ function drawKey(painter, panel, state, g) {
     return;
   }
   if (panel.layers.length === 1) {
-    const colors = ramp(state.palette);
+    const colors = rampOf(state.palette);
     const rgba = new Uint8ClampedArray(4 * 64);
     for (let i = 0; i < 64; i++) rgba.set([...colors.subarray(12 * i + (i === 63 ? 9 : 0), 12 * i + (i === 63 ? 12 : 3)), 255], 4 * i);
     painter.text("0", x, y + 6, { size: 10.5, color: tones.text });

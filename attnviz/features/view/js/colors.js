@@ -1,4 +1,5 @@
 import { page } from "./data.js";
+import { isDark, ramp, rgb, scheme } from "./palette.js";
 import { changeColor } from "./signed.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -8,13 +9,6 @@ import { changeColor } from "./signed.js";
 const SERIES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f5af0", "#a0522d"];
 /** Brighter ones for a dark ground. */
 const SERIES_DARK = ["#4aa8ff", "#ff8a3d", "#2fd6a3", "#f2a0cf", "#ffc23d", "#8fd3ff", "#b39dff", "#d99a6c"];
-
-export function isDark() {
-  const { print, theme } = document.documentElement.dataset;
-  if (print !== undefined) return false;
-  if (theme === "dark" || theme === "light") return theme === "dark";
-  return matchMedia("(prefers-color-scheme: dark)").matches;
-}
 
 /** @param {number} place */
 export function seriesColor(place) {
@@ -27,15 +21,6 @@ export function ink() {
   return isDark()
     ? { paper: "#14171c", text: "#e8eaee", soft: "#a3abb8", line: "#39404b", mark: "#ffd166", strong: "#8ec5ff" }
     : { paper: "#ffffff", text: "#16191f", soft: "#5a6270", line: "#d5dae1", mark: "#b34700", strong: "#0b5cad" };
-}
-
-/**
- * @param {string} color `#rrggbb`
- * @returns {[number, number, number]}
- */
-export function rgb(color) {
-  const value = Number.parseInt(color.slice(1), 16);
-  return [value >> 16, (value >> 8) & 255, value & 255];
 }
 
 /**
@@ -60,22 +45,10 @@ const ramps = new Map();
  * A palette's 256 colours, as bytes r, g, b.
  * @param {string} palette
  */
-export function ramp(palette) {
+export function rampOf(palette) {
   const name = palette === "auto" ? (isDark() ? "magma" : "blues") : palette;
   let found = ramps.get(name);
-  if (!found) {
-    const points = page.palettes[name].map(rgb);
-    found = new Uint8ClampedArray(768);
-    for (let step = 0; step < 256; step++) {
-      const place = (step / 255) * (points.length - 1);
-      const left = Math.min(Math.trunc(place), points.length - 2);
-      for (let i = 0; i < 3; i++) {
-        const [a, b] = [points[left][i], points[left + 1][i]];
-        found[3 * step + i] = Math.round(a + (b - a) * (place - left));
-      }
-    }
-    ramps.set(name, found);
-  }
+  if (!found) ramps.set(name, found = ramp(page.palettes[name]));
   return found;
 }
 
@@ -116,7 +89,7 @@ export function led(layers, full, i, paper, colors) {
 
 /** Colours of less, nothing and more. */
 export function ends() {
-  return page.signed[isDark() ? "dark" : "light"];
+  return page.signed[scheme()];
 }
 
 /**
@@ -148,7 +121,7 @@ export function pixels({ R, C, layers }, state) {
   if (layers[0].signed) return changes({ R, C, layers }, state);
   const out = new Uint8ClampedArray(4 * R * C);
   if (layers.length === 1) {
-    const colors = ramp(state.palette);
+    const colors = rampOf(state.palette);
     const { data } = layers[0];
     for (let r = 0; r < R; r++) {
       const full = unit(layers[0], r, state.scale);

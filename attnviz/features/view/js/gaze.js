@@ -1,6 +1,7 @@
 import { axesOf, fullOf, matrix } from "./panel.js";
 import { sceneOf } from "./data.js";
-import { ramp, rgb } from "./colors.js";
+import { rampOf } from "./colors.js";
+import { rgb } from "./palette.js";
 import { axesData, placeName, spotsOf } from "./scene.js";
 import { chosen } from "./token.js";
 
@@ -69,7 +70,7 @@ export function largest(values, spots) {
  * @param {State} state
  */
 export function tintInto(out, from, layers, spots, state) {
-  const colors = ramp(state.palette);
+  const colors = rampOf(state.palette);
   const own = layers.map(({ color }) => (layers.length > 1 ? rgb(color) : null));
   spots.forEach((i, cell) => {
     if (i < 0) return;

@@ -20,7 +20,8 @@ import { asksPair } from "./rank.js";
 import { secondOf, sitesRanked, sitesShown } from "./second.js";
 import { drawBeside, startBeside } from "./beside.js";
 import { startMost } from "./most.js";
-import { failed, tell, track } from "./busy.js";
+import { track } from "./busy.js";
+import { failed, tell, watchFailures } from "./frame.js";
 import { loadAhead, startPrint } from "./print.js";
 import { hideTip } from "./tip.js";
 
@@ -123,6 +124,5 @@ function start() {
   setTimeout(fitFrame, 300);
 }
 
-addEventListener("error", (event) => failed(event.error || event.message));
-addEventListener("unhandledrejection", (event) => failed(event.reason));
+watchFailures();
 start();

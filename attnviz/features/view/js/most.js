@@ -4,7 +4,7 @@ import { get, set } from "./store.js";
 import { readBeside } from "./second.js";
 import { axesOf } from "./panel.js";
 import { changes, wholeTexts } from "./changed.js";
-import { failed, track } from "./busy.js";
+import { track } from "./busy.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./changed.js").Changed} Changed */
@@ -96,7 +96,7 @@ export function drawMost(state, comparison) {
   if (!states.every((side) => headsOf(side).every(({ site }) => isLoaded(site)))) return;
   kept = { key, ranked: null };
   draw(state, states, null);
-  track(rank(states, key).catch(failed));
+  track(rank(states, key));
 }
 
 export function startMost() {

@@ -5,7 +5,8 @@ import { ink } from "./colors.js";
 import { canvasPainter, svgPainter } from "./painter.js";
 import { axesOf, pairs, precision } from "./panel.js";
 import { booleans, floats, integers, npz, texts } from "./npz.js";
-import { tell, track } from "./busy.js";
+import { track } from "./busy.js";
+import { tell } from "./frame.js";
 import { secondOf, sitesShown } from "./second.js";
 
 /** @typedef {import("./types.js").View} View */

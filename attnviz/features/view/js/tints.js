@@ -1,7 +1,7 @@
 import { byId, fill, make } from "./dom.js";
 import { described, headsOf, kindOf, page, roleOf, signOf } from "./data.js";
 import { set } from "./store.js";
-import { ends, ink, inkOn, ramp } from "./colors.js";
+import { ends, ink, inkOn, rampOf } from "./colors.js";
 import { changeColor } from "./signed.js";
 import { magnified, prepared } from "./painter.js";
 
@@ -46,7 +46,7 @@ function digits(measure, value) {
 function colorOf(measure, share) {
   const root = Math.sign(share) * Math.sqrt(Math.abs(share));
   const step = 3 * Math.round(255 * Math.max(0, root));
-  const parts = measure.orange ? changeColor(ends(), -measure.orange * root) : [...ramp("auto").slice(step, step + 3)];
+  const parts = measure.orange ? changeColor(ends(), -measure.orange * root) : [...rampOf("auto").slice(step, step + 3)];
   return { color: `#${parts.map((part) => part.toString(16).padStart(2, "0")).join("")}`, ink: inkOn(parts[0], parts[1], parts[2]) };
 }
 

@@ -1,0 +1,1 @@
+"""A look in (a text, a prompt, arrays, modules at work), captures out."""

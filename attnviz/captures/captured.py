@@ -1,0 +1,106 @@
+"""Captures as :func:`attnviz.capture` returns them: heads by their names, weights explained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head
+from attnviz.core.reasons import Reason
+from attnviz.drawing import html
+from attnviz.drawing.forms import frame, printed
+from attnviz.errors import SelectionError, UsageError
+from attnviz.scoring.select import select
+
+
+class Captured(Capture):
+    """A capture as :func:`attnviz.capture` returns it."""
+
+    def __getitem__(self, head: Head | str) -> NDArray[np.floating]:
+        """The [T, S] map of one head, by its name such as ``"4.11"``; SelectionError for none."""
+        return super().__getitem__(self._head(head))
+
+    def _head(self, head: Head | str) -> Head:
+        """A head that the capture holds."""
+        if isinstance(head, str):
+            found = select(head, self.layout)
+            if len(found) != 1:
+                raise SelectionError(f"{head!r} are {len(found)} heads; name one, such as '4.11'")
+            head = found[0]
+        if not isinstance(head, Head):
+            raise UsageError("a head's name such as '4.11' is wanted, not {!r}", head)
+        if head.site not in self.maps:
+            raise SelectionError(
+                f"the capture does not hold {self.layout.name(head)}; capture it again with a "
+                "selection that does"
+            )
+        return head
+
+    def why(self, head: Head | str, query: int, key: int) -> Why:
+        """Why a head's weight is what it is: query, key, their products, the row's softmax.
+
+        Args:
+            head: one of those that were captured with ``why=``.
+            query: position of the query, from 0 or, negative, from the end; ``key`` of the key.
+            key: see ``query``.
+
+        Raises:
+            SelectionError: no such head; UsageError: one whose queries and keys were not kept, or
+            no such position.
+        """
+        from attnviz.models.opened import reason
+
+        return Why(**vars(reason(self, self._head(head), query, key)))
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The text of each position; of the decoder where there are two sequences."""
+        return self.inputs.sides[self.layout.kinds[-1]].queries.texts
+
+    @property
+    def source_tokens(self) -> tuple[str, ...]:
+        """The text of each position that is attended to; the encoder's where there are two."""
+        return self.inputs.sides[self.layout.kinds[-1]].keys.texts
+
+    def _repr_html_(self) -> str:
+        known = {"model": self.source.model, "backend": self.source.backend}
+        known |= {"exactness": self.source.exactness, "heads": str(len(self.layout))}
+        return html.facts(known | {"tokens": " ".join(self.tokens), "capture": repr(self)})
+
+
+def captured(found: Capture) -> Captured:
+    """A capture with all that :class:`Captured` adds."""
+    return Captured(**{name: getattr(found, name) for name in found.__dataclass_fields__})
+
+
+class Why(Reason):
+    """One weight taken apart, as :meth:`Captured.why` returns it."""
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """A row a dimension, the largest product first."""
+        return Reason.to_records(self)
+
+    def to_pandas(self) -> Any:
+        """The same as a ``pandas.DataFrame``; UsageError where pandas is not installed."""
+        return frame(self.to_records())
+
+    def __str__(self) -> str:
+        """The steps from query and key to the weight and what is written with it."""
+        from attnviz.drawing import reasons
+
+        return printed(*reasons.parts(self))
+
+    def __repr__(self) -> str:
+        return f"<Why {self.head}, {self.query} to {self.key}: {self.weight:.4f}>"
+
+
+def capture_path(path: Path) -> None:
+    """UsageError for a file that attention cannot be written to."""
+    from attnviz.models.recorded import SUFFIXES
+
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"cannot write attention to {path.name!r}; name it .npz or .safetensors")

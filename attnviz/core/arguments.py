@@ -1,0 +1,221 @@
+"""Arguments at the door: what annotations say is checked before anything is done.
+
+``attnviz.__getattr__`` wraps every public function in :func:`checked`, and records that users make
+themselves call :func:`check_fields`. Both say in one line what is wanted and what was given.
+Annotations that only say how an argument is used (protocols, ``Any``) are not checked here.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import sys
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import MISSING, fields
+from functools import cache, wraps
+from inspect import Parameter, get_annotations, getsource, signature, unwrap
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+
+from attnviz.errors import Setting, UsageError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NAMES: dict[Any, str] = {
+    str: "a string",
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    Path: "a path",
+    type(None): "None",
+    Mapping: "a mapping",
+    Callable: "a function",
+}
+_TORCHS = ("device", "dtype")
+"""Arguments that torch's own objects name as well as strings do; who loads a model checks them."""
+_LARGEST = 1 << 64
+"""Whole numbers are smaller than this; seeds go up to there."""
+_LONGEST = 40
+"""Characters of a wrong value that are repeated."""
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """The same function, which refuses arguments of other types than its annotations name.
+
+    It counts as one of ``attnviz`` itself, where pickle looks for it.
+
+    Returns:
+        A function that raises UsageError for such an argument, naming it, what it takes and what it
+        was given; and TypeError, as any function does, for a name that it does not know.
+    """
+    taken = signature(function)
+    named = [
+        name
+        for name, parameter in taken.parameters.items()
+        if parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+        and name not in _TORCHS
+    ]
+
+    @wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        given = taken.bind(*args, **kwargs).arguments
+        hints = _hints(function)
+        for name in named:
+            if name in given and given[name] is not taken.parameters[name].default:
+                check(name, given[name], hints[name])
+        return function(*args, **kwargs)
+
+    guarded.__module__ = "attnviz"
+    return guarded
+
+
+def check_fields(record: Any) -> None:
+    """Refuse a dataclass with a field of another type than its annotation names.
+
+    Raises:
+        UsageError: naming the first such field, what it takes and what it was given.
+    """
+    kind: Any = type(record)
+    hints = _hints(kind)
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if value is not field.default or field.default is MISSING:
+            check(field.name, value, hints[field.name])
+
+
+def fits(value: object, hint: Any) -> bool:
+    """Whether a value is of an annotation's type; neither NaN nor a huge whole number is of any."""
+    origin, inside = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return any(fits(value, one) for one in inside)
+    if origin is Literal:
+        return any(value is one or (type(value) is type(one) and value == one) for one in inside)
+    if origin is Annotated:
+        return fits(value, inside[0])
+    if origin is not None:
+        return _fits_generic(value, origin, inside)
+    if hint is bool:
+        return isinstance(value, bool) or type(value) is _numpy_bool()
+    if hint in (int, float):
+        number = isinstance(value, Integral if hint is int else Real)
+        if not number or isinstance(value, bool):
+            return False
+        whole = isinstance(value, Integral)
+        return -_LARGEST <= value < _LARGEST if whole else not math.isnan(value)  # type: ignore[operator, arg-type]
+    if hint is None:
+        return value is None
+    if hint is Any or not isinstance(hint, type) or getattr(hint, "_is_protocol", False):
+        return True
+    return isinstance(value, hint)
+
+
+def _numpy_bool() -> type | None:
+    """NumPy's own truth values, if NumPy is there at all."""
+    numpy = sys.modules.get("numpy")
+    return None if numpy is None else numpy.bool_
+
+
+def _fits_generic(value: object, origin: Any, inside: tuple[Any, ...]) -> bool:
+    if not isinstance(origin, type):
+        return True
+    if issubclass(origin, Mapping):
+        return isinstance(value, Mapping) and all(
+            fits(key, inside[0]) and fits(one, inside[1]) for key, one in value.items()
+        )
+    listed = origin is tuple and inside[-1:] == (...,)
+    if not isinstance(value, Sequence if listed else origin):  # a list will do for a tuple
+        return False
+    if not issubclass(origin, Iterable):
+        return True
+    if isinstance(value, str | bytes):
+        return False
+    if not inside or not isinstance(value, Sequence):
+        return True  # what can be read once is left to whoever reads it
+    if origin is tuple and not listed:
+        return len(value) == len(inside) and all(map(fits, value, inside))
+    return all(fits(one, inside[0]) for one in value)
+
+
+def check(name: str, value: object, hint: Any) -> None:
+    """Refuse one argument.
+
+    Raises:
+        UsageError: it is not of the annotation's type.
+    """
+    if not fits(value, hint):
+        raise UsageError("{} takes {}, not {}", Setting(name), _words(hint), _shown(value))
+
+
+def _words(hint: Any) -> str:
+    """What an annotation takes, for people: ``a string, a path or None``."""
+    listed = list(dict.fromkeys(_alternatives(hint)))
+    return " or ".join(filter(None, [", ".join(listed[:-1]), listed[-1]]))
+
+
+def _alternatives(hint: Any) -> list[str]:
+    origin, inside = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        several = [one for one in inside if _is_several(one)]
+        single = [one for one in inside if one not in several and one is not type(None)]
+        named = [words for one in single for words in _alternatives(one)]
+        for one in several:
+            same = set(_alternatives(get_args(one)[0])) <= set(named)
+            named += ["several of these"] if same else _alternatives(one)
+        return named + ["None"] * (type(None) in inside)
+    if origin is Literal:
+        return list(map(repr, inside))
+    if origin is Annotated:
+        return _alternatives(inside[0])
+    if _is_several(hint):
+        return [f"several, each {_words(inside[0])}"]
+    if isinstance(origin, type):
+        hint = origin
+    if hint in _NAMES:
+        return [_NAMES[hint]]
+    name = getattr(hint, "__name__", str(hint))
+    return [f"a{'n' * (name[0] in 'AEIOU')} {name}"]
+
+
+def _is_several(hint: Any) -> bool:
+    origin = get_origin(hint)
+    listed = isinstance(origin, type) and issubclass(origin, Iterable)
+    return listed and not issubclass(origin, Mapping) and bool(get_args(hint))
+
+
+def _shown(value: object) -> str:
+    """A plain value as it stands, if it is short; of others the type."""
+    plain = value is None or isinstance(value, bool | float | str)
+    if isinstance(value, int) and abs(value) >= _LARGEST:
+        return "one of more than 64 bits"
+    plain |= isinstance(value, int)
+    plain |= isinstance(value, list | tuple | set | dict) and not value
+    text = repr(value) if plain else type(value).__name__
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+@cache
+def _hints(owner: Any) -> dict[str, Any]:
+    """The annotations of a function or class; Any where a name is not known."""
+    found: dict[str, Any] = dict.fromkeys(signature(owner).parameters, Any)
+    for one in reversed(owner.__mro__) if isinstance(owner, type) else [unwrap(owner)]:
+        module = sys.modules[one.__module__]
+        for name, hint in get_annotations(one).items():
+            with suppress(NameError):
+                found[name] = _meant(hint, module) if isinstance(hint, str) else hint
+    return found
+
+
+def _meant(hint: str, module: types.ModuleType) -> Any:
+    """What an annotation stands for; what its module imports for type checkers alone counts."""
+    try:
+        return eval(hint, vars(module))
+    except NameError:
+        names = dict(vars(module))
+        for node in ast.parse(getsource(module)).body:
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                exec(compile(ast.Module(node.body, []), module.__name__, "exec"), names)
+        return eval(hint, names)

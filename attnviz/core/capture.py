@@ -1,0 +1,63 @@
+"""Attention maps of one input. Notation: H query heads, T query length, S key length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.key_mask import Reach
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.reasons import HeadTerms
+from attnviz.core.tokens import Sides
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Capture:
+    """Attention maps of one input, and where they came from.
+
+    ``maps`` holds [H, T, S] float arrays by site, for the layers that were asked for; ``quantity``
+    says of what, a name of :data:`attnviz.core.quantities.QUANTITIES`;
+    ``empty_rows`` counts query rows that had no key to attend to (all zero); ``reach`` says which
+    keys each query may attend to, for layers where that is known and not read off the weights;
+    ``terms`` what the weights of some heads are made of, for those that were asked for.
+    """
+
+    source: SourceInfo
+    layout: Layout
+    inputs: Inputs
+    maps: Mapping[Site, NDArray[np.floating[Any]]]
+    empty_rows: int = 0
+    reach: Mapping[Site, Reach] = field(default_factory=dict)
+    quantity: str = "weights"
+    terms: Mapping[Head, HeadTerms] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        what = "" if self.quantity == "weights" else f", {self.quantity}"
+        return f"<Capture {described(self.source, self.inputs, self.layout)}{what}>"
+
+    def __getitem__(self, head: Head) -> NDArray[np.floating[Any]]:
+        """The [T, S] map of one head."""
+        return self.maps[head.site][head.index]  # type: ignore[no-any-return]
+
+    def sides(self, head: Head) -> Sides:
+        """The tokens on the two axes of a head's map."""
+        return self.inputs.sides[head.site.kind]
+
+
+def described(source: SourceInfo, inputs: Inputs, layout: Layout) -> str:
+    """Model, backend, tokens and layers, for the repr of what was made of them."""
+    lengths = " + ".join(
+        str(len(side.queries))
+        if side.queries is side.keys
+        else f"{len(side.queries)}×{len(side.keys)}"
+        for side in inputs.sides.values()
+    )
+    layers = " + ".join(str(layout.layers(kind)) for kind in layout.kinds)
+    return f"{source.model}, {source.backend} backend, {lengths} tokens, {layers} layers"

@@ -1,0 +1,135 @@
+"""Which heads a model has: sites (layers that attend), heads, and their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import total_ordering
+from typing import Literal
+
+SiteKind = Literal["encoder", "decoder", "cross"]
+"""Where attention happens: an encoder's or a decoder's self-attention, or cross-attention."""
+
+SITE_KINDS: tuple[SiteKind, ...] = ("encoder", "decoder", "cross")
+SITE_PREFIX: Mapping[SiteKind, str] = {"encoder": "enc", "decoder": "dec", "cross": "cross"}
+_NUMBER = re.compile(r"[0-9]{1,9}")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Site:
+    """One attention layer: its kind and its number, from 0."""
+
+    kind: SiteKind
+    layer: int
+
+
+@total_ordering
+class Head:
+    """One attention head: its site and its number in the layer, from 0.
+
+    No dataclass, so that in files it is its name and nothing else (:mod:`attnviz.core.result`).
+    """
+
+    __slots__ = ("index", "site")
+    site: Site
+    index: int
+
+    def __init__(self, site: Site, index: int) -> None:
+        object.__setattr__(self, "site", site)
+        object.__setattr__(self, "index", index)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a head is frozen; {name} cannot be set")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Head):
+            return NotImplemented
+        return self.index == other.index and self.site == other.site
+
+    def __lt__(self, other: Head) -> bool:
+        return (self.site, self.index) < (other.site, other.index)
+
+    def __hash__(self) -> int:
+        return hash((self.site, self.index))
+
+    def __repr__(self) -> str:
+        return f"Head(site={self.site!r}, index={self.index!r})"
+
+    def __reduce__(self) -> tuple[type[Head], tuple[Site, int]]:
+        return Head, (self.site, self.index)
+
+    @property
+    def layer(self) -> int:
+        """The layer's number, from 0."""
+        return self.site.layer
+
+    @property
+    def name(self) -> str:
+        """``layer.head``, for example ``4.11``."""
+        return f"{self.site.layer}.{self.index}"
+
+    @property
+    def qualified(self) -> str:
+        """``kind:layer.head``, for example ``cross:4.11``."""
+        return f"{SITE_PREFIX[self.site.kind]}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which heads a model has: for each kind of site, the number of heads in each layer.
+
+    ``whole`` says that what counts as a head is a layer, all its heads together: ``4.*``.
+    """
+
+    heads: Mapping[SiteKind, tuple[int, ...]]
+    whole: bool = False
+
+    @property
+    def kinds(self) -> tuple[SiteKind, ...]:
+        """The kinds of site present, in the order encoder, decoder, cross."""
+        return tuple(kind for kind in SITE_KINDS if self.heads.get(kind))
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """Every attention layer, in the order encoder, decoder, cross."""
+        return tuple(Site(kind, layer) for kind in self.kinds for layer in range(self.layers(kind)))
+
+    def __iter__(self) -> Iterator[Head]:
+        """Every head, layer by layer."""
+        for site in self.sites:
+            for index in range(self.heads[site.kind][site.layer]):
+                yield Head(site, index)
+
+    def __len__(self) -> int:
+        return sum(sum(self.heads[kind]) for kind in self.kinds)
+
+    def __contains__(self, head: object) -> bool:
+        if not isinstance(head, Head):
+            return False
+        counts = self.heads.get(head.site.kind, ())
+        return 0 <= head.layer < len(counts) and 0 <= head.index < counts[head.layer]
+
+    def layers(self, kind: SiteKind) -> int:
+        """The number of layers of one kind."""
+        return len(self.heads.get(kind, ()))
+
+    def name(self, head: Head) -> str:
+        """The head's short name where that is unambiguous, else the qualified one."""
+        name = head.name if len(self.kinds) == 1 else head.qualified
+        return f"{name.rpartition('.')[0]}.*" if self.whole else name
+
+    def head(self, name: str) -> Head:
+        """The head of a name, as :meth:`name` gives it.
+
+        Raises:
+            ValueError: no head of this layout has that name.
+        """
+        layer, _, index = name.rpartition(":")[2].partition(".")
+        index = "0" if self.whole and index == "*" else index
+        if _NUMBER.fullmatch(layer) and _NUMBER.fullmatch(index):
+            for kind in self.kinds:
+                head = Head(Site(kind, int(layer)), int(index))
+                if head in self and self.name(head) == name:
+                    return head
+        raise ValueError(f"{name[:40]!r} is no head of this model")

@@ -1,0 +1,79 @@
+"""What a user asks to be run, and the same once a tokenizer has seen it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from attnviz.core.arguments import check_fields
+from attnviz.core.generation import Generation
+from attnviz.core.heads import SiteKind
+from attnviz.core.media import Picture, Sound
+from attnviz.core.tokens import Sides
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a user asks to be run, before any tokenizer has seen it.
+
+    Exactly one of ``text`` and ``ids`` is set, or there is an ``image`` or ``audio`` (paths of
+    files), with a text only where the model reads both. ``pair`` is a second sentence (BERT
+    segments), ``context`` the other sequence of a fresh cross-attention layer, ``target`` the
+    decoder's text. ``spans`` are words of the text that somebody else has found, as first
+    character and end, in order and apart: ``Tokens.words`` then numbers these, and is -1 for tokens
+    outside of them.
+    ``generate`` lets the model go on with the text (or write the decoder's) before it is looked at.
+    """
+
+    text: str | None = None
+    ids: tuple[int, ...] | None = None
+    pair: str | None = None
+    context: str | None = None
+    target: str | None = None
+    special_tokens: bool = True
+    truncate: bool = False
+    spans: tuple[tuple[int, int], ...] | None = None
+    image: str | Path | None = None
+    audio: str | Path | None = None
+    generate: Generation | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What was typed, in the order in which it is read, and the names of files."""
+        typed = (self.text, self.pair, self.context, self.target)
+        named = (None if file is None else Path(file).name for file in (self.image, self.audio))
+        return tuple(text for text in (*named, *typed) if text is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """A tokenized prompt: the tokens on both axes of every kind of site, and what to tell the user.
+
+    ``notes`` are full sentences for the report, such as what was cut; ``texts`` what was typed,
+    where anything was, since tokens need not spell it (bytes of a character, lower case, unknown).
+    ``picture`` and ``sound`` are what the tokens' places are in; ``features`` what the processor
+    made of them, for the model alone.
+    """
+
+    sides: Mapping[SiteKind, Sides]
+    notes: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    picture: Picture | None = None
+    sound: Sound | None = None
+    features: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def output(self) -> str:
+        """What the model wrote itself; empty where it wrote nothing."""
+        last = list(self.sides.values())[-1].queries
+        return "".join(last.texts[len(last) - last.written :])
+
+    @property
+    def length(self) -> int:
+        """The longest token sequence in it."""
+        return max(max(len(s.queries), len(s.keys)) for s in self.sides.values())

@@ -1,0 +1,175 @@
+"""What the heads of a model did on one input: scores with chance and lift, and roles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One score of one head, averaged over the rows on which it is defined.
+
+    ``chance`` is its mean under uniform attention over the allowed keys, ``lift`` mean / chance;
+    both are None where they mean nothing; ``mean`` is None when no row counts.
+    """
+
+    mean: float | None
+    chance: float | None
+    lift: float | None
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """One score of one head over many texts.
+
+    Attributes:
+        mean: over all rows on which the score is defined; None where there is none.
+        chance: the same of uniform attention; ``lift`` is mean / chance.
+        rows: how many rows; ``texts`` of how many texts, or groups of texts.
+        low, high: the 95 % interval of the mean, with texts (or groups) as clusters; None where
+            too few of them, or none that differ, say how sure it is.
+        quartiles: of the means of single texts (or groups), to a 500th of the scale.
+        macro: the mean of the means of single texts (or groups), each counting once whatever its
+            rows; ``mean`` counts every row once. ``macro_low``, ``macro_high`` are the ends of its
+            95 % interval, each by itself.
+    """
+
+    mean: float | None
+    chance: float | None
+    lift: float | None
+    rows: int
+    texts: int
+    low: float | None = None
+    high: float | None = None
+    quartiles: tuple[float, float, float] | None = None
+    macro: float | None = None
+    macro_low: float | None = None
+    macro_high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """The role whose targets got the most weight on the rows of another, and how much."""
+
+    name: str
+    mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A role a head plays on this input, with its evidence.
+
+    Attributes:
+        name: as in :data:`attnviz.scoring.roles.SHOWN`.
+        score: the score that is the evidence; ``evidence`` what was measured.
+        few_rows: whether that is little to go by.
+        rests: whether it is a place where attention rests, not a thing that the head does.
+        possible: the share of the head's rows on which it could show; None where not known.
+        rival: the role that came next on the same rows; None where none compares.
+        of: what it is about where a role has several, such as the relation of a syntactic head.
+    """
+
+    name: str
+    score: str
+    evidence: Score
+    few_rows: bool
+    rests: bool = False
+    possible: float | None = None
+    rival: Rival | None = None
+    of: str = ""
+
+    @property
+    def title(self) -> str:
+        """Its name with what it is about: ``syntactic: obj``."""
+        return f"{self.name}: {self.of}" if self.of else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class HeadScores:
+    """All scores of one head, and the roles they support: what it does, then where it rests."""
+
+    head: Head
+    scores: Mapping[str, Score]
+    roles: tuple[Role, ...]
+
+    @property
+    def does(self) -> Role | None:
+        """What the head does where that is possible."""
+        return next((role for role in self.roles if not role.rests), None)
+
+    @property
+    def rests(self) -> Role | None:
+        """Where its attention rests."""
+        return next((role for role in self.roles if role.rests), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Mixing:
+    """How much of what a layer's positions get comes from other positions, a mean over rows.
+
+    The mixing ratio of Kobayashi et al. 2021 (arXiv:2109.07152), without rows that have one key to
+    attend to; None where no row is left.
+
+    Attributes:
+        site: the layer.
+        rows: how many rows count.
+        weights: of every head by its weights, 1 - α_ii; ``norms`` by what it writes.
+        norms: see ``weights``.
+        layer_weights: of the layer by its weights, the mean over heads; ``layer`` by the quantity
+            that the report is of, of all heads together.
+        layer: see ``layer_weights``.
+    """
+
+    site: Site
+    rows: int
+    weights: tuple[float | None, ...]
+    norms: tuple[float | None, ...]
+    layer_weights: float | None
+    layer: float | None
+
+
+class ScoredHeads(Protocol):
+    """Scores of heads and where they come from: what grids and tables of heads are drawn from."""
+
+    @property
+    def source(self) -> SourceInfo:
+        """The model."""
+
+    @property
+    def layout(self) -> Layout:
+        """Its heads."""
+
+    @property
+    def inputs(self) -> Inputs:
+        """The text."""
+
+    @property
+    def heads(self) -> tuple[HeadScores, ...]:
+        """Each with its scores and roles."""
+
+    @property
+    def quantity(self) -> str:
+        """What was scored."""
+
+    @property
+    def mixing(self) -> tuple[Mixing, ...]:
+        """How much the positions of layers mix, where that was measured."""
+
+
+@dataclass(frozen=True)
+class HeadsOf:
+    """The least that is a :class:`ScoredHeads`."""
+
+    source: SourceInfo
+    layout: Layout
+    inputs: Inputs
+    heads: tuple[HeadScores, ...]
+    quantity: str = "weights"
+    mixing: tuple[Mixing, ...] = ()

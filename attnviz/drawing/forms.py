@@ -1,0 +1,208 @@
+"""What a result can become: printed, a table, a picture, a page; as files, and in notebooks.
+
+The forms of a result are the modules beside its own, each with one function: ``terminal.parts``,
+``tables.rows``, ``figure.draw``, ``page.page``, ``finding.finding`` for what it says of every head,
+and ``compared.figures`` for what differs between two runs. A form that a feature's folder does not
+have is one that its result does not have; nothing else lists them.
+"""
+
+from __future__ import annotations
+
+import io
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from attnviz import files
+from attnviz.core.compared import Figures
+from attnviz.core.findings import Finding
+from attnviz.core.result import Record
+from attnviz.errors import UsageError
+
+_WIDTH = 100
+"""Columns of a printed result."""
+
+FORMS = {
+    ".json": "",
+    ".csv": "tables",
+    ".png": "figure",
+    ".svg": "figure",
+    ".pdf": "figure",
+    ".html": "page",
+    ".htm": "page",
+}
+"""The module that writes each kind of file; JSON is every record's own."""
+
+
+class Shown(Record):
+    """A record that prints, draws and saves itself, in whichever forms its feature has."""
+
+    def __str__(self) -> str:
+        """As the command line prints it, without colours."""
+        terminal = self._form("terminal")
+        return repr(self) if terminal is None else printed(*terminal.parts(self))
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """The figures as a list of rows, None for what is not known; the columns are CSV's."""
+        rows: list[dict[str, Any]] = self._needed("tables", "rows").rows(self)
+        return rows
+
+    def to_pandas(self) -> Any:
+        """The same as a ``pandas.DataFrame``; UsageError where pandas is not installed."""
+        return frame(self.to_records())
+
+    def to_csv(self) -> str:
+        """The same as CSV text, under a line with the names of the columns."""
+        from attnviz.drawing.tables import as_csv
+
+        tables = self._needed("tables", "rows")
+        return as_csv(tables.rows(self), getattr(tables, "COLUMNS", ()))
+
+    def figure(self, format: str = "png", **options: Any) -> bytes:
+        """The picture in ``png``, ``svg`` or ``pdf``; UsageError where there is none."""
+        drawn: bytes = self._needed("figure", "picture").draw(self, format, **options)
+        return drawn
+
+    def page(self) -> bytes:
+        """One offline HTML page; UsageError where there is none."""
+        page: bytes = self._needed("page", "page").page(self)
+        return page
+
+    def save(self, path: str | Path, **options: Any) -> Path:
+        """Write it in the form that the file's suffix means.
+
+        Args:
+            path: where to.
+            options: of its picture, see :meth:`figure`.
+
+        Raises:
+            UsageError: a suffix of another form than it has; OutputError: it cannot be written.
+        """
+        path = Path(path)
+        self.check_suffix(path)
+        files.write(path, self.to_bytes(path.suffix, **options))
+        return path
+
+    def to_bytes(self, suffix: str, **options: Any) -> bytes:
+        """What :meth:`save` writes into a file of that suffix, such as ``.png``."""
+        form = FORMS[suffix.lower()]
+        if not form:
+            return self.to_json().encode()
+        if form == "tables":
+            return self.to_csv().encode()
+        if form == "page":
+            return self.page()
+        return self.figure(suffix.lower().removeprefix("."), **options)
+
+    @classmethod
+    def suffixes(cls) -> tuple[str, ...]:
+        """Of the files that it can be written to."""
+        return tuple(end for end, form in FORMS.items() if not form or _beside(cls, form))
+
+    @classmethod
+    def check_suffix(cls, path: Path) -> None:
+        """UsageError for a file that a result of this kind cannot be written to."""
+        if path.suffix.lower() not in cls.suffixes():
+            known = ", ".join(cls.suffixes())
+            raise UsageError(f"cannot write {path.name!r}; name the file {known}")
+
+    def finding(self, name: str) -> Finding | None:
+        """What it says of every head, to stand beside them elsewhere; None where it says nothing.
+
+        Args:
+            name: of the file that it is from.
+        """
+        form = self._form("finding")
+        found: Finding | None = None if form is None else form.finding(self, name)
+        return found
+
+    def compared(self) -> Figures:
+        """Its figures by head, to compare with another run's; UsageError where it has none."""
+        figures: Figures = self._needed("compared", "figures of heads to compare").figures(self)
+        return figures
+
+    def described(self) -> str:
+        """What its picture shows, in words, for those who cannot see it."""
+        return repr(self)
+
+    def _repr_png_(self) -> bytes | None:
+        return None if self._form("figure") is None else self.figure()
+
+    def _repr_html_(self) -> str | None:
+        from attnviz.drawing import html
+
+        png = self._repr_png_()
+        return None if png is None else html.picture(png, self.described())
+
+    def _form(self, name: str) -> ModuleType | None:
+        return import_module(_beside(type(self), name)) if _beside(type(self), name) else None
+
+    def _needed(self, name: str, what: str) -> ModuleType:
+        form = self._form(name)
+        if form is None:
+            raise UsageError(f"{type(self).__name__} has no {what}")
+        return form
+
+
+class Pictured:
+    """What is a picture and nothing else: notebooks show it, with words for who cannot see it."""
+
+    def figure(self, format: str = "png") -> bytes:
+        """The picture in ``png``, ``svg`` or ``pdf``."""
+        raise TypeError(f"{type(self).__name__} has no picture")
+
+    def described(self) -> str:
+        """What the picture shows, in words."""
+        return repr(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Draw into a file; its suffix decides the format."""
+        path = Path(path)
+        files.write(path, self.figure(picture_format(path)))
+        return path
+
+    def _repr_png_(self) -> bytes:
+        return self.figure()
+
+    def _repr_html_(self) -> str:
+        from attnviz.drawing import html
+
+        return html.picture(self._repr_png_(), self.described())
+
+
+def frame(rows: list[dict[str, Any]]) -> Any:
+    """Rows as a ``pandas.DataFrame``; UsageError where pandas is not installed."""
+    try:
+        import pandas
+    except ImportError:
+        raise UsageError("pandas is not installed; install it, or use to_records()") from None
+    return pandas.DataFrame(rows)
+
+
+def picture_format(path: Path) -> str:
+    """The format that a file's suffix means; UsageError for one that cannot be drawn."""
+    known = [end for end, form in FORMS.items() if form == "figure"]
+    if path.suffix.lower() not in known:
+        raise UsageError(f"cannot draw {path.name!r}; name the file {', '.join(known)}")
+    return path.suffix.lower().removeprefix(".")
+
+
+def _beside(cls: type, name: str) -> str:
+    """The name of a module beside a class's own; empty where there is none."""
+    full = f"{cls.__module__.rpartition('.')[0]}.{name}"
+    return full if find_spec(full) is not None else ""
+
+
+def printed(*parts: Any) -> str:
+    """What the command line prints, as text of a fixed width without colours."""
+    from rich.console import Console
+
+    out = io.StringIO()
+    console = Console(
+        file=out, width=_WIDTH, color_system=None, emoji=False, markup=False, force_jupyter=False
+    )  # rich would show it in a notebook at once, and print nothing
+    for part in parts:
+        console.print(part)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

@@ -1,0 +1,74 @@
+"""Rows of heads, and rows as CSV, for other programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from attnviz.core.scores import HeadScores, Role, Score
+
+Row = dict[str, Any]
+"""A line of a table: values by the names of their columns."""
+
+
+def head_rows(heads: Sequence[HeadScores]) -> list[Row]:
+    """A row a head: four columns for each score, None where undefined."""
+    return [
+        {
+            **head_cells(scores),
+            "roles": " ".join(role.title.replace(" ", "") for role in scores.roles),
+            **{
+                f"{name}.{part}": getattr(score, part)
+                for name, score in scores.scores.items()
+                for part in ("mean", "chance", "lift", "rows")
+            },
+        }
+        for scores in heads
+    ]
+
+
+def head_cells(scores: HeadScores) -> Row:
+    """Which head it is, what it does and where it rests."""
+    head = scores.head
+    return {
+        "site": head.site.kind,
+        "layer": head.layer,
+        "head": head.index,
+        "does": scores.does.title if scores.does else None,
+        "rests": scores.rests.name if scores.rests else None,
+    }
+
+
+def as_csv(rows: Sequence[Row], columns: Sequence[str] = ()) -> str:
+    """Rows as CSV text under a line of their names; empty cells for what is not known.
+
+    Args:
+        rows: with the same names all.
+        columns: the names, where there may be no row.
+    """
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(rows[0]) if rows else columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def role_json(role: Role | None) -> dict[str, Any] | None:
+    """A role and its evidence as JSON values."""
+    if role is None:
+        return None
+    return {
+        "name": role.title,
+        "score": role.score,
+        **_score(role.evidence),
+        "possible": role.possible,
+        "few_rows": role.few_rows,
+        "rival": None if role.rival is None else asdict(role.rival),
+    }
+
+
+def _score(score: Score) -> dict[str, float | int | None]:
+    return asdict(score)

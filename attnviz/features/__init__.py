@@ -1,0 +1,1 @@
+"""One folder a feature: its result, what computes it, its pictures, its function, its command."""

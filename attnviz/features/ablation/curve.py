@@ -1,0 +1,149 @@
+"""How many heads can go, one after the other: ordered on one half, measured on the other.
+
+An order that was chosen on the texts it is then measured on fits them better than others: its cost
+would look too small.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+
+from attnviz.core.heads import Head, Layout
+from attnviz.errors import UsageError
+from attnviz.features.ablation.measure import Bench, Floats, Measured
+from attnviz.features.ablation.metrics import Metric
+from attnviz.features.ablation.result import CurvePoint, Effect
+from attnviz.features.ablation.settings import AblationSettings
+from attnviz.features.ablation.summed import Summed, together
+from attnviz.scoring.groups import Group
+
+Progress = Callable[[str, int, int], None]
+
+STEPS = 10
+"""Heads are ranked again after every tenth of them."""
+
+
+def curve(
+    bench: Bench,
+    effects: Sequence[Effect],
+    summed: Summed,
+    fold: Sequence[int],
+    clusters: Sequence[int],
+    settings: AblationSettings,
+    metric: Metric,
+    layout: Layout,
+    progress: Progress,
+) -> tuple[CurvePoint, ...]:
+    """The metric with more and more heads taken away, the least important first; by one method.
+
+    Args:
+        bench: where it is measured.
+        effects: of every head alone and of groups, as measured.
+        summed: the sums that they come from, in the same order.
+        fold: by the number of a text, its half: 0 to choose the order on, 1 to measure on. Where
+            there is one cluster of texts, both happen on it.
+        clusters: by the number of a text, what it belongs to.
+        settings: the order, and how many random ones beside it.
+        metric: what is measured.
+        layout: the heads.
+        progress: called with the stage.
+
+    Raises:
+        UsageError: the effects of single heads are missing.
+    """
+    alone = {e.heads[0]: n for n, e in enumerate(effects) if len(e.heads) == 1}
+    if set(alone) != set(layout):
+        raise UsageError(
+            "a curve takes every head away; leave {heads} out", heads=settings.heads or ...
+        )
+    walk = _Walk(bench, fold, clusters, settings, progress)
+    heads = tuple(layout)
+    orders: dict[str, list[Head]] = {}
+    if settings.order != "random":
+        half = summed.only(walk.chosen_on)
+        changes = half.changes[:, 0].sum(0)
+        slopes = np.abs(half.gradients).mean(0) if settings.order == "gradient" else None
+        place = {head: number for number, head in enumerate(layout)}
+
+        def importance(head: Head) -> tuple[float, ...]:
+            cost = float(changes[alone[head]]) * metric.worse
+            if slopes is not None:
+                return (float(slopes[place[head]]),)
+            if settings.order == "role":  # heads without a role first
+                return (float(bool(effects[alone[head]].does)), cost)
+            return (cost,)
+
+        orders[settings.order] = sorted(heads, key=importance)
+    if settings.remeasure and settings.order == "effect":
+        orders["effect"] = walk.remeasured(orders["effect"], metric)
+    count = max(1, settings.random_orders) if settings.order == "random" else settings.random_orders
+    for number in range(count):
+        order = list(heads)
+        random.Random(f"{settings.seed}/{number}").shuffle(order)
+        orders[f"random {number + 1}"] = order
+    points: list[CurvePoint] = []
+    for name, order in orders.items():
+        points += walk.points(name, order, layout)
+    return tuple(points)
+
+
+class _Walk:
+    """Takes heads away one after the other, on one half of the texts or the other."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        fold: Sequence[int],
+        clusters: Sequence[int],
+        settings: AblationSettings,
+        progress: Progress,
+    ) -> None:
+        self._bench, self._clusters, self._progress = bench, clusters, progress
+        self._average, self._seed = settings.average, settings.seed
+        self.chosen_on, self.measured_on = sides(fold)
+
+    def remeasured(self, order: list[Head], metric: Metric) -> list[Head]:
+        """The same, ranking what is left again after every tenth of the heads."""
+        gone: list[Head] = []
+        left = list(order)
+        step = max(1, len(order) // STEPS)
+        while left:
+            gone, left = gone + left[:step], left[step:]
+            if len(left) > 1:
+                groups = [Group(f"{len(gone)}+{head.name}", (*gone, head)) for head in left]
+                changes = self._estimates(groups, self.chosen_on, "ranking again")[0]
+                ranked = np.argsort(changes * metric.worse, kind="stable")
+                left = [left[n] for n in ranked]
+        return gone
+
+    def points(self, name: str, order: Sequence[Head], layout: Layout) -> list[CurvePoint]:
+        """The cost of an order."""
+        groups = [Group(f"first {n}", tuple(order[:n])) for n in range(1, len(order) + 1)]
+        means, lows, highs = self._estimates(groups, self.measured_on, f"curve, {name}")
+        known = not np.isnan(lows).any()
+        start = 0.0 if known else None
+        points = [CurvePoint(name, 0, "", 0.0, start, start)]
+        for n, head in enumerate(order):
+            ends = (float(lows[n]), float(highs[n])) if known else (None, None)
+            points.append(CurvePoint(name, n + 1, layout.name(head), float(means[n]), *ends))
+        return points
+
+    def _estimates(
+        self, groups: Sequence[Group], texts: Collection[int], stage: str
+    ) -> tuple[Floats, Floats, Floats]:
+        measured: list[Measured] = []
+        total = sum(trial.text in texts for trial in self._bench.plan.trials)
+        for batch in self._bench.measure(groups, texts=texts, first_method=True):
+            measured += batch
+            self._progress(stage, len(measured), total)
+        found = together(Summed.of(measured, self._clusters), self._average, self._seed)
+        return found.center, found.low, found.high
+
+
+def sides(fold: Sequence[int]) -> tuple[frozenset[int], frozenset[int]]:
+    """The texts that an order is chosen on, and those it is measured on."""
+    first, second = (frozenset(n for n, side in enumerate(fold) if side == s) for s in (0, 1))
+    return (first, second) if first and second else (first | second, first | second)

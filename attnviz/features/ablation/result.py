@@ -1,0 +1,214 @@
+"""What ablating heads changed. A figure that is not known is None and never 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from attnviz.core.heads import Head
+from attnviz.core.result import Result
+from attnviz.drawing.forms import Shown
+
+DISTANCES = ("kl", "hidden")
+"""Metrics of how far the ablated model is from the full one: 0 for that, and never below."""
+
+
+VERDICTS = ("needed", "better without", "depends", "small", "")
+"""What can be said of heads, see :attr:`Effect.verdict`."""
+
+LARGEST_SHARE = 0.2
+"""One text that makes up more of an effect is worth a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happened to a metric without some heads, by one method.
+
+    Attributes:
+        method: ``zero``, ``mean`` or ``resample``.
+        change: of the metric, ablated minus full: its mean over all positions, or the trimmed mean
+            or median of the texts' own means.
+        low: of its 95 % interval over texts, None for a single one; ``high`` likewise.
+        high: the other end of the interval.
+        joint_low: of the interval that holds together with those of all groups and methods of the
+            report, 95 % of the time; ``joint_high`` likewise.
+        joint_high: the other end.
+        worse: share of the texts that got worse; None for a distance, which is never below 0.
+        sure: whether it differs from zero, judged together with all groups and methods of the
+            report; None where that cannot be said: a single text, or a distance.
+        largest: the share of the sum over all texts that its largest text makes; above 1 where
+            others take away from it, None where there is no sum.
+    """
+
+    method: str
+    change: float
+    low: float | None
+    high: float | None
+    joint_low: float | None
+    joint_high: float | None
+    worse: float | None
+    sure: bool | None
+    largest: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What happened to a metric without some heads.
+
+    Attributes:
+        name: of the group, ``5.1`` or ``3.0+3.1``.
+        heads: the heads that were taken away.
+        by: the change by each method, in the order that was asked for.
+        verdict: ``needed`` where by at least two methods the metric is surely worse without the
+            heads, by no less than the smallest effect of interest, and by none better; ``better
+            without`` the other way round; ``depends`` where that holds of some method, but not of
+            two, or methods contradict each other; ``small`` where a change is sure, but below the
+            smallest effect of interest; empty where nothing is distinguishable from zero. None
+            where nothing can be said: a single text, a single method, a distance.
+        rank: by the first method, 1 for the most harmful; None for what is no more than rounding.
+        mean_share: ‖mean output‖ / mean ‖output‖ of a single head on the reference; None for
+            groups, or without a reference.
+        gradient: mean over texts of |∂L/∂ξ|; None for groups, or where not asked for.
+        signed: mean over texts of ∂L/∂ξ.
+        does: what a single head does on these texts, in words; empty for nothing in particular.
+        rests: where it rests.
+        members: for a group, the sum of the effects of its heads alone by the first method, where
+            those were measured.
+    """
+
+    name: str
+    heads: tuple[Head, ...]
+    by: tuple[Change, ...]
+    verdict: str | None = None
+    rank: int | None = None
+    mean_share: float | None = None
+    gradient: float | None = None
+    signed: float | None = None
+    does: str = ""
+    rests: str = ""
+    members: float | None = None
+
+    @property
+    def first(self) -> Change:
+        """The change by the first method."""
+        return self.by[0]
+
+    @property
+    def change(self) -> float:
+        """The change of the metric by the first method."""
+        return self.first.change
+
+    @property
+    def low(self) -> float | None:
+        """The low end of its interval by the first method."""
+        return self.first.low
+
+    @property
+    def high(self) -> float | None:
+        """The high end of its interval by the first method."""
+        return self.first.high
+
+    @property
+    def sure(self) -> bool:
+        """Whether the change by the first method surely differs from zero."""
+        return bool(self.first.sure)
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """The metric with so many heads taken away.
+
+    Attributes:
+        order: ``effect``, ``gradient``, ``role`` or ``random 1``, ...
+        removed: how many heads.
+        head: the one that went last; empty at the start.
+        change: mean change of the metric.
+        low: of its interval over texts, None for a single text.
+        high: the other end.
+    """
+
+    order: str
+    removed: int
+    head: str
+    change: float
+    low: float | None
+    high: float | None
+
+
+def affordable_share(points: Sequence[CurvePoint], tolerance: float, worse: int) -> float | None:
+    """The share of heads that can go, in a curve's own order, before it costs more than that."""
+    order = points[0].order if points else ""
+    mine = [point for point in points if point.order == order]
+    kept = 0
+    for point in mine:
+        if point.change * worse > tolerance:
+            break
+        kept = point.removed
+    return kept / mine[-1].removed if mine and mine[-1].removed else None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Ablation(Shown, Result):
+    """Effects of taking heads away, and how they were measured.
+
+    Attributes:
+        metric: ``loss``, ``kl``, ``logit-diff`` or ``hidden``.
+        unit: of the metric.
+        methods: what took a head's place: ``zero``, ``mean``, ``resample``.
+        method: the same in words.
+        reference: where means and other outputs come from, in words; empty for zero alone.
+        average: how texts were averaged: ``mean``, ``trimmed`` or ``median``.
+        smallest: the smallest effect of interest, in the metric's unit; None for a distance.
+        worse: +1 if more of the metric is worse, -1 if less is.
+        base: the metric on the full model; 0 for a distance from it.
+        low: of its interval; ``high`` likewise.
+        high: the other end.
+        clusters: how many of them are independent: texts of one group count once, and so do
+            texts that are the same.
+        family: how many intervals hold together: groups of heads times methods.
+        positions: how many positions in them counted.
+        effects: in the order that was asked for.
+        correlation: Spearman's between gradient and |effect| of single heads, None where not known.
+        curve: see :class:`CurvePoint`; empty unless asked for.
+        tolerance: how much a curve may cost, None without a curve.
+        tokens: of a single text; empty for several.
+        by_position: change at every token of a single text by name of the group, [T] with None
+            where nothing is measured; empty unless asked for.
+    """
+
+    schema: ClassVar[str] = "attnviz.ablate/2"
+    command: ClassVar[str] = "ablate"
+
+    metric: str
+    unit: str
+    methods: tuple[str, ...]
+    method: str
+    reference: str
+    average: str
+    smallest: float | None
+    worse: int
+    base: float
+    low: float | None
+    high: float | None
+    clusters: int
+    family: int
+    positions: int
+    effects: tuple[Effect, ...]
+    correlation: float | None = None
+    curve: tuple[CurvePoint, ...] = ()
+    tolerance: float | None = None
+    tokens: tuple[str, ...] = ()
+    by_position: Mapping[str, tuple[float | None, ...]] | None = None
+
+    def ranked(self) -> tuple[Effect, ...]:
+        """The effects, the most harmful first; those that are no more than rounding last."""
+
+        def place(effect: Effect) -> tuple[bool, float]:
+            return effect.rank is None, -effect.change * self.worse
+
+        return tuple(sorted(self.effects, key=place))
+
+    def __repr__(self) -> str:
+        worst = ", ".join(f"{e.name} {e.change:+.2g}" for e in self.ranked()[:3])
+        return f"<Ablation {self.source.model}, {self.metric}, {self.texts} texts: {worst}>"

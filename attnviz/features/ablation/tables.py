@@ -1,0 +1,31 @@
+"""The effects of an ablation as rows."""
+
+from __future__ import annotations
+
+from attnviz.drawing.tables import Row
+from attnviz.features.ablation.result import Ablation, Change, Effect
+
+_CHANGE = ("low", "high", "joint_low", "joint_high", "worse", "sure", "largest")
+_EFFECT = ("mean_share", "gradient", "signed", "does", "rests", "members")
+
+
+def rows(found: Ablation) -> list[Row]:
+    """A row for each group of heads; None for what is not known."""
+    return [_row(found, effect) for effect in found.effects]
+
+
+def _row(found: Ablation, effect: Effect) -> Row:
+    heads = " ".join(found.layout.name(head) for head in effect.heads)
+    row: Row = {"name": effect.name, "heads": heads, "rank": effect.rank, "verdict": effect.verdict}
+    row |= {"effect": effect.change}
+    row |= {name: getattr(effect.first, name) for name in _CHANGE}
+    row |= {name: getattr(effect, name) for name in _EFFECT}
+    for change in effect.by:
+        row |= {f"{change.method}_{name}": value for name, value in _by(change).items()}
+    return row
+
+
+def _by(change: Change) -> Row:
+    """What one method says."""
+    joint = {name: getattr(change, name) for name in ("joint_low", "joint_high")}
+    return {"effect": change.change, **joint}

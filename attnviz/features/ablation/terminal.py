@@ -1,0 +1,229 @@
+"""An ablation on the terminal: the grid coloured by effect, the table, the curve, the text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from attnviz.drawing.labels import percent, signs, visible
+from attnviz.drawing.signed import SignedGrid, coloured, on_terminal, signed
+from attnviz.drawing.terminal import Line
+from attnviz.features.ablation.result import Ablation, Effect, affordable_share
+from attnviz.features.ablation.words import (
+    interval,
+    largest,
+    measure,
+    measured,
+    most,
+    role,
+    verdict,
+    worse,
+)
+
+
+def parts(found: Ablation, top: int | None = None) -> Iterator[RenderableType]:
+    """The grid, the effects, the text or the curve where asked for, and one line of origin.
+
+    Args:
+        found: the result.
+        top: the rows of the table at most.
+    """
+    yield EffectsGrid(found)
+    ranked = found.ranked()[: top or len(found.effects)]
+    yield effects_table(found, ranked)
+    if found.by_position:
+        yield TextByPosition(found, ranked[:8])
+    if found.curve:
+        yield curve_table(found)
+        share = affordable_share(found.curve, found.tolerance or 0.0, found.worse)
+        if share is not None:
+            yield (
+                f"{share:.0%} of the heads can go, by {found.curve[0].order}, before it costs more "
+                f"than {found.tolerance:g} {found.unit}"
+            )
+    yield ""
+    yield Line(closing(found), "dim")
+
+
+class EffectsGrid:
+    """A renderable: layers downwards, heads across, each with its effect."""
+
+    def __init__(self, report: Ablation) -> None:
+        self.report = report
+        self._alone = {e.heads[0]: e for e in report.effects if len(e.heads) == 1}
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw for this console; nothing where no head was taken away alone."""
+        if not self._alone:
+            return
+        end = most(self.report)
+        values = {head: effect.change for head, effect in self._alone.items()}
+        yield SignedGrid(self.report.layout, values, end, self.report.worse)
+        harm = "more" if self.report.worse > 0 else "less"
+        end_text = f", full colour at ±{end:.2g}" if coloured(console) else ""
+        said = (
+            f"change of {self.report.metric} without the head ({self.report.methods[0]}); "
+            f"orange: worse ({harm}), blue: better{end_text}"
+        )
+        yield Text(signs(said, options.ascii_only), "dim")
+        yield Text("")
+
+
+def effects_table(report: Ablation, effects: Sequence[Effect]) -> RenderableType:
+    """One line for each group: the change by each method, and how sure that is."""
+    return EffectsTable(report, effects)
+
+
+class EffectsTable:
+    """A renderable: the table, without those columns that a console has no room for."""
+
+    def __init__(self, report: Ablation, effects: Sequence[Effect]) -> None:
+        self.report, self.effects = report, effects
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw for this console."""
+        columns = _columns(self.report)
+        while sum(map(self._width, columns)) > options.max_width:
+            spare = [column for column in columns if column.spare]
+            if not spare:
+                break
+            columns.remove(max(spare, key=lambda column: column.spare))
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+        for column in columns:
+            table.add_column(
+                column.title,
+                justify="left" if column.words else "right",
+                overflow="fold",
+                no_wrap=not column.words,
+            )
+        for effect in self.effects:
+            faint = effect.first.sure is not None and not (effect.verdict or effect.sure)
+            cells = [Text(column.cell(effect)) for column in columns]
+            table.add_row(*cells, style="dim" if faint else "")
+        yield table
+
+    def _width(self, column: _Column) -> int:
+        """Of a column with what is beside it; words may wrap beyond some length."""
+        widest = max((cell_len(column.cell(effect)) for effect in self.effects), default=0)
+        room = min(widest, column.words) if column.words else widest
+        return max(cell_len(column.title), room) + 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column of the table.
+
+    Attributes:
+        title: above it.
+        cell: what stands in it for an effect.
+        words: for words, which wrap: so many characters are enough; 0 for figures.
+        spare: where there is no room, the column with the largest goes first; 0 for none that goes.
+    """
+
+    title: str
+    cell: Callable[[Effect], str]
+    words: int = 0
+    spare: int = 0
+
+
+def _columns(report: Ablation) -> list[_Column]:
+    """The columns that have anything to say."""
+
+    def by(number: int) -> Callable[[Effect], str]:
+        return lambda effect: measured(effect.by[number])
+
+    def share(effect: Effect) -> str:
+        return "" if effect.mean_share is None else percent(effect.mean_share)
+
+    def slope(effect: Effect) -> str:
+        return "" if effect.gradient is None else f"{effect.gradient:.2g}"
+
+    def members(effect: Effect) -> str:
+        return "" if effect.members is None else signed(effect.members)
+
+    joint = "95 % interval" if report.family == 1 else "joint 95 %"
+    columns = [
+        _Column("rank", lambda effect: "–" if effect.rank is None else str(effect.rank)),
+        _Column("without", lambda effect: visible(effect.name), words=16),
+        _Column("does", role, words=18, spare=2),
+        _Column(report.methods[0], by(0)),
+        _Column(joint, lambda effect: interval(effect.first)),
+        *(_Column(name, by(n)) for n, name in enumerate(report.methods) if n),
+        _Column("verdict", lambda effect: verdict(report, effect), words=16),
+        _Column("mean's share", share if "zero" in report.methods else _nothing, spare=3),
+        _Column("texts worse", worse if report.texts > 1 else _nothing, spare=5),
+        _Column("largest text", lambda effect: largest(effect.by), spare=6),
+        _Column("gradient", slope, spare=1),
+        _Column("sum of single", members, spare=4),
+    ]
+    return [one for one in columns if any(one.cell(effect) for effect in report.effects)]
+
+
+def _nothing(_: Effect) -> str:
+    return ""
+
+
+def curve_table(report: Ablation, lines: int = 12) -> RenderableType:
+    """The curve in some steps: the share of heads kept, and the change, for every order."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    orders = list(dict.fromkeys(point.order for point in report.curve))
+    total = max((point.removed for point in report.curve), default=0)
+    table.add_column("heads removed", justify="right")
+    table.add_column("kept", justify="right")
+    for order in orders:
+        table.add_column(f"order: {order}", justify="right")
+    found = {(point.order, point.removed): point for point in report.curve}
+    steps = sorted({round(n * total / lines) for n in range(lines + 1)})
+    for removed in steps:
+        kept = f"{1 - removed / total:.0%}" if total else ""
+        changes = [signed(found[order, removed].change) for order in orders]
+        table.add_row(str(removed), kept, *changes)
+    return table
+
+
+class TextByPosition:
+    """A renderable: the text once for each group, every token tinted by what it pays."""
+
+    def __init__(self, report: Ablation, effects: Sequence[Effect]) -> None:
+        self.report, self.effects = report, effects
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Draw for this console; without colours the numbers stand behind the tokens."""
+        found = self.report.by_position or {}
+        shown = [found[effect.name] for effect in self.effects if effect.name in found]
+        end = max((abs(v) for row in shown for v in row if v is not None), default=0.0)
+        yield Text(f"change at every token that is predicted, full colour at ±{end:.2g}", "dim")
+        for effect in self.effects:
+            line = Text(f"{effect.name}: ", "bold")
+            changes = _shifted(self.report, found.get(effect.name, ()))
+            for token, change in zip(self.report.tokens, changes, strict=True):
+                text = visible(token, ascii_only=options.ascii_only)
+                if change is None:
+                    line.append(text, "dim")
+                elif coloured(console):
+                    line.append(text, on_terminal(change, end, self.report.worse))
+                else:
+                    line.append(f"{text}({signed(change)})")
+            yield line
+
+
+def closing(report: Ablation) -> str:
+    """What was measured, on which model, in one line."""
+    info = report.source
+    found = [measure(report)]
+    if report.correlation is not None:
+        found.append(f"rank correlation of gradient and effect {report.correlation:.2f}")
+    found += [f"{info.model}, {info.backend} backend", f"{info.device} {info.dtype}"]
+    return " · ".join(found)
+
+
+def _shifted(report: Ablation, changes: Sequence[float | None]) -> Sequence[float | None]:
+    """A causal model's loss at a position is that of the next token, which is the one that pays."""
+    causal = report.metric == "loss" and "encoder" not in report.layout.kinds
+    return (None, *changes[:-1]) if causal else changes

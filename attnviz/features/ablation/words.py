@@ -1,0 +1,93 @@
+"""The words and figures that every picture of an ablation shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from attnviz.drawing.labels import percent
+from attnviz.drawing.signed import signed
+from attnviz.features.ablation.result import DISTANCES, Ablation, Change, Effect
+
+_AVERAGES = {
+    "mean": "",
+    "trimmed": "trimmed means of the texts",
+    "median": "medians of the texts",
+}
+
+
+def most(report: Ablation) -> float:
+    """The end of the scale: the largest effect of a single head."""
+    alone = [abs(effect.change) for effect in report.effects if len(effect.heads) == 1]
+    return max(alone or [abs(effect.change) for effect in report.effects], default=0.0)
+
+
+def measured(change: Change) -> str:
+    """The change with the digits that its interval leaves known."""
+    if change.low is None or change.high is None:
+        return signed(change.change)
+    half = (change.high - change.low) / 2
+    if half <= 0:
+        return signed(change.change)
+    decimals = max(0, min(4, 1 - math.floor(math.log10(half))))
+    text = f"{change.change:+.{decimals}f}"
+    return "0" if float(text) == 0 else text
+
+
+def interval(change: Change) -> str:
+    """``6.1 to 6.6``, the interval that holds together with all others; empty for none."""
+    if change.joint_low is None or change.joint_high is None:
+        return ""
+    half = (change.joint_high - change.joint_low) / 2
+    decimals = max(0, min(4, 1 - math.floor(math.log10(half)))) if half > 0 else 4
+    return f"{change.joint_low:+.{decimals}f} to {change.joint_high:+.{decimals}f}"
+
+
+def verdict(report: Ablation, effect: Effect) -> str:
+    """Whether it is needed, and by which methods where they do not all say so; empty for no."""
+    if not effect.verdict:
+        return ""
+    if effect.verdict == "small":
+        return f"below {signed(report.smallest or 0.0).lstrip('+')}"
+    smallest = report.smallest or 0.0
+    by = [c.method for c in effect.by if c.sure and abs(c.change) >= smallest]
+    if effect.verdict == "depends":
+        return f"by {' against '.join(by)}{'' if len(by) > 1 else ' only'}"
+    return effect.verdict + ("" if len(by) == len(effect.by) else f" by {' and '.join(by)}")
+
+
+def largest(changes: Sequence[Change]) -> str:
+    """The share of the largest text in the first of the changes that is sure; empty for none."""
+    found = next((c.largest for c in changes if c.sure), None)
+    return "" if found is None else percent(found) if found <= 1 else "> 100 %"
+
+
+def worse(effect: Effect) -> str:
+    """The share of the texts that got worse; empty for a distance."""
+    return "" if effect.first.worse is None else f"{100 * effect.first.worse:.0f} %"
+
+
+def role(effect: Effect) -> str:
+    """What a head does and where it rests, in a few words."""
+    place = effect.rests if effect.rests in ("", "diffuse") else f"rests on {effect.rests}"
+    return ", ".join(part for part in (effect.does, place) if part)
+
+
+def measure(report: Ablation) -> str:
+    """What was measured, on what and how, in one line."""
+    known = f" ({report.low:.3g} to {report.high:.3g})" if report.low is not None else ""
+    texts = "1 text" if report.texts == 1 else f"{report.texts:,} texts"
+    what = {"loss": "loss", "kl": "KL(full ‖ ablated)", "hidden": "change of hidden states"}
+    base = f": {report.base:.3g}{known} on the full model"
+    parts = [
+        f"{what.get(report.metric, report.metric)} in {report.unit}"
+        f"{'' if report.metric in DISTANCES else base}",
+        f"{texts}, {report.positions:,} positions",
+        f"heads replaced by: {report.method}",
+        _AVERAGES[report.average],
+    ]
+    if report.family > 1 and any(effect.first.joint_low is not None for effect in report.effects):
+        parts.append(f"95 % intervals that hold for all {report.family} at once")
+    if report.smallest:
+        parts.append(f"smallest effect of interest {signed(report.smallest).lstrip('+')}")
+    return " · ".join(part for part in parts if part)

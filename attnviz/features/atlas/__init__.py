@@ -1,0 +1,1 @@
+"""Everything known about every head of a model, on one page."""

@@ -1,0 +1,288 @@
+"""``attnviz.atlas``: everything known about every head of a model, on one page.
+
+It runs the functions of the other commands, one after the other, and gathers what they find. What
+each of them found is kept beside the page until that is written, so that an interrupted run goes on
+with the part it was in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz import __version__, files
+from attnviz.captures.look import DEFAULT_MODEL, Model, capture, load
+from attnviz.core.heads import Head
+from attnviz.core.prompt import Prompt
+from attnviz.core.result import Result
+from attnviz.core.source import Source
+from attnviz.core.tokens import Sides
+from attnviz.corpus import texts
+from attnviz.corpus.texts import Bad, Text
+from attnviz.errors import InputError, ModelError, OutputError, UsageError, system_errors
+from attnviz.features.ablation.function import ablate as run_ablate
+from attnviz.features.ablation.result import Ablation
+from attnviz.features.atlas.gather import examples, gather
+from attnviz.features.atlas.result import Atlas, ExampleMap
+from attnviz.features.circuits.function import circuits as run_circuits
+from attnviz.features.circuits.result import Circuits
+from attnviz.features.coref.function import coref as run_coref
+from attnviz.features.coref.result import Coref
+from attnviz.features.profile.function import profile as run_profile
+from attnviz.features.profile.result import Profile
+from attnviz.features.syntax.function import syntax as run_syntax
+from attnviz.features.syntax.result import Syntax
+from attnviz.models.identity import identity
+
+Progress = Callable[[str, int, int], None]
+"""Called with a part, how much of it is done and how much there is."""
+
+ABLATED = 64
+"""Texts that heads are taken away on, unless asked otherwise."""
+PARTS = ("profile", "ablate", "syntax", "coref", "circuits")
+_MARKER = "attnviz-atlas"
+_SHOWN = 40
+"""Tokens of an example's map at most."""
+
+
+Part = TypeVar("Part", bound=Result)
+
+
+def atlas(
+    inputs: str | Path | Sequence[str | Path],
+    *,
+    model: str | Path = DEFAULT_MODEL,
+    conllu: str | Path | None = None,
+    gap: str | Path | None = None,
+    limit: int | None = None,
+    ablated: int = ABLATED,
+    device: str = "auto",
+    dtype: str = "auto",
+    keep: str | Path | None = None,
+    progress: Progress = lambda part, done, total: None,
+) -> Atlas:
+    """Profile, ablate, compare with gold annotation and read the weights of every head.
+
+    Args:
+        inputs: texts, see :func:`attnviz.profile`.
+        model: a bundled model, a folder or a hub id.
+        conllu: a treebank, see :func:`attnviz.syntax`.
+        gap: ambiguous pronouns or entities, see :func:`attnviz.coref`.
+        limit: how many texts to take at most.
+        ablated: on how many of them heads are taken away.
+        device: where to run.
+        dtype: in which precision.
+        keep: a folder for what is done, so that the same call goes on from there: one that is not
+            there yet, or that this made; it is left where it is.
+        progress: called while it runs.
+
+    Raises:
+        AttnvizError: see :mod:`attnviz.errors`; a part that a model cannot give is left out, and
+            the page says why.
+    """
+    if ablated < 1:
+        raise UsageError("give at least 1 text to take heads away on, not {}", ablated)
+    source = load(model, device=device, dtype=dtype)
+    listed = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    names = [str(name) for name in listed]
+    state = _state(model, names, conllu, gap, limit, device, dtype, ablated)
+    kept = _Kept(None if keep is None else Path(keep), state)
+
+    def profile() -> Profile:
+        known = texts.read(texts.resolve(names))
+        count = sum(isinstance(one, Text) for one in islice(known, limit))
+        return run_profile(
+            names,
+            limit=limit,
+            progress=lambda at: progress("profile", at.texts, count),
+            model=model,
+            device=device,
+            dtype=dtype,
+        )
+
+    def ablate() -> Ablation:
+        return run_ablate(
+            list(islice(_prompts(names, source), ablated)),
+            gradient=not source.no_logits,
+            progress=lambda part, done, total: progress(f"ablate: {part}", done, total),
+            model=source,
+        )
+
+    def syntax() -> Syntax:
+        return run_syntax(str(conllu), model=source, progress=_of("syntax", progress))
+
+    def coref() -> Coref:
+        return run_coref(str(gap), model=source, progress=_of("coref", progress))
+
+    def circuits() -> Circuits:
+        return run_circuits(model=source, progress=_of("circuits", progress))
+
+    absent: dict[str, str] = {}
+
+    def maybe(kind: type[Part], make: Callable[[], Part]) -> Part | None:
+        """A part that some models cannot give."""
+        try:
+            return kept.part(kind, make)
+        except ModelError as error:
+            absent[kind.command] = str(error)
+            return None
+
+    profiled = kept.part(Profile, profile)
+    return gather(
+        profiled,
+        ablate=maybe(Ablation, ablate),
+        syntax=maybe(Syntax, syntax) if conllu else None,
+        coref=maybe(Coref, coref) if gap else None,
+        circuits=maybe(Circuits, circuits),
+        absent=absent,
+        maps=_maps(profiled, source, progress),
+    )
+
+
+def forget(keep: str | Path) -> None:
+    """Remove a folder of parts once the page is written; anything else in it stays.
+
+    A folder that :func:`atlas` did not make, or a link to one, is left alone.
+    """
+    folder = Path(keep)
+    nonce = _nonce(folder)
+    if nonce is None:
+        return
+    with suppress(OSError):
+        for name in (*(f"{part}.{nonce}.json" for part in PARTS), _MARKER):
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def _nonce(folder: Path) -> str | None:
+    """What the names of the parts in a folder of ours end with; None for any other folder."""
+    if folder.is_symlink():
+        return None
+    with suppress(OSError, UnicodeDecodeError):
+        found = files.contents(folder / _MARKER, 100).decode().strip()
+        if re.fullmatch("[0-9a-f]{16}", found):
+            return found
+    return None
+
+
+class _Kept:
+    """What parts have found, in a folder, as long as nothing has changed.
+
+    The folder is one that this made: a marker in it holds a random number, which is part of the
+    names of all other files, so that nobody else's file is ever taken for ours.
+
+    Args:
+        folder: where; None to keep nothing.
+        state: what decides the results.
+
+    Raises:
+        OutputError: something else has the name of the folder.
+    """
+
+    def __init__(self, folder: Path | None, state: str) -> None:
+        self._folder, self._state, self._ending = folder, state, ""
+        if folder is None:
+            return
+        self._ending = _nonce(folder) or secrets.token_hex(8)
+        with system_errors(OutputError, f"cannot write into {folder}"):
+            if _nonce(folder) is None and os.path.lexists(folder):
+                raise OutputError(
+                    f"{folder} is not of attnviz atlas, which keeps there what it has done; "
+                    "remove it or choose another place"
+                )
+
+    def part(self, kind: type[Part], make: Callable[[], Part]) -> Part:
+        """A part that is there already, or made now."""
+        if self._folder is None:
+            return make()
+        path = self._folder / f"{kind.command}.{self._ending}.json"
+        with suppress(OSError, ValueError, RecursionError, KeyError, TypeError, InputError):
+            found = json.loads(files.contents(path))  # if it is broken it is made anew
+            if found["state"] == self._state:
+                return kind.from_dict(found["document"])
+        made = make()
+        if _nonce(self._folder) is None:
+            with system_errors(OutputError, f"cannot write into {self._folder}"):
+                self._folder.mkdir(parents=True)
+            files.place(self._folder / _MARKER, (self._ending.encode(),))
+        whole = {"state": self._state, "document": made.to_dict()}
+        files.place(path, (json.dumps(whole).encode(),))
+        return made
+
+
+def _state(model: Model, names: Sequence[str], *more: Any) -> str:
+    """What decides the results: the model, the files with what is in them, and the options."""
+    digest = hashlib.sha256(repr((__version__, sorted(identity(model).items()), more)).encode())
+    gold = [str(name) for name in more[:2] if name is not None]
+    for name in (*texts.resolve(list(names)), *gold):
+        digest.update(str(name).encode())
+        with system_errors(InputError, f"cannot read {name}"), files.opened(name) as file:
+            digest.update(hashlib.sha256(file.read()).digest())
+    return digest.hexdigest()
+
+
+def _prompts(names: Sequence[str], source: Source) -> Iterator[str]:
+    """The texts that the model can take whole."""
+    found: Iterator[Text | Bad] = texts.read(texts.resolve(list(names)))
+    for text in found:
+        if isinstance(text, Bad):
+            continue
+        try:
+            source.prepare(text.prompt)
+        except InputError:
+            continue
+        if text.prompt.text is not None:
+            yield text.prompt.text
+
+
+def _of(part: str, progress: Progress) -> Progress:
+    """Progress of a part by its stages."""
+    return lambda stage, done, total: progress(f"{part}: {stage}", done, total)
+
+
+def _maps(profiled: Profile, source: Source, progress: Progress) -> dict[Head, ExampleMap]:
+    """The map of every head on its first example, cut to what can be seen; texts run once each."""
+    wanted: dict[str, list[tuple[Head, int]]] = {}
+    for one in profiled.heads:
+        for _, best in examples(one)[:1]:
+            if best.window == 0:
+                wanted.setdefault(best.text, []).append((one.head, best.row))
+    found: dict[Head, ExampleMap] = {}
+    for done, (text, heads) in enumerate(wanted.items(), start=1):
+        try:
+            whole = capture(Prompt(text, truncate=True), model=source)
+        except InputError:
+            continue
+        for head, row in heads:
+            if row < whole[head].shape[0]:  # of a text that was not cut before it
+                found[head] = _cut(whole[head], whole.inputs.sides[head.site.kind], row)
+        progress("examples", done, len(wanted))
+    return found
+
+
+def _cut(weights: NDArray[np.floating[Any]], sides: Sides, row: int) -> ExampleMap:
+    """A window of a map with the row in it; weights in thousandths."""
+    rows, columns = weights.shape
+    last = min(rows, max(row + 1, _SHOWN))
+    first = max(0, last - _SHOWN)
+    left = first if rows == columns else 0
+    right = min(columns, left + _SHOWN)
+    thousandths = np.rint(1000 * weights[first:last, left:right]).astype(int)
+    return ExampleMap(
+        tuple(sides.queries.texts[first:last]),
+        tuple(sides.keys.texts[left:right]),
+        row - first,
+        first,
+        tuple(map(tuple, thousandths.tolist())),
+    )

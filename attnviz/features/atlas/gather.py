@@ -1,0 +1,149 @@
+"""One atlas from the results of a profile, an ablation, of gold annotation and of circuits.
+
+Nothing is computed anew; what a result does not have stays None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from attnviz.core.heads import Head
+from attnviz.corpus.gold.tally import ALL
+from attnviz.features.ablation.result import Ablation, Effect
+from attnviz.features.atlas.result import AblationPart, Atlas, AtlasHead, ExampleMap, GoldPart
+from attnviz.features.circuits.result import Circuits
+from attnviz.features.coref.result import Coref
+from attnviz.features.profile.result import ExampleRow, HeadProfile, Profile
+from attnviz.features.syntax.result import RelationHead, Syntax
+
+_STRINGS, _NEAREST, _EDGES, _RELATIONS = 8, 3, 3, 3
+"""How many of each a head keeps."""
+
+
+def gather(
+    profile: Profile,
+    *,
+    ablate: Ablation | None = None,
+    syntax: Syntax | None = None,
+    coref: Coref | None = None,
+    circuits: Circuits | None = None,
+    absent: Mapping[str, str] | None = None,
+    maps: Mapping[Head, ExampleMap] | None = None,
+) -> Atlas:
+    """All that is known, head by head.
+
+    Args:
+        profile: which has all heads.
+        ablate: what ablating them costs.
+        syntax: heads against a treebank; ``coref`` against antecedents.
+        coref: see there.
+        circuits: what the weights say.
+        absent: why a part is not there, by its name.
+        maps: of the first example of heads.
+
+    Raises:
+        UsageError: a result of another model than the profile's.
+    """
+    parts = [one for one in (ablate, syntax, coref, circuits) if one is not None]
+    for one in parts:
+        name = f"the {one.command} result"
+        one.check_model(name, profile.source, profile.layout, profile.identity)
+    effects = _effects(ablate)
+    ranked = {} if coref is None else {one.head: one for one in coref.everything.ranked}
+    edges = () if circuits is None else sorted(circuits.edges, key=lambda edge: -edge.excess)
+    heads = []
+    for found in profile.heads:
+        head = found.head
+        antecedents = ranked.get(head)
+        if antecedents is not None and antecedents.accuracy.value is None:
+            antecedents = None
+        heads.append(
+            AtlasHead(
+                profile=replace(
+                    found, tokens=found.tokens[:_STRINGS], nearest=found.nearest[:_NEAREST]
+                ),
+                effect=effects.get(head),
+                relations=tuple(_relations(syntax, head)),
+                antecedents=antecedents,
+                annotated=tuple(
+                    role
+                    for one in (syntax, coref)
+                    if one is not None
+                    for role in one.annotated_roles().get(head, ())
+                ),
+                plain=None if circuits is None else circuits.plain.get(head),
+                first=None if circuits is None else circuits.first.get(head),
+                feeds=tuple([edge for edge in edges if edge.writer == head][:_EDGES]),
+                reads=tuple([edge for edge in edges if edge.reader == head][:_EDGES]),
+                map=(maps or {}).get(head),
+            )
+        )
+    return Atlas(
+        source=profile.source,
+        layout=profile.layout,
+        identity=profile.identity,
+        texts=profile.texts,
+        seed=profile.seed,
+        partial=any(one.partial for one in (profile, *parts)),
+        notes=tuple(dict.fromkeys(note for one in (profile, *parts) for note in one.notes)),
+        heads=tuple(heads),
+        windows=profile.windows,
+        tokens=profile.tokens,
+        files=profile.files,
+        clusters=profile.clusters,
+        grouped=profile.grouped,
+        simultaneous=profile.simultaneous,
+        ablation=None if ablate is None else _ablation(ablate),
+        syntax=None if syntax is None else _gold(syntax, syntax.words),
+        coref=None if coref is None else _gold(coref, coref.examples),
+        circuits=circuits is not None,
+        absent=absent or {},
+    )
+
+
+def examples(head: HeadProfile) -> list[tuple[str, ExampleRow]]:
+    """The score and row that show each role best; where there is none, the strongest of any."""
+    best = {
+        score: row
+        for score, rows in head.examples.items()
+        for row in reversed(rows)
+        if row.sort == "best"
+    }
+    roles = [(role.score, best[role.score]) for role in head.scores.roles if role.score in best]
+    return roles or sorted(best.items(), key=lambda one: -one[1].value)[:1]
+
+
+def _effects(ablate: Ablation | None) -> dict[Head, Effect]:
+    """Of each head that was ablated alone."""
+    return {} if ablate is None else {
+        effect.heads[0]: effect
+        for effect in ablate.effects
+        if [ablate.layout.name(head) for head in effect.heads] == [effect.name]
+    }  # fmt: skip
+
+
+def _ablation(found: Ablation) -> AblationPart:
+    return AblationPart(
+        found.metric, found.unit, found.methods, found.method, found.texts, found.positions,
+        found.base, found.smallest, found.worse,
+    )  # fmt: skip
+
+
+def _gold(found: Syntax | Coref, cases: int) -> GoldPart:
+    return GoldPart(cases, found.texts, found.unit, found.select_on)
+
+
+def _relations(syntax: Syntax | None, head: Head) -> Iterator[RelationHead]:
+    """The relations that no head finds better and no offset as well; those with a role first."""
+    if syntax is None:
+        return
+    roles = {(role.head, role.relation) for role in syntax.roles}
+    found = [
+        relation.best
+        for relation in syntax.relations
+        if relation.name != ALL and relation.best and (relation.best.margin.value or 0.0) > 0
+    ]
+    found = [one for one in found if one.head == head]
+    found.sort(key=lambda one: ((one.head, one.relation) not in roles, -(one.margin.value or 0.0)))
+    yield from found[:_RELATIONS]

@@ -1,0 +1,160 @@
+"""The atlas: everything known about every head of a model, on one page that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from attnviz.core.heads import Head
+from attnviz.core.scores import Role
+from attnviz.drawing.labels import visible
+from attnviz.drawing.palette import anchors, ink
+from attnviz.features.atlas import words
+from attnviz.features.atlas.gather import examples
+from attnviz.features.atlas.result import Atlas, AtlasHead
+from attnviz.features.circuits.result import Edge
+from attnviz.features.coref.result import COREFERENCE, AntecedentHead
+from attnviz.features.syntax.result import RelationHead
+from attnviz.scoring.roles import ROLES
+from attnviz.scoring.scores import SCORES
+from attnviz.web.page import html_page, parts, safe_json
+
+
+def page(atlas: Atlas) -> bytes:
+    """The whole page, as UTF-8."""
+    template, style, script = parts(__package__, "main")
+    data = {
+        "atlas": _visible(document(atlas)),
+        "roles": {
+            role.name: {"color": role.color, "ink": ink(role.color), "code": role.code}
+            for role in ROLES.values()
+        },
+        "scores": {score.name: score.formula for score in SCORES.values()},
+        "palettes": {"light": list(anchors("blues")), "dark": list(anchors("magma"))},
+    }
+    return html_page(
+        template,
+        title=visible(atlas.title),
+        style=style,
+        script=script,
+        data=safe_json(data),
+    )
+
+
+def document(atlas: Atlas) -> dict[str, Any]:
+    """What the page's script draws, as js/types.d.ts says."""
+    part, source = atlas.ablation, atlas.source
+    ranks = {one.head: rank for rank, one in enumerate(atlas.ranked(), start=1)}
+    metric = None if part is None else {
+        "name": part.metric, "unit": part.unit, "distance": part.distance
+    }  # fmt: skip
+    return {
+        "model": source.model,
+        "backend": source.backend,
+        "exactness": source.exactness,
+        "summary": list(words.summary(atlas)),
+        "methods": [{"part": name, "said": said} for name, said in words.methods(atlas)],
+        "notes": list(atlas.notes),
+        "metric": metric,
+        "heads": [_head(atlas, one, ranks) for one in atlas.heads],
+    }
+
+
+def _head(atlas: Atlas, one: AtlasHead, ranks: Mapping[Head, int]) -> dict[str, Any]:
+    profile, name = one.profile, atlas.layout.name
+    middle = len(profile.distances) // 2
+    copying = None if one.copying is None else {
+        key: None if found is None else found.score
+        for key, found in (("plain", one.plain), ("first", one.first))
+    }  # fmt: skip
+    return {
+        "name": name(one.head),
+        "site": one.head.site.kind,
+        "layer": one.head.layer,
+        "head": one.head.index,
+        "does": _role(profile.scores.does),
+        "rests": _role(profile.scores.rests),
+        "scores": {score: asdict(estimate) for score, estimate in profile.estimates.items()},
+        "strings": [{"text": text, **asdict(share)} for text, share in profile.tokens],
+        "distances": [
+            {"distance": place - middle, **asdict(share)}
+            for place, share in enumerate(profile.distances)
+        ],
+        "nearest": [{"name": name(other), "distance": apart} for other, apart in profile.nearest],
+        "examples": [{"score": score, **asdict(row)} for score, row in examples(profile)],
+        "effect": _effect(one, ranks),
+        "relations": [_relation(one, found) for found in one.relations],
+        "coreference": None if one.antecedents is None else _antecedents(one, one.antecedents),
+        "copying": copying,
+        "feeds": [_edge(atlas, edge) for edge in one.feeds],
+        "reads": [_edge(atlas, edge) for edge in one.reads],
+        "map": None if one.map is None else asdict(one.map),
+    }
+
+
+def _role(role: Role | None) -> dict[str, Any] | None:
+    if role is None:
+        return None
+    evidence = {key: getattr(role.evidence, key) for key in ("mean", "chance", "rows")}
+    return {"name": role.name, "score": role.score, "possible": role.possible, **evidence}
+
+
+def _effect(one: AtlasHead, ranks: Mapping[Head, int]) -> dict[str, Any] | None:
+    found = one.effect
+    return None if found is None else {
+        "effect": found.change,
+        "low": found.low,
+        "high": found.high,
+        "gradient": found.gradient,
+        "rank": ranks[one.head],
+        "needed": one.needed,
+    }  # fmt: skip
+
+
+def _relation(one: AtlasHead, found: RelationHead) -> dict[str, Any]:
+    return {
+        "relation": found.relation,
+        "role": one.has_role(found.title),
+        "direction": found.direction,
+        **_accuracy(found),
+        "offset_accuracy": found.offset_accuracy,
+        "margin": found.margin.value,
+    }
+
+
+def _antecedents(one: AtlasHead, found: AntecedentHead) -> dict[str, Any]:
+    return {
+        **_accuracy(found),
+        "baseline": found.baseline,
+        "baseline_accuracy": found.baseline_accuracy,
+        "role": one.has_role(COREFERENCE),
+    }
+
+
+def _accuracy(found: RelationHead | AntecedentHead) -> dict[str, Any]:
+    """How often a head is right."""
+    share = found.accuracy
+    return {"accuracy": share.value, "low": share.low, "high": share.high, "count": found.count}
+
+
+def _edge(atlas: Atlas, edge: Edge) -> dict[str, Any]:
+    name = atlas.layout.name
+    return {
+        "side": edge.side,
+        "writer": name(edge.writer),
+        "reader": name(edge.reader),
+        "ratio": edge.ratio,
+        "excess": edge.excess,
+    }
+
+
+def _visible(value: Any) -> Any:
+    """The same values with every string fit to be shown."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, Mapping):
+        return {key: _visible(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_visible(one) for one in value]
+    return value

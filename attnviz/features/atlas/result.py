@@ -1,0 +1,219 @@
+"""Everything known about the heads of a model, gathered by head from what commands found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from attnviz.core.heads import Head
+from attnviz.core.result import Result
+from attnviz.core.scores import Estimate, Role
+from attnviz.corpus.gold.halves import Selection, chosen_on, measured_on
+from attnviz.drawing.forms import Shown
+from attnviz.drawing.labels import model_name
+from attnviz.features.ablation.result import DISTANCES, Effect
+from attnviz.features.circuits.result import Copying, Edge
+from attnviz.features.coref.result import AntecedentHead
+from attnviz.features.profile.result import HeadProfile
+from attnviz.features.syntax.result import RelationHead
+from attnviz.web.written import framed
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleMap:
+    """A window of a head's map on its first example.
+
+    Attributes:
+        queries: of the rows; ``keys`` of the columns.
+        keys: see ``queries``.
+        row: of the example, in the window.
+        first: position of the window's first row in the text.
+        weights: [rows, columns], in thousandths.
+    """
+
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    row: int
+    first: int
+    weights: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AblationPart:
+    """How heads were ablated; the fields are those of an ablation.
+
+    Attributes:
+        metric: what changed, in ``unit``.
+        unit: see ``metric``.
+        methods: what took a head's place; ``method`` in words.
+        method: see ``methods``.
+        texts: how many, with ``positions`` that counted.
+        positions: see ``texts``.
+        base: the metric on the full model.
+        smallest: the smallest effect of interest, in the metric's unit; None for a distance.
+        worse: +1 if more of the metric is worse, -1 if less is.
+    """
+
+    metric: str
+    unit: str
+    methods: tuple[str, ...]
+    method: str
+    texts: int
+    positions: int
+    base: float
+    smallest: float | None
+    worse: int
+
+    @property
+    def distance(self) -> bool:
+        """Whether the metric is how far the model moves, which is never below zero."""
+        return self.metric in DISTANCES
+
+
+@dataclass(frozen=True, slots=True)
+class GoldPart:
+    """How heads were compared with gold annotation.
+
+    Attributes:
+        cases: words of a treebank, or examples of coreference.
+        texts: clusters that they are from, each one of ``unit``.
+        unit: see ``texts``.
+        select_on: the documents that heads were chosen on.
+    """
+
+    cases: int
+    texts: int
+    unit: str
+    select_on: Selection
+
+    @property
+    def chosen_on(self) -> str:
+        """Documents on which heads were chosen, in words."""
+        return chosen_on(self.select_on, self.unit)
+
+    @property
+    def measured_on(self) -> str:
+        """Those that their figures are from, in words."""
+        return measured_on(self.select_on, self.unit)
+
+
+@dataclass(frozen=True, slots=True)
+class AtlasHead:
+    """What is known of one head.
+
+    Attributes:
+        profile: over many texts, with the strings and heads at the top of its lists alone.
+        effect: of ablating it; None where that was not measured.
+        relations: that no head finds better and no offset as well, those with a role first.
+        antecedents: how often it finds them; None where that was not measured.
+        annotated: its roles from gold annotation, with their evidence.
+        plain: copying with the token embeddings as they are; None where not known.
+        first: the same with the embeddings as they leave the first layer.
+        feeds: the strongest edges out of it.
+        reads: the strongest edges into it.
+        map: of its first example; None where there is none.
+    """
+
+    profile: HeadProfile
+    effect: Effect | None = None
+    relations: tuple[RelationHead, ...] = ()
+    antecedents: AntecedentHead | None = None
+    annotated: tuple[tuple[Role, Estimate], ...] = ()
+    plain: Copying | None = None
+    first: Copying | None = None
+    feeds: tuple[Edge, ...] = ()
+    reads: tuple[Edge, ...] = ()
+    map: ExampleMap | None = None
+
+    @property
+    def head(self) -> Head:
+        """Which head."""
+        return self.profile.head
+
+    @property
+    def copying(self) -> Copying | None:
+        """Copying by what the head reads: beyond the first layer what leaves it, where known."""
+        return self.first or self.plain
+
+    @property
+    def needed(self) -> bool | None:
+        """Whether it is needed; None where an ablation cannot say: one text, one method, ..."""
+        if self.effect is None or self.effect.verdict is None:
+            return None
+        return self.effect.verdict == "needed"
+
+    def has_role(self, title: str) -> bool:
+        """Whether annotation gives it the role of that title."""
+        return any(role.title == title for role, _ in self.annotated)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Atlas(Shown, Result):
+    """Everything known about the heads of a model; ``texts`` of the header are the profile's.
+
+    Attributes:
+        heads: one for each.
+        windows: how many the profile is from, with ``tokens`` in all.
+        tokens: see ``windows``.
+        files: what was read.
+        clusters: independent units: texts, or groups of them where ``grouped``.
+        grouped: see ``clusters``.
+        simultaneous: whether the profile's intervals hold for all heads and scores at once.
+        ablation: how heads were ablated; None where they were not.
+        syntax: how they were compared with a treebank; ``coref`` with antecedents.
+        coref: see ``syntax``.
+        circuits: whether the weights were read.
+        absent: why a part is missing, by its command.
+    """
+
+    schema: ClassVar[str] = "attnviz.atlas/2"
+    command: ClassVar[str] = "atlas"
+    indent: ClassVar[int | None] = None
+
+    heads: tuple[AtlasHead, ...]
+    windows: int
+    tokens: int
+    files: tuple[str, ...]
+    clusters: int
+    grouped: bool
+    simultaneous: bool
+    ablation: AblationPart | None = None
+    syntax: GoldPart | None = None
+    coref: GoldPart | None = None
+    circuits: bool = False
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """Of its page."""
+        return f"attnviz atlas: {model_name(self.source)}"
+
+    @property
+    def measured_on(self) -> str:
+        """What roles from annotation were measured on, in words."""
+        known = [part.measured_on for part in (self.syntax, self.coref) if part is not None]
+        return " and ".join(dict.fromkeys(known))
+
+    def annotated_roles(self) -> dict[Head, tuple[tuple[Role, Estimate], ...]]:
+        """The heads that annotation gives roles."""
+        return {one.head: one.annotated for one in self.heads if one.annotated}
+
+    def ranked(self) -> tuple[AtlasHead, ...]:
+        """The heads that were ablated, the most harmful first."""
+        worse = 1 if self.ablation is None else self.ablation.worse
+        known = [(-one.effect.change * worse, n) for n, one in enumerate(self.heads) if one.effect]
+        return tuple(self.heads[n] for _, n in sorted(known))
+
+    def __getitem__(self, head: Head) -> AtlasHead:
+        """What is known of one head; KeyError for a head that is not there."""
+        for found in self.heads:
+            if found.head == head:
+                return found
+        raise KeyError(head)
+
+    def __repr__(self) -> str:
+        return f"<Atlas {self.source.model}, {self.texts:,} texts, {len(self.heads)} heads>"
+
+    def _repr_html_(self) -> str:
+        return framed(self.page(), self.title)

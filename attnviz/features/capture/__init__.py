@@ -1,0 +1,1 @@
+"""Attention weights into a file."""

@@ -1,0 +1,92 @@
+"""What circuits say of every head, to stand beside it elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attnviz.core.findings import Finding, Measure
+from attnviz.core.heads import Head
+from attnviz.drawing.labels import number
+from attnviz.features.circuits import words
+from attnviz.features.circuits.result import SIDES, Circuits
+
+_NAMED = 3
+"""Edges of each side that a head is told of, in and out."""
+
+
+def finding(found: Circuits, name: str) -> Finding:
+    """What each head copies, where positions alone send it, and which heads feed it.
+
+    Args:
+        found: the result.
+        name: of its file.
+    """
+    layout = found.layout
+    scores = found.copying()
+    strongest = {
+        layout.name(head): max(of)
+        for head in layout
+        if (of := [edge.excess for edge in found.edges if edge.writer == head])
+    }
+    measures = [
+        Measure(
+            "copying",
+            "copying score",
+            "",
+            words.UP,
+            {layout.name(head): (one.score, None, None) for head, one in scores.items()},
+        ),
+        Measure(
+            "previous",
+            "weight on the position before, by positions alone",
+            "",
+            0,
+            {layout.name(h): (one.previous, None, None) for h, one in found.by_position.items()},
+        ),
+        Measure(
+            "writes",
+            "strongest edge into a later head, above random matrices",
+            "",
+            0,
+            {head: (excess, None, None) for head, excess in strongest.items()},
+        ),
+    ]
+    how = (
+        "From weights alone, no text: how much of what it writes later heads read, above random "
+        "matrices of the same shapes; whether it raises the tokens that it reads (copying, -1 to "
+        "1); and where it would look if position embeddings were all there is."
+    )
+    missing = [reason for what, reason in found.reasons.items() if what != "Q and K"]
+    if missing:
+        how += f" Not all of it is known: {'; '.join(missing)}."
+    said = {layout.name(head): tuple(_lines(found, head)) for head in layout}
+    return Finding(
+        "circuits",
+        name,
+        "What its weights allow",
+        how,
+        {head: lines for head, lines in said.items() if lines},
+        tuple(measure for measure in measures if measure.values),
+    )
+
+
+def _lines(found: Circuits, head: Head) -> Iterator[str]:
+    copying, places = found.copying().get(head), found.by_position.get(head)
+    if copying is not None:
+        yield f"copying score {copying.score:+.2f}"
+    if places is not None and found.uniform is not None:
+        place, weight = places.strongest()
+        even = getattr(found.uniform, place)
+        yield (
+            f"by positions alone most weight on {words.PLACES[place]}: {number(weight)} "
+            f"(uniform {number(even)})"
+        )
+    name = found.layout.name
+    for side in SIDES if found.edges else ():
+        edges = words.shown(found, side, len(found.edges))
+        into = [f"{name(e.writer)} ({e.excess:+.3f})" for e in edges if e.reader == head][:_NAMED]
+        out = [f"{name(e.reader)} ({e.excess:+.3f})" for e in edges if e.writer == head][:_NAMED]
+        if into:
+            yield f"its {words.FED[side]} can be fed by {', '.join(into)}"
+        if out:
+            yield f"it can feed the {words.FED[side]} of {', '.join(out)}"

@@ -1,0 +1,53 @@
+"""Circuits, as a script asks for them: what the weights of a model say about its heads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from attnviz.captures.look import DEFAULT_MODEL, Model, load
+from attnviz.errors import UsageError
+from attnviz.features.circuits.result import Circuits
+from attnviz.features.circuits.run import CircuitsSettings, Progress, run
+from attnviz.models.identity import identity
+from attnviz.scoring.select import select
+
+
+def circuits(
+    *,
+    model: Model = DEFAULT_MODEL,
+    device: str = "auto",
+    dtype: str = "auto",
+    progress: Progress | None = None,
+    settings: CircuitsSettings | None = None,
+    **options: Any,
+) -> Circuits:
+    """Say from weights alone who can feed whom, what heads copy, and where positions send them.
+
+    Composition between heads of different layers and copying scores as in Elhage et al. 2021, "A
+    Mathematical Framework for Transformer Circuits", see :mod:`attnviz.features.circuits`.
+
+    Args:
+        model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
+        device: where to run.
+        dtype: in which precision the weights are read; products are in float32 or better.
+        progress: called again and again with a stage, how much is done and how much there is.
+        settings: see :class:`~attnviz.features.circuits.run.CircuitsSettings`.
+        options: its fields, in place of ``settings``: ``select="1.4"``, ``keep=50``, ...
+
+    Raises:
+        AttnvizError: see :mod:`attnviz.errors`; ModelError where nothing of a model's matrices is
+            known for certain.
+    """
+    if settings is not None and options:
+        raise UsageError("give {settings} or their fields, not both", settings=...)
+    unknown = [name for name in options if name not in CircuitsSettings.__dataclass_fields__]
+    if unknown:
+        known = ", ".join(CircuitsSettings.__dataclass_fields__)
+        raise UsageError(f"unknown option {unknown[0]!r}; there are {known}")
+    settings = settings or CircuitsSettings(**options)
+    settings.check()
+    source = load(model, device=device, dtype=dtype)
+    chosen = None if settings.select is None else select(settings.select, source.layout)
+    found = run(source, settings, chosen, progress or (lambda stage, done, total: None))
+    return replace(found, identity=identity(model))

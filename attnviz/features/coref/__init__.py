@@ -1,0 +1,1 @@
+"""Which heads find what pronouns and mentions refer to."""

@@ -1,0 +1,121 @@
+"""Differences, as a script asks for them: captures, reports, one text through two models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from attnviz.captures.look import DEFAULT_MODEL, Look, Model, capture, find, load
+from attnviz.core.capture import Capture
+from attnviz.core.prompt import Prompt
+from attnviz.core.result import Result
+from attnviz.errors import InputError, UsageError
+from attnviz.features.diff import reports
+from attnviz.features.diff.result import Diff
+from attnviz.features.diff.run import compare
+from attnviz.features.registry import read
+from attnviz.models import recorded
+from attnviz.models.identity import identity
+
+RECORDED = (".npz", ".safetensors")
+"""Files that hold a capture."""
+
+
+def diff(
+    before: Look | str | Path | Result | Iterable[Look],
+    after: Look | str | Path | Result | None = None,
+    *,
+    model: Model = DEFAULT_MODEL,
+    against: Model | None = None,
+    align: str = "token",
+    device: str = "auto",
+    dtype: str = "auto",
+) -> Diff:
+    """Say what changed between two runs, head by head.
+
+    Args:
+        before: a capture or its file; a result of ``heads``, ``profile``, ``ablate``, ``logits``,
+            ``syntax``, ``coref`` or ``circuits``, or its JSON file, or a profile's state file
+            (.profile); or a text; with ``against`` one text or several.
+        after: what to compare it with; nothing with ``against``.
+        model: for texts, see :func:`attnviz.load`, as for ``device`` and ``dtype``.
+        against: the model that the same texts go through after ``model``.
+        align: which rows and keys belong together: the same ``token`` at the same position, the
+            same ``position`` of texts of the same length, or the n-th ``word``.
+        device: where to run.
+        dtype: in which precision.
+
+    Raises:
+        AttnvizError: see :mod:`attnviz.errors`; InputError for runs that have nothing to compare.
+    """
+    if (after is None) == (against is None):
+        raise UsageError(
+            "give two runs to compare, or texts and the other model with {against}", against=...
+        )
+    options: dict[str, Any] = {"device": device, "dtype": dtype}
+    if against is not None:
+        single = isinstance(before, str | Prompt | Capture | Path | Result)
+        return _through([before] if single else before, model, against, align, options)
+    return _two(before, after, model, align, options)
+
+
+def _through(looks: Any, model: Model, against: Model, align: str, options: dict[str, Any]) -> Diff:
+    """Texts through two models."""
+    find(model, against)
+    one, other = load(model, **options), load(against, **options)
+
+    def pairs() -> Iterator[tuple[Capture, Capture]]:
+        for look in looks:
+            if not isinstance(look, str | Prompt):
+                raise UsageError("only texts go through two models; give {after} for a capture",
+                                 after=...)  # fmt: skip
+            yield capture(look, model=one), capture(look, model=other)
+
+    found = compare(pairs(), align)
+    return replace(found, identity=identity(model), other_identity=identity(against))
+
+
+def _two(before: Any, after: Any, model: Model, align: str, options: dict[str, Any]) -> Diff:
+    """Two captures, reports or texts."""
+    found = [_report(what) for what in (before, after)]
+    if found[0] is not None and found[1] is not None:
+        return reports.compare(found[0], found[1])
+    if found[0] is not None or found[1] is not None:
+        raise InputError("a report can only be compared with another report")
+    captures = [_capture(what, model, options) for what in (before, after)]
+    names = _name(before, captures[0]), _name(after, captures[1])
+    compared = compare([(captures[0], captures[1])], align, names)
+    known = [identity(model) if isinstance(what, str | Prompt) and not is_file(what) else {}
+             for what in (before, after)]  # fmt: skip
+    return replace(compared, identity=known[0], other_identity=known[1])
+
+
+def _name(what: object, capture: Capture) -> str:
+    """What a run was: its file, its text, or its model."""
+    if is_file(what):
+        return str(what)
+    return repr(what) if isinstance(what, str) else capture.source.model
+
+
+def is_file(what: object) -> bool:
+    """Whether a file is meant, and not a text."""
+    return isinstance(what, Path) or (
+        isinstance(what, str) and what.lower().endswith((*RECORDED, ".json", ".profile"))
+    )
+
+
+def _report(what: object) -> reports.Report | None:
+    """A result, or what a file holds of one; None for anything else."""
+    if isinstance(what, Result):
+        return reports.report(what, f"the {what.command} result")
+    if not is_file(what) or Path(str(what)).suffix.lower() in RECORDED:
+        return None
+    return reports.report(read(Path(str(what))), str(what))
+
+
+def _capture(what: Any, model: Model, options: dict[str, Any]) -> Capture:
+    if is_file(what):
+        return recorded.load(Path(what))
+    return capture(what, model=model, **options)

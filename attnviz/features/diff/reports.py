@@ -1,0 +1,114 @@
+"""Two reports, figure by figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from attnviz.core.compared import Figures
+from attnviz.core.heads import Layout
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.result import Record, Result
+from attnviz.drawing.forms import Shown
+from attnviz.errors import InputError
+from attnviz.features.diff.result import Diff, FigureChange, HeadChange
+
+
+@dataclass(frozen=True)
+class Report:
+    """A result as it is compared.
+
+    Attributes:
+        name: of its file, or what stands for it.
+        kind: the command that made it.
+        source: its model; ``layout`` its heads, ``identity`` what no other model shares.
+        layout: see ``source``, as for ``identity``.
+        identity: see there.
+        texts: how many it is from.
+        figures: of its heads.
+    """
+
+    name: str
+    kind: str
+    source: SourceInfo
+    layout: Layout
+    identity: Mapping[str, Any]
+    texts: int
+    figures: Figures
+
+
+def report(found: Record, name: str) -> Report:
+    """A typed result as it is compared.
+
+    Raises:
+        InputError: it says nothing of heads.
+    """
+    if not isinstance(found, Result) or not isinstance(found, Shown):
+        raise InputError(f"{name} holds no result about heads; give one that a command measured")
+    return Report(
+        name, found.command, found.source, found.layout, found.identity, found.texts,
+        found.compared(),
+    )  # fmt: skip
+
+
+def compare(one: Report, other: Report) -> Diff:
+    """What differs between two reports.
+
+    Raises:
+        InputError: reports of different kinds, settings (such as the metric) or heads.
+    """
+    if one.kind != other.kind:
+        raise InputError(
+            f"{one.name} is of {one.kind}, {other.name} of {other.kind}; compare two of one kind"
+        )
+    for key, value in one.figures.settings.items():
+        if value != other.figures.settings.get(key):
+            second = other.figures.settings.get(key)
+            raise InputError(f"{key} is {value} in {one.name}, {second} in {other.name}")
+    before, after = one.figures.values, other.figures.values
+    if before.keys() != after.keys():
+        odd = sorted(before.keys() ^ after.keys())
+        raise InputError(f"only one of the two reports has {', '.join(odd[:5])}")
+    heads = [_changed(name, one.figures, other.figures) for name in before]
+    heads.sort(key=lambda head: -head.largest())
+    return Diff(
+        source=one.source,
+        layout=one.layout,
+        identity=one.identity,
+        texts=one.texts,
+        notes=tuple(_notes(one, other)),
+        other=other.source,
+        other_identity=other.identity,
+        before=f"{one.source.model} ({one.name})",
+        after=f"{other.source.model} ({other.name})",
+        kind=one.kind,
+        heads=tuple(heads),
+    )
+
+
+def _notes(one: Report, other: Report) -> Iterator[str]:
+    if one.texts:
+        yield "Reports keep no figures of single texts: their differences have no paired interval."
+    if one.texts != other.texts:
+        yield f"The first report is of {one.texts} texts, the second of {other.texts}."
+
+
+def _changed(name: str, one: Figures, other: Figures) -> HeadChange:
+    before, after = one.values[name], other.values[name]
+    changes = [
+        _change(key, first, second)
+        for key in before
+        if (first := before[key]) is not None and (second := after.get(key)) is not None
+    ]
+    had, has = (run.roles.get(name, frozenset()) for run in (one, other))
+    return HeadChange(
+        name, None, tuple(changes), tuple(sorted(has - had)), tuple(sorted(had - has))
+    )
+
+
+def _change(name: str, before: float, after: float) -> FigureChange:
+    if not (math.isfinite(before) and math.isfinite(after)):
+        raise InputError(f"{name} is {before} in one report and {after} in the other")
+    return FigureChange(name, before, after, after - before)

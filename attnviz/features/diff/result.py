@@ -1,0 +1,165 @@
+"""What differs between two runs, head by head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.heads import Head, Layout
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.result import Result
+from attnviz.core.tokens import Sides
+from attnviz.drawing.forms import Shown
+
+Alignment = Literal["token", "position", "word"]
+"""How rows and keys are matched: by the same tokens at the same positions; by positions, of texts
+of the same length; or by words, the n-th of both texts."""
+
+OTHER_UNITS = ("entropy", "distance")
+"""Scores in bits and in tokens, which do not compare with shares."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """How far apart a head's rows are: Jensen-Shannon distances, from 0 (the same) to 1.
+
+    Attributes:
+        mean: over the rows.
+        largest: of any row; ``text`` and ``row`` say where, from 0, and ``token`` its query.
+        rows: that were compared.
+    """
+
+    mean: float
+    largest: float
+    text: int
+    row: int
+    token: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class FigureChange:
+    """A figure in both runs.
+
+    Attributes:
+        name: of the score; ``effect`` of an ablation.
+        before: in the first; ``after`` in the second.
+        after: see ``before``.
+        change: the second less the first.
+        low: of the 95 % interval of the paired difference over texts, None where texts cannot be
+            paired or are fewer than two; ``high`` likewise.
+        high: the other end.
+    """
+
+    name: str
+    before: float
+    after: float
+    change: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def sure(self) -> bool:
+        """Whether an interval leaves out zero."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadChange:
+    """What differs for one head, or for one group of an ablation.
+
+    Attributes:
+        name: of the head or group.
+        distance: of its maps; None where only reports were compared.
+        changes: of its figures.
+        gained: roles it has in the second run only; ``lost`` in the first only.
+        lost: see ``gained``.
+    """
+
+    name: str
+    distance: Distance | None
+    changes: tuple[FigureChange, ...]
+    gained: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+    def largest(self) -> float:
+        """The mean distance of the maps; without maps the largest change of a share or effect."""
+        if self.distance is not None:
+            return self.distance.mean
+        return max((abs(one.change) for one in self._shares), default=0.0)
+
+    @property
+    def compared(self) -> bool:
+        """Whether anything that :meth:`largest` is of could be compared."""
+        return self.distance is not None or bool(self._shares)
+
+    @property
+    def _shares(self) -> list[FigureChange]:
+        return [one for one in self.changes if one.name not in OTHER_UNITS]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Diff(Shown, Result):
+    """What differs between two runs; the header is that of the first.
+
+    Attributes:
+        other: the model of the second run; ``other_identity`` what no other model shares with it.
+        other_identity: see ``other``.
+        before: what the first run was, in words; ``after`` the second.
+        after: see ``before``.
+        kind: what was compared: ``maps``, or the results of a command: ``heads``, ``profile`` ...
+        heads: everything that both have, the largest difference first.
+        align: how rows were matched; empty for reports.
+        sides: the tokens of a single text in the first run, by kind of site; ``others`` in the
+            second. Files have neither of them, and no maps.
+        others: see ``sides``.
+        first: of the first run, [T, S] by head, of a single text.
+        maps: after less before, likewise.
+    """
+
+    schema: ClassVar[str] = "attnviz.diff/2"
+    command: ClassVar[str] = "diff"
+
+    other: SourceInfo
+    other_identity: Mapping[str, Any] = field(default_factory=dict)
+    before: str
+    after: str
+    kind: str
+    heads: tuple[HeadChange, ...]
+    align: Alignment | Literal[""] = ""
+    sides: Mapping[str, Sides] = field(default_factory=dict, compare=False)
+    others: Mapping[str, Sides] = field(default_factory=dict, compare=False)
+    first: Mapping[Head, NDArray[np.floating[Any]]] = field(default_factory=dict, compare=False)
+    maps: Mapping[Head, NDArray[np.floating[Any]]] = field(default_factory=dict, compare=False)
+
+    @property
+    def largest(self) -> float | None:
+        """What a threshold is compared with: the largest :meth:`HeadChange.largest`.
+
+        None where no head could be compared.
+        """
+        return max((head.largest() for head in self.heads if head.compared), default=None)
+
+    @property
+    def uncompared(self) -> tuple[str, ...]:
+        """The heads that have nothing in both runs that could be compared."""
+        return tuple(head.name for head in self.heads if not head.compared)
+
+    def check_model(
+        self, name: str, source: SourceInfo, layout: Layout, identity: Mapping[str, Any]
+    ) -> None:
+        """Refuse to stand beside what is of a model that is neither of the two."""
+        second = self.other_identity and dict(self.other_identity) == dict(identity)
+        if not (second and self.layout.heads == layout.heads):
+            super().check_model(name, source, layout, identity)
+
+    def __repr__(self) -> str:
+        most = ", ".join(f"{head.name} {head.largest():.3g}" for head in self.heads[:3])
+        return f"<Diff {self.before} / {self.after}, {self.kind}: {most}>"
+
+    def _repr_png_(self) -> bytes | None:
+        return self.figure() if self.kind == "maps" else None

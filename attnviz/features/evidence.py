@@ -1,0 +1,132 @@
+"""Results of other commands, attached to what heads do on a text.
+
+``attnviz syntax`` and ``attnviz coref`` name heads that follow a dependency relation or find
+antecedents. Such roles need gold annotation, so no text gives them; they come from a result. What
+any result says of a head stands beside it (``finding.py`` of its feature).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from attnviz.core.findings import Finding
+from attnviz.core.heads import Head, Layout
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.result import Result
+from attnviz.core.scores import Estimate, HeadScores, Role
+from attnviz.drawing.forms import Shown
+from attnviz.errors import InputError, UsageError
+from attnviz.features.registry import read
+from attnviz.scoring.roles import ANNOTATED
+
+Roles = Mapping[Head, tuple[tuple[Role, Estimate], ...]]
+
+
+@dataclass(frozen=True)
+class Attached:
+    """A result that stands beside others, and the name of its file."""
+
+    name: str
+    result: Result
+
+    def finding(self) -> Finding | None:
+        """What it says of every head; None where it says nothing of heads."""
+        return self.result.finding(self.name) if isinstance(self.result, Shown) else None
+
+
+Evidence = str | Path | Result | Attached
+"""A file with a result, the result itself, or what was read of either."""
+
+
+def read_evidence(evidence: Evidence | Sequence[Evidence] | None) -> tuple[Attached, ...]:
+    """Every result that is to be attached.
+
+    Raises:
+        InputError: a file that cannot be read, or holds no result about heads.
+    """
+    if evidence is None:
+        return ()
+    single = isinstance(evidence, str | Path | Result | Attached)
+    return tuple(map(_attached, [evidence] if single else evidence))  # type: ignore[arg-type]
+
+
+def attach(
+    evidence: Evidence | Sequence[Evidence] | None,
+    scores: Sequence[HeadScores],
+    source: SourceInfo,
+    layout: Layout,
+    identity: Mapping[str, Any],
+) -> tuple[tuple[HeadScores, ...], tuple[str, ...], tuple[Finding, ...]]:
+    """Scores with the roles of results before their own, what to say of those, and all findings.
+
+    Args:
+        evidence: the results.
+        scores: of heads.
+        source: where the scores come from.
+        layout: the heads of the model.
+        identity: of the model; empty where it is not known.
+
+    Raises:
+        InputError: see :func:`read_evidence`; UsageError: a result of another model.
+    """
+    several = read_evidence(evidence)
+    scored = tuple(scores)
+    for one in several:
+        one.result.check_model(one.name, source, layout, identity)
+        scored = with_roles(scored, one.result.annotated_roles())
+    findings = tuple(found for one in several if (found := one.finding()) is not None)
+    return scored, tuple(notes(several, identity)), findings
+
+
+def with_roles(scores: Sequence[HeadScores], roles: Roles) -> tuple[HeadScores, ...]:
+    """Scores of heads with these roles before their own, those first that have most margin."""
+    found = []
+    for one in scores:
+        mine = [role for role, _ in roles.get(one.head, ())]
+        mine += [role for role in one.roles if role.name in ANNOTATED]
+        rest = [role for role in one.roles if role.name not in ANNOTATED]
+        found.append(replace(one, roles=(*sorted(mine, key=_margin, reverse=True), *rest)))
+    return tuple(found)
+
+
+def notes(several: Sequence[Attached], identity: Mapping[str, Any]) -> Iterator[str]:
+    """What a reader must know beside these roles, as full sentences."""
+    some = [one for one in several if one.result.annotated_roles()]
+    if some:
+        names = " and ".join(one.name for one in some)
+        halves = " and ".join(dict.fromkeys(one.result.measured_on for one in some))
+        yield (
+            f"Roles from {names} are from annotated text ({halves}), not from this one: their "
+            "score is how often the head is right, their chance that of the best rule without "
+            "attention."
+        )
+    for one in several:
+        if one.result.measured_on and not one.result.annotated_roles():
+            yield f"{one.name} gives no head a role."
+        if not (one.result.identity and identity):
+            yield f"That {one.name} is of this model was checked by its heads alone."
+
+
+def _attached(evidence: Evidence) -> Attached:
+    if isinstance(evidence, Attached):
+        return evidence
+    if isinstance(evidence, Result):
+        return Attached(f"the {evidence.command} result", evidence)
+    if not isinstance(evidence, str | Path):
+        raise UsageError(
+            "a file or a result is wanted as {evidence}, not {!r}", evidence, evidence=...
+        )
+    found = read(evidence)
+    if not isinstance(found, Result):
+        raise InputError(
+            f"{evidence} holds no result about heads; give the JSON of a command that measures them"
+        )
+    return Attached(Path(evidence).name, found)
+
+
+def _margin(role: Role) -> float:
+    """How far the score of a role is above what needs no attention."""
+    return (role.evidence.mean or 0.0) - (role.evidence.chance or 0.0)

@@ -1,0 +1,193 @@
+// Tokens downwards, layers to the right. A node is a position between two layers: (0, i) is token i,
+// (L, i) what stands at position i in the end. Following a node draws what reached it and where it goes.
+import { byId, clamp, fill, make } from "./dom.js";
+import { count, data, depth, ROW, steps, total, weights } from "./data.js";
+import { watchFailures } from "./frame.js";
+import { paint } from "./picture.js";
+import { all, back, onward, taken } from "./ways.js";
+
+/** @typedef {import("./types.js").Node} Node */
+/** @typedef {{ row: HTMLElement, name: HTMLElement, share: HTMLElement, flow: HTMLElement, weights: HTMLElement }} Row */
+
+const stage = byId("stage");
+const canvas = /** @type {HTMLCanvasElement} */ (byId("lines"));
+const slider = /** @type {HTMLInputElement} */ (byId("least"));
+const LAST = { layer: depth, nodes: [count - 1] };
+
+/** @type {Node | null} null for all */
+let chosen = null;
+let held = false;
+
+/** A token's number, in the target from its start. @param {number} node */
+function position(node) {
+  return data.targets && node >= data.targets ? node - data.targets : node;
+}
+
+/** @param {number} node */
+function named(node) {
+  return `${data.tokens[node]} (${position(node)})`;
+}
+
+/** @param {number} share */
+function percent(share) {
+  return share >= 0.005 ? `${Math.round(100 * share)} %` : "<1 %";
+}
+
+/**
+ * One side: a row a token with its text, its share and two bars.
+ * @param {HTMLElement} place
+ * @returns {Row[]}
+ */
+function side(place) {
+  const rows = data.tokens.map((text, node) => {
+    const [name, share] = [make("bdi", {}, text), make("span", { class: "share" })];
+    const [flow, looked] = [make("i", { class: "flow" }), make("i", { class: "weights" })];
+    const row = make("div", { class: node === data.targets && node ? "row target" : "row", title: named(node) },
+      name, share, make("div", { class: "bars" }, flow, looked));
+    return { row, name, share, flow, weights: looked };
+  });
+  fill(place, ...rows.map(({ row }) => row));
+  return rows;
+}
+
+/**
+ * @param {Row[]} rows
+ * @param {Float32Array | null} flow
+ * @param {Float32Array | null} looked
+ * @param {number} top the share whose bar is longest
+ */
+function show(rows, flow, looked, top) {
+  rows.forEach(({ row, share, flow: bar, weights: other }, node) => {
+    share.textContent = flow && flow[node] ? percent(flow[node]) : "";
+    bar.style.width = flow ? `${(100 * flow[node]) / top}%` : "0";
+    other.style.width = looked ? `${(100 * looked[node]) / top}%` : "0";
+    row.classList.toggle("chosen", Boolean(chosen?.nodes.includes(node)));
+  });
+}
+
+/**
+ * The sentence above: the strongest shares, and of whole ways the weights beside them.
+ * @param {Float32Array} flow
+ * @param {Float32Array | null} looked
+ * @param {string} word
+ */
+function said(flow, looked, word) {
+  const order = [...flow.keys()].sort((a, b) => flow[b] - flow[a]).slice(0, 4);
+  return order
+    .filter((node) => flow[node] >= 0.005)
+    .map((node) => `${percent(flow[node])} ${word} ${named(node)}${looked ? ` [${percent(looked[node])} of the weight]` : ""}`)
+    .join(", ");
+}
+
+let pending = 0;
+function update() {
+  if (!pending) pending = requestAnimationFrame(draw);
+}
+
+function draw() {
+  pending = 0;
+  const least = Math.max(Number(slider.value) / 100, 1e-6);
+  const lines = chosen ? [] : all(steps, count, least);
+  let reached = null;
+  let given = null;
+  let looked = null;
+  if (chosen) {
+    reached = chosen.layer ? back(steps, count, chosen, least, lines) : null;
+    given = chosen.layer < depth ? onward(steps, count, chosen, least, lines) : null;
+    const whole = chosen.layer === 0 || chosen.layer === depth;
+    if (whole) {
+      looked = taken(weights, count, chosen);
+      const flow = taken(total, count, chosen);
+      if (chosen.layer) reached = flow;
+      else given = flow;
+    }
+    const who = chosen.nodes.map(named).join(" ");
+    const where = whole ? "" : ` after ${data.columns[chosen.layer - 1]}`;
+    const parts = [];
+    if (reached) parts.push(`is ${said(reached, looked, "from")}`);
+    if (given) parts.push(`makes up ${said(given, reached ? null : looked, "of")}`);
+    fill(byId("said"), `${who}${where} ${parts.join("; ")}`);
+  } else {
+    fill(byId("said"), "all tokens, layer by layer");
+  }
+  const top = Math.max(...(reached || [0]), ...(given || [0]), ...(looked || [0]), 1e-6);
+  show(before, reached, reached && looked, top);
+  show(after, given, given && !reached ? looked : null, top);
+  paint(canvas, lines, chosen);
+  stage.dataset.node = chosen ? `${chosen.layer}:${chosen.nodes}` : "";
+  document.documentElement.dataset.busy = "0";
+}
+
+/**
+ * The node under the pointer: a token on the left, a position on the right, else the nearest.
+ * @param {MouseEvent} event
+ * @returns {Node | null}
+ */
+function under(event) {
+  const box = canvas.getBoundingClientRect();
+  const node = Math.floor((event.clientY - box.top) / ROW);
+  if (node < 0 || node >= count) return null;
+  const layer = Math.round(((event.clientX - box.left) / box.width) * depth);
+  return { layer: clamp(layer, 0, depth), nodes: [node] };
+}
+
+/** @param {Node | null} node @param {boolean} hold */
+function choose(node, hold) {
+  chosen = node;
+  held = Boolean(node) && hold;
+  update();
+}
+
+/** @type {Record<string, [number, number]>} */
+const MOVES = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
+
+/** @param {KeyboardEvent} event */
+function pressed(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const { layer, nodes } = chosen || LAST;
+  if (event.key === "Escape") choose(null, false);
+  else if (event.key === "Enter" || event.key === " ") choose(chosen || LAST, !held);
+  else if (event.key === "Home") choose({ layer, nodes: [0] }, true);
+  else if (event.key === "End") choose({ layer, nodes: [count - 1] }, true);
+  else if (event.key in MOVES) {
+    const [along, down] = chosen ? MOVES[event.key] : [0, 0];
+    choose({ layer: clamp(layer + along, 0, depth), nodes: [clamp(nodes[0] + down, 0, count - 1)] }, true);
+  } else return;
+  event.preventDefault();
+}
+
+function limit() {
+  fill(byId("least-shown"), `${slider.value} %`);
+  update();
+}
+
+watchFailures();
+fill(byId("title"), data.title);
+fill(byId("how"), data.formula);
+fill(byId("method"), data.method);
+fill(byId("closing"), data.closing);
+stage.style.setProperty("--row", `${ROW}px`);
+const before = side(byId("before"));
+const after = side(byId("after"));
+const widest = Math.max(...before.map(({ name }) => name.offsetWidth));
+document.documentElement.style.setProperty("--label", `${widest + 1}px`);
+fill(byId("names"), make("div", {}, ...data.columns.map((name) => make("span", {}, name))));
+
+stage.addEventListener("mousemove", (event) => {
+  if (!held) choose(under(event), false);
+});
+stage.addEventListener("mouseleave", () => {
+  if (!held) choose(null, false);
+});
+stage.addEventListener("click", (event) => {
+  const node = under(event);
+  const same = held && node && chosen && chosen.layer === node.layer && chosen.nodes[0] === node.nodes[0];
+  choose(same ? null : node, !same);
+});
+stage.addEventListener("keydown", pressed);
+byId("free").addEventListener("click", () => choose(null, false));
+slider.addEventListener("input", limit);
+addEventListener("resize", update);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", update);
+if (data.followed) choose({ layer: data.followed.direction === "to" ? depth : 0, nodes: data.followed.positions }, true);
+limit();

@@ -1,0 +1,14 @@
+/** Tokens that are followed together, or a position between two layers: 0 is before the first layer. */
+export interface Node { layer: number; nodes: number[] }
+/** A line: its share, the step, from where and to where. */
+export type Line = [share: number, step: number, from: number, to: number];
+/** What a layer does: [n, n], row by row, how much of each position a position is made of. */
+export type Shares = Float32Array;
+export interface Data {
+  title: string; method: string; formula: string; closing: string;
+  tokens: string[];
+  /** where the target's tokens begin, 0 where there is no target */
+  targets: number;
+  columns: string[]; steps: string[]; total: string; weights: string;
+  followed: { direction: "to" | "from"; positions: number[] } | null;
+}

@@ -1,0 +1,1 @@
+"""What every head does with a text: scores, roles, the grid."""

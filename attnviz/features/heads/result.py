@@ -1,0 +1,64 @@
+"""What every head of a model does with one text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from attnviz.core.capture import described
+from attnviz.core.findings import Finding
+from attnviz.core.heads import SiteKind
+from attnviz.core.measures import PrefixMatching
+from attnviz.core.prompt import Inputs
+from attnviz.core.result import Result
+from attnviz.core.scores import HeadScores, Mixing
+from attnviz.core.tokens import Sides
+from attnviz.drawing import html
+from attnviz.drawing.forms import Shown
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Heads(Shown, Result):
+    """Scores of heads with chance and lift, and the roles that they support.
+
+    Attributes:
+        tokens: the text on both axes of every kind of layer.
+        heads: what each does; ``probe`` the same heads on repeated random tokens, if asked for.
+        probe: see ``heads``, as for ``matching``, which is prefix matching on such tokens.
+        empty_rows: query rows that had no key to attend to.
+        quantity: what was scored, a name of :data:`attnviz.core.quantities.QUANTITIES`; all but
+            weights with rows divided by their sums.
+        mixing: of the self-attention layers, where something else than weights was measured.
+        matching: see ``probe``.
+        findings: what attached results say of these heads.
+    """
+
+    schema: ClassVar[str] = "attnviz.heads/2"
+    command: ClassVar[str] = "heads"
+
+    tokens: Mapping[SiteKind, Sides]
+    heads: tuple[HeadScores, ...]
+    probe: tuple[HeadScores, ...] = ()
+    empty_rows: int = 0
+    quantity: str = "weights"
+    mixing: tuple[Mixing, ...] = ()
+    matching: PrefixMatching | None = None
+    findings: tuple[Finding, ...] = field(default=(), compare=False)
+
+    @property
+    def inputs(self) -> Inputs:
+        """The text, as renderers take it."""
+        return Inputs(self.tokens)
+
+    def described(self) -> str:
+        """Which heads have which role."""
+        return html.described(self)
+
+    def __repr__(self) -> str:
+        named = sum(bool(head.roles) for head in self.heads)
+        about = described(self.source, self.inputs, self.layout)
+        return f"<Heads {about}, {named} of {len(self.heads)} heads with a role>"
+
+    def _repr_html_(self) -> str:
+        return html.heads(self, self.figure())

@@ -1,0 +1,1 @@
+"""Who looks at whom, as a picture."""

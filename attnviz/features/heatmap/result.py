@@ -1,0 +1,140 @@
+"""Maps of some heads, and the same over the picture that was looked at, ready to be drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head
+from attnviz.core.media import Picture, patch_grid
+from attnviz.core.scores import Role
+from attnviz.core.tokens import Sides
+from attnviz.drawing.figure import heatmap_figure, overlay_figure
+from attnviz.drawing.forms import Pictured
+from attnviz.drawing.labels import caption, head_title, percent, visible
+from attnviz.drawing.style import Style
+from attnviz.errors import UsageError
+from attnviz.scoring.gaze import Gaze, gaze
+
+
+@dataclass(frozen=True, eq=False)
+class Heatmap(Pictured):
+    """Maps of some heads, ready to be drawn.
+
+    ``maps`` holds each head with its [T, S] weights and the tokens on both axes, ``roles`` what
+    the heads do, ``style`` how they look.
+    """
+
+    capture: Capture
+    maps: tuple[tuple[Head, NDArray[np.floating], Sides], ...]
+    roles: Mapping[Head, tuple[Role, ...]]
+    style: Style
+
+    def figure(self, format: str = "png") -> bytes:
+        """The picture in ``png``, ``svg`` or ``pdf``."""
+        titled = [(self.title(head), weights, sides) for head, weights, sides in self.maps]
+        return heatmap_figure(
+            titled,
+            self.style,
+            format=format,
+            caption=self.caption,
+            sound=self.capture.inputs.sound,
+        )
+
+    @property
+    def caption(self) -> str:
+        """The model and the text, as they stand below."""
+        return caption(self.capture.source, self.capture.inputs.texts)
+
+    @property
+    def top(self) -> float:
+        """The largest weight in any of the maps: the end of a global scale."""
+        return max(float(weights.max()) for _, weights, _ in self.maps)
+
+    def title(self, head: Head) -> str:
+        """A head's name and roles, as they stand above its map."""
+        return head_title(self.capture.layout.name(head), self.roles.get(head, ()))
+
+    def over(self, query: str | None = None) -> Overlay:
+        """The same heads over the picture that was looked at.
+
+        Args:
+            query: from where: ``cls``, ``3,4`` (row and column of a patch), ``mean`` over all
+                patches, or the number of a token. By default [CLS]; the last token of a text; else
+                all patches.
+
+        Raises:
+            UsageError: there was no picture, or there is no such query.
+        """
+        picture = self.capture.inputs.picture
+        if picture is None:
+            raise UsageError("there is no picture to draw over; attention is of a text or a sound")
+        maps, titles = [], {}
+        for head, _, _ in self.maps:
+            tokens = self.capture.sides(head).queries
+            found = gaze(tokens, picture, query)
+            row = self.capture.maps[head.site][head.index][list(found.rows)].mean(0)
+            maps.append((head, patch_grid(picture, tokens.places, row)))
+            share = maps[-1][1].sum() / row.sum() if row.sum() > 0 else 0.0
+            titles[head] = f"{self.title(head)} ({percent(float(share))} on patches)"
+        return Overlay(self.capture, picture, tuple(maps), found, titles, self.style)
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.capture.layout.name(head) for head, _, _ in self.maps)
+        return f"<Heatmap of {names}; {self.capture.source.model}>"
+
+    def described(self) -> str:
+        """Each map: its size, and where its largest weight is."""
+        parts = []
+        for head, weights, sides in self.maps:
+            row, column = np.unravel_index(int(np.ma.filled(weights, 0).argmax()), weights.shape)
+            query, key = sides.queries.texts[row], sides.keys.texts[column]
+            parts.append(
+                f"{self.title(head)}, {len(sides.queries)} queries by {len(sides.keys)} keys, most "
+                f"from {visible(query)} to {visible(key)} ({weights[row, column]:.2f})"
+            )
+        return f"Attention of {self.capture.source.model}: {'; '.join(parts)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Overlay(Pictured):
+    """Attention of some heads over the picture that it is of, ready to be drawn.
+
+    ``maps`` holds each head with its weights [rows, columns] of patches, ``gaze`` from where is
+    looked, ``titles`` what stands above each, ``style`` how they look.
+    """
+
+    capture: Capture
+    picture: Picture
+    maps: tuple[tuple[Head, NDArray[np.floating]], ...]
+    gaze: Gaze
+    titles: Mapping[Head, str]
+    style: Style
+
+    def figure(self, format: str = "png") -> bytes:
+        """The picture in ``png``, ``svg`` or ``pdf``."""
+        return overlay_figure(
+            self.picture,
+            [(self.titles[head], grid) for head, grid in self.maps],
+            self.style,
+            query=self.gaze.name,
+            place=self.gaze.place,
+            caption=caption(self.capture.source, self.capture.inputs.texts or (self.picture.name,)),
+            format=format,
+        )
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.capture.layout.name(head) for head, _ in self.maps)
+        return f"<Overlay of {names} {self.gaze.name}; {self.capture.source.model}>"
+
+    def described(self) -> str:
+        """Each head, and the patch that it attends to most."""
+        parts = []
+        for head, grid in self.maps:
+            row, column = np.unravel_index(int(grid.argmax()), grid.shape)
+            parts.append(f"{self.titles[head]}, most on patch {row},{column}")
+        return f"Attention {self.gaze.name}, over the picture: {'; '.join(parts)}"

@@ -1,0 +1,1 @@
+"""A page that runs the model itself."""

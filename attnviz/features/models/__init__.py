@@ -1,0 +1,1 @@
+"""Which models can be used right now."""

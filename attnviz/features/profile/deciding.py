@@ -1,0 +1,83 @@
+"""Which roles are sure: a head shows one where its score surely reaches what the role takes.
+
+All heads and all scores that roles rest on are one family of questions: is the mean at least the
+role's mean, and its lift over chance? Each is a test against that bound, and Holm's correction (or
+intervals that hold for all at once) keeps the chance that any role is given wrongly at 5 %. Chance
+is taken for known, and so is what other roles' targets get on the same rows.
+
+Notation in shapes: H heads, n scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.scoring.roles import ROLES
+from attnviz.scoring.scores import SCORES
+from attnviz.statistics.clusters import LEVEL
+from attnviz.statistics.exact import Floats
+from attnviz.statistics.families import holm, one_sided
+
+EVIDENCE = tuple(
+    (list(SCORES).index(evidence.score), evidence.mean, evidence.lift)
+    for role in ROLES.values()
+    for evidence in role.evidence
+)
+"""The column of every score that a role rests on, with the mean and lift that it must reach."""
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Decisions:
+    """What is sure.
+
+    Attributes:
+        sure: bool [H, n], of scores that roles rest on; others are True.
+        questions: how many there were.
+    """
+
+    sure: Bools
+    questions: int
+
+    def unsure(self, head: int) -> frozenset[str]:
+        """The scores of a head that are no evidence."""
+        return frozenset(name for name, sure in zip(SCORES, self.sure[head], strict=True)
+                         if not sure)  # fmt: skip
+
+
+def decide(
+    mean: Floats,
+    error: Floats,
+    chance: Floats,
+    *,
+    freedom: Floats | None = None,
+    width: Floats | None = None,
+) -> Decisions:
+    """Which scores surely reach what their roles take.
+
+    Args:
+        mean: [H, n]; ``error`` their standard errors, ``chance`` that of uniform attention.
+        error: see there.
+        chance: see there.
+        freedom: degrees of freedom of the errors, for Student's t with Holm's correction; NaN where
+            nothing is known.
+        width: instead, how many errors the simultaneous intervals are wide to each side.
+    """
+    columns = [column for column, _, _ in EVIDENCE]
+    bounds = np.array([(least, lift) for _, least, lift in EVIDENCE])
+    apart = mean[:, columns] - np.fmax(bounds[:, 0], bounds[:, 1] * chance[:, columns])
+    if width is not None:
+        asked = ~np.isnan(width[:, columns] + apart)
+        answers = apart > width[:, columns] * error[:, columns]
+    else:
+        assert freedom is not None
+        p = one_sided(apart, error[:, columns], freedom[:, columns])
+        asked = ~np.isnan(p)
+        answers = holm(p) <= 1 - LEVEL
+    sure = np.ones(mean.shape, np.bool_)
+    sure[:, columns] = answers & asked
+    return Decisions(sure, int(asked.sum()))

@@ -1,0 +1,80 @@
+"""What a profile says of every head, to stand beside it elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attnviz.core.findings import Finding, Measure
+from attnviz.core.scores import Role
+from attnviz.drawing.labels import percent, visible
+from attnviz.features.profile.result import HeadProfile, Profile
+from attnviz.scoring.scores import SCORES
+
+_STRINGS = 3
+"""Token strings that a head is told of."""
+
+
+def finding(found: Profile, name: str) -> Finding:
+    """What every head does over many texts.
+
+    Args:
+        found: the result.
+        name: of its file.
+    """
+    heads = {found.layout.name(one.head): one for one in found.heads}
+    unit = "group" if found.grouped else "text"
+    at_once = " for all heads and scores at once" * found.simultaneous
+    norms = "" if found.quantity == "weights" else f" Not weights: {found.quantity}."
+    return Finding(
+        "profile",
+        name,
+        "Over many texts",
+        f"{found.texts:,} texts ({found.tokens:,} tokens) from {', '.join(found.files)}; 95 % "
+        f"intervals over {found.clusters:,} {unit}s{at_once}.{norms}",
+        {head: tuple(_habits(one)) for head, one in heads.items()},
+        tuple(_measures(heads)),
+    )
+
+
+def _measures(heads: dict[str, HeadProfile]) -> Iterator[Measure]:
+    """Every score that is known of some head."""
+    for score, kind in SCORES.items():
+        known = {head: one.estimates[score] for head, one in heads.items()}
+        values = {
+            head: (one.mean, one.low, one.high)
+            for head, one in known.items()
+            if one.mean is not None
+        }
+        if values:
+            title = f"{score.replace('_', ' ')} over texts"
+            yield Measure(score, title, "" if kind.unit == "share" else kind.unit, 0, values)
+
+
+def _habits(head: HeadProfile) -> Iterator[str]:
+    """What a head does, where it rests, and the strings with most of its weight."""
+    scores = head.scores
+    for verb, role in (("does", scores.does), ("rests on", scores.rests)):
+        if role is not None:
+            yield _habit(head, verb, role)
+    if scores.does is None and scores.rests is None:
+        yield "no role"
+    strings = [
+        f"{visible(text)} {percent(share.weight)} (uniform {percent(share.uniform)})"
+        for text, share in head.tokens[:_STRINGS]
+    ]
+    if strings:
+        yield f"most weight on {', '.join(strings)}"
+
+
+def _habit(head: HeadProfile, verb: str, role: Role) -> str:
+    found = head.evidence(role)
+    kind = f"is {role.title}" if role.name == "diffuse" else f"{verb} {role.title}"
+    where = "" if role.possible is None else f" where possible ({percent(role.possible)} of rows)"
+    ends = (
+        "" if found.low is None or found.high is None else f" [{found.low:.2f}, {found.high:.2f}]"
+    )
+    chance = "" if found.chance is None else f", chance {found.chance:.2g}"
+    return (
+        f"{kind} {found.mean or 0:.2f}{ends}{where}: {found.rows:,} rows of {found.texts:,} "
+        f"texts{chance}"
+    )

@@ -1,0 +1,1 @@
+"""Multi-head attention as an animation, from real numbers."""

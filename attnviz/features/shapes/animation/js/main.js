@@ -1,0 +1,152 @@
+import { byId, clamp, fill } from "./dom.js";
+import { watchFailures } from "./frame.js";
+
+/** @typedef {import("./types.js").Box} Box */
+/** @typedef {import("./types.js").Part} Part */
+
+/** @type {import("./types.js").Film} */
+const film = JSON.parse(byId("film").textContent || "");
+const LAST = film.frames.length - 1;
+const SVG = "http://www.w3.org/2000/svg";
+/** Seconds that a frame stands beside its own. */
+const REST = 0.7;
+const speed = /** @type {HTMLSelectElement} */ (byId("speed"));
+const seek = /** @type {HTMLInputElement} */ (byId("seek"));
+/** @type {Map<string, Part>} */
+const parts = new Map();
+let at = 0;
+/** @type {number | null} */
+let timer = null;
+
+/** A new part of the stage, not seen yet. @param {string} name @returns {Part} */
+function added(name) {
+  const group = document.createElementNS(SVG, "g");
+  const rect = document.createElementNS(SVG, "rect");
+  const text = document.createElementNS(SVG, "text");
+  rect.setAttribute("rx", "2");
+  text.setAttribute("dominant-baseline", "central");
+  group.append(rect, text);
+  group.style.opacity = "0";
+  byId("stage").append(group);
+  const part = { group, rect, text, shown: false };
+  parts.set(name, part);
+  return part;
+}
+
+/** @param {Part} part @param {Box} box */
+function place(part, [x, y, width, height, fill, words, colour, bold, ring, align]) {
+  const { group, rect, text } = part;
+  if (!part.shown) group.style.transition = "opacity 0.45s";
+  group.style.transform = `translate(${x}px, ${y}px)`;
+  if (!part.shown) {
+    group.getBoundingClientRect();
+    group.style.transition = "";
+  }
+  group.style.opacity = "1";
+  part.shown = true;
+  rect.style.width = `${width}px`;
+  rect.style.height = `${height}px`;
+  rect.style.fill = fill || "transparent";
+  rect.classList.toggle("ring", ring);
+  text.textContent = words;
+  text.setAttribute("x", String(align === "middle" ? width / 2 : 0));
+  text.setAttribute("y", String(height / 2));
+  text.setAttribute("text-anchor", align);
+  text.style.setProperty("--colour", colour);
+  text.classList.toggle("bare", !fill);
+  text.style.fontWeight = bold ? "700" : "400";
+  const room = fill ? Math.min(height * 0.6, width / (0.62 * Math.max(5, words.length)), 16) : 13;
+  text.style.fontSize = `${room}px`;
+}
+
+/** @param {number} index of a frame; the first or last for one beyond */
+function show(index) {
+  at = clamp(index, 0, LAST);
+  const frame = film.frames[at];
+  const named = new Map(frame.boxes.map(([name, box]) => [film.names[name], film.boxes[box]]));
+  for (const [name, part] of parts) {
+    if (!named.has(name) && part.shown) {
+      part.group.style.opacity = "0";
+      part.shown = false;
+    }
+  }
+  for (const [name, box] of named) place(parts.get(name) || added(name), box);
+  fill(byId("caption"), frame.caption);
+  fill(byId("shapes"), frame.shapes);
+  seek.value = String(at);
+  fill(byId("where"), `${at + 1} / ${film.frames.length}`);
+}
+
+function pause() {
+  clearTimeout(timer ?? undefined);
+  timer = null;
+  fill(byId("play"), "Play");
+}
+
+function wait() {
+  timer = setTimeout(() => {
+    if (at === LAST) {
+      pause();
+      return;
+    }
+    show(at + 1);
+    wait();
+  }, (1000 * (film.frames[at].seconds + REST)) / Number(speed.value));
+}
+
+function play() {
+  if (at === LAST) show(0);
+  fill(byId("play"), "Pause");
+  wait();
+}
+
+function toggle() {
+  if (timer === null) play();
+  else pause();
+}
+
+/** @param {number} by so many frames */
+function step(by) {
+  pause();
+  show(at + by);
+}
+
+/** @param {number} by so many of the speeds */
+function faster(by) {
+  speed.selectedIndex = clamp(speed.selectedIndex + by, 0, speed.options.length - 1);
+}
+
+/** @type {Record<string, () => void>} */
+const KEYS = {
+  " ": toggle,
+  ArrowLeft: () => step(-1),
+  ArrowRight: () => step(1),
+  Home: () => step(-film.frames.length),
+  End: () => step(film.frames.length),
+  "+": () => faster(1),
+  "-": () => faster(-1),
+};
+
+watchFailures();
+seek.max = String(LAST);
+byId("play").addEventListener("click", toggle);
+byId("back").addEventListener("click", () => step(-1));
+byId("next").addEventListener("click", () => step(1));
+seek.addEventListener("input", () => {
+  const wanted = Number(seek.value);
+  pause();
+  show(wanted);
+});
+document.addEventListener("keydown", (event) => {
+  if (event.altKey || event.ctrlKey || event.metaKey) return;
+  const { tagName } = /** @type {HTMLElement} */ (event.target);
+  const inForm = ["SELECT", "INPUT"].includes(tagName);
+  if (!Object.hasOwn(KEYS, event.key) || (inForm && !"+-".includes(event.key)) || (tagName === "BUTTON" && event.key === " ")) return;
+  event.preventDefault();
+  KEYS[event.key]();
+});
+
+document.body.classList.add("still");
+show(0);
+requestAnimationFrame(() => document.body.classList.remove("still"));
+if (!matchMedia("(prefers-reduced-motion: reduce)").matches) play();

@@ -1,0 +1,1 @@
+"""The views of shapes and costs: each a function with one answer."""

@@ -1,0 +1,1 @@
+"""Which heads follow grammar: dependencies of a treebank."""

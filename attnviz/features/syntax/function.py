@@ -1,0 +1,65 @@
+"""``attnviz.syntax``: which heads follow the dependencies of a treebank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from attnviz.captures.look import DEFAULT_MODEL, Model, load, loader
+from attnviz.captures.settings import settings_of
+from attnviz.corpus.gold.cases import SyntaxSettings
+from attnviz.corpus.gold.treebank import sentences as read_sentences
+from attnviz.features.syntax.compare import compare
+from attnviz.features.syntax.result import Syntax
+from attnviz.models.identity import identity
+
+Progress = Callable[[str, int, int], None]
+"""Called with a stage, how much is done and how much there is."""
+
+
+def syntax(
+    treebank: str | Path | Sequence[str | Path],
+    *,
+    model: Model = DEFAULT_MODEL,
+    device: str = "auto",
+    dtype: str = "auto",
+    progress: Progress | None = None,
+    settings: SyntaxSettings | None = None,
+    **options: Any,
+) -> Syntax:
+    """Compare where every head looks with the dependencies of a treebank (Clark et al. 2019).
+
+    Args:
+        treebank: CoNLL-U files, or patterns.
+        model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
+        device: where to run.
+        dtype: in which precision.
+        progress: called again and again with a stage, how much is done and how much there is.
+        settings: see :class:`~attnviz.corpus.gold.cases.SyntaxSettings`.
+        options: its fields, in place of ``settings``: ``punct=False``, ``subtypes=True``,
+            ``select_on="all"``, ``random=True``, ``trees=True``, ``combine=True``, ``jobs=4``,
+            ``show=3, relation="obj"``, ...
+
+    Raises:
+        AttnvizError: see :mod:`attnviz.errors`.
+    """
+    chosen = settings_of(SyntaxSettings, settings, options)
+    sentences, bad = read_sentences(_paths(treebank), strict=chosen.strict)
+    source = load(model, device=device, dtype=dtype)
+    report = compare(
+        source,
+        sentences,
+        chosen,
+        bad=bad,
+        load=loader(model, source, device=device, dtype=dtype),
+        untrained=partial(load, model, device=device, dtype=dtype, untrained=chosen.seed),
+        progress=progress or (lambda stage, done, all_: None),
+    )
+    return replace(report, identity=identity(model))
+
+
+def _paths(given: str | Path | Sequence[str | Path]) -> list[str]:
+    return [str(one) for one in ([given] if isinstance(given, str | Path) else given)]

@@ -1,0 +1,258 @@
+"""How heads fare against the dependencies of a treebank.
+
+A figure that is not known is None and never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from attnviz import files
+from attnviz.core.heads import Head
+from attnviz.core.result import Result
+from attnviz.core.scores import Estimate, Role
+from attnviz.corpus.gold.halves import Selection, chosen_on, measured_on
+from attnviz.corpus.gold.rule import evidence
+from attnviz.drawing.forms import FORMS, Shown
+from attnviz.errors import Setting, UsageError
+from attnviz.features.syntax.parses import Combined, Parse, Trees
+from attnviz.statistics.share import CaseShare
+
+Direction = Literal["to_head", "from_head"]
+DIRECTIONS: tuple[Direction, ...] = ("to_head", "from_head")
+"""Where a dependent looks (its row), and who looks most at a dependent (its column)."""
+SYNTACTIC = "syntactic"
+"""The role of a head that finds a relation."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadAccuracy:
+    """How often a head finds a relation, on all data.
+
+    Attributes:
+        head: which.
+        to_head: by the dependent's row.
+        from_head: by its column.
+    """
+
+    head: Head
+    to_head: float
+    from_head: float
+
+
+@dataclass(frozen=True, slots=True)
+class RelationHead:
+    """How well a head finds a relation on the documents that it was not chosen on.
+
+    Attributes:
+        head: which.
+        relation: such as ``obj``.
+        direction: the better of :data:`DIRECTIONS` where heads were chosen.
+        accuracy: on the held-out documents, or on all where that was asked for.
+        count: cases in them.
+        offset: the best fixed offset, chosen on the same documents as the head.
+        offset_accuracy: of that offset, on the same cases as ``accuracy``.
+        margin: accuracy minus that of the offset.
+    """
+
+    head: Head
+    relation: str
+    direction: Direction
+    accuracy: CaseShare
+    count: int
+    offset: int
+    offset_accuracy: float | None
+    margin: CaseShare
+
+    @property
+    def title(self) -> str:
+        """As its role is called."""
+        return f"{SYNTACTIC}: {self.relation}"
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A dependency relation, on all data.
+
+    Attributes:
+        name: such as ``obj``; ``all`` for every relation but root.
+        count: words that have it.
+        offset: the best fixed distance from dependent to head, in words; +1 is the next word.
+        offset_accuracy: how often that is the head.
+        heads: all heads.
+        best: the chosen head; None where nothing was there to choose on.
+    """
+
+    name: str
+    count: int
+    offset: int
+    offset_accuracy: float
+    heads: tuple[HeadAccuracy, ...]
+    best: RelationHead | None
+
+
+@dataclass(frozen=True, slots=True)
+class Untrained:
+    """The same figures of the same model with random weights.
+
+    Attributes:
+        seed: of these weights.
+        relations: see :class:`Syntax`, as for the others.
+        roles: see there.
+        trees: see there.
+    """
+
+    seed: int
+    relations: tuple[Relation, ...]
+    roles: tuple[RelationHead, ...]
+    trees: Trees | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Syntax(Shown, Result):
+    """Which heads follow which dependency relations of a treebank.
+
+    ``texts`` of the header is the number of clusters that intervals take as independent.
+
+    Attributes:
+        unit: what a cluster is: ``documents``, or ``sentences`` where nothing says which document a
+            sentence is from.
+        sentences: how many were run.
+        words: syntactic words in them, each with a head or root.
+        skipped: sentences that were left out, by reason.
+        untokenized: words that no token belongs to; relations from and to them do not count.
+        select_on: ``halves`` where heads and offsets are chosen on even documents and measured on
+            odd ones, ``all`` where both is done on everything.
+        subtypes: whether ``nmod:poss`` is a relation of its own.
+        punct: whether punctuation counts.
+        relations: the most frequent first, after ``all``.
+        roles: heads that find a relation better than any fixed offset, by head.
+        untrained: the same of untrained weights, where that was asked for.
+        trees: the spanning tree of every head, likewise.
+        combined: all heads together, likewise.
+        shown: sentences with arcs, as many as were asked for.
+    """
+
+    schema: ClassVar[str] = "attnviz.syntax/2"
+    command: ClassVar[str] = "syntax"
+
+    unit: str
+    sentences: int
+    words: int
+    skipped: Mapping[str, int]
+    untokenized: int
+    select_on: Selection
+    subtypes: bool
+    punct: bool
+    relations: tuple[Relation, ...]
+    roles: tuple[RelationHead, ...] = ()
+    untrained: tuple[Untrained, ...] = ()
+    trees: Trees | None = None
+    combined: Combined | None = None
+    shown: tuple[Parse, ...] = ()
+
+    @property
+    def chosen_on(self) -> str:
+        """Documents on which heads and offsets were chosen, in words."""
+        return chosen_on(self.select_on, self.unit)
+
+    @property
+    def measured_on(self) -> str:
+        """Those that their figures are from, in words."""
+        return measured_on(self.select_on, self.unit)
+
+    def annotated_roles(self) -> dict[Head, tuple[tuple[Role, Estimate], ...]]:
+        """Of each head with a role the relations that it finds."""
+        found: dict[Head, tuple[tuple[Role, Estimate], ...]] = {}
+        for one in self.roles:
+            given = evidence(
+                SYNTACTIC, one.accuracy, one.offset_accuracy, one.count, of=one.relation
+            )
+            found[one.head] = (*found.get(one.head, ()), given)
+        return found
+
+    def named(self, names: str | None) -> tuple[Relation, ...]:
+        """Some relations by name, in the order given; all of them for None.
+
+        Args:
+            names: with commas between them.
+
+        Raises:
+            UsageError: a relation that is not in the treebank.
+        """
+        if names is None:
+            return self.relations
+        known = {relation.name: relation for relation in self.relations}
+        wanted = [name.strip() for name in names.split(",")]
+        for name in wanted:
+            if name not in known:
+                raise UsageError(
+                    "{} is no relation of this treebank; there are {}",
+                    Setting("relation", name),
+                    ", ".join(known),
+                )
+        return tuple(known[name] for name in wanted)
+
+    def arcs(self) -> Arcs:
+        """The sentences that were asked for, ready to be drawn.
+
+        Raises:
+            UsageError: none were.
+        """
+        if not self.shown:
+            raise UsageError("no sentence was kept; ask for some with {show}", show=3)
+        return Arcs(self)
+
+    def __repr__(self) -> str:
+        heads = len({role.head for role in self.roles})
+        return (
+            f"<Syntax {self.source.model}, {self.sentences} sentences, "
+            f"{len(self.relations)} relations: {heads} of {len(self.layout)} heads syntactic>"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Arcs:
+    """Sentences with the arcs of a treebank above and those of heads below, as a picture."""
+
+    report: Syntax
+
+    def figure(self, format: str = "png") -> bytes:
+        """The picture in ``png``, ``svg`` or ``pdf``."""
+        drawn: bytes = self.report._needed("arcs_figure", "arcs").draw(self.report, format)
+        return drawn
+
+    def save(self, path: str | Path) -> Path:
+        """Draw into a file; its suffix decides the format.
+
+        Raises:
+            UsageError: a suffix of no picture; OutputError: it cannot be written.
+        """
+        path = Path(path)
+        self.check_suffix(path)
+        files.write(path, self.figure(path.suffix.lower().removeprefix(".")))
+        return path
+
+    @classmethod
+    def check_suffix(cls, path: Path) -> None:
+        """UsageError for a file that no picture can be written to."""
+        known = [suffix for suffix, form in FORMS.items() if form == "figure"]
+        if path.suffix.lower() not in known:
+            raise UsageError(f"cannot draw {path.name!r}; name the file {', '.join(known)}")
+
+    def __repr__(self) -> str:
+        names = ", ".join(parse.name for parse in self.report.shown)
+        right = [arc.right for parse in self.report.shown for arc in parse.arcs]
+        model = self.report.source.model
+        return f"<Arcs of {names}; {model}, {sum(right)} of {len(right)} right>"
+
+    def _repr_png_(self) -> bytes:
+        return self.figure()
+
+    def _repr_html_(self) -> str:
+        from attnviz.drawing import html
+
+        return html.picture(self.figure(), repr(self))

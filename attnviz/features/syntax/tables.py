@@ -1,0 +1,36 @@
+"""Relations as rows."""
+
+from __future__ import annotations
+
+from attnviz.drawing.tables import Row
+from attnviz.features.syntax.result import Syntax
+
+_BEST = (
+    "head", "direction", "accuracy", "low", "high", "held_out", "offset", "offset_accuracy",
+    "margin", "margin_low", "margin_high", "role",
+)  # fmt: skip
+
+
+def rows(found: Syntax) -> list[Row]:
+    """A row for each relation: ``count`` cases in all, ``held_out`` those that are measured on."""
+    sure = {(role.head, role.relation) for role in found.roles}
+    listed: list[Row] = []
+    for relation in found.relations:
+        row: Row = {"relation": relation.name, "count": relation.count, **dict.fromkeys(_BEST)}
+        if best := relation.best:
+            row |= {
+                "head": found.layout.name(best.head),
+                "direction": best.direction,
+                "accuracy": best.accuracy.value,
+                "low": best.accuracy.low,
+                "high": best.accuracy.high,
+                "held_out": best.count,
+                "offset": best.offset,
+                "offset_accuracy": best.offset_accuracy,
+                "margin": best.margin.value,
+                "margin_low": best.margin.low,
+                "margin_high": best.margin.high,
+                "role": (best.head, relation.name) in sure,
+            }
+        listed.append(row)
+    return listed

@@ -1,0 +1,28 @@
+"""Words that the table, the figure and the picture of arcs share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attnviz.drawing.labels import model_name
+from attnviz.features.syntax.result import Direction, Syntax
+
+SHORT: Mapping[Direction, str] = {"to_head": "row", "from_head": "column"}
+"""Directions in a cell of a table."""
+
+
+def measured(found: Syntax) -> str:
+    """What was measured on what, in one line."""
+    info = found.source
+    if found.chosen_on == found.measured_on:
+        chosen = f"head and offset chosen and measured on {found.measured_on}"
+    else:
+        chosen = f"head and offset chosen on {found.chosen_on}, measured on {found.measured_on}"
+    parts = [
+        f"{found.sentences:,} sentences, {found.words:,} words",
+        f"{found.texts:,} {found.unit} as clusters",
+        chosen,
+        "95 % intervals",
+        f"{model_name(info)}, {info.backend} backend, {info.device} {info.dtype}",
+    ]
+    return " · ".join(parts)

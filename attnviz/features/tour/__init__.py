@@ -1,0 +1,1 @@
+"""A guided tour of a minute."""

@@ -1,0 +1,1 @@
+"""Every head of some texts on one offline page."""

@@ -1,1 +1,0 @@
-"""Effects of taking heads away, on the terminal, as tables for programs and as figures."""

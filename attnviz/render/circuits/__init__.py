@@ -1,1 +1,0 @@
-"""Circuits read off weights: terminal, tables and the graph by layer."""

@@ -1,1 +1,0 @@
-"""Differences of two runs: terminal, tables, figure."""

@@ -1,1 +1,0 @@
-"""Heads against gold annotation, drawn: tables, grids, arcs over sentences."""

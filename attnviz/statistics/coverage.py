@@ -1,0 +1,170 @@
+"""How often intervals hold, measured: what to say beside them at some number of texts.
+
+The figures are those of ``python -m proofs.coverage`` (docs/profile.md names the command), which
+takes the sentences of a treebank for the whole population: 2,001 of UD English EWT (dev), with the
+scores of the 24 heads of demo-gpt2. Other texts and models have other tails, so the figures say
+about how far to trust an interval, not exactly. A test measures again on a population made up with
+tails like these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from attnviz.statistics.clusters import FEW, LEVEL
+
+Kind = Literal["each", "simultaneous"]
+
+POPULATION = "sentences of a treebank"
+
+CLOSE = 0.03
+"""An interval that holds so much less often than it says deserves a word."""
+
+
+class Coverage(NamedTuple):
+    """How often intervals held: all of them together, and of single means the median and worst."""
+
+    joint: float
+    middle: float
+    worst: float
+
+
+def _table(*rows: tuple[int, float, float, float]) -> Mapping[int, Coverage]:
+    return MappingProxyType(
+        {size: Coverage(*(share / 100 for share in shares)) for size, *shares in rows}
+    )
+
+
+MEASURED: Mapping[str, Mapping[int, Coverage]] = MappingProxyType(
+    {
+        "pooled, each: common scores": _table(
+            (5, 0, 87, 44),
+            (10, 0, 88, 44),
+            (20, 1, 88, 50),
+            (50, 5, 93, 56),
+            (200, 14, 95, 72),
+            (1000, 22, 95, 83),
+        ),
+        "pooled, each: rare scores": _table(
+            (10, 6, 24, 7),
+            (20, 2, 24, 13),
+            (50, 6, 26, 21),
+            (200, 32, 63, 60),
+            (1000, 54, 88, 86),
+        ),
+        "pooled, Bonferroni: common scores": _table(
+            (5, 29, 100, 76),
+            (10, 22, 100, 70),
+            (20, 30, 100, 72),
+            (50, 46, 100, 76),
+            (200, 70, 100, 85),
+            (1000, 90, 100, 96),
+        ),
+        "pooled, simultaneous: common scores": _table(
+            (20, 91, 100, 97),
+            (50, 94, 100, 98),
+            (200, 91, 100, 95),
+            (1000, 96, 100, 98),
+        ),
+        "pooled, simultaneous: rare scores": _table(
+            (50, 85, 100, 89),
+            (200, 77, 87, 78),
+            (1000, 97, 99, 98),
+        ),
+        "macro, each: common scores": _table(
+            (5, 1, 92, 46),
+            (10, 0, 94, 49),
+            (20, 2, 93, 51),
+            (50, 2, 94, 62),
+            (200, 5, 94, 61),
+            (1000, 14, 95, 81),
+        ),
+        "macro, each: rare scores": _table(
+            (10, 12, 80, 20),
+            (20, 7, 82, 29),
+            (50, 8, 83, 42),
+            (200, 23, 90, 77),
+            (1000, 30, 93, 90),
+        ),
+        "macro, Bonferroni: common scores": _table(
+            (5, 35, 100, 77),
+            (10, 28, 100, 70),
+            (20, 30, 100, 69),
+            (50, 51, 100, 81),
+            (200, 63, 100, 84),
+            (1000, 87, 100, 93),
+        ),
+        "difference of two": _table(
+            (5, 28, 92, 52),
+            (10, 31, 93, 55),
+            (20, 35, 94, 59),
+            (50, 46, 94, 71),
+            (200, 57, 96, 80),
+            (1000, 62, 94, 90),
+        ),
+        "trimmed mean": _table(
+            (5, 9, 94, 84),
+            (10, 1, 93, 63),
+            (20, 1, 93, 66),
+            (50, 2, 94, 69),
+            (200, 2, 94, 80),
+            (1000, 3, 96, 90),
+        ),
+        "median": _table(
+            (10, 23, 98, 94),
+            (20, 4, 96, 93),
+            (50, 4, 97, 94),
+            (200, 2, 96, 93),
+            (1000, 1, 96, 92),
+        ),
+    }
+)
+"""By kind of interval and number of texts."""
+
+
+def measured(name: str, groups: float) -> tuple[int, Coverage] | None:
+    """The figures at the largest measured number of texts that is not above ``groups``."""
+    table = MEASURED.get(name, {})
+    below = [size for size in table if size <= groups]
+    return (max(below), table[max(below)]) if below else None
+
+
+def word(kind: Kind, groups: float, unit: str = "texts") -> str | None:
+    """What must be said beside 95 % intervals from so many texts; None where they hold.
+
+    Args:
+        kind: ``each`` for intervals by themselves, ``simultaneous`` for all at once.
+        groups: how many independent texts.
+        unit: what they are called.
+    """
+    rare = measured(f"pooled, {kind}: rare scores", groups)
+    common = measured(f"pooled, {kind}: common scores", groups)
+    said = []
+    if kind == "each":
+        if common is not None and groups < FEW:
+            size, held = common
+            said.append(
+                f"from {size:,} {POPULATION} they held in {_percent(held.middle)} of samples "
+                f"(median score) and {_percent(held.worst)} (worst score)"
+            )
+        if rare is not None and rare[1].middle < LEVEL - CLOSE:
+            said.append(
+                f"of scores that few texts have, such as induction, in {_percent(rare[1].middle)} "
+                f"of samples of {rare[0]:,}"
+            )
+    else:
+        for what, found in (("common scores", common), ("scores that few texts have", rare)):
+            if found is not None and found[1].joint < LEVEL - CLOSE:
+                said.append(
+                    f"those of {what} held together in {_percent(found[1].joint)} of samples of "
+                    f"{found[0]:,} {POPULATION}"
+                )
+    if not said:
+        return None
+    return f"95 % intervals from {groups:,.0f} {unit} cover less: {'; '.join(said)}."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -1,0 +1,211 @@
+"""What stands when many questions are asked at once: heads, relations, scores.
+
+:func:`judge` takes the sums of every text and says of each mean whether it differs from a null
+value, so that in 95 of 100 samples no sentence of the whole family is wrong. Two ways:
+
+- ``max-t``: the bootstrap-t over texts of :mod:`attnviz.statistics.simultaneous`, which knows that
+  heads share their texts. For tests as for intervals; needs 20 texts.
+- ``holm``: Student's t for each and Holm's step-down correction (Holm 1979), for any number of
+  texts. It errs where a few texts make most of a mean; :mod:`attnviz.statistics.coverage` has how
+  often.
+
+A distance (a divergence, a change of states) is never below 0, so its mean differs from 0 for a
+random head too: give the difference to a null distance on the same texts, such as that of one
+resampling against another, with :func:`over_null`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnviz.statistics.clusters import LEVEL, ClusterSums
+from attnviz.statistics.copies import together
+from attnviz.statistics.exact import Floats, Integers
+from attnviz.statistics.robust import largest_share
+from attnviz.statistics.simultaneous import REPLICATES, Bootstrap
+from attnviz.statistics.student import half_widths, p_above
+
+Bools = NDArray[np.bool_]
+Way = Literal["max-t", "holm"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Family:
+    """What stands of K means, shaped [K] or as their sums were.
+
+    Attributes:
+        mean: the means; NaN without a row.
+        error: their standard errors.
+        low, high: ends of each one's own interval; NaN where there is none.
+        joint_low, joint_high: ends of the intervals that hold for all at once.
+        adjusted: p-values for the whole family, two-sided; NaN where nothing can be said.
+        stands: whether a mean differs from the null value, in the family.
+        worth: whether it also differs by the smallest effect of interest.
+        largest: the share of each sum that its largest text makes.
+        groups: of texts that were counted; identical ones are one.
+        way: how it was judged.
+    """
+
+    mean: Floats
+    error: Floats
+    low: Floats
+    high: Floats
+    joint_low: Floats
+    joint_high: Floats
+    adjusted: Floats
+    stands: Bools
+    worth: Bools
+    largest: Floats
+    groups: int
+    way: Way
+
+
+def judge(
+    a: Floats,
+    b: NDArray[np.integer[Any]],
+    names: Sequence[str],
+    *,
+    null: float = 0.0,
+    smallest: float = 0.0,
+    level: float = LEVEL,
+    way: Way = "max-t",
+    seed: int = 0,
+    replicates: int = REPLICATES,
+) -> Family:
+    """Judge means as a family.
+
+    Args:
+        a: [texts, ...], the sum of every text for each mean.
+        b: [texts] or [texts, ...], numbers of rows.
+        names: of the texts, or of the groups that they belong to: equal ones are one group.
+        null: the value to differ from.
+        smallest: the smallest effect of interest, in the unit of the means.
+        level: of the intervals, and one less the chance that any sentence is wrong.
+        way: see the module.
+        seed: of the bootstrap.
+        replicates: of the bootstrap.
+    """
+    sums, rows = together(names, a, np.broadcast_to(_wide(b, np.ndim(a)), np.shape(a)))
+    clusters = ClusterSums.of(sums, rows)
+    mean, error = clusters.mean(), clusters.error()
+    known = clusters.known()
+    if way == "max-t":
+        bootstrap = Bootstrap(np.shape(a)[1:], seed, replicates)
+        bootstrap.add(list(dict.fromkeys(names)), sums, rows)
+        width = bootstrap.widths(clusters, level)
+        adjusted = _max_t(bootstrap, clusters, null)
+    else:
+        width = half_widths(clusters.freedom(), 1 - (1 - level) / max(int(known.sum()), 1))
+        adjusted = holm(two_sided(mean - null, error, clusters.freedom()))
+    half, joint = clusters.half(level), width * error
+    stands = np.nan_to_num(adjusted, nan=1.0) <= 1 - level
+    return Family(
+        mean,
+        error,
+        mean - half,
+        mean + half,
+        mean - joint,
+        mean + joint,
+        adjusted,
+        stands,
+        stands & (np.abs(np.nan_to_num(mean) - null) >= smallest),
+        largest_share(sums),
+        len(sums),
+        way,
+    )
+
+
+def over_null(
+    distance: Floats,
+    null: Floats,
+    b: NDArray[np.integer[Any]],
+    names: Sequence[str],
+    **settings: Any,
+) -> Family:
+    """Judge distances, which are never below 0, against a null distance on the same texts.
+
+    Args:
+        distance: [texts, ...], the sum of the distance of every text.
+        null: [texts] or [texts, ...], the sum of the null distance: one that says nothing, such as
+            that between two resamplings.
+        b: [texts], numbers of rows.
+        names: as for :func:`judge`.
+        **settings: of :func:`judge`.
+    """
+    return judge(distance - _wide(null, np.ndim(distance)), b, names, **settings)
+
+
+def two_sided(apart: ArrayLike, error: ArrayLike, freedom: ArrayLike) -> Floats:
+    """P-values of Student's t for means so far from the null value; NaN without freedom."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.abs(np.asarray(apart)) / np.asarray(error)
+    found: Floats = np.minimum(2 * p_above(t, freedom), 1)
+    return found
+
+
+def one_sided(apart: ArrayLike, error: ArrayLike, freedom: ArrayLike) -> Floats:
+    """P-values of Student's t against "not above"; NaN without freedom."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.asarray(apart) / np.asarray(error)
+    found: Floats = np.asarray(p_above(t, freedom), np.float64)
+    return found
+
+
+def holm(p: ArrayLike) -> Floats:
+    """Holm's adjusted p-values of a family, in any shape; NaN is not of the family.
+
+    Source:
+        Holm 1979, A simple sequentially rejective multiple test procedure.
+    """
+    values = np.asarray(p, np.float64)
+    found = np.full(values.shape, np.nan)
+    there = ~np.isnan(values)
+    some = values[there]
+    order = np.argsort(some, kind="stable")
+    steps = some[order] * np.arange(len(some), 0, -1)
+    adjusted = np.empty_like(some)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1) if len(some) else steps
+    found[there] = adjusted
+    return found
+
+
+def benjamini_hochberg(p: ArrayLike) -> Floats:
+    """Adjusted p-values where a share of false names is what is promised (and then said).
+
+    Source:
+        Benjamini & Hochberg 1995, Controlling the false discovery rate.
+    """
+    values = np.asarray(p, np.float64)
+    found = np.full(values.shape, np.nan)
+    there = ~np.isnan(values)
+    some = values[there]
+    order = np.argsort(some, kind="stable")[::-1]
+    steps = some[order] * len(some) / np.arange(len(some), 0, -1)
+    adjusted = np.empty_like(some)
+    adjusted[order] = np.minimum(np.minimum.accumulate(steps), 1) if len(some) else steps
+    found[there] = adjusted
+    return found
+
+
+def _max_t(bootstrap: Bootstrap, clusters: ClusterSums, null: float) -> Floats:
+    """Adjusted p-values from the largest deviation of every draw, family by family."""
+    found = np.full(clusters.count.shape, np.nan)
+    families = [part for part in bootstrap.families(clusters) if part.any()]
+    for part in families:
+        most = np.sort(bootstrap.largest(clusters, part))
+        t = np.abs(clusters.mean()[part] - null) / clusters.error()[part]
+        beyond = len(most) - np.searchsorted(most, t, side="left")
+        p = (1 + beyond) / (1 + len(most))
+        found[part] = np.minimum(p * len(families), 1)
+    return found
+
+
+def _wide(b: NDArray[Any], axes: int) -> NDArray[Any]:
+    """With as many axes as the sums have."""
+    rows: Integers = np.asarray(b)
+    return rows.reshape(rows.shape + (1,) * (axes - rows.ndim))

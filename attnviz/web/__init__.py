@@ -1,0 +1,1 @@
+"""The kit of pages: template, policy, style, and the scripts that all pages share."""

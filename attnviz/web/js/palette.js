@@ -1,0 +1,48 @@
+/** Whether the page's colours are those on a dark ground; paper is light. */
+export function isDark() {
+  const { print, theme } = document.documentElement.dataset;
+  if (print !== undefined) return false;
+  if (theme === "dark" || theme === "light") return theme === "dark";
+  return matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+/** Which of the colours are in use. @returns {"light" | "dark"} */
+export function scheme() {
+  return isDark() ? "dark" : "light";
+}
+
+/**
+ * @param {string} color `#rrggbb`
+ * @returns {[number, number, number]}
+ */
+export function rgb(color) {
+  const value = Number.parseInt(color.slice(1), 16);
+  return [value >> 16, (value >> 8) & 255, value & 255];
+}
+
+/**
+ * A palette's 256 colours between its points, as bytes r, g, b.
+ * @param {string[]} palette at least two colours `#rrggbb`
+ */
+export function ramp(palette) {
+  const points = palette.map(rgb);
+  const found = new Uint8ClampedArray(768);
+  for (let step = 0; step < 256; step++) {
+    const place = (step / 255) * (points.length - 1);
+    const left = Math.min(Math.trunc(place), points.length - 2);
+    for (let i = 0; i < 3; i++) {
+      const [a, b] = [points[left][i], points[left + 1][i]];
+      found[3 * step + i] = Math.round(a + (b - a) * (place - left));
+    }
+  }
+  return found;
+}
+
+/**
+ * The nearest of a palette's points for a weight, by its square root, so that small ones show.
+ * @param {string[]} palette
+ * @param {number} share of what counts as full, cut to 0 and 1
+ */
+export function rootColor(palette, share) {
+  return palette[Math.round(Math.sqrt(Math.min(1, Math.max(0, share))) * (palette.length - 1))];
+}

@@ -1,0 +1,59 @@
+"""Pages that are made: one self-contained file, saved or shown in a notebook."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from attnviz import files
+from attnviz.errors import UsageError
+
+
+@dataclass(frozen=True, eq=False)
+class Page:
+    """One self-contained HTML file; it asks for nothing: no server, no network.
+
+    ``page`` is the whole file.
+    """
+
+    page: bytes
+    title: str
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page; its name must end in .html or .htm."""
+        path = Path(path)
+        page_path(path)
+        files.write(path, self.page)
+        return path
+
+    @property
+    def size(self) -> str:
+        """Of the page, for people: ``2.1 MB``."""
+        return human(len(self.page))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.title!r}, {self.size}>"
+
+    def _repr_html_(self) -> str:
+        return framed(self.page, self.title)
+
+
+def page_path(path: Path) -> None:
+    """UsageError for a file that a browser would not open as a page."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"cannot write a page to {path.name!r}; name the file .html")
+
+
+def framed(page: bytes, title: str) -> str:
+    """A page as a part of another, as notebooks show it."""
+    inside = escape(page.decode("utf-8"), quote=True)
+    return (
+        f'<iframe data-attnviz="1" title="{escape(title)}" srcdoc="{inside}" '
+        'style="width:100%;height:760px;border:1px solid #ccc;border-radius:6px"></iframe>'
+    )
+
+
+def human(size: int) -> str:
+    """Bytes of a page, for people: ``2.1 MB``."""
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"

@@ -1,0 +1,1 @@
+"""What is claimed of the statistics, measured: run with ``python -m proofs.NAME``."""

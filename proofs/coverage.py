@@ -1,0 +1,233 @@
+"""``python -m proofs.coverage [FILE]``: how often intervals hold, by the number of texts.
+
+The texts of a file (lines, or the sentences of a treebank in CoNLL-U) are taken for the whole
+population: their means are the truth. Samples of texts are drawn from them, with replacement, and
+every kind of interval is computed as attnviz does. Without a file the population is made up: texts
+of very different lengths, with heavy tails.
+
+FILE may also be an .npz archive of per-text sums ``a`` [texts, ...] and numbers of rows ``b``, such
+as the effects of ablated heads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.statistics.clusters import ClusterSums
+from attnviz.statistics.paired import difference
+from attnviz.statistics.robust import Between, median, per_text, trimmed_mean
+from attnviz.statistics.simultaneous import COMMON, Bootstrap
+from attnviz.statistics.student import half_widths
+
+SIZES = (5, 10, 20, 50, 200, 1000)
+RUNS = 200
+REPLICATES = 500
+PAIRS = 12
+"""Pairs of means whose difference is measured."""
+
+Floats = NDArray[np.float64]
+
+
+class Population(NamedTuple):
+    """Sums of every text: ``a`` [texts, K] and numbers of rows ``b`` [texts, K]."""
+
+    a: Floats
+    b: NDArray[np.int64]
+
+
+class Coverage(NamedTuple):
+    """How often intervals held: all of them together, and of single means the median and worst."""
+
+    joint: float
+    middle: float
+    worst: float
+
+
+def made_up(texts: int = 20_000, means: int = 24, seed: int = 0) -> Population:
+    """Texts whose lengths and scores have heavy tails, and scores that few texts have."""
+    draw = np.random.default_rng(seed)
+    rows = np.ceil(draw.lognormal(2.5, 0.8, texts)).astype(np.int64)
+    habit = draw.standard_t(4, (texts, 1))
+    level = np.linspace(-3, 2, means)
+    share = 1 / (1 + np.exp(-(level + 0.7 * habit + 0.5 * draw.standard_normal((texts, means)))))
+    b = np.repeat(rows[:, None], means, 1)
+    rare = slice(0, means // 4)
+    b[:, rare] = draw.binomial(b[:, rare], 0.05) * (draw.random((texts, 1)) < 0.5)
+    return Population(share * b, b)
+
+
+def of_texts(path: Path, model: str) -> Population:
+    """The sums of the scores of a model's heads on the texts of a file."""
+    from attnviz.captures.look import load
+    from attnviz.corpus.texts import read
+    from attnviz.features.profile.tasks import tasks
+    from attnviz.features.profile.work import ProfileSettings, Worker
+
+    if path.suffix == ".npz":
+        found = np.load(path)
+        a = found["a"].reshape(len(found["a"]), -1)
+        b = found["b"].reshape(len(a), -1)
+        return Population(a, np.broadcast_to(b, a.shape).astype(np.int64))
+    if path.suffix == ".conllu":
+        import tempfile
+
+        mark = "# text = "
+        lines = [line[len(mark) :] for line in _lines(path) if line.startswith(mark)]
+        with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+            file.flush()
+            return of_texts(Path(file.name), model)
+    worker = Worker(load(model), ProfileSettings())
+    parts = [worker(task) for task in tasks(read([str(path)]))]
+    a = np.concatenate([part.a for part in parts])
+    b = np.concatenate([part.b for part in parts])
+    there = b.sum(0) > 0
+    return Population(a[:, there], b[:, there])
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with open(path, encoding="utf-8") as file:
+        yield from (line.rstrip("\n") for line in file)
+
+
+def coverage(
+    population: Population,
+    groups: int,
+    *,
+    runs: int = RUNS,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+) -> dict[str, Coverage]:
+    """How often every kind of interval holds in samples of so many texts.
+
+    A kind that no sample has an interval of is left out; so are, of a kind, means that fewer than
+    one sample in ten has an interval of.
+    """
+    draw = np.random.default_rng([seed, groups])
+    held: dict[str, list[Floats]] = {}
+    truth = _truth(population)
+    for run in range(runs):
+        some = draw.integers(0, len(population.a), groups)
+        sample = Population(population.a[some], population.b[some])
+        for kind, inside in _held(sample, truth, population, run, replicates):
+            held.setdefault(kind, []).append(inside)
+    return {kind: found for kind, runs in held.items() if (found := _summed(np.array(runs)))}
+
+
+def _truth(population: Population) -> Mapping[str, Floats]:
+    values = per_text(*population)
+    return {
+        "pooled": population.a.sum(0) / population.b.sum(0),
+        "macro": np.nanmean(values, axis=0),
+        "trimmed": trimmed_mean(values).value,
+        "median": median(values).value,
+    }
+
+
+def _held(
+    sample: Population, truth: Mapping[str, Floats], population: Population, run: int, draws: int
+) -> Iterator[tuple[str, Floats]]:
+    """By kind, [K]: 1 where an interval holds, 0 where not, NaN where there is none."""
+    values = per_text(*sample)
+    there = (sample.b > 0).astype(np.int64)
+    names = [str(n) for n in range(len(sample.a))]
+    for title, a, b in (
+        ("pooled", sample.a, sample.b),
+        ("macro", np.nan_to_num(values), there),
+    ):
+        sums = ClusterSums.of(a, b)
+        bootstrap = Bootstrap((a.shape[1],), run, draws)
+        bootstrap.add(names, a, b)
+        common, rare = bootstrap.families(sums)
+        off = np.abs(sums.mean() - truth[title])
+        often = sums.count >= COMMON * sums.count.max()
+        each = _where(off <= sums.half(), sums.known())
+        yield f"{title}, each: common scores", _where(each, often)
+        yield f"{title}, each: rare scores", _where(each, ~often)
+        bonferroni = half_widths(sums.freedom(), 1 - 0.05 / max(1, int(sums.known().sum())))
+        inside = off <= bonferroni * sums.error()
+        yield f"{title}, Bonferroni: common scores", _where(inside, often & sums.known())
+        width = bootstrap.widths(sums)
+        inside = off <= width * sums.error()
+        known = ~np.isnan(width)
+        yield f"{title}, simultaneous: common scores", _where(inside, common & known)
+        yield f"{title}, simultaneous: rare scores", _where(inside, rare & known)
+    yield "difference of two", _differences(sample, population)
+    yield "trimmed mean", _between(trimmed_mean(values), truth["trimmed"])
+    yield "median", _between(median(values), truth["median"])
+
+
+def _differences(sample: Population, population: Population) -> Floats:
+    """Intervals of the differences of some pairs of means over the same texts."""
+    count = population.a.shape[1]
+    step = max(1, count // PAIRS)
+    found = []
+    for one in range(0, count - step, step):
+        two = one + step
+        if min((population.b[:, k] > 0).mean() for k in (one, two)) < COMMON:
+            continue
+        runs = [list(zip(sample.a[:, k], sample.b[:, k], strict=True)) for k in (one, two)]
+        _, low, high = difference(*runs)
+        before, after = (population.a[:, k].sum() / population.b[:, k].sum() for k in (one, two))
+        known = low is not None and high is not None
+        found.append(float(low <= after - before <= high) if known else np.nan)
+    return np.array(found)
+
+
+def _between(found: Between, truth: Floats) -> Floats:
+    inside = (found.low <= truth) & (truth <= found.high)
+    return _where(inside, ~np.isnan(found.low))
+
+
+def _where(inside: NDArray[Any], known: NDArray[np.bool_]) -> Floats:
+    return np.where(known, inside, np.nan)
+
+
+def _summed(held: Floats) -> Coverage | None:
+    """Of [runs, K]."""
+    known = ~np.isnan(held)
+    often = known.mean(0) >= 0.1
+    some = held[:, often]
+    there = known[:, often].any(1) if often.any() else np.zeros(0, np.bool_)
+    if not there.any():
+        return None
+    each = np.nanmean(some, axis=0)
+    joint = (np.nan_to_num(some[there], nan=1.0) == 1).all(1)
+    return Coverage(float(joint.mean()), float(np.median(each)), float(each.min()))
+
+
+def main(arguments: list[str]) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m proofs.coverage", description=__doc__)
+    parser.add_argument("file", nargs="?", type=Path, help="texts, a treebank, or sums (.npz)")
+    parser.add_argument("--model", default="demo-gpt2")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N")
+    parser.add_argument("--runs", type=int, default=RUNS)
+    given = parser.parse_args(arguments)
+    population = made_up() if given.file is None else of_texts(given.file, given.model)
+    texts, means = population.a.shape
+    print(f"{texts:,} texts, {means} means; {given.runs} samples of each size")
+    print("all together / the median mean / the worst mean, in %\n")
+    tables = {size: coverage(population, size, runs=given.runs) for size in given.sizes}
+    kinds = dict.fromkeys(kind for table in tables.values() for kind in table)
+    print(f"| {'interval':38} | " + " | ".join(f"{size:>12,}" for size in tables) + " |")
+    print(f"|{'-' * 40}|" + f"{'-' * 13}:|" * len(tables))
+    for kind in kinds:
+        cells = (_cell(table.get(kind)) for table in tables.values())
+        print(f"| {kind:38} | " + " | ".join(f"{cell:>12}" for cell in cells) + " |")
+    return 0
+
+
+def _cell(found: Coverage | None) -> str:
+    return "–" if found is None else " / ".join(f"{100 * share:.0f}" for share in found)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

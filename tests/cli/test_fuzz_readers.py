@@ -1,0 +1,287 @@
+"""Real files and calls, changed at random: each is used or refused by one of our errors.
+
+Everything runs in this process. An input that breaks something is named by its class and number,
+which alone make it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnviz as av
+from attnviz.corpus.gold.treebank import sentences
+from attnviz.features.coref import gap
+from attnviz.features.coref.entities import documents
+from attnviz.features.evidence import read_evidence
+from attnviz.features.profile import saved
+from attnviz.features.profile.summary import summarize
+from attnviz.features.shapes.worked.tiny_json import read_json
+from attnviz.models import recorded
+from tests import ROOT
+
+SAMPLES = ROOT / "sample_inputs"
+COUNT = int(os.environ.get("ATTNVIZ_FUZZ", "600")) * 9 // 10
+"""How many inputs, but for the command lines of test_fuzz; ``make fuzz`` asks for thousands."""
+LONGEST = 20.0
+"""Seconds of one input: what takes longer has no bound."""
+JUNK: tuple[Any, ...] = (
+    None, True, -1, 0, 0.5, 2**31, 2**64, 10**400, -(2**70), 1e308, math.nan, math.inf, "", "x",
+    "a" * 5000, "\x00\ud800", "0.0", "1", [], {}, [[]], [0] * 50, {"x": 1}, [None], "../x",
+)  # fmt: skip
+
+Attempt = Callable[[Random, Path], object]
+
+
+def mutated(data: bytes, random: Random) -> bytes:
+    """Bytes with some of them changed, repeated, moved, left out or cut off."""
+    changed = bytearray(data)
+    for _ in range(random.choice((1, 1, 2, 5))):
+        if not changed:
+            break
+        at = random.randrange(len(changed))
+        end = min(len(changed), at + random.choice((1, 1, 2, 8, 64, 1000)))
+        piece = changed[at:end]
+        match random.randrange(6):
+            case 0:
+                changed[at] = random.randrange(256)
+            case 1:
+                changed[at:end] = piece * random.choice((2, 3, 300))
+            case 2:
+                del changed[at:end]
+            case 3:
+                changed[at:end] = random.choice((b"\t", b"\n", b"()", b"9" * 5000, b"\xff", b"-1"))
+            case 4:
+                changed[at:at] = changed[:: random.choice((-1, 7))][:200]
+            case _:
+                del changed[at:]
+    return bytes(changed)
+
+
+def mutated_json(value: Any, random: Random) -> Any:
+    """A JSON value in which one place, however deep, holds something else or is missing."""
+    inner: list[tuple[Any, Any]] = []
+    if isinstance(value, dict | list):
+        inner = list(value.items() if isinstance(value, dict) else enumerate(value))
+    if not inner or random.random() < 0.08:
+        return random.choice(JUNK)
+    key, one = random.choice(inner)
+    changed = value.copy()
+    fate = random.random()
+    if fate < 0.08:
+        del changed[key]
+    elif fate < 0.12 and isinstance(value, list):
+        changed.insert(key, one)
+    elif fate < 0.16 and isinstance(value, dict):
+        changed[random.choice(("x", "schema", "name", "heads"))] = one
+    else:
+        changed[key] = mutated_json(one, random)
+    return changed
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of every kind that attnviz reads, small ones."""
+    folder = tmp_path_factory.mktemp("originals")
+    text = "the cat sat on the mat because the cat was tired"
+    (folder / "s.txt").write_text(f"{text}\na dog ran\nwe like cats\n")
+    profile = av.profile(folder / "s.txt", out=folder / "s.profile", jobs=1)
+    capture = av.capture(text, model="demo-bert")
+    av.write_capture(capture, folder / "c.npz")
+    av.write_capture(capture, folder / "c.safetensors")
+    (folder / "profile.json").write_text(profile.json())
+    av.heads(text).save(folder / "heads.json")
+    av.ablate([text, "a dog ran", "we like cats"], heads="0.*").save(folder / "ablate.json")
+    for name in ("treebank.conllu", "pronouns.tsv"):
+        shutil.copy(SAMPLES / name, folder / name)
+    (folder / "tiny.json").write_text(json.dumps({"x": [[1, 0], [0, 1]], "heads": 1, "seed": 3}))
+    return folder
+
+
+def state(random: Random, originals: Path) -> object:
+    """A profile's state: its header by JSON, its arrays by value and shape."""
+    out = originals / "x.profile"
+    with np.load(originals / "s.profile") as file:
+        arrays = {name: file[name] for name in file.files}
+    if random.random() < 0.7:
+        header = mutated_json(json.loads(arrays["header"].tobytes()), random)
+        arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    else:
+        name = random.choice(sorted(arrays))
+        arrays[name] = mutated_array(arrays[name], random)
+    with open(out, "wb") as file:
+        np.savez(file, **arrays)
+    return summarize(saved.read(out))
+
+
+ARRAYS: tuple[Callable[[np.ndarray], np.ndarray], ...] = (
+    lambda a: a[1:], lambda a: a[::-1], lambda a: a.astype("f8"), lambda a: a[None],
+    lambda a: a.astype("U"), lambda a: np.concatenate([a, a]), lambda a: a.T,
+    lambda a: a.astype("f4") * np.nan, lambda a: np.full_like(a, np.iinfo("i4").max),
+    lambda a: a.ravel()[:0], lambda a: a.reshape(-1),
+)  # fmt: skip
+
+
+def mutated_array(array: np.ndarray, random: Random) -> np.ndarray:
+    """An array of another shape, type or content."""
+    while True:
+        with suppress(TypeError, ValueError, OverflowError, IndexError):  # not every array can
+            return random.choice(ARRAYS)(array)
+
+
+def capture_file(random: Random, originals: Path) -> object:
+    """Recorded attention: bytes of either format, or arrays of an archive."""
+    suffix = random.choice((".npz", ".safetensors"))
+    out = originals / f"x{suffix}"
+    data = (originals / f"c{suffix}").read_bytes()
+    if suffix == ".npz" and random.random() < 0.6:
+        with np.load(io.BytesIO(data)) as file:
+            arrays = {name: file[name] for name in file.files}
+        name = random.choice(sorted(arrays))
+        if name == "meta":
+            arrays[name] = np.array(json.dumps(mutated_json(json.loads(str(arrays[name])), random)))
+        else:
+            arrays[name] = mutated_array(arrays[name], random)
+        with open(out, "wb") as file:
+            np.savez(file, **arrays)
+    else:
+        out.write_bytes(mutated(data, random))
+    return av.heads(recorded.load(out))
+
+
+def archive(random: Random, originals: Path) -> object:
+    """A state file as bytes."""
+    out = originals / "y.profile"
+    out.write_bytes(mutated((originals / "s.profile").read_bytes(), random))
+    return summarize(saved.read(out))
+
+
+def treebank(random: Random, originals: Path) -> object:
+    """Gold dependencies and mentions."""
+    out = originals / "x.conllu"
+    out.write_bytes(mutated((originals / "treebank.conllu").read_bytes(), random))
+    return sentences([str(out)], strict=False), documents([str(out)], strict=False)
+
+
+def pronouns(random: Random, originals: Path) -> object:
+    """A table of ambiguous pronouns."""
+    out = originals / "x.tsv"
+    out.write_bytes(mutated((originals / "pronouns.tsv").read_bytes(), random))
+    return gap.choices([str(out)], strict=False)
+
+
+def tiny(random: Random, originals: Path) -> object:
+    """The numbers of a layer that are walked through by hand."""
+    value = json.loads((originals / "tiny.json").read_text())
+    return read_json(json.dumps(mutated_json(value, random)).encode(), "x.json")
+
+
+def evidence(random: Random, originals: Path) -> object:
+    """A report that is read beside others."""
+    out = originals / "x.json"
+    value = json.loads((originals / random.choice(REPORTS)).read_text())
+    out.write_text(json.dumps(mutated_json(value, random)))
+    return read_evidence(out)
+
+
+REPORTS = ("heads.json", "profile.json", "ablate.json")
+
+
+def media(random: Random, originals: Path) -> object:
+    """A picture or a sound."""
+    decoding = pytest.importorskip("attnviz.models.decoding")
+    image, soundfile = pytest.importorskip("PIL.Image"), pytest.importorskip("soundfile")
+    kind = random.choice(("png", "jpeg", "gif", "tiff", "wav", "flac", "ogg"))
+    data = io.BytesIO()
+    if kind in ("wav", "flac", "ogg"):
+        soundfile.write(data, np.sin(np.arange(2000) / 9), 8000, format=kind.upper())
+    else:
+        image.fromarray(np.arange(300, dtype="u1").reshape(10, 10, 3)).save(data, kind)
+    out = originals / f"x.{kind}"
+    out.write_bytes(mutated(data.getvalue(), random))
+    if kind in ("wav", "flac", "ogg"):
+        return decoding.read_sound(out, 16000)
+    return decoding.read_picture(out)
+
+
+def call(random: Random, originals: Path) -> object:
+    """A function of Python with one argument that is wrong, odd or right."""
+    name, given = random.choice(CALLS)
+    function = getattr(av, name)
+    fixed = ("options", "changes", "model")
+    names = [one for one in inspect.signature(function).parameters if one not in fixed]
+    wrong = random.choice(names)
+    given = {key: originals / value[1:] if isinstance(value, str) and value[:1] == "@" else value
+             for key, value in given.items()}  # fmt: skip
+    return function(**{**given, wrong: random.choice(VALUES)})
+
+
+VALUES: tuple[Any, ...] = (*JUNK, b"x", Path("x"), object(), len, np.ones(3), 1j, ["a b"], "first")
+CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("heads", {"what": "a b c"}),
+    ("heatmap", {"what": "a b c"}),
+    ("capture", {"what": "a b c"}),
+    ("view", {"what": "a b c"}),
+    ("logits", {"what": "a b c"}),
+    ("flow", {"what": "a b c"}),
+    ("diff", {"before": "a b c", "after": "a b d"}),
+    ("select", {"text": "0.0", "where": "x"}),
+    ("from_arrays", {"attentions": [np.full((1, 2, 2), 0.5, "f4")], "tokens": ["a", "b"]}),
+    ("read_capture", {"path": "@c.npz"}),
+    ("read_profile", {"path": "@s.profile"}),
+    ("Prompt", {"text": "a"}),
+    ("Generation", {"tokens": 2}),
+    ("FreshConfig", {"heads": 2}),
+)
+
+ATTEMPTS: dict[str, tuple[Attempt, float]] = {
+    "state": (state, 0.03),
+    "archive": (archive, 0.1),
+    "capture": (capture_file, 0.1),
+    "treebank": (treebank, 0.1),
+    "pronouns": (pronouns, 0.25),
+    "tiny": (tiny, 0.2),
+    "evidence": (evidence, 0.04),
+    "media": (media, 0.14),
+    "call": (call, 0.04),
+}
+"""What is tried, and its share of all inputs."""
+
+
+@pytest.mark.parametrize("kind", ATTEMPTS)
+def test_nothing_that_is_read_or_called_finds_a_bug(
+    kind: str, originals: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    attempt, share = ATTEMPTS[kind]
+    for number in range(max(1, round(COUNT * share))):
+        start, said = perf_counter(), ""
+        try:
+            attempt(Random(f"{kind} {number}"), originals)
+        except av.AttnvizError as error:
+            said = str(error)
+        except Exception as error:
+            raise AssertionError(f"{kind} {number}: {type(error).__name__}: {error}") from error
+        assert "\n" not in said, (kind, number)
+        assert len(said) < 700, (kind, number)
+        assert perf_counter() - start < LONGEST, (kind, number)
+
+
+def test_mutation_changes_what_it_is_given() -> None:
+    data, value = b"0123456789" * 20, {"a": [1, 2, {"b": 3}]}
+    assert sum(mutated(data, Random(n)) != data for n in range(100)) > 90
+    assert sum(mutated_json(value, Random(n)) != value for n in range(100)) > 90
+    assert value == {"a": [1, 2, {"b": 3}]}

@@ -1,0 +1,175 @@
+"""The door: every public function refuses what its annotations do not name, in one line."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import attnviz as av
+from attnviz.core.arguments import _hints, checked, fits
+from attnviz.core.source import Source
+
+RIGHT = ("x", 1, True, Path("x"), torch.ones(1, 1, 1, 1), ["x"])
+FUNCTIONS = [name for name in av.__all__ if inspect.isfunction(getattr(av, name))]
+PARAMETERS = [
+    (name, parameter.name)
+    for name in FUNCTIONS
+    for parameter in inspect.signature(getattr(av, name)).parameters.values()
+    if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    and parameter.name not in ("device", "dtype")
+]
+THINGS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.just(10**5000),
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.complex_numbers(),
+    st.text(max_size=3),
+    st.binary(max_size=3),
+    st.lists(st.one_of(st.integers(), st.none()), max_size=2),
+    st.dictionaries(st.integers(), st.integers(), max_size=2),
+    st.sampled_from([object(), type, len, Path(), np.nan, np.int64(1), np.ones(2), torch.ones(2)]),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(PARAMETERS), THINGS)
+def test_every_function_refuses_what_it_does_not_take(which: tuple[str, str], value: Any) -> None:
+    name, parameter = which
+    function = getattr(av, name)
+    hints = _hints(function.__wrapped__)
+    if fits(value, hints[parameter]):
+        return
+    taken = inspect.signature(function).parameters.values()
+    needed = {
+        one.name: right(hints[one.name])
+        for one in taken
+        if one.default is one.empty and one.name != parameter and one.kind is not one.VAR_KEYWORD
+    }
+    with pytest.raises(av.UsageError) as caught:
+        function(**needed, **{parameter: value})
+    said = str(caught.value)
+    assert said.startswith(f"{parameter} takes ")
+    assert len(said) < 400
+    assert "\n" not in said
+
+
+def right(hint: Any) -> Any:
+    """Something that an annotation takes."""
+    return next(one for one in (*RIGHT, av.capture("a")) if fits(one, hint))
+
+
+def test_all_annotations_are_known_when_it_runs() -> None:
+    for name in FUNCTIONS:
+        hints = _hints(getattr(av, name).__wrapped__)
+        for parameter in inspect.signature(getattr(av, name)).parameters.values():
+            known = hints[parameter.name] is not Any or parameter.annotation == "Any"
+            assert known, f"{name}: {parameter}"
+
+
+CALLS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: av.ablate("a b", heads=0), "heads takes a string or None, not 0"),
+    (lambda: av.ablate("a b", positions=-1), "positions takes True or False, not -1"),
+    (lambda: av.ablate([0]), "what takes a string, a Prompt, a Capture, several of these or None"),
+    (lambda: av.logits("a b", token=0), "token takes a string or None, not 0"),
+    (lambda: av.syntax("x", show=1.5), "show takes a whole number, not 1.5"),
+    (lambda: av.profile("x", stride=math.nan), "stride takes a whole number or None, not nan"),
+    (lambda: av.Prompt(generate=0), "generate takes a Generation or None, not 0"),
+    (lambda: av.Prompt(text=b"a"), "text takes a string or None, not bytes"),
+    (lambda: av.Generation("3"), "tokens takes a whole number, not '3'"),
+    (lambda: av.FreshConfig(heads=None), "heads takes a whole number, not None"),
+    (lambda: av.load("fresh").gated(None).__enter__(), "shares takes a mapping, not None"),
+    (lambda: av.load("fresh").gated({0: 0}).__enter__(), "a selection of heads is a string"),
+    (lambda: av.heads("a", model=None), "model takes a name, a folder, a FreshConfig"),
+    (lambda: av.heads("a", evidence=[0]), "evidence takes a string, a path, a"),
+    (lambda: av.view("a", max_mb="9"), "max_mb takes a number, not '9'"),
+    (lambda: av.heads("a", model=av.FreshConfig(seed=10**5000)), "seed takes a whole number, not "),
+    (lambda: av.attend(0, 0, 0), "query takes a Tensor, not 0"),
+    (lambda: av.load(reads="sound"), "reads takes 'text' or 'image', not 'sound'"),
+]
+
+
+@pytest.mark.parametrize(("call", "says"), CALLS)
+def test_wrong_types_are_one_line(call: Callable[[], Any], says: str) -> None:
+    with pytest.raises(av.UsageError) as caught:
+        call()
+    assert str(caught.value).startswith(says)
+
+
+SPECIAL = {
+    "meta": torch.ones(1, 1, 2, 2, device="meta"),
+    "sparse": torch.eye(2)[None, None].to_sparse(),
+    "int32": torch.ones(1, 1, 2, 2, dtype=torch.int32),
+    "complex64": torch.ones(1, 1, 2, 2, dtype=torch.complex64),
+}
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_tensors_without_plain_numbers_are_refused(kind: str) -> None:
+    with pytest.raises(av.InputError, match=rf"layer 0 (is a|holds) {kind}"):
+        av.from_arrays([SPECIAL[kind]], ["a", "b"])
+
+
+def test_eight_bits_are_read_as_what_they_stand_for() -> None:
+    weights = torch.full((1, 1, 2, 2), 0.5).to(torch.float8_e4m3fn)
+    assert (av.from_arrays([weights], ["a", "b"])["0.0"] == 0.5).all()
+
+
+@pytest.mark.parametrize(
+    ("hint", "good", "bad"),
+    [
+        (
+            int,
+            [0, -3, np.int64(3)],
+            [10**20, -(10**5000), True, 1.0, math.nan, None, np.ones(1)],
+        ),
+        (float, [0, 0.5, np.float32(1), math.inf], [10**5000, True, math.nan, "1", 1j]),
+        (bool, [True, np.bool_(0)], [0, 1, None, "True"]),
+        (str | None, ["", None], [b"", 0, Path("x")]),
+        (Sequence[str | Path], [[], ["a", Path("b")], ("a",)], ["ab", b"ab", [0], {"a": 1}]),
+        (Iterable[str], [["a"], iter("ab"), {"a": 1}], ["ab", 0, [0]]),
+        (tuple[int, ...] | None, [(), (1, 2), [1, 2], None], [(1, "a"), "12", 1]),
+        (tuple[int, str], [(1, "a")], [(1,), (1, 2), [1, "a"]]),
+        (Mapping[str, float], [{}, {"a": 1}], [{1: 1}, {"a": "b"}, [("a", 1)]]),
+        (Literal["a", 1], ["a", 1], ["b", True, 1.0]),
+        (Callable[[str], None], [len, str], ["len", None]),
+        (Source, [object()], []),
+    ],
+)
+def test_what_fits(hint: Any, good: list[Any], bad: list[Any]) -> None:
+    assert [value for value in good if not fits(value, hint)] == []
+    assert [value for value in bad if fits(value, hint)] == []
+
+
+def test_a_checked_function_is_the_same_for_everybody_else() -> None:
+    assert av.heads is av.heads
+    assert pickle.loads(pickle.dumps(av.heads)) is av.heads
+    assert av.heads.__doc__.startswith("Score what every head does")
+    with pytest.raises(TypeError, match="unexpected"):
+        av.heads("a", nonsense=1)
+    with pytest.raises(av.UsageError, match="x takes a whole number"):
+        checked(_typed)(x="1")
+    assert checked(_typed)(x=2) == 2
+
+
+def _typed(x: int = 0) -> int:
+    return x
+
+
+def test_importing_attnviz_costs_none_of_it() -> None:
+    code = "import attnviz, sys; print({'inspect', 'attnviz.core'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"

@@ -1,0 +1,143 @@
+"""Which files a result can be written to, and what it says where it has no such form."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+import pytest
+
+import attnviz as av
+from attnviz.core.result import Record
+from attnviz.drawing.forms import FORMS, Pictured, Shown, picture_format
+from attnviz.errors import OutputError, UsageError
+from attnviz.features.registry import RESULTS, read, result_class
+
+STARTS = {".json": b"{", ".csv": b"site,", ".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+
+
+@dataclass(frozen=True)
+class Bare(Shown, Record):
+    """A result whose folder has no form at all: it is its JSON."""
+
+    schema: ClassVar[str] = "attnviz.bare/1"
+    command: ClassVar[str] = "bare"
+    value: int = 1
+
+
+@pytest.fixture(scope="module")
+def heads() -> av.Heads:
+    return av.heads("the cat and the cat")
+
+
+@pytest.mark.parametrize("suffix", [*STARTS, ".PNG", ".Json"])
+def test_a_suffix_decides_the_form(heads: av.Heads, tmp_path: Path, suffix: str) -> None:
+    path = heads.save(tmp_path / f"x{suffix}")
+    assert path == tmp_path / f"x{suffix}"
+    assert path.read_bytes().startswith(STARTS[suffix.lower()])
+    assert path.read_bytes() == heads.to_bytes(suffix)
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+
+
+def test_json_that_was_saved_is_read_as_the_same(heads: av.Heads, tmp_path: Path) -> None:
+    assert read(heads.save(tmp_path / "x.json")) == heads
+    odd = replace(heads, source=replace(heads.source, model="a\udcff"))  # a name that is no UTF-8
+    assert read(odd.save(tmp_path / "y.json")) == odd
+
+
+@pytest.mark.parametrize("name", ["x", "x.html", "x.htm", "x.gif", "x.json.gz", ".json", "x."])
+def test_an_unknown_suffix_names_those_that_work(heads: av.Heads, tmp_path, name: str) -> None:
+    says = rf"^cannot write '{name}'; name the file \.json, \.csv, \.png, \.svg, \.pdf$"
+    with pytest.raises(UsageError, match=says):
+        heads.save(tmp_path / name)
+    with pytest.raises(UsageError, match=says):
+        av.Heads.check_suffix(Path(name))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_is_none(heads: av.Heads, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"choose another place|does not exist"):
+        heads.save(tmp_path / "no" / "x.json")
+
+
+def test_a_result_without_forms_says_which_it_lacks(tmp_path: Path) -> None:
+    bare = Bare()
+    assert Bare.suffixes() == (".json",)
+    assert bare.save(tmp_path / "x.json").read_text() == bare.to_json()
+    for ask, says in [
+        (bare.to_records, "Bare has no rows"),
+        (bare.to_pandas, "Bare has no rows"),
+        (bare.to_csv, "Bare has no rows"),
+        (bare.figure, "Bare has no picture"),
+        (bare.page, "Bare has no page"),
+        (lambda: bare.save("x.csv"), r"cannot write 'x\.csv'; name the file \.json$"),
+        (lambda: bare.save("x.html"), r"cannot write 'x\.html'; name the file \.json$"),
+    ]:
+        with pytest.raises(UsageError, match=says):
+            ask()
+    assert bare.finding("f") is None
+    assert bare._repr_png_() is None
+    assert bare._repr_html_() is None
+    assert str(bare) == repr(bare) == "Bare(value=1)"
+
+
+def test_a_page_beside_a_result_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of the right name is all that a form needs."""
+    package = tmp_path / "some_feature"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "result.py").write_text(
+        "from tests.drawing.test_forms import Bare\nclass Paged(Bare):\n    'With a page.'\n"
+    )
+    (package / "page.py").write_text("def page(found):\n    return b'<!doctype html>'\n")
+    (package / "tables.py").write_text("COLUMNS = ('a', 'b')\ndef rows(found):\n    return []\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from some_feature.result import Paged
+
+    assert Paged.suffixes() == (".json", ".csv", ".html", ".htm")
+    for name in ("x.html", "x.HTM"):
+        assert Paged().save(tmp_path / name).read_bytes() == b"<!doctype html>"
+    assert Paged().to_csv() == "a,b\n"
+    assert Paged().to_records() == []
+    for name in [name for name in sys.modules if name.startswith("some_feature")]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+@pytest.mark.parametrize("name", sorted(set(RESULTS) - {"attnviz.shapes"}))
+def test_the_forms_of_every_result_have_their_function(name: str) -> None:
+    found: Any = result_class(name)
+    assert issubclass(found, Shown)
+    functions = {"terminal": "parts", "tables": "rows", "figure": "draw", "page": "page",
+                 "finding": "finding"}  # fmt: skip
+    shown = replace_nothing(found)
+    for form, function in functions.items():
+        module: ModuleType | None = shown._form(form)
+        assert module is None or callable(getattr(module, function)), f"{name}: {form}"
+    assert set(found.suffixes()) >= {".json"}
+    assert set(found.suffixes()) <= set(FORMS)
+
+
+def replace_nothing(cls: type[Shown]) -> Shown:
+    """An instance without values, to ask for its forms."""
+    return object.__new__(cls)
+
+
+def test_csv_has_the_records(heads: av.Heads) -> None:
+    rows = list(csv.DictReader(io.StringIO(heads.to_csv())))
+    assert [row["head"] for row in rows] == [str(one["head"]) for one in heads.to_records()]
+
+
+def test_pictures_alone() -> None:
+    assert [picture_format(Path(f"x{end}")) for end in (".png", ".SVG", ".pdf")] == [
+        "png", "svg", "pdf"
+    ]  # fmt: skip
+    for name in ("x.json", "x", "x.gif"):
+        with pytest.raises(UsageError, match=r"cannot draw .*; name the file \.png, \.svg, \.pdf"):
+            picture_format(Path(name))
+    with pytest.raises(TypeError, match="Pictured has no picture"):
+        Pictured().figure()

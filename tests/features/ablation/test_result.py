@@ -1,0 +1,80 @@
+"""Ablations as JSON: the same value again, by its schema; what is damaged is named."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import attnviz as av
+from attnviz.errors import InputError
+from attnviz.features import registry
+from attnviz.features.ablation.result import Ablation
+
+TEXTS = [
+    "one two three one two three",
+    "a b c a b c a",
+    "the cat and the dog and the cat",
+    "the keys to the cabinet are on the table",
+    "she read a book and then another book",
+    "rain fell all day on the small town",
+]
+
+
+@pytest.fixture(scope="module")
+def real() -> dict[str, Ablation]:
+    return {
+        "texts": av.ablate(TEXTS, heads="0.5, 2.4, 3.0+3.1", gradient=True),
+        "curve": av.ablate(TEXTS, curve=True, random_orders=1, method="mean"),
+        "positions": av.ablate(TEXTS[0], heads="0.5", positions=True),
+        "distance": av.ablate(TEXTS, model="demo-bert", metric="kl", heads="1.*", method="zero"),
+    }
+
+
+@pytest.mark.parametrize("name", ["texts", "curve", "positions", "distance"])
+def test_json_gives_the_same_value_again_and_follows_its_schema(
+    real: dict[str, Ablation], tmp_path: Path, name: str
+) -> None:
+    found = real[name]
+    assert Ablation.from_dict(found.to_dict()) == found
+    assert Ablation.from_json(found.to_json()) == found
+    assert registry.read(found.save(tmp_path / "a.json")) == found
+    jsonschema.validate(found.to_dict(), Ablation.json_schema())
+    rows = list(csv.DictReader(io.StringIO(found.save(tmp_path / "a.csv").read_text())))
+    assert [row["name"] for row in rows] == [effect.name for effect in found.effects]
+    assert str(registry.read(tmp_path / "a.json")) == str(found)
+
+
+def test_they_are_as_different_as_they_can_be(real: dict[str, Ablation]) -> None:
+    """Or what comes back equal would say little."""
+    assert any(effect.gradient for effect in real["texts"].effects)
+    assert any(len(effect.heads) > 1 for effect in real["texts"].effects)
+    assert real["curve"].curve
+    assert real["positions"].by_position
+    assert None in next(iter(real["positions"].by_position.values()))
+    assert real["distance"].smallest is None
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"schema": "attnviz.ablate/1"}, "reads version 2; make it again with attnviz ablate"),
+        ({"schema": "attnviz.coref/2"}, "is attnviz.coref/2, not attnviz.ablate/2"),
+        ({"family": "many"}, r"Expected `int`, got `str` - at `\$.family`; make it again"),
+        ({"base": None}, r"Expected `float`, got `null` - at `\$.base`"),
+        ({"effects": [{"name": "0.5"}]}, r"missing required field `heads` - at `\$.effects"),
+        ({"layout": {"heads": {"decoder": [5]}}}, "'[0-9].[0-9]' is no head of this model"),
+    ],
+)
+def test_what_is_damaged_is_named(
+    real: dict[str, Ablation], change: dict[str, object], says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({**real["texts"].to_dict(), **change}))
+    with pytest.raises(InputError, match=says) as caught:
+        Ablation.from_json(path.read_text(), path.name)
+    assert str(caught.value).startswith("a.json")

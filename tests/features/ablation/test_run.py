@@ -1,0 +1,491 @@
+"""Whole ablations: figures by text, intervals, the same bits, and what the command line says."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from dataclasses import fields, replace
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+import attnviz as av
+from attnviz.cli import main
+from attnviz.core.prompt import Prompt
+from attnviz.corpus.executors import Inline
+from attnviz.errors import AttnvizError, InputError, ModelError, UsageError
+from attnviz.features.ablation import measure, reference
+from attnviz.features.ablation.judge import verdict
+from attnviz.features.ablation.result import (
+    Ablation,
+    Change,
+    CurvePoint,
+    affordable_share,
+)
+from attnviz.features.ablation.run import Study, run
+from attnviz.features.ablation.settings import AblationSettings
+from attnviz.models.demo import DEMOS
+from attnviz.models.untrained import FreshConfig
+from tests import ROOT
+
+SCHEMA = Ablation.json_schema()
+TEXTS = [
+    "one two three one two three",
+    "a b c a b c a",
+    "the cat and the dog and the cat",
+    "the keys to the cabinet are on the table",
+    "she read a book and then another book",
+    "rain fell all day on the small town",
+]
+
+
+@pytest.fixture(scope="module")
+def report() -> Ablation:
+    return av.ablate(TEXTS, gradient=True)
+
+
+def test_means_and_intervals_by_hand() -> None:
+    """The ratio estimate over texts, from every text measured by itself."""
+    whole = av.ablate(TEXTS, heads="2.4, 0.5", method="zero")
+    alone = [av.ablate(text, heads="2.4", method="zero") for text in TEXTS]
+    b = np.array([one.positions for one in alone])
+    a = np.array([one.effects[0].change for one in alone]) * b
+    p, g = a.sum() / b.sum(), len(b)
+    v = g / (g - 1) * (a**2 - 2 * p * a * b + p**2 * b**2).sum() / b.sum() ** 2
+    (found,) = [effect for effect in whole.effects if effect.name == "2.4"]
+    assert found.change == pytest.approx(p, abs=1e-5)
+    assert found.high - found.low == pytest.approx(2 * 2.570582 * math.sqrt(v), rel=1e-3)
+    joint = found.first.joint_high - found.first.joint_low
+    assert joint == pytest.approx(2 * 3.163382 * math.sqrt(v), rel=1e-3)  # t(5) at 1 - 0.05 / 2 / 2
+    assert found.first.worse == np.mean(a > 0)
+    assert found.first.largest == pytest.approx(np.abs(a).max() / abs(a.sum()), rel=1e-4)
+    assert (whole.texts, whole.positions, whole.family) == (6, b.sum(), 2)
+    assert alone[0].low is alone[0].effects[0].low is None
+    assert alone[0].effects[0].verdict is None
+
+
+def test_gradients_are_means_over_texts(report) -> None:
+    alone = [av.ablate(text, heads="2.4", gradient=True).effects[0] for text in TEXTS]
+    (found,) = [effect for effect in report.effects if effect.name == "2.4"]
+    assert found.gradient == pytest.approx(np.mean([e.gradient for e in alone]), rel=1e-3)
+    assert found.signed == pytest.approx(np.mean([e.signed for e in alone]), rel=1e-3)
+
+
+def test_gradients_of_a_layer_have_length_one() -> None:
+    found = av.ablate(TEXTS[0], gradient=True, normalize="layer")
+    single = [e for e in found.effects if len(e.heads) == 1]
+    for layer in range(4):
+        own = [e.gradient for e in single if e.heads[0].layer == layer]
+        assert np.linalg.norm(own) == pytest.approx(1)
+
+
+def test_groups_name_what_their_members_add_up_to(report) -> None:
+    single = {e.heads[0]: e.change for e in report.effects if len(e.heads) == 1}
+    groups = [e for e in report.effects if len(e.heads) > 1]
+    assert groups
+    assert len(single) == 24
+    for group in groups:
+        assert group.members == pytest.approx(sum(single[head] for head in group.heads))
+
+
+def test_several_processes_and_batches_of_other_sizes(report) -> None:
+    """Any number of processes gives the same bits; smaller batches the same to rounding."""
+    several = av.ablate(TEXTS, gradient=True, jobs=2)
+    assert several.to_json() == report.to_json()
+    small = av.ablate(TEXTS, gradient=True, batch_tokens=8)
+    for a, b in zip(small.effects, report.effects, strict=True):
+        assert a.change == pytest.approx(b.change, abs=1e-5)
+
+
+def test_each_half_is_filled_from_the_other() -> None:
+    """Cross-fitting is two runs, each half measured with the other as its reference."""
+    whole = av.ablate(TEXTS, heads="0.5, 2.4", method="mean, resample", draws=1)
+    halves = split()
+    runs = [
+        av.ablate(halves[one], heads="0.5, 2.4", method="mean", reference=halves[1 - one])
+        for one in (0, 1)
+    ]
+    rows = np.array([run.positions for run in runs])
+    for number, effect in enumerate(whole.effects):
+        parts = np.array([run.effects[number].change for run in runs])
+        assert effect.change == pytest.approx((parts * rows).sum() / rows.sum(), abs=1e-5)
+    assert whole.reference == "the other half of the texts"
+    assert runs[0].reference == "3 reference texts"
+
+
+def split() -> list[list[str]]:
+    """The halves that fill each other."""
+    model = av.load("demo-gpt2")
+    inputs = {n: model.prepare(Prompt(text)) for n, text in enumerate(TEXTS)}
+    fold = reference.halves(inputs, range(len(TEXTS)), 0)
+    assert sorted(fold) == [0, 0, 0, 1, 1, 1]
+    return [[text for text, side in zip(TEXTS, fold, strict=True) if side == s] for s in (0, 1)]
+
+
+def test_a_mean_over_a_reference_equals_transformers_own_hooks() -> None:
+    """Head 1.4's part of what goes into c_proj, replaced by its mean over other texts."""
+    import torch
+    import transformers
+
+    model = transformers.GPT2LMHeadModel.from_pretrained(
+        DEMOS["demo-gpt2"], dtype=torch.float32
+    ).eval()
+    source = av.load("demo-gpt2")
+    ids = [source.prepare(Prompt(text)).sides["decoder"].queries.ids for text in TEXTS]
+    width = model.config.n_embd // model.config.n_head
+    part, projection = slice(4 * width, 5 * width), model.transformer.h[1].attn.c_proj
+    kept: list[torch.Tensor] = []
+    with torch.no_grad():
+        hook = projection.register_forward_pre_hook(lambda _, x: kept.append(x[0][0, :, part]))
+        for one in ids[1:]:
+            model(torch.tensor([one]))
+        hook.remove()
+        mean = torch.cat(kept).mean(0)
+        share = float(mean.norm() / torch.cat(kept).norm(dim=-1).mean())
+
+        def loss() -> float:
+            logits = model(torch.tensor([ids[0]])).logits[0, :-1].double()
+            return float(torch.nn.functional.cross_entropy(logits, torch.tensor(ids[0][1:])))
+
+        before = loss()
+
+        def put(_: object, x: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+            changed = x[0].clone()
+            changed[..., part] = mean
+            return (changed,)
+
+        hook = projection.register_forward_pre_hook(put)
+        after = loss()
+        hook.remove()
+    found = av.ablate(TEXTS[0], heads="1.4", method="mean", reference=TEXTS[1:], mean_over="tokens")
+    assert found.base == pytest.approx(before, abs=1e-5)
+    assert found.effects[0].change == pytest.approx(after - before, abs=1e-5)
+    assert found.effects[0].mean_share == pytest.approx(share, abs=1e-5)
+
+
+def test_a_single_text_is_filled_from_sentences_of_attnviz() -> None:
+    """Not from itself, which would give 0 for every head."""
+    found = av.ablate(TEXTS[0], heads="*.*")
+    assert found.reference == "48 English sentences of attnviz"
+    assert found.reference in found.method
+    for number in (0, 1):
+        assert all(abs(effect.by[number].change) > 1e-4 for effect in found.effects)
+    assert [effect.rank for effect in found.ranked()] == list(range(1, 25))
+    assert not set(reference.sentences()) & set(
+        (ROOT / "sample_inputs" / "sentences.txt").read_text("utf-8").splitlines()
+    )
+
+
+@pytest.mark.parametrize("method", ["mean", "resample", "zero, mean"])
+def test_a_single_input_that_no_sentence_can_fill_is_refused(method: str) -> None:
+    fresh = av.load(FreshConfig(64, 4))
+    inputs = replace(fresh.prepare(Prompt("a b c")), features={"pixels": 0})
+    settings = AblationSettings(method=method, metric="hidden")
+    with pytest.raises(UsageError, match=r"a single input has nothing to take .* method='zero'"):
+        run(Study(fresh, [inputs], settings))
+    settings = AblationSettings(method="zero", metric="hidden")
+    assert run(Study(fresh, [inputs], settings)).texts == 1
+
+
+def test_a_reference_of_the_same_texts_is_none() -> None:
+    with pytest.raises(UsageError, match="nothing but texts that are measured"):
+        av.ablate(TEXTS[:2], reference=TEXTS[1::-1])
+    found = av.ablate(TEXTS[:2], heads="0.5", reference=TEXTS[1:4])
+    assert found.reference == "2 reference texts"
+    assert "1 texts of the reference are measured too: left out." in found.notes
+
+
+def test_texts_of_a_group_and_equal_texts_count_once() -> None:
+    once = av.ablate(TEXTS, heads="0.5", method="zero")
+    twice = av.ablate(TEXTS * 2, heads="0.5", method="zero")
+    assert (twice.texts, twice.clusters) == (12, 6)
+    assert twice.effects[0].change == pytest.approx(once.effects[0].change, abs=1e-6)
+    assert twice.effects[0].high == pytest.approx(once.effects[0].high, abs=1e-5)
+    assert any(note.startswith("12 texts count as 6") for note in twice.notes)
+    grouped = av.ablate(TEXTS, heads="0.5", method="zero", groups=[*"aabbc", None])
+    assert grouped.clusters == 4
+    assert grouped.effects[0].low is None
+    assert any(note.startswith("From 4 independent texts there is no") for note in grouped.notes)
+    with pytest.raises(UsageError, match="2 groups for 6 texts"):
+        av.ablate(TEXTS, groups=["a", "b"])
+
+
+def change(method: str, value: float, low: float, high: float) -> Change:
+    return Change(method, value, low, high, low, high, 0.5, not low <= 0 <= high, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("by", "worse", "said"),
+    [
+        ([(2, 1, 3), (1, 0.5, 1.5)], 1, "needed"),
+        ([(2, 1, 3), (0.1, -1, 1)], 1, "depends"),
+        ([(2, 1, 3), (0.1, -1, 1), (3, 2, 4)], 1, "needed"),
+        ([(2, 1, 3), (-2, -3, -1), (3, 2, 4)], 1, "depends"),
+        ([(-2, -3, -1), (-1, -1.5, -0.5)], 1, "better without"),
+        ([(-2, -3, -1), (-1, -1.5, -0.5)], -1, "needed"),
+        ([(0.01, 0.005, 0.02), (0.01, 0.005, 0.02)], 1, "small"),
+        ([(0.01, -1, 1), (0.01, -1, 1)], 1, ""),
+        ([(2, 1, 3)], 1, None),
+    ],
+)
+def test_verdicts(by: list[tuple[float, float, float]], worse: int, said: str | None) -> None:
+    changes = [change(f"m{n}", *one) for n, one in enumerate(by)]
+    assert verdict(changes, worse, smallest=0.05) == said
+
+
+def test_nothing_is_said_of_distances_but_their_size() -> None:
+    found = av.ablate(TEXTS, metric="kl", heads="*.*")
+    assert found.base == 0
+    assert found.smallest is None
+    for effect in found.effects:
+        assert effect.verdict is None
+        assert all(one.worse is None and one.sure is None for one in effect.by)
+    assert any("is a distance, which is never below 0" in note for note in found.notes)
+    assert "texts worse" not in str(found)
+
+
+def test_rounding_is_not_ranked() -> None:
+    model = av.load("demo-gpt2")
+    with model.gated({"2.4": 0}):
+        found = av.ablate(TEXTS, model=model, heads="0.5, 2.4", method="zero")
+    ranks = {effect.name: effect.rank for effect in found.effects}
+    assert ranks == {"0.5": 1, "2.4": None}
+    assert found.ranked()[-1].name == "2.4"
+    assert any("1 of 2 effects are no more than rounding" in note for note in found.notes)
+
+
+def test_trimmed_means_and_medians_are_those_of_the_texts() -> None:
+    alone = [av.ablate(t, heads="0.5", method="zero").effects[0].change for t in TEXTS]
+    found = av.ablate(TEXTS, heads="0.5", method="zero", average="median")
+    assert found.effects[0].change == pytest.approx(np.median(alone), abs=1e-5)
+    assert (found.effects[0].low, found.effects[0].high) == pytest.approx(
+        (min(alone), max(alone)), abs=1e-5
+    )
+    found = av.ablate(TEXTS * 2, heads="0.5", method="zero", average="trimmed")
+    assert found.effects[0].change == pytest.approx(np.mean(alone), abs=1e-5)  # 10 % of 6: none
+
+
+def test_every_setting_is_a_parameter() -> None:
+    given = inspect.signature(av.ablate).parameters
+    for field in fields(AblationSettings):
+        assert given[field.name].default == field.default, field.name
+
+
+def test_a_model_without_an_lm_head(minilm: str) -> None:
+    found = av.ablate(TEXTS, model=minilm, heads="0.2")
+    assert found.metric == "hidden"
+    assert any("Measured by the last hidden states" in note for note in found.notes)
+    with pytest.raises(ModelError, match="has no loss"):
+        av.ablate(TEXTS, model=minilm, metric="loss")
+
+
+def test_the_probe_finds_the_heads_that_repetition_needs() -> None:
+    """0.5 and 1.4 by every method; what zero takes from 2.4 is a constant; layer 3 together."""
+    found = av.ablate(
+        probe=True,
+        heads="0.5, 1.4, 2.4, 3.0, 3.1, 3.3, 3.5, 3.0+3.1+3.3+3.5",
+        method="mean, resample, zero",
+    )
+    by = {effect.name: effect for effect in found.effects}
+    for name in ("0.5", "1.4"):
+        assert by[name].verdict == "needed"
+        assert all(one.sure and one.change > 2 for one in by[name].by)
+    mean, _, zero = by["2.4"].by
+    assert zero.change > 50 * mean.change
+    assert by["2.4"].mean_share > 0.75
+    assert any(note.startswith("Methods disagree on 2.4") for note in found.notes)
+    group = by["3.0+3.1+3.3+3.5"]
+    assert group.verdict == "needed"
+    assert group.change > 3 * group.members > 0
+
+
+def test_curves_are_ordered_on_one_half_and_measured_on_the_other() -> None:
+    found = av.ablate(TEXTS, curve=True, random_orders=1, method="mean")
+    orders = {point.order for point in found.curve}
+    assert orders == {"effect", "random 1"}
+    mine = [point for point in found.curve if point.order == "effect"]
+    assert [point.removed for point in mine] == list(range(25))
+    first, second = split()
+    chosen = av.ablate(first, reference=second, method="mean", heads="*.*")
+    costs = {effect.name: effect.change for effect in chosen.effects}
+    listed = [costs[point.head] for point in mine[1:]]
+    assert listed == pytest.approx(sorted(listed), abs=1e-5)
+    three = "+".join(point.head for point in mine[1:4])
+    measured = av.ablate(second, reference=first, method="mean", heads=three)
+    assert mine[3].change == pytest.approx(measured.effects[0].change, abs=1e-5)
+    last = [p.change for p in found.curve if p.removed == 24]
+    assert last[0] == pytest.approx(last[1], abs=1e-5)
+
+
+def test_a_curve_of_one_text_says_so() -> None:
+    again = av.ablate(TEXTS[:1], curve=True, random_orders=0, remeasure=True, method="mean")
+    assert len({point.head for point in again.curve[1:]}) == 24
+    assert any("on the very text" in note for note in again.notes)
+
+
+def test_the_share_that_can_go_ends_where_the_cost_begins() -> None:
+    costs = [0, 0.01, 0.2, 0.0, 0.5]
+    points = [CurvePoint("effect", n, "", cost, None, None) for n, cost in enumerate(costs)]
+    assert affordable_share(points, 0.05, 1) == 1 / 4
+    assert affordable_share(points, 1.0, 1) == 1
+    assert affordable_share([], 1.0, 1) is None
+
+
+def test_positions_show_who_pays() -> None:
+    text = "one two three four one two three four"
+    found = av.ablate(text, heads="0.5", positions=True)
+    (row,) = found.by_position.values()
+    assert len(row) == len(found.tokens)
+    known = [value for value in row if value is not None]
+    assert np.mean(known) == pytest.approx(found.effects[0].change)
+    with pytest.raises(UsageError, match="shows a single text"):
+        av.ablate(TEXTS, positions=True)
+
+
+def test_interrupted_is_part_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Inline.run
+
+    def interrupted(self, tasks):
+        for number, found in enumerate(run(self, tasks)):
+            if number == 1:
+                raise KeyboardInterrupt
+            yield found
+
+    monkeypatch.setattr(measure, "LARGEST", 1)
+    monkeypatch.setattr(Inline, "run", interrupted)
+    found = av.ablate(TEXTS, heads="2.4")
+    assert found.partial
+    assert found.texts == 1
+    assert "Interrupted: only 1 texts were measured." in found.notes
+
+
+# --- a model that is changed for a while -------------------------------------------------------
+
+
+def test_a_gated_model_is_the_ablated_one() -> None:
+    model = av.load("demo-gpt2")
+    text = "one two three four one two three four"
+    before = av.capture(text, model=model)
+    with model.gated({"0.5": 0, "1.*": 0.5}) as changed:
+        during = av.capture(text, model=changed)
+        with model.gated({"1.*": 2}):
+            only = av.capture(text, model=model)
+    after = av.capture(text, model=model)
+    site = before.layout.sites[2]
+    assert np.array_equal(before.maps[site], after.maps[site])
+    assert not np.allclose(before.maps[site], during.maps[site], atol=1e-3)
+    without = av.capture(text, model=model, without="0.5")
+    assert np.allclose(only.maps[site], without.maps[site], atol=1e-6)
+    assert without.inputs.notes[-1].startswith("Without 0.5:")
+    with pytest.raises(UsageError, match="a share is a number"), model.gated({"0.5": "no"}):
+        pass
+
+
+def test_ablating_a_gated_model_measures_what_is_left() -> None:
+    model = av.load("demo-gpt2")
+    both = av.ablate(TEXTS, model=model, heads="0.5+1.4", method="zero")
+    with model.gated({"0.5": 0}):
+        rest = av.ablate(TEXTS, model=model, heads="1.4", method="zero")
+    assert rest.base + rest.effects[0].change == pytest.approx(
+        both.base + both.effects[0].change, abs=1e-5
+    )
+
+
+# --- what comes out ------------------------------------------------------------------------------
+
+
+def test_json_and_csv_and_pictures(report, tmp_path: Path) -> None:
+    jsonschema.validate(report.to_dict(), SCHEMA)
+    for suffix in (".json", ".csv", ".png", ".svg", ".pdf"):
+        assert report.save(tmp_path / f"r{suffix}").stat().st_size > 1000
+    lines = (tmp_path / "r.csv").read_text().splitlines()
+    assert len(lines) == 1 + len(report.effects)
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    path.write_text("\n".join(TEXTS))
+    picture = tmp_path / "p.png"
+    assert main(["ablate", "--lines", str(path), "--gradient", "--curve", "--random-orders", "1",
+                 "--plot", str(picture)]) == 0  # fmt: skip
+    out, err = capsys.readouterr()
+    assert "joint 95 %" in out
+    assert "resample" in out
+    assert "of the heads can go, by effect" in out
+    assert "rank correlation" in out
+    assert "Intervals from 6 texts cover less than 95 %" in err
+    assert picture.stat().st_size > 10_000
+    assert main(["ablate", TEXTS[0], "--select", "2.4", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, SCHEMA)
+    assert document["effects"][0]["name"] == "2.4"
+    assert document["methods"] == ["mean", "resample"]
+    assert main(["ablate", TEXTS[0], "--positions", "--heads", "2.4,1.4", "-q"]) == 0
+    assert "change at every token" in capsys.readouterr().out
+
+
+def test_texts_and_references_with_fields(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    texts, other = tmp_path / "t.jsonl", tmp_path / "r.csv"
+    texts.write_text("\n".join(json.dumps({"text": t, "doc": n // 2}) for n, t in enumerate(TEXTS)))
+    other.write_text("words\nthe dog saw the cat\na b a b a b\n")
+    call = ["ablate", "--lines", str(texts), "--select", "0.5", "--json"]
+    assert main([*call, "--group", "doc"]) == 0
+    assert json.loads(capsys.readouterr().out)["clusters"] == 3
+    assert main([*call, "--reference", str(other)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["clusters"], found["reference"]) == (6, "2 reference texts")
+    same = av.ablate(TEXTS, heads="0.5", reference=["the dog saw the cat", "a b a b a b"])
+    assert found["effects"][0]["by"][0]["change"] == same.effects[0].change
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["a b", "--heads", "9.9"], 2, "no head 9.9"),
+        (["a b", "--heads", "role:nobody"], 2, "no role 'nobody'"),
+        (
+            ["a b", "--metric", "fame"],
+            2,
+            "--metric takes 'loss', 'kl', 'logit-diff', 'hidden' or None, not 'fame'",
+        ),
+        (["a b", "--metric", "logit-diff"], 2, "--answer and --against"),
+        (["a b", "--answer", "x"], 2, "--answer and --against go together"),
+        (["a b", "--method", "guess"], 2, "unknown method 'guess'"),
+        (["a b", "--method", ""], 2, "unknown method ''"),
+        (["a b", "--average", "mode"], 2, "average"),
+        (["a b", "--smallest", "-1"], 2, "smallest must be a number from 0"),
+        (["a b", "--reference", "report.json"], 2, "is JSON, not lines of text"),
+        (["a b", "--group", "doc"], 2, "--group doc is a field of texts"),
+        (["a b", "--gradient", "--metric", "kl"], 2, "use --metric loss"),
+        (["a b", "--curve", "--heads", "0.1"], 2, "leave --select 0.1 out"),
+        (["--ids", "5"], 1, "at least two words"),
+        (["--recorded", "sample_inputs/recorded.npz"], 2, "needs the model; give a text"),
+        (["a b", "--tolerance", "nan"], 2, "--tolerance takes a number, not nan"),
+        (["--probe", "--model", "demo-bert"], 2, "--probe asks for next tokens"),
+        (["a b", "--model", "demo-bert", "--answer", "a", "--against", "b"], 1, "0 masks"),
+    ],
+)
+def test_one_line_for_what_makes_no_sense(
+    arguments: list[str], code: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ablate", *arguments]) == code
+    out, err = capsys.readouterr()
+    assert says in err
+    assert err.count("\n") == 1
+    assert not out
+
+
+def test_python_errors() -> None:
+    with pytest.raises(TypeError, match="speed"):
+        av.ablate("a b", speed=3)
+    with pytest.raises(UsageError, match="give texts, or probe=True"):
+        av.ablate()
+    with pytest.raises(InputError):
+        av.ablate([])
+    with pytest.raises(AttnvizError):
+        av.ablate([5])

@@ -1,0 +1,116 @@
+"""A result on antecedents as a value: its JSON both ways, its files, its roles, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import attnviz
+from attnviz.core.heads import Layout
+from attnviz.core.provenance import SourceInfo
+from attnviz.errors import InputError
+from attnviz.features import registry
+from attnviz.features.coref.result import (
+    NAME_DIRECTIONS,
+    AntecedentHead,
+    Baseline,
+    Coref,
+    MentionKind,
+    NameAccuracy,
+)
+from attnviz.statistics.share import CaseShare
+from tests import ROOT
+from tests.corpus.gold import results as gold
+
+LAYOUT = Layout({"decoder": (2, 3)})
+
+names = st.text(max_size=8)
+numbers = st.integers(0, 10**9)
+parts = st.floats(-1, 1, allow_nan=False)
+maybe = st.none() | parts
+shares = st.builds(CaseShare, maybe, maybe, maybe)
+heads = st.sampled_from(tuple(LAYOUT))
+found_by = st.builds(
+    AntecedentHead,
+    head=heads,
+    direction=st.sampled_from(NAME_DIRECTIONS),
+    accuracy=shares,
+    count=numbers,
+    baseline=names,
+    baseline_accuracy=maybe,
+    margin=shares,
+)
+kinds = st.builds(
+    MentionKind,
+    name=names,
+    count=numbers,
+    baselines=st.lists(st.builds(Baseline, names, parts, shares), max_size=2).map(tuple),
+    heads=st.lists(st.builds(NameAccuracy, heads, parts, maybe), max_size=3).map(tuple),
+    ranked=st.lists(found_by, max_size=3).map(tuple),
+)
+results = st.builds(
+    Coref,
+    source=st.builds(SourceInfo, names, st.just("native"), names),
+    layout=st.just(LAYOUT),
+    identity=st.dictionaries(names, names, max_size=2),
+    texts=numbers,
+    partial=st.booleans(),
+    notes=st.lists(names, max_size=2).map(tuple),
+    unit=st.sampled_from(["documents", "windows"]),
+    data=st.sampled_from(["names", "mentions"]),
+    examples=numbers,
+    skipped=st.dictionaries(names, numbers, max_size=2),
+    select_on=st.sampled_from(["halves", "all"]),
+    candidates=st.sampled_from(["names", "words", "mentions"]),
+    window=st.none() | numbers,
+    kinds=st.lists(kinds, min_size=1, max_size=3).map(tuple),
+    roles=st.lists(found_by, max_size=3).map(tuple),
+)
+
+
+@settings(max_examples=50)
+@given(results)
+def test_json_gives_the_same_value_again_and_follows_its_schema(found: Coref) -> None:
+    assert Coref.from_dict(found.to_dict()) == found
+    assert Coref.from_json(found.to_json()) == found
+    jsonschema.validate(found.to_dict(), Coref.json_schema())
+
+
+@pytest.mark.parametrize("sample", ["pronouns.tsv", "treebank.conllu"])
+def test_every_file_of_a_real_one(sample: str, tmp_path: Path) -> None:
+    found = attnviz.coref(ROOT / "sample_inputs" / sample, model="demo-bert")
+    assert registry.read(found.save(tmp_path / "c.json")) == found
+    assert found.identity
+    rows = list(csv.DictReader(io.StringIO(found.save(tmp_path / "c.csv").read_text())))
+    assert len(rows) == sum(len(kind.ranked) for kind in found.kinds)
+    assert found.save(tmp_path / "c.pdf").read_bytes().startswith(b"%PDF")
+    assert "column, all" in str(found)
+
+
+def test_roles_are_evidence_beside_the_baseline() -> None:
+    one = gold.antecedent_head("1.2", (0.75, 0.7, 0.8), (0.25, 0.2, 0.3))
+    ((role, estimate),) = gold.coref(roles=[one]).annotated_roles()[one.head]
+    assert (role.title, role.evidence.mean, role.evidence.chance) == ("coreference", 0.75, 0.5)
+    assert (estimate.low, estimate.high, estimate.rows) == (0.7, 0.8, 90)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"schema": "attnviz.coref/1"}, "reads version 2; make it again with attnviz coref"),
+        ({"examples": None}, r"Expected `int`, got `null` - at `\$.examples`; make it again"),
+        ({"candidates": "any"}, r"Invalid enum value 'any' - at `\$.candidates`"),
+        ({"kinds": [{"name": "all"}]}, r"missing required field `count` - at `\$.kinds"),
+    ],
+)
+def test_what_is_damaged_is_named(change: dict[str, object], says: str) -> None:
+    with pytest.raises(InputError, match=says) as caught:
+        Coref.from_json(json.dumps({**gold.coref().to_dict(), **change}), "c.json")
+    assert str(caught.value).startswith("c.json")
