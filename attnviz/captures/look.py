@@ -155,7 +155,7 @@ def prompt_of(what: str | Prompt) -> Prompt:
     """
     if not isinstance(what, str | Prompt):
         raise UsageError(
-            "a text, a Prompt or a Capture is wanted here, not {}; several go one by one",
+            "a text, a Prompt or a Capture is needed here, not {}; pass several one at a time",
             _kind(what),
         )
     prompt = Prompt(what) if isinstance(what, str) else what
@@ -211,7 +211,7 @@ def capture(
         target: the decoder's text, for encoder-decoder models.
         truncate: cut a text that is too long for the model; what was cut is noted.
         select: heads whose layers to keep (``"4.11"``, ``"0-3.*"``); all by default.
-        without: heads to take away first (``"2.4, role:first"``), to see how the others change.
+        without: heads to ablate first (``"2.4, role:first"``), to see how the others change.
         weigh: what the maps hold, a name of :data:`attnviz.core.quantities.QUANTITIES`: attention
             weights, or norms of what is written with them (``"norm"``).
         why: heads whose queries and keys to keep (``"4.11"``), so that ``cap.why("4.11", 7, 2)``
@@ -381,8 +381,8 @@ def check_quantity(capture: Capture, weigh: str) -> None:
     quantity(weigh)
     if weigh not in ("weights", capture.quantity):
         raise UsageError(
-            "{weigh} needs the values that attention mixes, and a recorded capture has only its "
-            "maps: run the model itself",
+            "{weigh} needs the values that attention mixes, but a recorded capture has "
+            "only its maps: run the model itself",
             weigh=weigh,
         )
 
@@ -403,8 +403,8 @@ def prepared(source: Source, what: Look | Iterable[Look]) -> Sequence[Inputs]:
     for one in several:
         if isinstance(one, Capture):
             raise UsageError(
-                "recorded attention cannot be ablated, for that needs the model; give a text and "
-                "{model}",
+                "recorded attention cannot be ablated, since that needs the model; "
+                "give a text and {model}",
                 model=...,
             )
         inputs.append(source.prepare(prompt_of(one)))

@@ -122,7 +122,7 @@ def asked(why: str | None, shown: Collection[Head], layout: Layout) -> tuple[Hea
     if why is None:
         return ()
     if layout.whole:
-        raise UsageError("{why} is about the weights of single heads, not of layers", why=why)
+        raise UsageError("{why} explains the weights of single heads, not of layers", why=why)
     chosen = select(why, layout)
     missing = [layout.name(head) for head in chosen if head not in shown]
     if missing:

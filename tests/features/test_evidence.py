@@ -301,7 +301,7 @@ def test_the_page_holds_them(annotated: list[Path]) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("x", "f.json is no JSON that can be read"),
+        ("x", "f.json is not readable JSON"),
         ("[]", "f.json is no result of attnviz; give the JSON"),
         (
             '{"schema": "attnviz.heads/1"}',

@@ -198,7 +198,7 @@ def test_temperature_divides_logits_and_none_is_the_likeliest() -> None:
     assert {cold(logits) for _ in range(50)} == {1}
     assert {Choice(how)(logits) for how in (Generation(1), Generation(1, temperature=0))} == {1}
     assert Generation(1).manner == "greedily"
-    assert Generation(1, 0.8, 0.9, 3).manner == "at temperature 0.8 from the likeliest 0.9, seed 3"
+    assert Generation(1, 0.8, 0.9, 3).manner == "at temperature 0.8, top-p 0.9, seed 3"
     hot = Choice(Generation(1, temperature=2.0, seed=1))
     drawn = Counter(hot(logits) for _ in range(20_000))
     for token, chance in enumerate((logits.double() / 2).softmax(-1).tolist()):

@@ -173,4 +173,4 @@ def _notes(texts: int) -> Iterable[str]:
     if texts == 1:
         yield "One text: a difference of scores has no interval."
     elif texts < 50:
-        yield f"Intervals from {texts} texts cover a little less than the 95 % they say."
+        yield f"Intervals from {texts} texts cover slightly less than their nominal 95 %."

@@ -242,7 +242,7 @@ class _Run:
         done = len(self.manifest) if self.folder.begun() else 0
         if isinstance(error, OutputError) and done:
             return OutputError(
-                "{}; {} files are done, and the same command goes on from there",
+                "{}; {} files are done, and the same command resumes from there",
                 error.message,
                 done,
             )
@@ -311,7 +311,7 @@ class _Run:
                 "cannot draw {}: {}",
                 job.folder,
                 written.reason,
-                remedy="was there enough memory? Use fewer {jobs}",
+                remedy="it may have run out of memory; use fewer {jobs}",
                 jobs=...,
             )
         plan = self.plans[job.folder]

@@ -113,6 +113,6 @@ def formula(source: Source) -> str:
     }
     how = where.get(frozenset(map(str, orders)), "each layer by its own order of normalization")
     return (
-        "alti: in every layer how much nearer each token's part comes to the whole, by the "
-        f"1-norm, {how}; multiplied over the layers"
+        "ALTI: each token's contribution in every layer, by reduction in L1 distance, "
+        f"{how}; multiplied over the layers"
     )

@@ -82,7 +82,7 @@ class _FlowFigure:
         )
         self.title, self.notes = spelled(title, missing), [spelled(below, missing)]
         if not report.followed:
-            self.notes.append("grey lines: what stays where it is")
+            self.notes.append("grey lines: what stays at its position")
         if not (report.reach.all() or report.followed):
             sand = "grey" if dark(style.palette) else "sand"
             self.notes.append(f"{sand} cells: tokens that cannot reach the position")

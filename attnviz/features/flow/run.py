@@ -38,8 +38,8 @@ _FORMULAS: dict[Method, str] = {
     "capacities; rows divided by their sums",
 }
 _MEANING = (
-    "Shares say through which positions states were mixed, not what a word changes: MLPs stay "
-    "where they are and may undo it; attnviz ablate ablates heads."
+    "Shares say which positions were mixed, not what a word changes: MLPs act within a "
+    "position and may undo it; attnviz ablate measures effects."
 )
 
 
@@ -64,9 +64,7 @@ def run(
     """
     unknown = missing(source) if method in (None, "alti") else ""
     if unknown and method == "alti":
-        raise ModelError(
-            f"alti needs the vectors that attention moves, and {unknown}; take rollout"
-        )
+        raise ModelError(f"ALTI needs the vectors that attention moves, and {unknown}; use rollout")
     chosen = _checked(method or ("rollout" if unknown else "alti"))
     all_ = _nodes(inputs, source.layout, chosen)
     means = MeanWeights(inputs)
@@ -81,7 +79,7 @@ def run(
         source.info, source.layout, inputs, means, all_, chosen, shares, said, progress
     )
     if unknown:
-        note = f"Rollout and not alti: {unknown}."
+        note = f"Rollout instead of ALTI: {unknown}."
         report = replace(report, notes=(note, *report.notes))
     return report
 
@@ -101,8 +99,8 @@ def run_recorded(
     chosen = _checked(method or "rollout")
     if chosen == "alti":
         raise UsageError(
-            "alti needs the vectors that attention moves, and recorded attention has only weights; "
-            "take rollout, or give the text and {model}",
+            "ALTI needs the vectors that attention moves, but recorded attention has "
+            "only weights; use rollout, or give the text and {model}",
             model=...,
         )
     if capture.quantity != "weights":
@@ -140,7 +138,7 @@ def _checked(method: str) -> Method:
     for known in METHODS:
         if method == known:
             return known
-    raise UsageError(f"no method {method!r}: choose one of {', '.join(METHODS)}")
+    raise UsageError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}")
 
 
 def _nodes(inputs: Inputs, layout: Layout, method: Method) -> Nodes:

@@ -90,8 +90,9 @@ def beside(report: Flow) -> Iterator[str]:
     gap = np.where(others, abs(report.total - report.weights), 0)
     i, j = np.unravel_index(gap.argmax(), gap.shape)
     yield (
-        f"The strongest other token is another one by flow than by weights at {other} of {total} "
-        f"positions. They are farthest apart at {place(report, int(i))}: "
+        f"At {other} of {total} positions flow and weights disagree on the top token "
+        "other than the position's own. They are farthest apart at "
+        f"{place(report, int(i))}: "
         f"{place(report, int(j))} gives {percent(float(report.total[i, j]))} and has "
         f"{percent(float(report.weights[i, j]))} of the weight."
     )

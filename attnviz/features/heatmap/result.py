@@ -72,7 +72,9 @@ class Heatmap(Pictured):
         """
         picture = self.capture.inputs.picture
         if picture is None:
-            raise UsageError("there is no picture to draw over; attention is of a text or a sound")
+            raise UsageError(
+                "there is no picture to draw over: the attention is of a text or a sound"
+            )
         maps, titles = [], {}
         for head, _, _ in self.maps:
             tokens = self.capture.sides(head).queries

@@ -258,7 +258,7 @@ def _see(capture: Capture, scored: HeadScores) -> dict[str, Any] | None:
         return None
     role = max(roles, key=lambda one: one.evidence.lift or 0.0)
     pair = strongest_pair(capture, scored.head, role.score) if role.score in SCORES else None
-    verb = "rests on" if role.rests else "does"
+    verb = "sink:" if role.rests else "does"
     said = "is diffuse" if role.name == "diffuse" else f"{verb} {role.title}"
     return {"said": said, "pair": pair}
 

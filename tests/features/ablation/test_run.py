@@ -195,7 +195,7 @@ def test_a_reference_of_the_same_texts_is_none() -> None:
         av.ablate(TEXTS[:2], reference=TEXTS[1::-1])
     found = av.ablate(TEXTS[:2], heads="0.5", reference=TEXTS[1:4])
     assert found.reference == "2 reference texts"
-    assert "1 texts of the reference are measured too: left out." in found.notes
+    assert "1 reference texts were left out, since they are measured too." in found.notes
 
 
 def test_texts_of_a_group_and_equal_texts_count_once() -> None:

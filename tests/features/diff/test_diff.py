@@ -152,10 +152,10 @@ def test_many_texts_through_two_models() -> None:
 def test_alignment() -> None:
     with pytest.raises(InputError, match=r"differ from position 13 on: ' tired' and ' wide'"):
         av.diff(av.capture(TIRED), av.capture(WIDE))
-    with pytest.raises(InputError, match="4 tokens and 3 cannot be laid side by side"):
+    with pytest.raises(InputError, match="4 tokens and 3 cannot be aligned"):
         av.diff(av.capture("a b c"), av.capture("a b"), align="position")
     long, short = av.capture("an unextraordinariest cat"), av.capture("an old cat")
-    with pytest.raises(InputError, match="cannot be laid side by side"):
+    with pytest.raises(InputError, match="cannot be aligned"):
         av.diff(long, short, align="position")
     words = av.diff(long, short, align="word")
     assert len(words.sides["decoder"].queries) == 4
@@ -173,7 +173,7 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
         av.diff(one, av.capture("a b", weigh="norm"))
     with pytest.raises(UsageError, match="give two runs"):
         av.diff("a b")
-    with pytest.raises(UsageError, match="only texts go through two models"):
+    with pytest.raises(UsageError, match="only texts can be run through two models"):
         av.diff(one, against="demo-gpt2")
     with pytest.raises(InputError, match="no text to compare"):
         av.diff([], against="demo-gpt2")
@@ -443,7 +443,7 @@ def test_what_cannot_be_compared_passes_no_check(
     written("a.json", lambda document: None)
     written("b.json", lambda d: d["heads"][0]["scores"]["top"].update(mean=math.nan))
     assert main(check) == 1
-    assert "b.json is no JSON that can be read" in capsys.readouterr().err
+    assert "b.json is not readable JSON" in capsys.readouterr().err
 
 
 def test_figures_that_are_not_finite_are_refused() -> None:

@@ -338,7 +338,7 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         (["--presets", "--seq", "4"], "--seq does not apply to --presets"),
         (["--preset", "gpt2", "--verify", "--seq", "4"], "--seq does not apply to --verify"),
         (["--numbers", "--example", "causal", "--heads", "4"], "--heads is fixed by the example"),
-        (["--numbers", "--input", "f.json", "--heads", "4"], "--heads belongs into the file"),
+        (["--numbers", "--input", "f.json", "--heads", "4"], "--heads belongs in the file"),
         (["--numbers", "--input", "."], "is a folder"),
         (["--verify", "--d-model", "4096", "--heads", "32", "--seq", "1000000"], "GiB"),
         (["--context", "3"], "No such option"),
