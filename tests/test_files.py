@@ -124,7 +124,7 @@ def test_a_report_or_model_that_is_a_device_is_one_line(tmp_path: Path, capsys) 
         assert main(line) == 1, line
         error = capsys.readouterr().err
         assert error.count("\n") == 1, error
-        known = ("no regular file", "no file and no pipe", "a pipe or a device")
+        known = ("not a regular file", "neither a file nor a pipe", "a pipe or a device")
         assert any(words in error for words in known), error
 
 
@@ -136,7 +136,7 @@ def test_texts_may_come_from_a_pipe(tmp_path: Path) -> None:
     with lines.opened(str(pipe)) as file:
         assert file.readline() == b"a b\n"
     os.close(writer)
-    with pytest.raises(InputError, match="no file and no pipe"):
+    with pytest.raises(InputError, match="neither a file nor a pipe"):
         next(lines.lines("/dev/zero"))
 
 

@@ -140,7 +140,7 @@ def test_a_heatmap_without_a_selection_shows_the_first_head_there_is() -> None:
     part = av.capture("the keys to the cabinet", select="2.*")
     assert [head.name for head, _, _ in av.heatmap(part, scale="log").maps] == ["2.0"]
     assert av.heatmap(part).caption == "demo-gpt2: the keys to the cabinet"
-    with pytest.raises(av.UsageError, match="no style field 'color'"):
+    with pytest.raises(av.UsageError, match="unknown style field 'color'"):
         av.heatmap(part, color="red")
 
 

@@ -707,11 +707,11 @@ def test_a_text_that_names_a_file_is_run_and_said(tmp_path, monkeypatch, capsys)
     Path("story.txt").write_text("the cat sat\n")
     for command in (["heads"], ["view", "-o", "p.html"], ["heatmap"]):
         assert main([*command, "story.txt"]) == 0
-        said = "note: there is a file story.txt, and its name was taken as the text"
+        said = "note: story.txt is taken as the text itself; to read the file of that name"
         assert said in capsys.readouterr().err
     for quiet in (["story.txt", "-q"], ["--file", "story.txt"], ["the story"]):
         assert main(["heads", *quiet]) == 0
-        assert "there is a file" not in capsys.readouterr().err
+        assert "is taken as the text itself" not in capsys.readouterr().err
 
 
 def test_the_page_of_several_texts_counts_them_all(tmp_path, monkeypatch, capsys) -> None:

@@ -318,7 +318,9 @@ def test_what_is_nested_without_end_is_refused() -> None:
     for _ in range(100_000):
         inner = {"head": "0.0", "value": 1.0, "more": [inner]}
     assert "it is nested too deeply" in refusal({**DOCUMENT, "inner": [inner]})
-    with pytest.raises(InputError, match=r"^f is not readable JSON: it is nested too deeply; check"):
+    with pytest.raises(
+        InputError, match=r"^f is not readable JSON: it is nested too deeply; check"
+    ):
         Sample.from_json("[" * 100_000 + "]" * 100_000, "f")
 
 
@@ -332,9 +334,9 @@ def test_what_is_nested_without_end_is_refused() -> None:
         ("attnviz.heads/2", "f.json is attnviz.heads/2, not attnviz.sample/3"),
         ("attnviz.\nsample\n/3" + "x" * 99, "is attnviz. sample /3xx"),
         ("other/1", "f.json is no result of attnviz; give the JSON that one of its commands"),
-        (None, "is no result of attnviz"),
-        (3, "is no result of attnviz"),
-        ([], "is no result of attnviz"),
+        (None, "is not an attnviz result"),
+        (3, "is not an attnviz result"),
+        ([], "is not an attnviz result"),
     ],
 )  # fmt: skip
 def test_other_schemas_and_versions(schema: Any, says: str) -> None:
@@ -343,7 +345,7 @@ def test_other_schemas_and_versions(schema: Any, says: str) -> None:
 
 @pytest.mark.parametrize("document", [None, 3, "x", [], [DOCUMENT], {}, {"Schema": "x"}])
 def test_what_is_no_result(document: Any) -> None:
-    assert "is no result of attnviz; give the JSON" in refusal(document)
+    assert "is not an attnviz result; give a JSON" in refusal(document)
 
 
 @pytest.mark.parametrize(
@@ -487,7 +489,7 @@ def test_a_layout_finds_every_head_by_its_name_and_no_other(layout: Layout) -> N
     assert [layout.head(name) for name in names] == heads
     for name in (*names, *(head.name for head in heads), *(head.qualified for head in heads)):
         if name not in names:
-            with pytest.raises(ValueError, match="is no head of this model"):
+            with pytest.raises(ValueError, match="is not a head of this model"):
                 layout.head(name)
 
 
@@ -506,5 +508,5 @@ def test_names_of_heads() -> None:
     assert both.name(Head(Site("encoder", 0), 0)) == "enc:0.0"
     assert Layout({"encoder": (1, 1)}, whole=True).head("1.*") == Head(Site("encoder", 1), 0)
     for name in ("0.1", "dec:0.0", "enc:0.1"):
-        with pytest.raises(ValueError, match="is no head of this model"):
+        with pytest.raises(ValueError, match="is not a head of this model"):
             both.head(name)

@@ -59,7 +59,7 @@ def test_a_process_that_dies_is_replaced_and_a_deadly_task_reported(tmp_path: Pa
 
 
 def test_where_no_answer_may_be_missing_a_deadly_task_is_an_error(tmp_path: Path) -> None:
-    says = "a number cannot be run: 2 processes died over it"
+    says = "a number cannot be run: 2 processes crashed on it"
     with Processes(partial(tasks.hostile, str(tmp_path)), 2) as several:
         assert list(answered(several, [4, 6], "a number")) == [(4, 4), (6, 6)]
         with pytest.raises(AttnvizError, match=says):

@@ -159,7 +159,7 @@ def test_alignment() -> None:
         av.diff(long, short, align="position")
     words = av.diff(long, short, align="word")
     assert len(words.sides["decoder"].queries) == 4
-    with pytest.raises(UsageError, match="no alignment 'line': choose one of token, position"):
+    with pytest.raises(UsageError, match="unknown alignment 'line': choose one of token, position"):
         av.diff(long, short, align="line")
 
 
@@ -306,7 +306,7 @@ def test_differences_come_back_equal(tmp_path: Path) -> None:
     assert "head 3.1" not in str(read)  # files hold no maps
     assert "3.1" in str(read)
     assert read.figure().startswith(b"\x89PNG")
-    with pytest.raises(UsageError, match="a file of differences holds no maps"):
+    with pytest.raises(UsageError, match="a saved diff holds no maps"):
         read.page()
 
 

@@ -306,7 +306,7 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         (["--compare", "--memory", "80"], "--memory 80 has no unit; write 80GB"),
         (["--compare", "--preset", "modernbert-base"], "is an encoder and keeps none"),
         (["--sweep", "kv-heads=1..H", "--kind", "mla"], "shares keys among query heads, which mla"),
-        (["--sweep", "kv-heads=5..7"], "holds no number that divides 8 heads"),
+        (["--sweep", "kv-heads=5..7"], "has no number that divides 8 heads"),
         (["--cache-dtype", "int4"], "unknown dtype 'int4'"),
         (["--compare", "--kind", "cross"], "cross-attention has none"),
         (["hello"], "belongs to --numbers or --animate"),

@@ -303,7 +303,7 @@ def test_what_cannot_be_laid_side_by_side_is_said(shared: Opened, pages) -> None
     assert not shared.page.is_enabled("#sides [data-sides=difference]")
     _, lines = shared.table()
     assert all(line[10] == "" for line in lines)
-    assert "cannot be laid" in (lines[0][-1] if lines else "cannot be laid")
+    assert "cannot be aligned" in (lines[0][-1] if lines else "cannot be aligned")
     shared.go("view=map&on=0.1&beside=@9")
     assert shown(shared) == ["first"], "there is no such text"
 
