@@ -33,7 +33,7 @@ class Captured(Capture):
             head = found[0]
         if not isinstance(head, Head):
             raise UsageError("a head's name such as '4.11' is needed, not {!r}", head)
-        if head.site not in self.maps:
+        if not self.holds(head):
             raise SelectionError(
                 f"the capture does not hold {self.layout.name(head)}; capture it again with a "
                 "selection that does"

@@ -108,11 +108,11 @@ def run_recorded(
             f"flow begins with attention weights, and the capture holds {capture.quantity}; "
             "capture the text again"
         )
-    absent = [site for site in capture.layout.sites if site not in capture.maps]
-    if absent:
+    absent = next((head for head in capture.layout if not capture.holds(head)), None)
+    if absent is not None:
         raise InputError(
-            f"the capture does not hold {absent[0].kind} layer {absent[0].layer}; flow goes "
-            "through every layer, so capture all of them"
+            f"the capture does not hold {capture.layout.name(absent)}; flow goes through every head, so "
+            "capture all of them"
         )
     all_ = _nodes(capture.inputs, capture.layout, chosen)
     means = MeanWeights(capture.inputs)

@@ -183,10 +183,12 @@ def _kinds(
         sites: list[dict[str, Any]] = []
         error, full = 0.0, 1.0
         for site, maps in sorted(capture.maps.items()):
-            indices = [i for i in range(len(maps)) if Head(site, i) in chosen]
+            here = capture.indices(site)
+            held = [place for place, i in enumerate(here) if Head(site, i) in chosen]
+            indices = [here[place] for place in held]
             if site.kind != kind or not indices:
                 continue
-            packed: Packed = pack(np.asarray(maps)[indices], bits)
+            packed: Packed = pack(np.asarray(maps)[held], bits)
             error = max(error, packed.error)
             sites.append(
                 {

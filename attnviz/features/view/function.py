@@ -331,7 +331,7 @@ def _check_page(size: float, max_mb: float) -> None:
 def _held(capture: Capture, text: str | None) -> frozenset[Head]:
     """The selected heads whose maps a capture holds; all that it holds by default."""
     chosen = capture.layout if text is None else selection.select(text, capture.layout)
-    held = frozenset(head for head in chosen if head.site in capture.maps)
+    held = frozenset(head for head in chosen if capture.holds(head))
     if not held:
         what = text or "any head"
         raise SelectionError(
