@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.errors import (
     AttnvizError,
+    AttnvizWarning,
     DeviceError,
     InputError,
     ModelError,
@@ -100,6 +101,7 @@ _LAZY = {
 
 __all__ = [
     "AttnvizError",
+    "AttnvizWarning",
     "Capture",
     "DeviceError",
     "FreshConfig",

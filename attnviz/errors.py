@@ -11,6 +11,8 @@ The whole tree::
     │   └── DeviceError    a device that is not there
     └── OutputError        a file that cannot be written
 
+    AttnvizWarning         what is done, but may not be meant: a capture of gigabytes
+
 Every message is one line: what was wrong, the value, the remedy. It names parameters as fields, for
 everyone calls them differently: Python ``device='cpu'``, the command line ``--device cpu``. Only
 ``attnviz.cli`` catches these errors; anything else that escapes is a bug.
@@ -178,6 +180,10 @@ class DeviceError(ModelError):
 
 class OutputError(AttnvizError):
     """A file that cannot be written."""
+
+
+class AttnvizWarning(UserWarning):
+    """Something that is done as asked, but may not be meant, such as a capture of gigabytes."""
 
 
 _NOWHERE = (FileNotFoundError, NotADirectoryError)

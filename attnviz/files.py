@@ -38,7 +38,7 @@ def opened(path: str | Path) -> BinaryIO:
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         return os.fdopen(number, "rb")
     except BaseException:
         os.close(number)
@@ -76,11 +76,11 @@ def check_writable(path: Path) -> None:
         if not os.access(folder, os.W_OK) or (there and not os.access(target, os.W_OK)):
             raise OutputError(f"cannot write {path}: permission denied; choose another place")
         if there and not stat.S_ISREG(there.st_mode):
-            raise OutputError(f"{path} is no regular file; name another one")
+            raise OutputError(f"{path} is not a regular file; name another one")
         if there and there.st_nlink > 1:
             raise OutputError(
-                f"{path} is one of {there.st_nlink} names of a file (hard links), which would be "
-                "parted; remove it first or name another one"
+                f"{path} is one of {there.st_nlink} hard links to one file, which "
+                "writing would separate; remove it first or name another one"
             )
 
 

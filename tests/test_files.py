@@ -35,7 +35,7 @@ def test_what_is_no_regular_file_is_neither_replaced_nor_waited_for(tmp_path, ki
     path = tmp_path / "x.json"
     SPECIAL[kind](path)
     before = path.lstat()
-    with pytest.raises(OutputError, match=r"x\.json is no regular file; name another one$"):
+    with pytest.raises(OutputError, match=r"x\.json is not a regular file; name another one$"):
         files.write(path, b"new")
     assert path.lstat().st_ino == before.st_ino
     with pytest.raises(OSError, match=r"no regular file|No such device"):
@@ -91,7 +91,7 @@ def test_what_attnviz_names_itself_replaces_a_link(tmp_path: Path) -> None:
 def test_commands_refuse_before_they_work(tmp_path: Path, capsys) -> None:
     os.mkfifo(tmp_path / "x.png")
     assert main(["heatmap", "a b", "-o", str(tmp_path / "x.png")]) == 1
-    assert "x.png is no regular file; name another one\n" in capsys.readouterr().err
+    assert "x.png is not a regular file; name another one\n" in capsys.readouterr().err
 
 
 def test_files_are_read_up_to_a_size(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_report_or_model_that_is_a_device_is_one_line(tmp_path: Path, capsys) 
         assert main(line) == 1, line
         error = capsys.readouterr().err
         assert error.count("\n") == 1, error
-        known = ("no regular file", "no file and no pipe", "a pipe or a device")
+        known = ("not a regular file", "neither a file nor a pipe", "a pipe or a device")
         assert any(words in error for words in known), error
 
 
@@ -136,7 +136,7 @@ def test_texts_may_come_from_a_pipe(tmp_path: Path) -> None:
     with lines.opened(str(pipe)) as file:
         assert file.readline() == b"a b\n"
     os.close(writer)
-    with pytest.raises(InputError, match="no file and no pipe"):
+    with pytest.raises(InputError, match="neither a file nor a pipe"):
         next(lines.lines("/dev/zero"))
 
 

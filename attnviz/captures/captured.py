@@ -32,8 +32,8 @@ class Captured(Capture):
                 raise SelectionError(f"{head!r} are {len(found)} heads; name one, such as '4.11'")
             head = found[0]
         if not isinstance(head, Head):
-            raise UsageError("a head's name such as '4.11' is wanted, not {!r}", head)
-        if head.site not in self.maps:
+            raise UsageError("a head's name such as '4.11' is needed, not {!r}", head)
+        if not self.holds(head):
             raise SelectionError(
                 f"the capture does not hold {self.layout.name(head)}; capture it again with a "
                 "selection that does"

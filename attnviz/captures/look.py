@@ -8,21 +8,25 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
+from warnings import warn
 
 from attnviz.captures.captured import Captured
 from attnviz.captures.without import closed
 from attnviz.core.capture import Capture
-from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.heads import Head, Layout
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.quantities import quantity
 from attnviz.core.source import ForwardRequest, Observer, Source
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import AttnvizWarning, InputError, UsageError
 from attnviz.models.device import resolve
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.models.untrained import Fresh, FreshConfig
 from attnviz.models.weighed import weighed
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import Recorder
+
+LARGE = 2 << 30
+"""Bytes of maps from which a capture is preceded by a warning."""
 
 Model = str | Path | FreshConfig | Source
 """A name, a folder or a hub id; the options of a fresh layer; or a loaded model. Beside a source
@@ -155,7 +159,7 @@ def prompt_of(what: str | Prompt) -> Prompt:
     """
     if not isinstance(what, str | Prompt):
         raise UsageError(
-            "a text, a Prompt or a Capture is wanted here, not {}; several go one by one",
+            "a text, a Prompt or a Capture is needed here, not {}; pass several one at a time",
             _kind(what),
         )
     prompt = Prompt(what) if isinstance(what, str) else what
@@ -210,8 +214,8 @@ def capture(
         context: the other sequence of a fresh cross-attention layer.
         target: the decoder's text, for encoder-decoder models.
         truncate: cut a text that is too long for the model; what was cut is noted.
-        select: heads whose layers to keep (``"4.11"``, ``"0-3.*"``); all by default.
-        without: heads to take away first (``"2.4, role:first"``), to see how the others change.
+        select: heads to keep (``"4.11"``, ``"0-3.*"``); all by default.
+        without: heads to ablate first (``"2.4, role:first"``), to see how the others change.
         weigh: what the maps hold, a name of :data:`attnviz.core.quantities.QUANTITIES`: attention
             weights, or norms of what is written with them (``"norm"``).
         why: heads whose queries and keys to keep (``"4.11"``), so that ``cap.why("4.11", 7, 2)``
@@ -265,7 +269,7 @@ class Ready:
 
     Attributes:
         inputs: the tokens.
-        layout: the heads there are; ``heads`` those to keep, with the others of their layers.
+        layout: the heads there are; ``heads`` those to keep.
         heads: see ``layout``.
         capture: runs the model, or gives the capture.
         weights: runs the model for the weights of the same heads, where the capture has what these
@@ -311,15 +315,17 @@ def prepare(
         prompt = prompt_of(one)
         source = source or source_for(prompt, model, device, dtype)
         ready = _prepared(prompt, source, options)
-        sites = {head.site for head in ready.heads}
-        needed += sum(_bytes(ready, site) for site in sites)
+        before, needed = needed, needed + sum(_bytes(ready, head) for head in ready.heads)
+        of = f"{ready.inputs.length:,} tokens" if number == 1 else f"{number} texts or more"
+        what_for = f"the maps of {len(ready.heads)} heads on {of} take {human_bytes(needed)}"
         if needed > physical_memory() // 2:
-            of = f"{ready.inputs.length} tokens" if number == 1 else f"{number} texts or more"
             raise InputError(
-                f"the maps of {of} in {len(sites)} layers take {human_bytes(needed)}, more than "
-                f"half of this machine's {human_bytes(physical_memory())}; select fewer layers, "
-                "or score them without keeping maps (attnviz heads)"
+                f"{what_for}, more than half of this machine's "
+                f"{human_bytes(physical_memory())}; select fewer heads, or score them without "
+                "keeping maps (attnviz heads)"
             )
+        if before < LARGE <= needed:
+            warn(f"{what_for}; select fewer heads to need less", AttnvizWarning, stacklevel=2)
         yield ready
     if not number:
         raise UsageError("there is nothing to look at; give at least one text or capture")
@@ -327,7 +333,7 @@ def prepare(
 
 def _captured(capture: Capture, select: str | None) -> Ready:
     chosen = capture.layout if select is None else selection.select(select, capture.layout)
-    heads = frozenset(head for head in chosen if head.site in capture.maps)
+    heads = frozenset(head for head in chosen if capture.holds(head))
     return Ready(capture.inputs, capture.layout, heads, lambda: capture, held=True)
 
 
@@ -356,16 +362,16 @@ def _prepared(prompt: Prompt, source: Source, options: LookOptions) -> Ready:
             shown.forward([inputs], watching, request)
         maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
         terms = {} if opening is None else opening.result()
-        return Captured(source.info, layout, noted, maps, empty, reach, weigh, terms)
+        return Captured(source.info, layout, noted, maps, empty, reach, weigh, terms, recorder.kept)
 
     weights = None if weigh == "weights" or layout.whole else partial(run, source, "weights")
     return Ready(inputs, layout, heads, partial(run, shown, weigh), weights)
 
 
-def _bytes(ready: Ready, site: Site) -> int:
-    """What the maps of a layer take, in float32."""
-    sides = ready.inputs.sides[site.kind]
-    return 4 * ready.layout.heads[site.kind][site.layer] * len(sides.queries) * len(sides.keys)
+def _bytes(ready: Ready, head: Head) -> int:
+    """What the map of a head takes, in float32."""
+    sides = ready.inputs.sides[head.site.kind]
+    return 4 * len(sides.queries) * len(sides.keys)
 
 
 def check_whole(without: str | None) -> None:
@@ -381,8 +387,8 @@ def check_quantity(capture: Capture, weigh: str) -> None:
     quantity(weigh)
     if weigh not in ("weights", capture.quantity):
         raise UsageError(
-            "{weigh} needs the values that attention mixes, and a recorded capture has only its "
-            "maps: run the model itself",
+            "{weigh} needs the values that attention mixes, but a recorded capture has "
+            "only its maps: run the model itself",
             weigh=weigh,
         )
 
@@ -403,8 +409,8 @@ def prepared(source: Source, what: Look | Iterable[Look]) -> Sequence[Inputs]:
     for one in several:
         if isinstance(one, Capture):
             raise UsageError(
-                "recorded attention cannot be ablated, for that needs the model; give a text and "
-                "{model}",
+                "recorded attention cannot be ablated, since that needs the model; "
+                "give a text and {model}",
                 model=...,
             )
         inputs.append(source.prepare(prompt_of(one)))

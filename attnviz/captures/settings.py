@@ -33,7 +33,7 @@ def settings_of(kind: type[Settings], given: Settings | None, options: dict[str,
     known: dict[str, Any] = kind.__dataclass_fields__  # type: ignore[attr-defined]
     unknown = [name for name in options if name not in known]
     if unknown:
-        raise UsageError(f"unknown option {unknown[0]!r}; there are {', '.join(known)}")
+        raise UsageError(f"unknown option {unknown[0]!r}; choose from {', '.join(known)}")
     chosen = given or kind(**options)
     chosen.check()
     return chosen

@@ -40,6 +40,6 @@ def closed(source: Source, without: str | None, inputs: Inputs) -> Iterator[Inpu
     groups = read_groups(without, source.layout, roles)
     gone = dict.fromkeys(head for group in groups for head in group.heads)
     names = ", ".join(source.layout.name(head) for head in gone)
-    note = f"Without {names}: what these heads pass on is zero."
+    note = f"Without {names}: the output of these heads is set to zero."
     with source.gated({head.qualified: 0.0 for head in gone}):
         yield replace(inputs, notes=(*inputs.notes, note))

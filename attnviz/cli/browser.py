@@ -42,7 +42,7 @@ def deliver(page: Page | Shown, out: Path | None, quiet: bool) -> None:
     if not quiet or out is None:
         console.wrote(saved, f" ({human(saved.stat().st_size)})")
     if out is None and not opened(saved):
-        console.note(["no browser answered; open the file yourself"], quiet)
+        console.note(["no browser could be opened; open the file yourself"], quiet)
 
 
 def opened(page: Path) -> bool:

@@ -7,10 +7,12 @@ import contextlib
 import re
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnviz.cli import voice
+from attnviz.errors import AttnvizWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -107,10 +109,33 @@ codecs.register_error(
 
 
 @contextlib.contextmanager
-def waiting(message: str, quiet: bool, after: float = 1.0) -> Iterator[None]:
-    """Show a spinner on standard error once something takes longer than ``after`` seconds."""
-    if quiet or not sys.stderr.isatty():
+def _noting(quiet: bool) -> Iterator[None]:
+    """Print the library's warnings as notes, at once; those of others stay what they are."""
+    shown = warnings.showwarning
+
+    def show(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, *more: Any
+    ) -> None:
+        if issubclass(category, AttnvizWarning):
+            note([str(message)], quiet)
+        else:
+            shown(message, category, filename, lineno, *more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", AttnvizWarning)
+        warnings.showwarning = show  # type: ignore[assignment]
         yield
+
+
+@contextlib.contextmanager
+def waiting(message: str, quiet: bool, after: float = 1.0) -> Iterator[None]:
+    """Show a spinner on standard error once something takes longer than ``after`` seconds.
+
+    What the library warns of meanwhile is printed as a note.
+    """
+    if quiet or not sys.stderr.isatty():
+        with _noting(quiet):
+            yield
         return
     status = stderr().status(message)
     timer = threading.Timer(after, status.start)
@@ -124,7 +149,8 @@ def waiting(message: str, quiet: bool, after: float = 1.0) -> Iterator[None]:
 
     _SPINNING.append(stop)
     try:
-        yield
+        with _noting(quiet):
+            yield
     finally:
         _SPINNING.remove(stop)
         stop()

@@ -34,12 +34,12 @@ SPECIAL_TOKENS = _option(
     "Leave out the tokens that the tokenizer adds.", " /--no-special-tokens", panel=INPUT
 )
 EVIDENCE = _option(
-    "Lay beside it what another command found of these heads (its --json); repeatable.",
+    "Add results of another command on these heads (its --json file); repeatable.",
     "--with",
     metavar="FILE",
 )
 RAY = _option(
-    "Run on Ray: of this machine alone (local), or at the ADDRESS of a cluster.", metavar="ADDRESS"
+    "Run on Ray: on this machine alone (local), or on the cluster at ADDRESS.", metavar="ADDRESS"
 )
 
 
@@ -76,32 +76,32 @@ class InputOptions:
     image: Annotated[
         Path | None,
         _option(
-            "A picture, for models that see; with a text where they read both.",
+            "A picture, for vision models; add a text if the model reads both.",
             panel=INPUT,
             metavar="FILE",
         ),
     ] = None
     audio: Annotated[
-        Path | None, _option("A sound, for models that hear.", panel=INPUT, metavar="FILE")
+        Path | None, _option("A sound file, for audio models.", panel=INPUT, metavar="FILE")
     ] = None
     generate: Annotated[
         int | None,
         _option(
-            "Let the model write N tokens first; look at prompt and output.",
+            "Let the model generate N tokens first; show prompt and output.",
             panel=INPUT,
             metavar="N",
         ),
     ] = None
     temperature: Annotated[
         float | None,
-        _option("Draw tokens with it.", panel=INPUT, show_default="the likeliest token"),
+        _option("Sampling temperature.", panel=INPUT, show_default="greedy"),
     ] = None
-    top_p: Annotated[
-        float | None, _option("Draw from the likeliest tokens of this share.", panel=INPUT)
-    ] = None
+    top_p: Annotated[float | None, _option("Nucleus (top-p) mass to sample from.", panel=INPUT)] = (
+        None
+    )
     special_tokens: Annotated[bool, SPECIAL_TOKENS] = True
     truncate: Annotated[
-        bool, _option("Cut a text that is too long for the model.", "--truncate", panel=INPUT)
+        bool, _option("Truncate a text that is too long for the model.", "--truncate", panel=INPUT)
     ] = False
     recorded: Annotated[
         Path | None,
@@ -191,7 +191,7 @@ class InputOptions:
             raise UsageError('nothing to look at; give a text such as "The cat sat"')
         elif self.generate is None and self.draws:
             drawn = option("top_p" if self.temperature is None else "temperature")
-            raise UsageError(f"{drawn} is how tokens are drawn; add --generate N")
+            raise UsageError(f"{drawn} is for generated text; add --generate N")
         elif self.item is not None:
             raise UsageError(f"--item {self.item} chooses from a --recorded batch; add that file")
 
@@ -205,7 +205,7 @@ class TextsOptions(InputOptions):
     lines: Annotated[
         str | None,
         _option(
-            "Read texts from a file, one a line ([bold]-[/] is standard input).",
+            "Read texts from a file, one per line ([bold]-[/] is standard input).",
             panel=INPUT,
             metavar="FILE",
         ),
@@ -244,7 +244,7 @@ class TextsOptions(InputOptions):
         names = texts.resolve([self.lines or ""])
         good, _ = texts.parted(texts.read(names, column=column, group=group), strict=True)
         if not good:
-            raise InputError(f"{self.lines} holds no text; give one a line")
+            raise InputError(f"{self.lines} holds no text; give one per line")
         prompts: list[Look] = [
             dataclasses.replace(
                 text.prompt, special_tokens=self.special_tokens, truncate=self.truncate
@@ -264,7 +264,7 @@ class TextsOptions(InputOptions):
             sound = lines.sound(text, f"{lines.shown(name)}:{number}")
             yield self._prompt(sound, seed=seed)
         if not number:
-            raise InputError(f"{lines.shown(name)} holds no text; give a text a line")
+            raise InputError(f"{lines.shown(name)} holds no text; give one text per line")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -343,7 +343,7 @@ class ModelOptions(TrainedOptions):
     seed: Annotated[
         int | None,
         _option(
-            "Of its weights and embeddings; with --generate of drawn tokens.",
+            "Seed of its weights and embeddings; with --generate, of sampling.",
             panel=FRESH,
             show_default="0",
         ),
@@ -387,13 +387,16 @@ class OutputOptions:
     quiet: Annotated[bool, _option("Only results: no progress, no notes.", "--quiet", "-q")] = False
 
 
-WITHOUT_HELP = "Take heads away first: 2.4, role:first; see attnviz ablate."
+WITHOUT_HELP = "Ablate these heads first: 2.4, role:first; see attnviz ablate."
 WEIGHTS = "weights"
 """What maps show unless something else is asked for."""
 WEIGH_HELP = (
-    "weights, norm (what heads write: ‖αf(x)‖), norm-residual or norm-residual-ln (of layers)."
+    "weights; norm, of what heads write (‖αf(x)‖); norm-residual or norm-residual-ln, of layers."
 )
-SELECT_HELP = "Heads: 4.11, L4H11, 5.*, *.3, 0-3.*, lists by comma; enc:, dec:, cross: in front."
+SELECT_HELP = (
+    "Heads: 4.11, L4H11, 5.*, *.3, 0-3.*, or a comma-separated list; enc:, dec: or cross: "
+    "goes in front."
+)
 
 
 def has_fields(name: str) -> bool:
@@ -414,8 +417,10 @@ def has_fields(name: str) -> bool:
 def say_file(text: str | None, quiet: bool, *options: str) -> None:
     """Note that a text is the name of a file, which other options read."""
     if text is not None and os.path.isfile(text):
-        ways = [f"{option(name, text)}{' (a text a line)' * (name == 'lines')}" for name in options]
-        said = f"there is a file {text}, and its name was taken as the text; to read it: "
+        ways = [
+            f"{option(name, text)}{' (one text per line)' * (name == 'lines')}" for name in options
+        ]
+        said = f"{text} is taken as the text itself; to read the file of that name: "
         console.note([said + " or ".join(ways)], quiet)
 
 

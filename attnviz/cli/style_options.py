@@ -17,8 +17,8 @@ def _look(help: str, *names: str, **more: Any) -> Any:
 
 
 PALETTE = _look("viridis, magma, cividis, blues, greys.")
-SCALE = _look("linear, sqrt or log: how colour follows a weight. Long texts show more with log.")
-DPI = _look("Pixels an inch.")
+SCALE = _look("linear, sqrt or log: how colour scales with weight. Long texts show more with log.")
+DPI = _look("Resolution in dots per inch.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,14 +29,15 @@ class StyleOptions:
     normalize: Annotated[
         str,
         _look(
-            "What the colours end at: the largest weight shown (global), of each head (head) or "
+            "Upper end of the colour scale: the largest weight shown (global), of each "
+            "head (head) or "
             "of each row (row)."
         ),
     ] = DEFAULT.normalize
     scale: Annotated[str, SCALE] = DEFAULT.scale
     size: Annotated[
         float | None,
-        _look("The longer side of a map in inches; follows from the tokens."),
+        _look("Longer side of a map in inches; by default it follows from the tokens."),
     ] = DEFAULT.size
     dpi: Annotated[float, DPI] = DEFAULT.dpi
     words: Annotated[
@@ -45,15 +46,15 @@ class StyleOptions:
     ] = DEFAULT.words
     hide_sink: Annotated[
         bool,
-        _look(
-            "Leave out the first token and separators; rescale rows to what is left.", "--hide-sink"
-        ),
+        _look("Hide the first token and separators, and renormalize the rows.", "--hide-sink"),
     ] = DEFAULT.hide_sink
-    labels: Annotated[bool, _look("Tokens on the axes.", "--labels/--no-labels")] = DEFAULT.labels
+    labels: Annotated[bool, _look("Label the axes with tokens.", "--labels/--no-labels")] = (
+        DEFAULT.labels
+    )
     values: Annotated[
         bool | None,
         _look(
-            "Numbers in the cells, where they fit.",
+            "Print weights in the cells, where they fit.",
             "--values/--no-values",
             show_default="few tokens",
         ),

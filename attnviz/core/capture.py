@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,8 @@ class Capture:
     says of what, a name of :data:`attnviz.core.quantities.QUANTITIES`;
     ``empty_rows`` counts query rows that had no key to attend to (all zero); ``reach`` says which
     keys each query may attend to, for layers where that is known and not read off the weights;
-    ``terms`` what the weights of some heads are made of, for those that were asked for.
+    ``terms`` what the weights of some heads are made of, for those that were asked for;
+    ``kept`` the heads of a layer, by index, where ``maps`` holds only some of them, in its order.
     """
 
     source: SourceInfo
@@ -37,6 +38,7 @@ class Capture:
     reach: Mapping[Site, Reach] = field(default_factory=dict)
     quantity: str = "weights"
     terms: Mapping[Head, HeadTerms] = field(default_factory=dict)
+    kept: Mapping[Site, tuple[int, ...]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         what = "" if self.quantity == "weights" else f", {self.quantity}"
@@ -44,7 +46,19 @@ class Capture:
 
     def __getitem__(self, head: Head) -> NDArray[np.floating[Any]]:
         """The [T, S] map of one head."""
-        return self.maps[head.site][head.index]  # type: ignore[no-any-return]
+        return self.maps[head.site][self.place(head)]  # type: ignore[no-any-return]
+
+    def indices(self, site: Site) -> Sequence[int]:
+        """Which heads of a layer are held, in the order of its maps."""
+        return self.kept.get(site) or range(len(self.maps[site]))
+
+    def place(self, head: Head) -> int:
+        """Where a head's map stands among those of its layer; ValueError where it is not held."""
+        return self.indices(head.site).index(head.index)
+
+    def holds(self, head: Head) -> bool:
+        """Whether a head's map is held."""
+        return head.site in self.maps and head.index in self.indices(head.site)
 
     def sides(self, head: Head) -> Sides:
         """The tokens on the two axes of a head's map."""

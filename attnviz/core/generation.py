@@ -18,7 +18,7 @@ class Generation:
 
     Attributes:
         tokens: how many at most; it stops earlier at a token that ends texts, which is kept.
-        temperature: what logits are divided by before softmax; None and 0 take the likeliest token.
+        temperature: what logits are divided by before softmax; None and 0 are greedy.
         top_p: draw from the fewest tokens that have this probability together (nucleus sampling,
             Holtzman et al. 2020, arXiv:1904.09751); None for all. Drawing needs no temperature: it
             is 1 then.
@@ -45,7 +45,7 @@ class Generation:
         """How tokens are chosen, as an adverb: ``greedily``."""
         if self.greedy:
             return "greedily"
-        top = "" if self.top_p is None else f" from the likeliest {self.top_p:g}"
+        top = "" if self.top_p is None else f", top-p {self.top_p:g}"
         return f"at temperature {self.temperature or 1:g}{top}, seed {self.seed or 0}"
 
     def say(self, piece: str) -> None:

@@ -132,4 +132,4 @@ class Layout:
                 head = Head(Site(kind, int(layer)), int(index))
                 if head in self and self.name(head) == name:
                     return head
-        raise ValueError(f"{name[:40]!r} is no head of this model")
+        raise ValueError(f"{name[:40]!r} is not a head of this model")

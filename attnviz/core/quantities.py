@@ -49,5 +49,5 @@ layers with the residual connection and layer normalization (2021, arXiv:2109.07
 def quantity(name: str) -> Quantity:
     """The quantity of that name; UsageError where there is none."""
     if name not in QUANTITIES:
-        raise UsageError("no {weigh}; choose {}", ", ".join(QUANTITIES), weigh=name)
+        raise UsageError("unknown {weigh}; choose {}", ", ".join(QUANTITIES), weigh=name)
     return QUANTITIES[name]

@@ -29,7 +29,7 @@ class HeadTerms:
         scale: s, the factor on q·k.
         softcap: c, or None.
         bias: b, [T, S], what is added to the scores, 0 where a key is blocked; None for nothing.
-        sink: the score of a learned sink that is no key, or None.
+        sink: the score of a learned sink, which is not a key, or None.
         norms: [S], ‖f(x_j)‖ of every key's value; ‖v_j‖ where ``written`` is False.
         written: whether norms are of values as W_O writes them, not of the values alone.
         turned: whether queries and keys were turned by their positions (rotary embeddings); None

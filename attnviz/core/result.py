@@ -188,13 +188,11 @@ def parsed(text: str | bytes, name: str) -> Any:
     try:
         return json.loads(text, parse_constant=_not_json)
     except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{name} is no JSON that can be read: {_said(error)}; check the file"
-        ) from None
+        raise InputError(f"{name} is not readable JSON: {_said(error)}; check the file") from None
 
 
 def _not_json(word: str) -> Any:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _said(error: Exception) -> str:
@@ -210,8 +208,9 @@ def check_schema(cls: type[Record], document: Any, name: str) -> None:
     if schema == cls.schema:
         return
     if not isinstance(schema, str) or not schema.startswith("attnviz."):
-        raise InputError(f"{name} is no result of attnviz; give the JSON that one of its commands "
-                         "wrote")  # fmt: skip
+        raise InputError(
+            f"{name} is not an attnviz result; give a JSON file that an attnviz command "
+            "wrote")  # fmt: skip
     kind, _, _ = schema.partition("/")
     own, _, current = cls.schema.partition("/")
     holds = f"{name} is {' '.join(schema.split())[:40]}"
@@ -299,7 +298,7 @@ def _array(kind: Any, value: Any) -> Any:
 
     dtype, found = np.dtype(get_args(get_args(kind)[1])[0]), np.asarray(value)
     if found.ndim != 2 or found.dtype.kind not in ("b" if dtype.kind == "b" else "iuf"):
-        raise ValueError(f"{str(value)[:40]} is no matrix of {dtype}")
+        raise ValueError(f"{str(value)[:40]} is not a matrix of {dtype}")
     return found.astype(dtype)
 
 

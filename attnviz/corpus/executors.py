@@ -199,7 +199,7 @@ class _Worker:
             if self._killed:
                 return Lost("given up")
             how = self._replace()
-        return Lost(f"{ATTEMPTS} processes died over it, the last {how}")
+        return Lost(f"{ATTEMPTS} processes crashed on it, the last {how}")
 
     def kill(self) -> None:
         """End the process, whatever it does; it is not replaced."""
@@ -261,7 +261,7 @@ class _Worker:
             "{} worker processes died before they had done anything, the last {}",
             ATTEMPTS,
             how,
-            remedy="was there enough memory? Use fewer {jobs}",
+            remedy="it may have run out of memory; use fewer {jobs}",
             jobs=...,
         )
 

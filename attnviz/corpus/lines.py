@@ -38,7 +38,7 @@ def opened(name: str) -> Iterator[BufferedReader]:
         if name != "-":
             mode = os.stat(name).st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISDIR(mode)):
-                raise InputError(f"{name} is no file and no pipe; name one of these")
+                raise InputError(f"{name} is neither a file nor a pipe; name one of these")
             with open(name, "rb") as file:
                 yield file
         elif sys.stdin is None:

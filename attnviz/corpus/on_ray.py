@@ -127,7 +127,7 @@ class OnRay(Generic[Task, Answer]):
             yield tasks[number], _LOST
 
 
-_LOST = Lost(f"{ATTEMPTS} actors died over it; was there enough memory?")
+_LOST = Lost(f"{ATTEMPTS} actors crashed on it; was there enough memory?")
 
 
 class _Begun:

@@ -25,7 +25,7 @@ FORMATS: tuple[str, ...] = ("png", "svg", "pdf")
 def check_format(format: str) -> str:
     """The format itself; UsageError when figures cannot be written as such."""
     if format not in FORMATS:
-        raise UsageError(f"no figure format {format!r}: choose one of {', '.join(FORMATS)}")
+        raise UsageError(f"unknown figure format {format!r}: choose one of {', '.join(FORMATS)}")
     return format
 
 

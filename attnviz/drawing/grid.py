@@ -102,7 +102,7 @@ def few_note(drawn: Sequence[Grid], mark: str = FEW) -> str:
     """What the mark of few rows means; empty where no cell of some grids has it."""
     cells = (cell for grid in drawn for row in grid.cells for cell in row)
     some = any(cell is not None and cell.few for cell in cells)
-    return f"{mark} on fewer than {FEW_ROWS} rows" if some else ""
+    return f"{mark}: fewer than {FEW_ROWS} rows" if some else ""
 
 
 def tally(report: ScoredHeads) -> tuple[tuple[str | None, int], ...]:

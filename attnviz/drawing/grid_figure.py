@@ -148,7 +148,9 @@ def legend(
         axes.text(0.5, y, name or "no role", va="center_baseline", fontsize=8)
         axes.text(width, y, str(count), ha="right", va="center_baseline", fontsize=8)
     y = (len(entries) + 1) * _LINE
-    axes.text(0, y, "does, else rests on; colour by score", fontsize=7, color=_GREY, va="center")
+    axes.text(
+        0, y, "role, else attention sink; colour by score", fontsize=7, color=_GREY, va="center"
+    )
     if few:
         axes.text(0, y + 2 * _LINE, few, fontsize=7, color=_GREY, va="center")
     steps = 10

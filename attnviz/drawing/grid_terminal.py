@@ -150,8 +150,8 @@ def _legend(
 
 def _strength(colors: bool, few: str) -> Text:
     line = Text(style="dim")
-    line.append("what the head does, else where it rests; ")
-    line.append(f"CAPITALS from a score of {_STRONG} on")
+    line.append("what the head does, else its attention sink; ")
+    line.append(f"CAPITALS: score of {_STRONG} or more")
     if colors:
         line.append(", full colour at 1")
     if few:

@@ -110,11 +110,11 @@ def build(
     if any(panel.mask is not None for panel in panels):
         notes.append(masked_note(style.palette))
     if any(sides.queries.written for _, _, sides in maps):
-        notes.append("lines: prompt | output; a row a → b chose b")
+        notes.append("lines: prompt | output; the row a → b is the step that chose b")
     if any(one.line and one.line.frames < len(one.labels) for p in panels for one in p.axes):
         notes.append("after the waveform: frames that the model added")
     if missing:
-        notes.append("spelled as code points: characters that no installed font has")
+        notes.append("shown as code points: characters missing from every installed font")
     return _Page(panels, across, shared, ruler, title_size, style).draw(top, notes)
 
 

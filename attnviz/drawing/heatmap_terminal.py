@@ -276,7 +276,7 @@ class TerminalMap:
         if self.mask is not None:
             axes += f"; blank: {self.BLANK}"
         if self.sides.queries.written:
-            axes += "; lines: prompt | output; a row a → b chose b"
+            axes += "; lines: prompt | output; the row a → b is the step that chose b"
         yield Text(signs(axes, ascii_only), style="dim")
         if self.style.left_out:
             yield Text(self.style.left_out, style="dim")

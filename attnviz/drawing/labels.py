@@ -252,18 +252,23 @@ def possible(role: Role) -> str:
 def head_phrase(roles: Sequence[Role]) -> str:
     """What a head does and where it rests.
 
-    ``does induction 0.61 where possible (12 % of rows), rests on first``
+    ``does induction 0.61 where possible (12 % of rows), sink: first``
     """
     does = ", ".join(_where_possible(role) for role in roles if not role.rests)
     rests = [role for role in roles if role.rests]
     if does:
-        return ", ".join([f"does {does}", *(f"rests on {role.name}" for role in rests)])
+        return ", ".join(
+            [
+                f"does {does}",
+                *(f"sink: {role.name}" if role.name != "diffuse" else role.name for role in rests),
+            ]
+        )
     return ", ".join(map(rest_phrase, rests))
 
 
 def rest_phrase(role: Role) -> str:
-    """Where a head rests, with its score: ``rests on first 0.65``."""
-    return role_phrase(role) if role.name == "diffuse" else f"rests on {role_phrase(role)}"
+    """Where a head rests, with its score: ``sink: first 0.65``."""
+    return role_phrase(role) if role.name == "diffuse" else f"sink: {role_phrase(role)}"
 
 
 def _where_possible(role: Role) -> str:

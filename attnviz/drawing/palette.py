@@ -50,7 +50,7 @@ def anchors(palette: str) -> tuple[str, ...]:
         UsageError: when there is no such palette; the message lists those there are.
     """
     if palette not in _SEQUENTIAL:
-        raise UsageError(f"no palette {palette!r}: choose one of {', '.join(PALETTES)}")
+        raise UsageError(f"unknown palette {palette!r}: choose one of {', '.join(PALETTES)}")
     return tuple("#" + color for color in _SEQUENTIAL[palette].split())
 
 

@@ -36,19 +36,19 @@ def steps(reason: Reason) -> Table:
     table.add_column()
     table.add_column(justify="right")
     table.add_column()
-    turned = ", both turned by their positions" if terms.turned else ""
+    turned = ", both rotated by position (RoPE)" if terms.turned else ""
     table.add_row("q·k", signed(reason.dot), f"the sum of {len(reason.q)} products{turned}")
     table.add_row("scaled", signed(reason.scaled), f"times {terms.scale:.4g}")
     if terms.softcap is not None:
         cap = f"{terms.softcap:g}"
         table.add_row("capped", signed(reason.capped), f"{cap} tanh(score / {cap})")
     if terms.bias is not None and reason.allowed[reason.key]:
-        table.add_row("bias", signed(reason.added), "added by position or mask")
+        table.add_row("bias", signed(reason.added), "added by position bias or mask")
     if not reason.allowed[reason.key]:
         table.add_row("blocked", "-inf", "the query may not attend to this key")
-    table.add_row("score", signed(reason.score), "what softmax takes")
+    table.add_row("score", signed(reason.score), "what enters softmax")
     if terms.sink is not None:
-        table.add_row("sink", signed(terms.sink), "the score of a learned sink that is no key")
+        table.add_row("sink", signed(terms.sink), "the score of a learned sink, which is not a key")
     power = math.exp(reason.score - reason.top) if reason.total else 0.0
     table.add_row("softmax", share(power), f"e^(score - {reason.top:.4f}), of {reason.total:.4f}")
     table.add_row("weight", share(reason.weight), f"{share(reason.shown)} in the capture")

@@ -168,5 +168,5 @@ class Sheet:
         if pool > 1:
             notes.append(f"{pool} tokens share a pixel, which shows the largest of their weights")
         if not all(found.complete for found in (*self.rows.labels, *self.columns.labels)):
-            notes.append("spelled as code points: characters that no installed font has")
+            notes.append("shown as code points: characters missing from every installed font")
         return notes

@@ -24,7 +24,7 @@ SCALES = ("linear", "sqrt", "log")
 DECADES = 4
 """A logarithmic scale ends at this many powers of ten below its largest weight."""
 
-SINK_NOTE = "without the first token and separators; rows rescaled to what is left"
+SINK_NOTE = "without the first token and separators; rows renormalized"
 """What a picture without the sink says of itself."""
 
 _LEAST_GAP = 0.09
@@ -141,7 +141,7 @@ class Style:
         else:
             of = "" if self.quantity == "weights" else f" of {self.formula}"
             said = f"one scale{of}, from 0 to {number(top)}"
-        how = {"linear": "", "sqrt": ", by the square root", "log": ", by the logarithm"}
+        how = {"linear": "", "sqrt": ", square-root scale", "log": ", log scale"}
         return said + how[self.scale]
 
 
@@ -150,13 +150,13 @@ def styled(style: Style | None, changes: dict[str, Any]) -> Style:
     known = [found.name for found in fields(Style)]
     for name in changes:
         if name not in known:
-            raise UsageError(f"no style field {name!r}: choose from {', '.join(known)}")
+            raise UsageError(f"unknown style field {name!r}: choose from {', '.join(known)}")
     return replace(style or Style(), **changes)
 
 
 def _one_of(what: str, given: object, known: tuple[str, ...]) -> None:
     if given not in known:
-        raise UsageError(f"no {what} {given!r}: choose one of {', '.join(known)}")
+        raise UsageError(f"unknown {what} {given!r}: choose one of {', '.join(known)}")
 
 
 def _within(value: object, least: float, most: float) -> bool:

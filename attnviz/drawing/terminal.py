@@ -144,8 +144,8 @@ def resting_line(report: ScoredHeads) -> str:
         return ""
     counts = Counter(scores.roles[0].name for scores in resting)
     named = ", ".join(f"{name} {counts[name]}" for name in SHOWN if name in counts)
-    heads = "1 head only rests" if len(resting) == 1 else f"{len(resting)} heads only rest"
-    return f"{heads}: {named}"
+    heads = "1 head attends" if len(resting) == 1 else f"{len(resting)} heads attend"
+    return f"{heads} only to sinks or diffusely: {named}"
 
 
 def mixing_table(report: ScoredHeads) -> RenderableType:
@@ -205,7 +205,7 @@ class HeadsTable:
             some = any(head.roles for head in self.report.heads)
             why = "no head to list" if some else "no head shows a role on this input"
             if some and not any(map(does_something, self.report.heads)):
-                why = "no head does more than rest on this input"
+                why = "no head does more than attend to a sink on this input"
             yield Text(f"{why}\n", style="dim")
             return
         wide, narrow = options.max_width >= 72, options.max_width < 52
@@ -251,7 +251,7 @@ class HeadsTable:
                 role.append("  ", tile_style(SHOWN[best.name].color, strength, True))
                 role.append(" ")
             places = best.rests and best.name != "diffuse"
-            role.append(f"rests on {best.name}" if places else best.title)
+            role.append(f"sink: {best.name}" if places else best.title)
         else:
             shares = ((n, scores.scores[n]) for n in SHOWN if n in scores.scores)
             known = [(s.mean, n) for n, s in shares if s.mean and s.chance]

@@ -107,7 +107,7 @@ def notes(several: Sequence[Attached], identity: Mapping[str, Any]) -> Iterator[
         if one.result.measured_on and not one.result.annotated_roles():
             yield f"{one.name} gives no head a role."
         if not (one.result.identity and identity):
-            yield f"That {one.name} is of this model was checked by its heads alone."
+            yield f"Only the number of heads shows that {one.name} is of this model."
 
 
 def _attached(evidence: Evidence) -> Attached:
@@ -116,9 +116,7 @@ def _attached(evidence: Evidence) -> Attached:
     if isinstance(evidence, Result):
         return Attached(f"the {evidence.command} result", evidence)
     if not isinstance(evidence, str | Path):
-        raise UsageError(
-            "a file or a result is wanted as {evidence}, not {!r}", evidence, evidence=...
-        )
+        raise UsageError("{evidence} takes a file or a result, not {!r}", evidence, evidence=...)
     found = read(evidence)
     if not isinstance(found, Result):
         raise InputError(

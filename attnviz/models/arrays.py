@@ -206,7 +206,7 @@ def _layer(given: Any, number: int, kind: SiteKind | None, item: int | None) -> 
         raise InputError("{} holds {}, not floating-point weights", what, array.dtype)
     if array.ndim == 3:
         if item not in (None, 0):
-            raise UsageError("{} is no batch; leave out {item}", what, item=item)
+            raise UsageError("{} is not a batch; leave out {item}", what, item=item)
         return _copied(array), low
     if array.ndim != 4:
         raise InputError(

@@ -50,7 +50,11 @@ def _check_file(path: Path) -> None:
     with system_errors(InputError, f"cannot read {path}"):
         if not path.is_file():
             what = (
-                "a folder" if path.is_dir() else "no regular file" if path.exists() else "not there"
+                "a folder"
+                if path.is_dir()
+                else "not a regular file"
+                if path.exists()
+                else "missing"
             )
             raise InputError(f"{path} is {what}; give a file")
 
@@ -148,7 +152,7 @@ def _check_text(name: str, array: NDArray[Any]) -> None:
             array.tobytes(), np.dtype(np.uint32).newbyteorder(array.dtype.byteorder)
         )
         if codes.max() > sys.maxunicode:
-            raise ValueError(f"{name!r} holds characters that do not exist")
+            raise ValueError(f"{name!r} holds invalid characters")
 
 
 def _read_safetensors(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:

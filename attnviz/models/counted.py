@@ -112,7 +112,7 @@ def _header(file: Path) -> dict[str, Any]:
         tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
         for entry in tensors.values():
             if not all(isinstance(axis, int) for axis in entry["shape"]):
-                raise ValueError("a shape that is no shape")
+                raise ValueError("a shape that is not valid")
             str(entry["dtype"])
     except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise ModelError(f"{file.name} is not a readable safetensors file: {error}") from error

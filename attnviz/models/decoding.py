@@ -115,5 +115,5 @@ def resampled(samples: NDArray[np.float32], own: int, rate: int) -> NDArray[np.f
 def _check(path: Path) -> Any:
     with system_errors(InputError, f"cannot read {path}"):
         if not path.is_file():
-            what = "a folder" if path.is_dir() else "not there"
+            what = "a folder" if path.is_dir() else "missing"
             raise InputError(f"{path} is {what}; give a file")

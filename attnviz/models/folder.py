@@ -94,7 +94,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     config = _config(folder)
     if not isinstance(config.get("model_type"), str):
         path = folder / "config.json"
-        raise ModelError(f"{path} names no model_type; it is not a transformers configuration")
+        raise ModelError(f"{path} has no model_type; it is not a transformers configuration")
     named = config.get("architectures") or []
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
         raise ModelError(
@@ -193,13 +193,15 @@ def _folder(model: str, fetch: Callable[[str], Path]) -> Path:
     if path.exists():
         if path.suffix in (".npz", ".safetensors"):
             raise ModelError(
-                "{} is a file; {model} takes the folder that it lies in; for recorded attention "
+                "{} is a file; {model} takes the folder that contains it; for recorded attention "
                 "use {recorded}",
                 model,
                 model=...,
                 recorded=path,
             )
-        raise ModelError("{} is a file; {model} takes the folder that it lies in", model, model=...)
+        raise ModelError(
+            "{} is a file; {model} takes the folder that contains it", model, model=...
+        )
     if not model.startswith((".", "~", "/")) and _HUB_ID.fullmatch(model):
         return fetch(model)
     raise ModelError(
@@ -212,7 +214,7 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         size = path.stat().st_size
         if path.name == "config.json" and size > MAX_CONFIG_BYTES:
-            raise ModelError(f"{path} has {size:,} bytes; that is no configuration")
+            raise ModelError(f"{path} has {size:,} bytes, too many for a configuration")
         value = json.loads(contents(path))
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"cannot read {path}: {error}; download it again") from None
@@ -229,7 +231,7 @@ def _shards(folder: Path) -> list[Path]:
     for name in sorted(set(shards.values())):
         if Path(name).name != name or not name.endswith(".safetensors"):
             raise ModelError(
-                f"{folder / INDEX} names {name!r}, which is no safetensors file beside it"
+                f"{folder / INDEX} names {name!r}, which is not a safetensors file beside it"
             )
         if not (folder / name).is_file():
             raise ModelError(f"{folder} lacks {name}, one part of its weights; download it again")

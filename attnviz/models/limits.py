@@ -13,6 +13,8 @@ from attnviz.errors import InputError, Setting, UsageError
 
 SENSES: Mapping[str, str] = {"image": "pictures", "audio": "sound"}
 """The parameters that name a file to look at or to listen to, and what is in it."""
+KINDS: Mapping[str, str] = {"image": "vision", "audio": "audio"}
+"""By the same parameters: what models that take them are called."""
 
 
 def check_prompt(prompt: Prompt, *, decoder: bool, reads: Collection[str] = ("text",)) -> None:
@@ -30,10 +32,10 @@ def check_prompt(prompt: Prompt, *, decoder: bool, reads: Collection[str] = ("te
     for name in SENSES:
         if getattr(prompt, name) is not None and name not in reads:
             raise UsageError(
-                "this model reads {}; {} is for models of {}: name one with {model}",
+                "this model reads {}; {} is for {} models: name one with {model}",
                 " and ".join(named),
                 Setting(name),
-                SENSES[name],
+                KINDS[name],
                 model=...,
             )
     if "text" not in reads:
@@ -101,7 +103,9 @@ def check_length(length: int, limit: int | None, *, truncate: bool, what: str = 
             truncate=True,
         )
     whole = what[0].upper() + what[1:]
-    return f"{whole} was cut to the model's {limit:,} tokens; {length - limit:,} were left out."
+    return (
+        f"{whole} was truncated to the model's {limit:,} tokens; {length - limit:,} were left out."
+    )
 
 
 def cut(ids: Sequence[int], special: Sequence[bool], limit: int) -> tuple[int, ...]:
@@ -138,8 +142,8 @@ def check_generation(generation: Generation, length: int, limit: int | None) -> 
         raise UsageError("{top_p} must be above 0 and at most 1", top_p=how.top_p)
     if how.top_p is not None and how.temperature == 0:
         raise UsageError(
-            "{temperature} takes the likeliest token, so {top_p} has nothing to draw from; leave "
-            "one out",
+            "{temperature} always takes the most probable token, so {top_p} has no "
+            "effect; leave one out",
             temperature=0,
             top_p=how.top_p,
         )
@@ -147,7 +151,7 @@ def check_generation(generation: Generation, length: int, limit: int | None) -> 
         raise UsageError("{seed} must not be negative", seed=how.seed)
     if how.seed is not None and how.greedy:
         raise UsageError(
-            "{seed} is of draws, and the likeliest token is no draw; add {temperature}",
+            "{seed} only matters when tokens are sampled; add {temperature}",
             seed=how.seed,
             temperature=1,
         )
@@ -165,7 +169,7 @@ def check_generation(generation: Generation, length: int, limit: int | None) -> 
 def no_writer(generation: Generation, reason: str) -> UsageError:
     """What to say of a model that cannot go on with a text."""
     return UsageError(
-        "{generate} needs a model that writes: {}; take a decoder such as gpt2",
+        "{generate} needs a model that generates text: {}; take a decoder such as gpt2",
         reason,
         generate=generation.tokens,
     )
@@ -198,6 +202,6 @@ def written(tokens: Tokens, generation: Generation) -> str:
     count = f"{tokens.written} token" + ("s" if tokens.written != 1 else "")
     ended = "" if tokens.written == generation.tokens else ", and ended the text there"
     return (
-        f"The model wrote {count} {generation.manner}{ended}: “{output}”. "
+        f"The model generated {count} {generation.manner}{ended}: “{output}”. "
         "The row of a token chose the one after it."
     )

@@ -122,7 +122,7 @@ def asked(why: str | None, shown: Collection[Head], layout: Layout) -> tuple[Hea
     if why is None:
         return ()
     if layout.whole:
-        raise UsageError("{why} is about the weights of single heads, not of layers", why=why)
+        raise UsageError("{why} explains the weights of single heads, not of layers", why=why)
     chosen = select(why, layout)
     missing = [layout.name(head) for head in chosen if head not in shown]
     if missing:
@@ -173,8 +173,8 @@ def reason(capture: Capture, head: Head, query: int, key: int) -> Reason:
     queries, keys = sides.queries.texts, sides.keys.texts
     row, column = _position("query", query, queries), _position("key", key, keys)
     reach = capture.reach[head.site].allowed(len(queries), len(keys))
-    allowed = reach[head.index if len(reach) > 1 else 0][row]
-    shown = float(capture.maps[head.site][head.index, row, column])
+    allowed = reach[capture.place(head) if len(reach) > 1 else 0][row]
+    shown = float(capture[head][row, column])
     name = capture.layout.name(head)
     return Reason(name, row, column, queries, keys, capture.terms[head], allowed, shown)
 

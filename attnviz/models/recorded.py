@@ -120,8 +120,9 @@ def dump(capture: Capture, suffix: str) -> bytes:
     kinds = capture.layout.kinds
     for kind in kinds:
         maps = [capture.maps.get(site) for site in capture.layout.sites if site.kind == kind]
-        if any(m is None for m in maps) or len({m.shape for m in maps if m is not None}) > 1:
-            raise UsageError("a capture file needs every layer, all with the same number of heads")
+        shapes = {None if m is None else m.shape for m in maps}
+        if None in shapes or len(shapes) > 1 or capture.kept:
+            raise UsageError("a capture file needs every head, as many in one layer as in another")
         name = "attentions" if len(kinds) == 1 else f"{kind}_attentions"
         arrays[name] = np.stack([m for m in maps if m is not None])
     sides = capture.inputs.sides[kinds[-1]]  # cross where there is one: it has both sequences

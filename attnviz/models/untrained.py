@@ -168,12 +168,16 @@ class Fresh(Gated):
         for name in SENSES:
             if getattr(prompt, name) is not None:
                 raise UsageError(
-                    "a fresh layer reads words; name a {model} of {}", SENSES[name], model=...
+                    "a fresh layer reads words; {model} takes the name of a model that reads {}",
+                    SENSES[name],
+                    model=...,
                 )
         if prompt.text is None:
             raise UsageError("a fresh layer has no vocabulary; give text instead of ids")
         if prompt.spans is not None:
-            raise UsageError("a fresh layer finds words itself; name a trained {model}", model=...)
+            raise UsageError(
+                "a fresh layer splits text into words by itself; name a trained {model}", model=...
+            )
         if prompt.generate is not None:
             reason = "a fresh layer has no vocabulary"
             raise no_writer(prompt.generate, reason)

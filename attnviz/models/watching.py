@@ -68,7 +68,7 @@ class Watch:
             raise UsageError("{module} takes a torch module, not {}", type(module).__name__,
                              module=...)  # fmt: skip
         if passes < 1:
-            raise UsageError("{passes} makes no sense; keep 1 or more", passes=passes)
+            raise UsageError("{passes} must be 1 or more", passes=passes)
         self._module = module
         self._watched = [m for m in module.modules() if isinstance(m, nn.MultiheadAttention)]
         if not self._watched:

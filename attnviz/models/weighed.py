@@ -66,7 +66,7 @@ def _check(source: Source, weigh: str, what: Quantity) -> None:
             )  # fmt: skip
         if what.norm and around is not None and around.order == "pre":
             raise UsageError(
-                "{} normalizes before attention, which is in f(x) already, not after",
+                "{} normalizes before attention, which f(x) already includes, and not after it",
                 name,
                 remedy="use {weigh}",
                 weigh="norm-residual",

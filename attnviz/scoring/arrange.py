@@ -35,7 +35,7 @@ def arrange(
         UsageError: an unknown role or order; the message names those that exist.
     """
     if role is not None and role not in SHOWN and role.partition(":")[0] not in ANNOTATED:
-        raise UsageError(f"no role {role!r}; roles are {', '.join(SHOWN)}")
+        raise UsageError(f"unknown role {role!r}; roles are {', '.join(SHOWN)}")
     if sort not in ("layer", "role", *SCORES):
         raise UsageError(f"cannot sort by {sort!r}; use layer, role or {', '.join(SCORES)}")
     if role is not None:

@@ -73,7 +73,7 @@ def read_groups(text: str, layout: Layout, roles: Roles) -> tuple[Group, ...]:
 def role_heads(scores: Iterable[HeadScores], name: str) -> tuple[Head, ...]:
     """The heads that show a role, by what was measured; SelectionError where there is no such."""
     if name not in ROLES:
-        raise SelectionError(f"no role {name!r}; choose one of {', '.join(ROLES)}")
+        raise SelectionError(f"unknown role {name!r}; choose one of {', '.join(ROLES)}")
     return tuple(one.head for one in scores if any(role.name == name for role in one.roles))
 
 
@@ -84,7 +84,7 @@ def _item(item: str, layout: Layout, roles: Roles) -> Sequence[Group]:
     if rest != item:
         chosen = frozenset(layout) - chosen
         if not chosen:
-            raise SelectionError(f"{item} leaves no head to take away; name fewer")
+            raise SelectionError(f"{item} leaves no head to ablate; name fewer")
     together = tuple(head for head in layout if head in chosen)
     if rest != item or "+" in rest or (":" in rest and rest.startswith(("layer:", "role:"))):
         return [Group(item, together)]

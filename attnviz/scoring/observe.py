@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -46,18 +47,21 @@ class Recorder:
 
     Args:
         batch: the items that run, in the order of the batch axis.
-        wanted: the sites to keep, or heads (their sites are kept whole); all by default.
+        wanted: the sites to keep, or single heads of them; all by default.
     """
 
     def __init__(
         self, batch: Sequence[Inputs], wanted: Iterable[Site | Head] | None = None
     ) -> None:
         self._batch = tuple(batch)
-        self._wanted = (
-            None
-            if wanted is None
-            else frozenset(w.site if isinstance(w, Head) else w for w in wanted)
-        )
+        self._wanted: dict[Site, set[int] | None] | None = None if wanted is None else {}
+        for one in wanted or ():
+            assert self._wanted is not None
+            if not isinstance(one, Head):
+                self._wanted[one] = None
+            elif (some := self._wanted.setdefault(one.site, set())) is not None:
+                some.add(one.index)
+        self._kept: dict[Site, tuple[int, ...]] = {}
         self._maps: list[dict[Site, NDArray[np.floating[Any]]]] = [{} for _ in self._batch]
         self._allowed: list[dict[Site, NDArray[np.bool_]]] = [{} for _ in self._batch]
         self._sinks: set[Site] = set()
@@ -69,6 +73,11 @@ class Recorder:
             return
         _, heads, count, width = rows.weights.shape
         allowed = _allowed(rows).cpu().numpy()
+        weights_of, some = rows.weights, self._wanted and self._wanted[rows.site]
+        if some and len(some) < heads:
+            kept = self._kept[rows.site] = tuple(sorted(some))
+            heads, weights_of = len(kept), rows.weights[:, kept]
+            allowed = allowed[:, kept] if allowed.shape[1] > 1 else allowed
         if rows.sink:
             self._sinks.add(rows.site)
         for number, item in enumerate(self._batch):
@@ -76,7 +85,7 @@ class Recorder:
             length, key_length = len(sides.queries), len(sides.keys)
             r = max(0, min(count, length - rows.start))
             s = max(0, min(width, key_length - rows.key_start))
-            weights = rows.weights[number, :, :r, :s].cpu().numpy()
+            weights = weights_of[number, :, :r, :s].cpu().numpy()
             maps = self._maps[number]
             if rows.site not in maps:
                 maps[rows.site] = np.zeros((heads, length, key_length), weights.dtype)
@@ -90,10 +99,18 @@ class Recorder:
             self._empty[number] += int((~weights.any(-1)).any(0).sum())
 
     def maps(self, item: int = 0) -> dict[Site, NDArray[np.floating[Any]]]:
-        """The [H, T, S] maps of one item by site, in the layout's order; in the weights' dtype."""
+        """The [H, T, S] maps of one item by site, in the layout's order; in the weights' dtype.
+
+        Of sites that :attr:`kept` names, H are the heads that it lists.
+        """
         maps = self._maps[item]
         order = sorted(maps, key=lambda site: (SITE_KINDS.index(site.kind), site.layer))
         return {site: maps[site] for site in order}
+
+    @property
+    def kept(self) -> dict[Site, tuple[int, ...]]:
+        """The heads that were kept, by index, of sites of which some were not."""
+        return dict(self._kept)
 
     def reach(self, item: int = 0) -> dict[Site, Reach]:
         """Which keys the queries of one item may attend to, by site; equal layers share one."""
@@ -120,6 +137,7 @@ class ScoreObserver:
         layout: the heads of the model.
         names: the scores to compute, of :data:`~attnviz.scoring.scores.SCORES`; all by default.
         watch: shown the scores of single rows as they go by.
+        kept: the heads that go by, by index, of sites of which not all do.
     """
 
     def __init__(
@@ -128,8 +146,9 @@ class ScoreObserver:
         layout: Layout,
         names: Sequence[str] | None = None,
         watch: Watch | None = None,
+        kept: Mapping[Site, Sequence[int]] = MappingProxyType({}),
     ) -> None:
-        self._batch, self._watch = tuple(batch), watch
+        self._batch, self._watch, self._kept = tuple(batch), watch, kept
         self._layout = layout
         self._names = tuple(SCORES if names is None else names)
         self._totals: dict[Site, Totals] = {}
@@ -167,18 +186,19 @@ class ScoreObserver:
         out = Sums.zero(len(self._layout), self._names)
         first, empty = 0, 0
         for site in self._layout.sites:
-            heads = slice(first, first + self._layout.heads[site.kind][site.layer])
-            first = heads.stop
+            heads = np.arange(first, first + self._layout.heads[site.kind][site.layer])
+            first += len(heads)
             if site not in self._totals:
                 continue
+            heads = heads[list(self._kept[site])] if site in self._kept else heads
             found, names = self._totals[site], self._scored(site)
-            places = [self._names.index(name) for name in names]
-            targets = [out.targets.index(name) for name in comparable(names)]
-            out.values[heads, places] = found.values[item].numpy()
-            out.chances[heads, places] = found.chances[item].numpy()
-            out.rows[heads, places] = found.rows[item].numpy()
-            shares = out.shares[heads]
-            shares[:, np.array(places)[:, None], targets] = found.shares[item].numpy()
+            places = np.array([self._names.index(name) for name in names], np.intp)
+            compared = [out.targets.index(name) for name in comparable(names)]
+            targets = np.array(compared, np.intp)
+            out.values[np.ix_(heads, places)] = found.values[item].numpy()
+            out.chances[np.ix_(heads, places)] = found.chances[item].numpy()
+            out.rows[np.ix_(heads, places)] = found.rows[item].numpy()
+            out.shares[np.ix_(heads, places, targets)] = found.shares[item].numpy()
             out.counted[heads] = found.counted[item].numpy()
             empty += int(found.empty[item])
         return replace(out, empty=empty)
@@ -189,11 +209,12 @@ class ScoreObserver:
         return fold(items, Sums.zero(len(self._layout), self._names))
 
     def result(self) -> tuple[HeadScores, ...]:
-        """The scores and roles of every head whose layer went by, in the layout's order."""
+        """The scores and roles of every head that went by, in the layout's order."""
         total = self.total()
         found = []
         for number, head in enumerate(self._layout):
-            if head.site in self._totals:
+            some = self._kept.get(head.site)
+            if head.site in self._totals and (some is None or head.index in some):
                 found.append(HeadScores(head, total.scores(number), total.roles(number)))
         return tuple(found)
 
@@ -275,14 +296,14 @@ def _allowed(rows: Rows) -> Tensor:
 
 
 def score_capture(capture: Capture, names: Sequence[str] | None = None) -> ScoreObserver:
-    """Score stored maps; ``result()`` of the observer returned has the layers that were stored.
+    """Score stored maps; ``result()`` of the observer returned has the heads that were stored.
 
     Args:
         capture: maps of some or all layers. Where it does not say which keys were allowed, that is
             inferred from the maps, see :func:`~attnviz.scoring.stored.allowed_keys`.
         names: the scores to compute; all by default.
     """
-    observer = ScoreObserver([capture.inputs], capture.layout, names)
+    observer = ScoreObserver([capture.inputs], capture.layout, names, kept=capture.kept)
     for rows in blocks(capture):
         observer.observe(rows)
     return observer

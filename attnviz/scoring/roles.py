@@ -132,7 +132,7 @@ _INDUCTION = RoleDef(
     "ind",
     "in",
     (Evidence("induction", 0.3, 3.0), Evidence("induction_no_sink", 0.5, 3.0)),
-    "the weight is shared with the sink, where such heads rest between matches; three times "
+    "the weight is shared with the sink, where such heads attend between matches; three times "
     "chance, since with several earlier copies there are several targets",
     OLSSON,
 )
@@ -182,7 +182,8 @@ ANNOTATED: Mapping[str, RoleDef] = MappingProxyType(
                 "sy",
                 (),
                 "on annotated text, the head of a dependency is found ten points or more above the "
-                "best fixed offset, and surely above it, on documents that it was not chosen on",
+                "best fixed offset, and significantly above it, on documents that it "
+                "was not chosen on",
                 f"{CLARK}; {VOITA}",
             ),
             RoleDef(
@@ -192,7 +193,8 @@ ANNOTATED: Mapping[str, RoleDef] = MappingProxyType(
                 "co",
                 (),
                 "on annotated text, the antecedent is found ten points or more above the best rule "
-                "without attention, and surely above it, on documents that it was not chosen on",
+                "without attention, and significantly above it, on documents that it "
+                "was not chosen on",
                 f"{CLARK}; {VOITA}",
             ),
         )

@@ -37,10 +37,11 @@ def strongest_pair(capture: Capture, head: Head, score: str) -> tuple[int, int] 
     if not SCORES[score].on_targets:
         return None
     stored = np.asarray(capture.maps[head.site])
-    weights = np.nan_to_num(stored[head.index].astype(np.float64))
+    place = capture.place(head)
+    weights = np.nan_to_num(stored[place].astype(np.float64))
     reach = capture.reach.get(head.site)
     allowed = allowed_in(stored, head.site.kind, reach)
-    allowed = allowed[head.index if len(allowed) > 1 else 0]
+    allowed = allowed[place if len(allowed) > 1 else 0]
     length, keys = weights.shape
     order = np.argsort(-weights, axis=1, kind="stable")[:, :_CHOICES]
     single = torch.zeros(1, order.shape[1], length, keys)

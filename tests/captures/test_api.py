@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import attnviz as av
 from attnviz.captures import look
+from attnviz.cli import main
 
 SENTENCE = "The keys to the cabinet are on the table"
 
@@ -105,10 +107,10 @@ def test_html_escapes_hostile_names(cap) -> None:
 
 def test_maps_too_large_to_keep_are_refused_before_running(monkeypatch, minilm: str) -> None:
     monkeypatch.setattr("attnviz.captures.look.physical_memory", lambda: 50_000)
-    with pytest.raises(av.InputError, match=r"take 34\.8 kB.*select fewer layers"):
+    with pytest.raises(av.InputError, match=r"take 34\.8 kB.*select fewer heads"):
         av.capture(SENTENCE, model=minilm)
     assert len(av.capture(SENTENCE, model=minilm, select="0.*").maps) == 1
-    with pytest.raises(av.InputError, match=r"maps of \d texts or more .* half of .* 50\.0 kB"):
+    with pytest.raises(av.InputError, match=r"maps of 12 heads on \d texts or more .* half of .* 50\.0 kB"):
         look.captures([SENTENCE] * 9, model=minilm, options=look.LookOptions(select="0.*"))
 
 
@@ -140,7 +142,7 @@ def test_a_heatmap_without_a_selection_shows_the_first_head_there_is() -> None:
     part = av.capture("the keys to the cabinet", select="2.*")
     assert [head.name for head, _, _ in av.heatmap(part, scale="log").maps] == ["2.0"]
     assert av.heatmap(part).caption == "demo-gpt2: the keys to the cabinet"
-    with pytest.raises(av.UsageError, match="no style field 'color'"):
+    with pytest.raises(av.UsageError, match="unknown style field 'color'"):
         av.heatmap(part, color="red")
 
 
@@ -202,3 +204,34 @@ def test_torch_names_its_devices_and_precisions_itself() -> None:
 
     source = av.load("fresh", device=torch.device("cpu"), dtype=torch.bfloat16)
     assert (source.info.device, source.info.dtype) == ("cpu", "bfloat16")
+
+
+def test_a_selection_keeps_single_heads_with_the_weights_and_scores_of_all() -> None:
+    text = "one two three one two three one two three"
+    whole, part = av.capture(text), av.capture(text, select="2.3, 2.0, 1.4")
+    assert {site.layer: len(maps) for site, maps in part.maps.items()} == {1: 1, 2: 2}
+    assert [whole.layout.name(h) for h in part.layout if part.holds(h)] == ["1.4", "2.0", "2.3"]
+    for name in ("1.4", "2.0", "2.3"):
+        assert np.array_equal(part[name], whole[name])
+    with pytest.raises(av.SelectionError, match=r"does not hold 2\.1; capture it again"):
+        part["2.1"]
+    everything = {found.head: found for found in av.heads(whole).heads}
+    mine = av.heads(part).heads
+    assert [found.head.name for found in mine] == ["1.4", "2.0", "2.3"]
+    assert all(found == everything[found.head] for found in mine)
+    assert av.diff(part, part).heads[0].largest() == 0
+    with pytest.raises(av.InputError, match=r"the capture does not hold 0\.0; flow goes"):
+        av.flow(part)
+    with pytest.raises(av.UsageError, match="a capture file needs every head"):
+        av.write_capture(part, "part.npz")
+
+
+def test_a_capture_of_gigabytes_is_preceded_by_a_warning(monkeypatch, capsys) -> None:
+    monkeypatch.setattr("attnviz.captures.look.LARGE", 50_000)
+    with pytest.warns(av.AttnvizWarning, match=r"the maps of 24 heads on 41 tokens take 161\.4 kB"):
+        av.capture("a " * 39)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        av.capture("a " * 39, select="2.*")
+    assert main(["heatmap", "a " * 39, "-s", "*.*"]) == 0
+    assert "note: the maps of 24 heads on 41 tokens" in " ".join(capsys.readouterr().err.split())

@@ -391,7 +391,7 @@ def test_other_commands_make_the_same_mistakes(capsys, tmp_path: Path) -> None:
     [
         (b"a b\n\ncaf\xe9\n", "lines.txt:3 is not UTF-8 (byte 3 is 0xe9)"),
         (b"a b\n" + b"c " * (1 << 20), "lines.txt:2 is longer than 1 MiB"),
-        (b"\n \n", "lines.txt holds no text; give a text a line"),
+        (b"\n \n", "lines.txt holds no text; give one text per line"),
         (b"\0", "lines.txt:1 is no text: it holds zero bytes"),
     ],
 )
@@ -670,7 +670,7 @@ def test_no_browser_is_one_line(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": path, "TMPDIR": str(tmp_path)}
     shown = process("view", "a b", "-m", "fresh", env=environment)
     assert shown.returncode == 0
-    assert shown.stderr == "note: no browser answered; open the file yourself\n"
+    assert shown.stderr == "note: no browser could be opened; open the file yourself\n"
     assert "one" not in shown.stdout.split()
 
 
@@ -680,10 +680,15 @@ def test_the_table_leads_with_what_heads_do_and_counts_those_that_rest(capsys) -
     table = said[said.index("\nhead ") :]
     assert "\n1.4 " in table
     assert "\n0.0 " not in table  # diffuse, and nothing else
-    assert re.search(r"^7 heads only rest: first 1, diffuse 6 \(--all lists them\)$", said, re.M)
+    assert re.search(
+        r"^7 heads attend only to sinks or diffusely: first 1, diffuse 6 \(--all lists "
+        r"them\)$",
+        said,
+        re.M,
+    )
     _, said, _ = call(capsys, "heads", text, "-q", "--all")
     assert "\n0.0 " in said
-    assert "only rest" not in said
+    assert "only to sinks" not in said
 
 
 def test_a_table_sorted_by_a_score_shows_it(capsys) -> None:
@@ -702,11 +707,11 @@ def test_a_text_that_names_a_file_is_run_and_said(tmp_path, monkeypatch, capsys)
     Path("story.txt").write_text("the cat sat\n")
     for command in (["heads"], ["view", "-o", "p.html"], ["heatmap"]):
         assert main([*command, "story.txt"]) == 0
-        said = "note: there is a file story.txt, and its name was taken as the text"
+        said = "note: story.txt is taken as the text itself; to read the file of that name"
         assert said in capsys.readouterr().err
     for quiet in (["story.txt", "-q"], ["--file", "story.txt"], ["the story"]):
         assert main(["heads", *quiet]) == 0
-        assert "there is a file" not in capsys.readouterr().err
+        assert "is taken as the text itself" not in capsys.readouterr().err
 
 
 def test_the_page_of_several_texts_counts_them_all(tmp_path, monkeypatch, capsys) -> None:

@@ -289,7 +289,7 @@ NO_HEADS = ["2.0", "0.2", "-1.0", "0", "", "0.*", "00.0", "0.00", "٠.٠", " 0.0
 
 @pytest.mark.parametrize("name", NO_HEADS, ids=lambda name: repr(name)[:20])
 def test_a_head_that_does_not_exist_is_refused_where_it_stands(name: str) -> None:
-    quoted = f"{name[:40]!r} is no head of this model - at "
+    quoted = f"{name[:40]!r} is not a head of this model - at "
     said = refusal(changed(("inner", 0, "head"), lambda i, key: i.__setitem__(key, name)))
     assert quoted + "`$.inner[0].head`" in said
     for key in ("by_head", "maybe"):
@@ -318,7 +318,9 @@ def test_what_is_nested_without_end_is_refused() -> None:
     for _ in range(100_000):
         inner = {"head": "0.0", "value": 1.0, "more": [inner]}
     assert "it is nested too deeply" in refusal({**DOCUMENT, "inner": [inner]})
-    with pytest.raises(InputError, match=r"^f is no JSON .*: it is nested too deeply; check"):
+    with pytest.raises(
+        InputError, match=r"^f is not readable JSON: it is nested too deeply; check"
+    ):
         Sample.from_json("[" * 100_000 + "]" * 100_000, "f")
 
 
@@ -332,9 +334,9 @@ def test_what_is_nested_without_end_is_refused() -> None:
         ("attnviz.heads/2", "f.json is attnviz.heads/2, not attnviz.sample/3"),
         ("attnviz.\nsample\n/3" + "x" * 99, "is attnviz. sample /3xx"),
         ("other/1", "f.json is no result of attnviz; give the JSON that one of its commands"),
-        (None, "is no result of attnviz"),
-        (3, "is no result of attnviz"),
-        ([], "is no result of attnviz"),
+        (None, "is not an attnviz result"),
+        (3, "is not an attnviz result"),
+        ([], "is not an attnviz result"),
     ],
 )  # fmt: skip
 def test_other_schemas_and_versions(schema: Any, says: str) -> None:
@@ -343,7 +345,7 @@ def test_other_schemas_and_versions(schema: Any, says: str) -> None:
 
 @pytest.mark.parametrize("document", [None, 3, "x", [], [DOCUMENT], {}, {"Schema": "x"}])
 def test_what_is_no_result(document: Any) -> None:
-    assert "is no result of attnviz; give the JSON" in refusal(document)
+    assert "is not an attnviz result; give a JSON" in refusal(document)
 
 
 @pytest.mark.parametrize(
@@ -353,8 +355,8 @@ def test_what_is_no_result(document: Any) -> None:
         ("{", "line 1 column 2"),
         (sample().to_json()[:-9], "line "),
         (b"\xff\xfe\xfa", "codec can't decode"),
-        ('{"schema": NaN}', "NaN is no number of JSON"),
-        ("[-Infinity]", "-Infinity is no number of JSON"),
+        ('{"schema": NaN}', "NaN is not a JSON number"),
+        ("[-Infinity]", "-Infinity is not a JSON number"),
         ("9" * 5000, "Exceeds the limit"),
         ("a\nb", "line 1 column 1"),
     ],
@@ -363,7 +365,7 @@ def test_what_is_no_json(text: str | bytes, says: str) -> None:
     with pytest.raises(InputError) as caught:
         Sample.from_json(text, "f.json")
     said = str(caught.value)
-    assert re.fullmatch(r"f\.json is no JSON that can be read: .*; check the file", said)
+    assert re.fullmatch(r"f\.json is not readable JSON: .*; check the file", said)
     assert says in said
 
 
@@ -487,7 +489,7 @@ def test_a_layout_finds_every_head_by_its_name_and_no_other(layout: Layout) -> N
     assert [layout.head(name) for name in names] == heads
     for name in (*names, *(head.name for head in heads), *(head.qualified for head in heads)):
         if name not in names:
-            with pytest.raises(ValueError, match="is no head of this model"):
+            with pytest.raises(ValueError, match="is not a head of this model"):
                 layout.head(name)
 
 
@@ -496,7 +498,7 @@ def test_a_layout_knows_no_other_names(layout: Layout, name: str) -> None:
     if name in map(layout.name, layout):
         assert layout.name(layout.head(name)) == name
         return
-    with pytest.raises(ValueError, match=re.escape(f"{name[:40]!r} is no head of this model")):
+    with pytest.raises(ValueError, match=re.escape(f"{name[:40]!r} is not a head of this model")):
         layout.head(name)
 
 
@@ -506,5 +508,5 @@ def test_names_of_heads() -> None:
     assert both.name(Head(Site("encoder", 0), 0)) == "enc:0.0"
     assert Layout({"encoder": (1, 1)}, whole=True).head("1.*") == Head(Site("encoder", 1), 0)
     for name in ("0.1", "dec:0.0", "enc:0.1"):
-        with pytest.raises(ValueError, match="is no head of this model"):
+        with pytest.raises(ValueError, match="is not a head of this model"):
             both.head(name)

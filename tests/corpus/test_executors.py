@@ -55,11 +55,11 @@ def test_a_process_that_dies_is_replaced_and_a_deadly_task_reported(tmp_path: Pa
     lost = answers.pop(5)
     assert answers == {n: n for n in (0, 1, 2, 3, 4, 6, 9, 10, 11)}
     assert isinstance(lost, Lost)
-    assert "2 processes died over it, the last by SIGKILL" in lost.reason
+    assert "2 processes crashed on it, the last by SIGKILL" in lost.reason
 
 
 def test_where_no_answer_may_be_missing_a_deadly_task_is_an_error(tmp_path: Path) -> None:
-    says = "a number cannot be run: 2 processes died over it"
+    says = "a number cannot be run: 2 processes crashed on it"
     with Processes(partial(tasks.hostile, str(tmp_path)), 2) as several:
         assert list(answered(several, [4, 6], "a number")) == [(4, 4), (6, 6)]
         with pytest.raises(AttnvizError, match=says):

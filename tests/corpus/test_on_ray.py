@@ -76,7 +76,7 @@ def test_order_deaths_and_errors(tmp_path, monkeypatch) -> None:
         assert [task for task, _ in answers] == [0, 1, 2, 3, 4, 5, 6, 11]
         lost = answers.pop(5)[1]
         assert isinstance(lost, Lost)
-        assert "actors died over it" in lost.reason
+        assert "actors crashed on it" in lost.reason
         assert all(task == answer for task, answer in answers)
         with pytest.raises(InputError, match="seven is not liked"):
             list(actors.run([1, 7]))

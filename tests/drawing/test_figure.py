@@ -293,9 +293,11 @@ def test_fonts_installed_after_matplotlib_made_its_list_are_found(
 
 def test_wrong_use() -> None:
     item = ("", weights(2), sides(2))
-    with pytest.raises(UsageError, match="no figure format 'gif': choose one of png, svg, pdf"):
+    with pytest.raises(
+        UsageError, match="unknown figure format 'gif': choose one of png, svg, pdf"
+    ):
         figure.heatmap_figure([item], format="gif")
-    with pytest.raises(UsageError, match="no palette 'jet'"):
+    with pytest.raises(UsageError, match="unknown palette 'jet'"):
         Style(palette="jet")
     with pytest.raises(UsageError, match="no scale 'cube': choose one of linear, sqrt, log"):
         Style(scale="cube")
@@ -385,7 +387,7 @@ def test_heads_figure_colours_follow_the_score() -> None:
 def test_heads_figure_formats(format: str) -> None:
     full = report({"encoder": (4,)}, share=0.0)
     assert figure.heads_figure(full, format) == figure.heads_figure(full, format)
-    with pytest.raises(UsageError, match="no figure format"):
+    with pytest.raises(UsageError, match="unknown figure format"):
         figure.heads_figure(full, "jpeg")
 
 

@@ -115,14 +115,14 @@ def test_head_title() -> None:
     ("roles", "said"),
     [
         ("induction:0.61:0.12 first:0.8", "does induction 0.61 where possible (12 % of rows), "
-         "rests on first"),
+         "sink: first"),
         ("induction_no_sink:0.61:0.004", "does induction 0.61 off the sink where possible "
          "(<1 % of rows)"),
         ("duplicate:0.4:0.3 previous:0.5:0.9", "does duplicate 0.40 where possible (30 % of rows), "
          "previous 0.50"),
-        ("previous:0.97:0.95 self:0.6 first:0.5", "does previous 0.97, rests on self, "
-         "rests on first"),
-        ("first:0.73", "rests on first 0.73"),
+        ("previous:0.97:0.95 self:0.6 first:0.5", "does previous 0.97, sink: self, "
+         "sink: first"),
+        ("first:0.73", "sink: first 0.73"),
         ("entropy_share:0.934", "diffuse 93 % of the maximum"),
         ("", ""),
     ],

@@ -62,7 +62,7 @@ def test_names_order_counts_and_colours_agree(report: av.Heads) -> None:
 @pytest.mark.parametrize("width", [30, 60, 100])
 def test_few_rows_are_marked_everywhere(report: av.Heads, width: int) -> None:
     few = sum(bool(head.roles) and head.roles[0].few_rows for head in report.heads)
-    note = f"{FEW} on fewer than {FEW_ROWS} rows"
+    note = f"{FEW}: fewer than {FEW_ROWS} rows"
     text = lines(terminal.heads_grid(report), width, color_system=None)
     tiles = [line for line in text if re.match(r"\d+ ", line)]
     assert sum(line.count(FEW) for line in tiles) == few

@@ -113,5 +113,5 @@ def test_ink_reads_on_everything() -> None:
 
 
 def test_unknown_palette() -> None:
-    with pytest.raises(UsageError, match="no palette 'jet': choose one of viridis, magma"):
+    with pytest.raises(UsageError, match="unknown palette 'jet': choose one of viridis, magma"):
         palette.ramp("jet")

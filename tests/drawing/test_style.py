@@ -58,14 +58,14 @@ def test_the_bar_stands_where_the_weights_do(scale: str) -> None:
 
 def test_what_a_style_refuses() -> None:
     for wrong, says in (
-        ({"palette": "jet"}, "no palette 'jet'"),
+        ({"palette": "jet"}, "unknown palette 'jet'"),
         ({"normalize": "all"}, "no normalization 'all': choose one of global, head, row"),
         ({"scale": "row"}, "no scale 'row': choose one of linear, sqrt, log"),
         ({"dpi": 5}, "dpi must be from 20 to 1200, not 5"),
         ({"dpi": "high"}, "not 'high'"),
         ({"dpi": math.nan}, "dpi must be"),
         ({"size": 900}, "size is in inches, from 0.2 to 50, not 900"),
-        ({"colour": "red"}, "no style field 'colour': choose from palette, normalize, scale"),
+        ({"colour": "red"}, "unknown style field 'colour': choose from palette, normalize, scale"),
     ):
         with pytest.raises(UsageError, match=says):
             styled(None, wrong)

@@ -166,7 +166,7 @@ def test_heads_print_them(files, capsys) -> None:
     given = [part for name in ("ablate", "logits", "profile") for part in ("--with", files[name])]
     assert main(["heads", TEXT, *map(str, given)]) == 0
     out = capsys.readouterr().out
-    for title in ("What it is worth (ablate.json)", "What it writes (logits.json)",
+    for title in ("Effect of ablating it (ablate.json)", "What it writes (logits.json)",
                   "Over many texts (profile.json)"):  # fmt: skip
         assert title in out
     assert main(["heads", TEXT, "--json", *map(str, given)]) == 0
@@ -177,7 +177,7 @@ def test_heads_print_them(files, capsys) -> None:
 
 def test_profiles_take_them_too(files, corpus: str, capsys) -> None:
     assert main(["profile", corpus, "--with", str(files["ablate"])]) == 0
-    assert "What it is worth (ablate.json)" in capsys.readouterr().out
+    assert "Effect of ablating it (ablate.json)" in capsys.readouterr().out
 
 
 def test_a_damaged_result_is_refused(files, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_kept_profile_is_read_as_it_is(files, corpus: str, tmp_path: Path) -> 
 
 
 def test_reports_print_what_lies_beside_them(files) -> None:
-    assert "What it is worth (ablate.json)" in str(av.heads(TEXT, evidence=files["ablate"]))
+    assert "Effect of ablating it (ablate.json)" in str(av.heads(TEXT, evidence=files["ablate"]))
 
 
 def test_kinds_of_attention_keep_their_own_numbers() -> None:
@@ -304,7 +304,7 @@ def test_the_page_holds_them(annotated: list[Path]) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("x", "f.json is no JSON that can be read"),
+        ("x", "f.json is not readable JSON"),
         ("[]", "f.json is no result of attnviz; give the JSON"),
         (
             '{"schema": "attnviz.heads/1"}',

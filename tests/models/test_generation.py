@@ -198,7 +198,7 @@ def test_temperature_divides_logits_and_none_is_the_likeliest() -> None:
     assert {cold(logits) for _ in range(50)} == {1}
     assert {Choice(how)(logits) for how in (Generation(1), Generation(1, temperature=0))} == {1}
     assert Generation(1).manner == "greedily"
-    assert Generation(1, 0.8, 0.9, 3).manner == "at temperature 0.8 from the likeliest 0.9, seed 3"
+    assert Generation(1, 0.8, 0.9, 3).manner == "at temperature 0.8, top-p 0.9, seed 3"
     hot = Choice(Generation(1, temperature=2.0, seed=1))
     drawn = Counter(hot(logits) for _ in range(20_000))
     for token, chance in enumerate((logits.double() / 2).softmax(-1).tolist()):
@@ -233,7 +233,7 @@ def test_a_watcher_sees_the_text_grow() -> None:
         ("demo-gpt2", Prompt("a", generate=Generation(0)), "generate=0 must be at least 1"),
         ("demo-gpt2", Prompt("a", generate=Generation(9, temperature=-1)), "must be 0 or above"),
         ("demo-gpt2", Prompt("a", generate=Generation(9, top_p=0)), "above 0 and at most 1"),
-        ("demo-gpt2", Prompt("a", generate=Generation(9, 0, 0.5)), "nothing to draw from"),
+        ("demo-gpt2", Prompt("a", generate=Generation(9, 0, 0.5)), "has no effect"),
         ("demo-gpt2", Prompt("a", generate=Generation(9, seed=1)), "is no draw; add temperature"),
         ("demo-gpt2", Prompt("a", generate=Generation(9, 1, seed=-1)), "must not be negative"),
         ("demo-gpt2", Prompt("a", generate=Generation(999)), "generate at most 254"),
@@ -256,7 +256,7 @@ def test_two_stacks_take_a_target_or_write_one(folders: Folders) -> None:
     with pytest.raises(InputError, match=f"more than the {LONGEST:,} that the model takes"):
         source.prepare(Prompt(ids=SHORT, generate=Generation(LONGEST)))
     bert = load(str(folders("modernbert", words=True)))
-    with pytest.raises(UsageError, match="writes no text"):
+    with pytest.raises(UsageError, match="generates no text"):
         bert.prepare(Prompt(ids=SHORT, generate=Generation(3)))
 
 
@@ -285,9 +285,9 @@ def test_views_mark_prompt_and_output(tmp_path: Path, capsys: pytest.CaptureFixt
     for source in ([TEXT, "--generate", "4"], ["--recorded", str(out)]):
         assert main(["heatmap", *source, "-s", "2.4"]) == 0
         shown, said = capsys.readouterr()
-        assert "prompt | output; a row a → b chose b" in shown
+        assert "prompt | output; the row a → b is the step that chose b" in shown
         assert "·two → ," in shown
-        assert ("The model wrote 4 tokens greedily" in " ".join(said.split())) == (
+        assert ("The model generated 4 tokens greedily" in " ".join(said.split())) == (
             source[0] == TEXT
         )
     made = av.heatmap(Prompt(TEXT, generate=Generation(4)), "2.4")
@@ -316,7 +316,7 @@ def test_commands_let_models_write(
     from attnviz.cli import main
 
     assert main([*arguments, "--generate", "5"]) == 0
-    assert "The model wrote 5 tokens" in " ".join(capsys.readouterr().err.split())
+    assert "The model generated 5 tokens" in " ".join(capsys.readouterr().err.split())
 
 
 def test_the_terminal_shows_it_grow(

@@ -235,7 +235,7 @@ def truncate(path: Path, keep: int) -> None:
         (lambda p: (p / "config.json").write_text("[" * 100_000), "cannot read .*config.json"),
         (lambda p: (p / "config.json").write_bytes(b"\xff\xfe"), "cannot read .*config.json"),
         (lambda p: (p / "config.json").write_text("[]"), "no JSON object"),
-        (lambda p: (p / "config.json").write_text("{}"), "names no model_type"),
+        (lambda p: (p / "config.json").write_text("{}"), "has no model_type"),
         (drop_weights, "has no weights"),
         (lambda p: drop_weights(p, "pytorch_model.bin"), "pickled weights.*safe_serialization"),
         (lambda p: drop_weights(p, "tf_model.h5"), "tf_model.h5 cannot be read"),
@@ -263,8 +263,8 @@ def test_damaged_folders(bert, damage, says):
     [
         ({}, "has no weight_map"),
         ({"weight_map": {"a": 3}}, "has no weight_map"),
-        ({"weight_map": {"a": "../secret.safetensors"}}, "no safetensors file beside it"),
-        ({"weight_map": {"a": "x.bin"}}, "no safetensors file beside it"),
+        ({"weight_map": {"a": "../secret.safetensors"}}, "not a safetensors file beside it"),
+        ({"weight_map": {"a": "x.bin"}}, "not a safetensors file beside it"),
         ({"weight_map": {"a": "x.safetensors"}}, r"lacks x\.safetensors"),
     ],
 )

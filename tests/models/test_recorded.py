@@ -244,7 +244,7 @@ def test_safetensors_tokens_are_json_metadata(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("missing.npz", "not there"), ("folder.npz", "a folder"), ("x.pt", "npz or .safetensors")],
+    [("missing.npz", "is missing"), ("folder.npz", "a folder"), ("x.pt", "npz or .safetensors")],
 )
 def test_paths_that_cannot_be_read(tmp_path: Path, name: str, says: str) -> None:
     (tmp_path / "folder.npz").mkdir()
@@ -259,7 +259,7 @@ def test_what_cannot_be_written(tmp_path: Path, good) -> None:
     with pytest.raises(av.OutputError, match="does not exist"):
         av.write_capture(capture, tmp_path / "no" / "x.npz")
     partial = Capture(capture.source, capture.layout, capture.inputs, {})
-    with pytest.raises(UsageError, match="every layer"):
+    with pytest.raises(UsageError, match="every head"):
         av.write_capture(partial, tmp_path / "y.npz")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x.npz"]
 
@@ -360,7 +360,7 @@ def test_headers_and_metadata_that_break_their_readers(tmp_path: Path, good) -> 
         av.read_capture(tmp_path / "l.npz")
     codes = np.array(["a", "b", "c", "d"])
     codes.view(np.uint32)[0] = 0x7FFFFFFF
-    with pytest.raises(InputError, match="characters that do not exist"):
+    with pytest.raises(InputError, match="invalid characters"):
         av.read_capture(store(tmp_path / "c.npz", attentions=good["attentions"], tokens=codes))
 
 

@@ -257,7 +257,7 @@ def test_what_is_no_picture_is_refused_in_one_line(models: Any, tmp_path: Path) 
         (tmp_path / name).write_bytes(content or HOUSE.read_bytes()[:2000] * (name == "cut.png"))
         with pytest.raises(InputError, match=r"cannot read .*\.png as a picture: "):
             av.capture(Prompt(image=tmp_path / name), model=folder)
-    with pytest.raises(InputError, match=r"none\.png is not there; give a file"):
+    with pytest.raises(InputError, match=r"none\.png does not exist; give a file"):
         av.capture(Prompt(image=tmp_path / "none.png"), model=folder)
     with pytest.raises(UsageError, match="this model reads pictures, not text; give it a file"):
         av.capture("The cat sat", model=folder)

@@ -71,7 +71,7 @@ class SyntaxSettings:
         if self.show < 0:
             raise UsageError("{} is too few; take at least 1", Setting("show", self.show))
         if not 0 <= self.seed < 1 << 63:
-            raise UsageError("{} is not from 0 to 2^63 - 1", Setting("seed", self.seed))
+            raise UsageError("{} must be from 0 to 2^63 - 1", Setting("seed", self.seed))
 
 
 def check_single(source: Source) -> None:

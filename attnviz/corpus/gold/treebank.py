@@ -23,8 +23,8 @@ _LONGEST = 1 << 20
 _MOST_LINES = 100_000
 """Lines of a sentence; more is none."""
 LOOKS = (
-    "a CoNLL-U file has ten columns with tabs between them, a word a line and an empty line after "
-    "each sentence (https://universaldependencies.org/format.html)"
+    "a CoNLL-U file has ten columns separated by tabs, one word per line and an empty "
+    "line after each sentence (https://universaldependencies.org/format.html)"
 )
 
 
@@ -134,7 +134,7 @@ def sentences(names: Sequence[str], *, strict: bool) -> tuple[list[Sentence], li
     good, bad = parted(read(names), strict=strict)
     if not good:
         why = f"{bad[0].place}: {bad[0].reason}; " if bad else "no sentence in it; "
-        raise InputError(f"{', '.join(names)} has nothing to use: {why}{LOOKS}")
+        raise InputError(f"{', '.join(names)} has nothing usable: {why}{LOOKS}")
     return good, bad
 
 
@@ -200,11 +200,9 @@ def _sentence(block: Sequence[str], first: int) -> _Annotation | _Fault | None:
         return None
     for line, head in zip(lines, heads, strict=True):
         if head > len(lines):
-            return _Fault(line, f"the head is word {head}, and there are {len(lines)} words")
+            return _Fault(line, f"its head is word {head}, but the sentence has {len(lines)} words")
     if word := _circling(heads):
-        return _Fault(
-            lines[word - 1], f"the heads of word {word} go round in a circle; a tree has none"
-        )
+        return _Fault(lines[word - 1], f"the heads above word {word} form a cycle; a tree has none")
     return (
         tuple(columns[1] for columns in words),
         tuple(head - 1 for head in heads),
@@ -229,7 +227,7 @@ def _wrong(columns: Sequence[str], words: int) -> str:
     """What is wrong with the columns of a line that comes after so many words; empty if nothing."""
     if len(columns) != _COLUMNS:
         kind = "column" if len(columns) == 1 else "columns"
-        return f"{len(columns)} {kind} where CoNLL-U has 10, with tabs between them"
+        return f"{len(columns)} {kind}; CoNLL-U has 10, separated by tabs"
     name, word, head = columns[0], columns[1], columns[6]
     if not name.isdecimal():
         parts = name.replace("-", ".").split(".")
@@ -238,7 +236,7 @@ def _wrong(columns: Sequence[str], words: int) -> str:
         return f"column 1 is {name[:20]!r}; it holds a number such as 3 or 3-4"
     own = whole_number(name)
     if own is not None and 1 <= own <= words:
-        return f"there are two words {own}; every word has a number of its own"
+        return f"number {own} appears twice; every word needs a number of its own"
     if own != words + 1:
         return f"word {name[:20]} follows word {words}; words are numbered 1, 2, 3"
     if whole_number(head) is None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from attnviz.captures.look import Look
 
-AWAY, MEASURED, CURVE = "What is ablated", "What is measured", "How many heads can go"
+AWAY, MEASURED, CURVE = "What is ablated", "What is measured", "How many heads can be removed"
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class AwayOptions:
             "-s",
             "--heads",
             help="5.1 or 2.* each alone, 3.0+3.1 or layer:2 together, role:induction, "
-            "all-but:5.1; lists by comma. Every head alone by default.",
+            "all-but:5.1; comma-separated. Every head alone by default.",
             metavar="HEADS",
             rich_help_panel=AWAY,
         ),
@@ -41,25 +41,29 @@ class AwayOptions:
     method: Annotated[
         str,
         typer.Option(
-            help="What takes a head's place: zero, mean, resample (its output on another text), or "
-            "several by comma; two must agree that a head is needed.",
+            help="What replaces a head's output: zero, mean, resample (its output on "
+            "another text), or several, comma-separated; a head is called needed where "
+            "two agree.",
             rich_help_panel=AWAY,
         ),
     ] = "mean, resample"
     mean_over: Annotated[
         str,
-        typer.Option(help="A mean at each of the positions, or over tokens.", rich_help_panel=AWAY),
+        typer.Option(help="Mean at each position, or over all tokens.", rich_help_panel=AWAY),
     ] = "positions"
     draws: Annotated[
         int | None,
         typer.Option(
-            help="Other texts for each text, to resample.",
+            help="Number of other texts to resample from, for each text.",
             rich_help_panel=AWAY,
             show_default="1, and more for a few texts",
         ),
     ] = None
     seed: Annotated[
-        int, typer.Option(help="Of masks, halves, draws and random orders.", rich_help_panel=AWAY)
+        int,
+        typer.Option(
+            help="Seed of masks, halves, resampling and random orders.", rich_help_panel=AWAY
+        ),
     ] = 0
 
 
@@ -83,23 +87,27 @@ class MetricOptions:
     mask: Annotated[
         str,
         typer.Option(
-            help="Of masked models: some (15 %) or each token in turn.", rich_help_panel=MEASURED
+            help="For masked models: mask some tokens (15 %), or each in turn.",
+            rich_help_panel=MEASURED,
         ),
     ] = "some"
     positions: Annotated[
         bool,
-        typer.Option("--positions", help="Which tokens pay for it.", rich_help_panel=MEASURED),
+        typer.Option(
+            "--positions", help="Show the effect on each token.", rich_help_panel=MEASURED
+        ),
     ] = False
     gradient: Annotated[
         bool,
         typer.Option(
-            "--gradient", help="Also the gradient of every gate.", rich_help_panel=MEASURED
+            "--gradient", help="Also measure the gradient of every gate.", rich_help_panel=MEASURED
         ),
     ] = False
     normalize: Annotated[
         str,
         typer.Option(
-            help="Gradients as they are (none) or by layer (layer).", rich_help_panel=MEASURED
+            help="Normalize gradients within each layer (layer) or not at all (none).",
+            rich_help_panel=MEASURED,
         ),
     ] = "none"
     average: Annotated[
@@ -139,13 +147,17 @@ class CurveOptions:
     ] = "effect"
     remeasure: Annotated[
         bool,
-        typer.Option("--remeasure", help="Rank again after every tenth.", rich_help_panel=CURVE),
+        typer.Option(
+            "--remeasure",
+            help="Rank the remaining heads again after every tenth removed.",
+            rich_help_panel=CURVE,
+        ),
     ] = False
     random_orders: Annotated[
-        int, typer.Option(help="Random orders beside it.", rich_help_panel=CURVE)
+        int, typer.Option(help="Number of random orders for comparison.", rich_help_panel=CURVE)
     ] = 3
     tolerance: Annotated[
-        float, typer.Option(help="What the heads that go may cost.", rich_help_panel=CURVE)
+        float, typer.Option(help="Largest increase of the metric to allow.", rich_help_panel=CURVE)
     ] = 0.05
 
 
@@ -163,7 +175,7 @@ def ablate(
     reference: Annotated[
         str | None,
         typer.Option(
-            help="Texts for means and other outputs, none of those measured: lines, or .jsonl, "
+            help="Reference texts for mean and resample, none of those measured: lines, or .jsonl, "
             ".csv, .tsv, .parquet. By default the other half of the texts; for a single text, "
             "English sentences of attnviz.",
             metavar="FILE",
@@ -172,8 +184,8 @@ def ablate(
     group: Annotated[
         str | None,
         typer.Option(
-            help="Of --lines with columns or fields: what a text belongs to, such as its document; "
-            "these are then taken as independent.",
+            help="Column or field of --lines that says what a text belongs to, such as its "
+            "document; these are then taken as independent.",
             metavar="NAME",
         ),
     ] = None,
@@ -185,25 +197,25 @@ def ablate(
     ray: Annotated[
         str | None,
         typer.Option(
-            help="Run on Ray: local, or the ADDRESS of a cluster (ray://host:10001).",
+            help="Run on Ray: on this machine alone (local), or on the cluster at ADDRESS (ray://host:10001).",
             metavar="ADDRESS",
         ),
     ] = None,
     batch_tokens: Annotated[
         int | None,
-        typer.Option(help="Tokens that run at once at most.", show_default="by memory"),
+        typer.Option(help="Largest number of tokens run at once.", show_default="by memory"),
     ] = None,
     top: Annotated[
         int | None, typer.Option(help="Only the first N rows of the table.", metavar="N", min=1)
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.ablate/2).")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a group.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per group.")] = False,
     plot: Annotated[
         Path | None,
         typer.Option(help="Also draw it: a .png, .svg or .pdf file.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Ablate heads and see what that costs: does anyone need them?
+    """Ablate heads and measure what that costs: which heads are needed?
 
     [bold]Examples[/]
 

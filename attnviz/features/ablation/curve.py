@@ -1,4 +1,4 @@
-"""How many heads can go, one after the other: ordered on one half, measured on the other.
+"""How many heads can be removed, one after the other: ordered on one half, measured on the other.
 
 An order that was chosen on the texts it is then measured on fits them better than others: its cost
 would look too small.
@@ -57,7 +57,7 @@ def curve(
     alone = {e.heads[0]: n for n, e in enumerate(effects) if len(e.heads) == 1}
     if set(alone) != set(layout):
         raise UsageError(
-            "a curve takes every head away; leave {heads} out", heads=settings.heads or ...
+            "a curve ablates every head; leave out {heads}", heads=settings.heads or ...
         )
     walk = _Walk(bench, fold, clusters, settings, progress)
     heads = tuple(layout)

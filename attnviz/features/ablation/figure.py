@@ -41,7 +41,7 @@ def build(report: Ablation, dpi: float) -> Figure:
     curve_high = 2.4 if report.curve else 0.0
     left = 0.5 if alone else 0.0
     wide = 2 * _MARGIN + left + grid_wide + names_wide + bars_wide
-    title, below = f"{model_name(report.source)}: what is lost without a head", measure(report)
+    title, below = f"{model_name(report.source)}: effect of ablating each head", measure(report)
     families, missing = choose([title, below])
     title, below = spelled(title, missing), spelled(below, missing)
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)

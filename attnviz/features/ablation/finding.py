@@ -22,7 +22,7 @@ _VERDICTS = {
     "needed": ": needed",
     "better without": ": better without it",
     "depends": ": methods disagree on whether it is needed",
-    "small": ": sure, and below the smallest effect of interest",
+    "small": ": significant, but below the smallest effect of interest",
 }
 """What ablations by several methods say together."""
 
@@ -58,7 +58,9 @@ def finding(found: Ablation, name: str) -> Finding:
     if slopes:
         measures.append(Measure("gradient", "gradient of its gate", found.unit, 0, slopes))
     lines = {head: tuple(some) for head, some in said.items()}
-    return Finding("ablate", name, "What it is worth", _how(found, changed), lines, tuple(measures))
+    return Finding(
+        "ablate", name, "Effect of ablating it", _how(found, changed), lines, tuple(measures)
+    )
 
 
 def _single(found: Ablation, effect: Effect) -> bool:
@@ -71,7 +73,7 @@ def _lines(found: Ablation, effect: Effect, rank: int, heads: int) -> Iterator[s
     if found.texts > 1 and effect.first.worse is not None:
         share = f", worse on {percent(effect.first.worse)} of the texts"
     verdict = _VERDICTS.get(effect.verdict or "", "")
-    ranked = "" if effect.rank is None else f", number {rank} of {heads}"
+    ranked = "" if effect.rank is None else f", rank {rank} of {heads}"
     yield f"{_change(effect.first)} {found.unit}{ranked}{share}{verdict}"
     others = ", ".join(f"{signed(change.change)} by {change.method}" for change in effect.by[1:])
     if others:

@@ -51,7 +51,7 @@ def judged(
     """Every group with its changes by each method, its verdict and its rank.
 
     Args:
-        groups: what was taken away.
+        groups: what was ablated.
         summed: what was measured.
         settings: how.
         metric: what.

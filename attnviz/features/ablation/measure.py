@@ -83,7 +83,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class TrialBatch:
-    """A batch: numbers of trials, what to take away from them, and how."""
+    """A batch: numbers of trials, what to ablate from them, and how."""
 
     trials: tuple[int, ...]
     groups: tuple[Group, ...]
@@ -200,7 +200,7 @@ class Bench:
         """Every trial without each group, batch by batch.
 
         Args:
-            groups: what is taken away.
+            groups: what is ablated.
             texts: the numbers of the texts that are measured; all by default.
             first_method: by the first method alone.
 

@@ -13,13 +13,13 @@ SELF_REPAIR = (
     "do (Wang et al. 2022, arXiv:2211.00593)."
 )
 ZERO_ALONE = (
-    "Zero also removes what a head always says, its mean output: the layers above may miss no more "
-    "than a constant. Compare with the methods mean and resample."
+    "Zero also removes the mean of a head's output: later layers may be missing no "
+    "more than a constant. Compare with the methods mean and resample."
 )
 ONE_METHOD = "A head is called needed only where two methods agree; this is one."
 DISTANCE = (
-    "This metric is a distance, which is never below 0: heads are ranked by it, and none is called "
-    "needed."
+    "This metric is a distance, which is never negative: heads are ranked by it, and "
+    "none is called needed."
 )
 _NAMED = 4
 _APART = 5
@@ -46,8 +46,8 @@ def _notes(report: Ablation, roles: Collection[str], beyond: float, noise: float
     yield from _texts(report)
     if beyond:
         yield (
-            f"At {_percent(beyond)} of the positions fewer than {LEAST} texts of the reference are "
-            "that long: the mean over all their tokens stands there."
+            f"At {_percent(beyond)} of the positions fewer than {LEAST} reference "
+            "texts are long enough: there the mean over all their tokens is used."
         )
     yield from _method(report)
     yield from _rounding(report, noise)
@@ -99,11 +99,11 @@ def _rounding(report: Ablation, noise: float) -> Iterator[str]:
     small = [effect for effect in report.effects if effect.rank is None]
     if small:
         yield (
-            f"{len(small)} of {len(report.effects)} effects are no more than rounding (below "
-            f"{noise:.1g}) and are not ranked."
+            f"{len(small)} of {len(report.effects)} effects are within rounding error "
+            f"(below {noise:.1g}) and are not ranked."
         )
     if report.smallest is not None and abs(report.base) <= noise:
-        yield f"With all heads the {report.metric} is 0 but for rounding."
+        yield f"With all heads the {report.metric} is 0 within rounding error."
 
 
 def _disagreements(report: Ablation) -> Iterator[str]:
@@ -116,7 +116,7 @@ def _disagreements(report: Ablation) -> Iterator[str]:
             why = f"; its mean output is {_percent(share)} of its size, and zero removes that too"
         yield f"Methods disagree on {effect.name}: {told}{why}."
     if len(found) > _NAMED:
-        yield f"The same holds of {len(found) - _NAMED} more."
+        yield f"The same holds for {len(found) - _NAMED} more."
 
 
 def disagree(report: Ablation, effect: Effect) -> bool:
@@ -145,13 +145,13 @@ def _tails(report: Ablation) -> Iterator[str]:
         )  # fmt: skip
         yield (
             f"One text makes up more than {_percent(LARGEST_SHARE)} of some effects ({listed}): "
-            "look at trimmed means or medians too."
+            "compare trimmed means or medians."
         )
 
 
 def _halves(report: Ablation) -> str:
     if report.clusters == 1:
-        return "The order of the curve was chosen on the very text that its cost is measured on."
+        return "The order of the curve was chosen on the same text that its cost is measured on."
     return "The curve's order was chosen on one half of the texts, its cost is that on the other."
 
 

@@ -184,7 +184,7 @@ def same_as(inputs: Inputs) -> Hashable:
 
 def _no_reference() -> UsageError:
     return UsageError(
-        "a single input has nothing to take a head's mean or another output from; give "
+        "a single input has no other text to take a head's mean or output from; give "
         "{reference}, several inputs, or {method}",
         reference=...,
         method="zero",

@@ -58,10 +58,10 @@ class Effect:
 
     Attributes:
         name: of the group, ``5.1`` or ``3.0+3.1``.
-        heads: the heads that were taken away.
+        heads: the heads that were ablated.
         by: the change by each method, in the order that was asked for.
-        verdict: ``needed`` where by at least two methods the metric is surely worse without the
-            heads, by no less than the smallest effect of interest, and by none better; ``better
+        verdict: ``needed`` where by at least two methods the metric is significantly worse without
+            the heads, by no less than the smallest effect of interest, and by none better; ``better
             without`` the other way round; ``depends`` where that holds of some method, but not of
             two, or methods contradict each other; ``small`` where a change is sure, but below the
             smallest effect of interest; empty where nothing is distinguishable from zero. None

@@ -236,12 +236,13 @@ def _reference(
         others = usable(study.reference)
         if not others:
             raise UsageError(
-                "{reference} holds nothing but texts that are measured, or nothing at all; give "
-                "others",
+                "{reference} holds only texts that are measured, or nothing at all; give others",
                 reference=...,
             )
         if dropped := len(study.reference) - len(others):
-            study.notes.append(f"{dropped:,} texts of the reference are measured too: left out.")
+            study.notes.append(
+                f"{dropped:,} reference texts were left out, since they are measured too."
+            )
         name = f"{len(others):,} reference text{'s' * (len(others) != 1)}"
         return reference.given(source, others, len(fold), over, name)
     if {0, 1} <= set(fold):

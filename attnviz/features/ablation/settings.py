@@ -35,7 +35,7 @@ class AblationSettings:
     """How heads are taken away, and what is measured.
 
     Attributes:
-        heads: what to take away, see :mod:`attnviz.scoring.groups`; every head alone by default.
+        heads: what to ablate, see :mod:`attnviz.scoring.groups`; every head alone by default.
         method: what takes a head's place, ``zero``, ``mean`` or ``resample``, or several by comma:
             effects are ranked by the first, and two must agree before a head is called needed.
         mean_over: whether a mean is taken at every position by itself or over all tokens.
@@ -50,7 +50,7 @@ class AblationSettings:
         smallest: the smallest effect of interest, as a share of the metric on the full model; none
             for distances from it.
         positions: keep the change at every position; needs a single text.
-        curve: take heads away one by one.
+        curve: ablate heads one after the other.
         order: of a curve.
         remeasure: rank the heads that are left again after every tenth of them.
         random_orders: beside a curve, so many random orders.

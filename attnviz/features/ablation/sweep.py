@@ -65,7 +65,7 @@ def sweep(
     Args:
         source: the model, see :func:`check`.
         trials: the batch.
-        groups: what to take away.
+        groups: what to ablate.
         metric: what to measure.
         fills: what takes a head's place, by layer; zero by default.
         tokens: at most so many tokens run at once (but always a whole batch).
@@ -103,7 +103,7 @@ def gates_of(
     """Gates that close each group for ``items`` items, one group after the other.
 
     Returns:
-        By layer, a share [groups · items, H], 0 for the heads that are taken away.
+        By layer, a share [groups · items, H], 0 for the ablated heads.
     """
     shares: dict[Site, Tensor] = {}
     for number, group in enumerate(groups):

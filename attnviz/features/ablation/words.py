@@ -69,7 +69,7 @@ def worse(effect: Effect) -> str:
 
 def role(effect: Effect) -> str:
     """What a head does and where it rests, in a few words."""
-    place = effect.rests if effect.rests in ("", "diffuse") else f"rests on {effect.rests}"
+    place = effect.rests if effect.rests in ("", "diffuse") else f"sink: {effect.rests}"
     return ", ".join(part for part in (effect.does, place) if part)
 
 

@@ -20,7 +20,7 @@ def atlas(
     lines: Annotated[
         list[str] | None,
         typer.Option(
-            help="A file of texts, as for profile; give it again for more.",
+            help="A file of texts, as for profile; repeatable.",
             metavar="FILE",
             show_default=False,
         ),
@@ -35,17 +35,18 @@ def atlas(
         int | None, typer.Option(help="The first N texts only.", metavar="N", min=1)
     ] = None,
     ablated: Annotated[
-        int, typer.Option(help="Texts that heads are ablated on.", metavar="N", min=1)
+        int, typer.Option(help="Number of texts to ablate heads on.", metavar="N", min=1)
     ] = 64,
     out: Annotated[Path | None, browser.OUT] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON (attnviz.atlas/2); the page only with -o.")
     ] = False,
 ) -> None:
-    """Put everything known about every head of a model on one page.
+    """Put everything that is known about every head of a model on one page.
 
     Runs profile, ablate and circuits, with --conllu syntax and with --gap coref, and gathers what
-    they find: sortable, searchable, a card for each head. With -o an interrupted run goes on.
+    they find: sortable, searchable, a card for each head. With -o an interrupted run can be
+    resumed.
 
     [bold]Examples[/]
 

@@ -59,7 +59,7 @@ def _named(atlas: Atlas) -> Iterator[tuple[str, AtlasHead]]:
 
 def _lines(atlas: Atlas, one: AtlasHead) -> Iterator[str]:
     scores, name = one.profile.scores, atlas.layout.name
-    for verb, role in (("does", scores.does), ("rests on", scores.rests)):
+    for verb, role in (("does", scores.does), ("sink:", scores.rests)):
         if role is not None and role.evidence.mean is not None:
             kind = f"is {role.title}" if role.name == "diffuse" else f"{verb} {role.title}"
             yield f"{kind} {role.evidence.mean:.2f} over many texts"

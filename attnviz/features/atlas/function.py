@@ -80,7 +80,7 @@ def atlas(
         conllu: a treebank, see :func:`attnviz.syntax`.
         gap: ambiguous pronouns or entities, see :func:`attnviz.coref`.
         limit: how many texts to take at most.
-        ablated: on how many of them heads are taken away.
+        ablated: on how many of them heads are ablated.
         device: where to run.
         dtype: in which precision.
         keep: a folder for what is done, so that the same call goes on from there: one that is not
@@ -92,7 +92,7 @@ def atlas(
             the page says why.
     """
     if ablated < 1:
-        raise UsageError("give at least 1 text to take heads away on, not {}", ablated)
+        raise UsageError("give at least 1 text to ablate heads on, not {}", ablated)
     source = load(model, device=device, dtype=dtype)
     listed = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     names = [str(name) for name in listed]

@@ -25,7 +25,8 @@ def summary(atlas: Atlas) -> Iterator[str]:
     )
     yield (
         f"Over {atlas.texts:,} texts ({atlas.tokens:,} tokens), {named} of {len(atlas.heads)} "
-        f"heads do something that has a name{': ' + listed if listed else ''}. {rest} only rest."
+        f"heads have a role{': ' + listed if listed else ''}. {rest} attend only to "
+        "sinks or have no clear target."
     )
     yield from _ablated(atlas)
     found = [
@@ -110,7 +111,8 @@ def _ablated(atlas: Atlas) -> Iterator[str]:
         return
     yield (
         f"{said}; {sum(bool(one.needed) for one in judged)} of {len(judged)} are needed: the "
-        f"{part.metric} is surely worse without them by two methods, all heads judged together, "
+        f"{part.metric} is significantly worse without them by two methods, all heads "
+        "judged together, "
         f"and by at least {part.smallest or 0:.2g}."
     )
 

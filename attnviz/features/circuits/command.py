@@ -24,20 +24,26 @@ def circuits(
         ),
     ] = None,
     top: Annotated[
-        int, typer.Option(help="Edges of each side, listed and drawn.", metavar="N", min=1)
+        int,
+        typer.Option(
+            help="Number of edges to list and draw, for each of Q, K and V.", metavar="N", min=1
+        ),
     ] = 10,
     keep: Annotated[
-        int, typer.Option(help="Edges of each side in JSON and CSV.", metavar="N", min=1)
+        int,
+        typer.Option(
+            help="Number of edges in JSON and CSV, for each of Q, K and V.", metavar="N", min=1
+        ),
     ] = 1000,
     tokens: Annotated[
         int,
-        typer.Option(help="Of the vocabulary, to measure copying on.", metavar="N", min=1),
+        typer.Option(help="Number of vocabulary tokens to measure copying on.", metavar="N", min=1),
     ] = 4096,
     seed: Annotated[
-        int, typer.Option(help="Of random matrices and the choice of tokens.", metavar="N")
+        int, typer.Option(help="Seed of random matrices and of the sample of tokens.", metavar="N")
     ] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.circuits/2).")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line an edge.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per edge.")] = False,
     plot: Annotated[
         Path | None,
         typer.Option(help="Also draw the graph: a .png, .svg or .pdf file.", metavar="FILE"),

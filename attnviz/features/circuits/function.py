@@ -44,7 +44,7 @@ def circuits(
     unknown = [name for name in options if name not in CircuitsSettings.__dataclass_fields__]
     if unknown:
         known = ", ".join(CircuitsSettings.__dataclass_fields__)
-        raise UsageError(f"unknown option {unknown[0]!r}; there are {known}")
+        raise UsageError(f"unknown option {unknown[0]!r}; choose from {known}")
     settings = settings or CircuitsSettings(**options)
     settings.check()
     source = load(model, device=device, dtype=dtype)

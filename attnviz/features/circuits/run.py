@@ -110,7 +110,7 @@ def _edges(
         model.reasons["edges"] = model.source.no_sum
         return report
     if len(model.sites) < 2:
-        model.reasons["edges"] = "it has one layer, and heads feed heads of later layers"
+        model.reasons["edges"] = "it has one layer, and heads can only feed heads of later layers"
         return report
     missing = next((r.reason for r in model.readings if r.query is None), "")
     if missing:
@@ -204,9 +204,9 @@ def _positions(report: Circuits, model: _Model) -> Circuits:
     if embedding.positions is None or len(embedding.positions) < positions.LEAST:
         turned = any(reading.turned for reading in model.readings)
         model.reasons["positions"] = embedding.reason or (
-            "positions turn its queries and keys and are not in the stream"
+            "positions rotate its queries and keys and are not in the residual stream"
             if turned
-            else "no positions are added to its stream"
+            else "no positions are added to its residual stream"
         )
         return report
     found: dict[Head, ByPosition] = {}
@@ -221,8 +221,9 @@ def _positions(report: Circuits, model: _Model) -> Circuits:
 def _notes(report: Circuits, model: _Model) -> Iterator[str]:
     if report.turned:
         yield (
-            "Queries and keys are turned by their positions: Q and K edges hold for a query and a "
-            "key at the same place, and change with the distance; V edges and copying hold."
+            "Queries and keys are rotated by position (RoPE): Q and K edges hold for a "
+            "query and a key at the same position, and change with the distance; V "
+            "edges and copying hold."
         )
     if any(reading.after for reading in model.readings):
         yield (

@@ -101,10 +101,13 @@ def edges_below(report: Circuits) -> str:
     sides = list(report.spread.items())
     counts = "; ".join(
         f"{FED[side]} {spread.edges:,}"
-        + (f", 1 in 10 above {spread.top10:+.3f}" if spread.edges >= _ENOUGH else "")
+        + (f", 90th percentile {spread.top10:+.3f}" if spread.edges >= _ENOUGH else "")
         for side, spread in sides
     )
-    return f"edges in all: {counts}; those as weak as the strongest of so many random ones left out"
+    return (
+        f"edges in total: {counts}; edges no stronger than the strongest of as many random "
+        "ones are omitted"
+    )
 
 
 def closing(report: Circuits) -> str:

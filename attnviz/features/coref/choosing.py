@@ -200,8 +200,8 @@ def _notes(
     unit = examples.unit
     if select_on == EVERYTHING:
         yield (
-            f"The head was chosen on the data that its figures are from: the best of {2 * heads} "
-            "flatters."
+            "The head was chosen on the data that its figures are from: picking the "
+            f"best of {2 * heads} overestimates."
         )
     if unit == "windows":
         yield "All examples are from a single document, so every window counts as one of its own."

@@ -57,7 +57,9 @@ def coref(
         int, _option("Only the first N heads of the table.", RESULT, metavar="N", min=1)
     ] = 10,
     json: Annotated[bool, _option("Print JSON (attnviz.coref/2).", RESULT, "--json")] = False,
-    csv: Annotated[bool, _option("Print CSV, a line a kind and head.", RESULT, "--csv")] = False,
+    csv: Annotated[
+        bool, _option("Print CSV, one line per kind and head.", RESULT, "--csv")
+    ] = False,
     plot: Annotated[
         Path | None, _option("Also draw it: a .png, .svg or .pdf file.", RESULT, metavar="FILE")
     ] = None,

@@ -94,7 +94,9 @@ def is_treebank(names: Sequence[str]) -> bool:
                 known = file.peek(8).removeprefix(codecs.BOM_UTF8).startswith(_BEGINNINGS)
         found[known] = name
     if len(found) == 2:
-        raise InputError(f"{found[True]} is CoNLL-U and {found[False]} is not; give them apart")
+        raise InputError(
+            f"{found[True]} is CoNLL-U and {found[False]} is not; give them in separate runs"
+        )
     return True in found
 
 
@@ -126,7 +128,7 @@ def documents(names: Sequence[str], *, strict: bool) -> tuple[list[Document], li
         bad += broken
     if not good:
         why = f"{bad[0].place}: {bad[0].reason}" if bad else f"no sentence in it; {LOOKS}"
-        raise InputError(f"{', '.join(names)} has nothing to use: {why}")
+        raise InputError(f"{', '.join(names)} has nothing usable: {why}")
     if not any(document.mentions for document in good):
         raise InputError(
             f"{', '.join(names)} has no mention: no word has Entity= in its last column, as in "
@@ -197,8 +199,8 @@ def _head(
         if first is None or not 1 <= first <= len(span):
             raise _Broken(
                 rows[span[0]][1].line,
-                f"the head of a mention of {entity} is word {given[:_SHOWN]!r} of it; it has "
-                f"{len(span)}",
+                f"the head of a mention of {entity} is given as word "
+                f"{given[:_SHOWN]!r} of it, but it has {len(span)}",
             )
         return span[first - 1]
     inside = {(rows[at][0], rows[at][1].word) for at in span}
@@ -276,7 +278,7 @@ class _Reader:
         entity, part, total = match[1], int(match[2]), int(match[3])
         before, head, done = self._parts.pop((entity, total), ([], opened.head, 0))
         if part != done + 1 or part > total:
-            raise _Broken(line, f"{name[:_SHOWN]} comes where [{done + 1}/{total}] does")
+            raise _Broken(line, f"{name[:_SHOWN]} comes where [{done + 1}/{total}] is expected")
         if part == total:
             yield entity, before + span, head
         else:

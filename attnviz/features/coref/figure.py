@@ -122,4 +122,7 @@ def _caption(report: Coref) -> str:
     if best is None:
         return "head"
     rival = baseline_name(report, best.baseline)
-    return f"head; % right, full colour {100 * FULL:.0f} points above {rival}, {MARK} surely above"
+    return (
+        f"head; % right, full colour {100 * FULL:.0f} points above {rival}, {MARK} "
+        "significantly above"
+    )

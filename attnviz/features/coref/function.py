@@ -47,7 +47,7 @@ def coref(
     known = CorefSettings.__dataclass_fields__
     unknown = [name for name in options if name not in known]
     if unknown:
-        raise UsageError(f"unknown option {unknown[0]!r}; there are {', '.join(known)}")
+        raise UsageError(f"unknown option {unknown[0]!r}; choose from {', '.join(known)}")
     settings = CorefSettings(**options)
     settings.check()
     names = [str(one) for one in ([inputs] if isinstance(inputs, str | Path) else inputs)]

@@ -141,7 +141,7 @@ def choices(names: Sequence[str], *, strict: bool) -> tuple[list[NameChoice], in
     good = [row for row in rows if isinstance(row, NameChoice)]
     if not good:
         why = f"{bad[0].place}: {bad[0].reason}" if bad else "no row has one name as antecedent"
-        raise InputError(f"{', '.join(names)} has nothing to use: {why}")
+        raise InputError(f"{', '.join(names)} has nothing usable: {why}")
     return good, len(rows) - len(good), bad
 
 
@@ -153,13 +153,14 @@ def _places(shown: str, header: str) -> dict[str, int]:
     missing = [column for column in COLUMNS if column not in titles]
     if len(missing) == len(COLUMNS):
         raise InputError(
-            f"{shown} is neither CoNLL-U nor a table of pronouns, whose first line names, with "
-            f"tabs between them, {', '.join(COLUMNS)} (as GAP)"
+            f"{shown} is neither CoNLL-U nor a table of pronouns, whose first line has "
+            f"these names, separated by tabs: {', '.join(COLUMNS)} (as GAP)"
         )
     if missing:
         raise InputError(
-            f"{shown} lacks the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; a "
-            f"table of pronouns has, with tabs between them, {', '.join(COLUMNS)} (as GAP)"
+            f"{shown} lacks the column{'s' if len(missing) > 1 else ''} "
+            f"{', '.join(missing)}; a table of pronouns has these columns, separated "
+            f"by tabs: {', '.join(COLUMNS)} (as GAP)"
         )
     return {column: titles.index(column) for column in COLUMNS}
 
@@ -184,7 +185,7 @@ def _row(
             return Bad(
                 number,
                 place,
-                f"the text has {found[:40]!r} at {phrase}-offset {start}, not {wanted[:40]!r}",
+                f"at {phrase}-offset {start} the text has {found[:40]!r}, not {wanted[:40]!r}",
             )
         starts.append(start)
     truths = []

@@ -69,8 +69,8 @@ class CorefGrid:
         best = baseline_name(self.report, ranked[0].baseline)
         yield Text(
             signs(
-                f"% right on {self.report.measured_on}; dim: not above {best}{end}; {MARK} surely "
-                "above it, by ten points or more",
+                f"% right on {self.report.measured_on}; dim: not above {best}{end}; "
+                f"{MARK} significantly above it, by ten points or more",
                 options.ascii_only,
             ),
             "dim",
@@ -80,7 +80,7 @@ class CorefGrid:
 
 def kinds_table(report: Coref) -> RenderableType:
     """One line for each kind of example: the chosen head, and the best baseline."""
-    titles = ("", "count", "head", "by", "%", "95 %", "baseline", "its %", "points", "95 %")
+    titles = ("", "count", "head", "by", "%", "95 %", "baseline", "baseline %", "points", "95 %")
     table = _table(titles)
     for kind in report.kinds:
         best = kind.best
@@ -136,5 +136,5 @@ def legend(report: Coref) -> str:
             "row: where a mention looks; column: who looks most at it; right is the head word of "
             f"an earlier mention of the same entity; heads choose from: {among}"
         ]
-    parts.append("all: on all data, where the best of many flatters")
+    parts.append("all: on all data, where picking the best of many overestimates")
     return "; ".join(parts)

@@ -40,16 +40,16 @@ def diff(
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(help="Send the text through this model too, and compare.", metavar="MODEL"),
+        typer.Option(help="Also run the text through this model, and compare.", metavar="MODEL"),
     ] = None,
     lines: Annotated[
         str | None,
         typer.Option(help="With --against: texts from a file, one a line.", metavar="FILE"),
     ] = None,
     align: Annotated[
-        str, typer.Option(help="What belongs together: the same token, position or word.")
+        str, typer.Option(help="How rows are matched: by token, position or word.")
     ] = "token",
-    top: Annotated[int, typer.Option(help="Heads to list.", metavar="N", min=1)] = 10,
+    top: Annotated[int, typer.Option(help="Number of heads to list.", metavar="N", min=1)] = 10,
     fail_over: Annotated[
         float | None,
         typer.Option(
@@ -61,7 +61,7 @@ def diff(
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.diff/2).")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a figure.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per figure.")] = False,
     plot: Annotated[
         Path | None,
         typer.Option(help="Also draw signed maps: a .png, .svg or .pdf file.", metavar="FILE"),
@@ -109,7 +109,7 @@ def diff(
 
         what = [text for _, text in texts.lines(lines)]
         if not what:
-            raise InputError(f"{texts.shown(lines)} holds no text; give a text a line")
+            raise InputError(f"{texts.shown(lines)} holds no text; give one text per line")
     with console.waiting("comparing", output.quiet):
         found = function.diff(what, after, against=against, align=align, **model.settings())
     for path in (plot, out):

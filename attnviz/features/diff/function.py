@@ -69,8 +69,10 @@ def _through(looks: Any, model: Model, against: Model, align: str, options: dict
     def pairs() -> Iterator[tuple[Capture, Capture]]:
         for look in looks:
             if not isinstance(look, str | Prompt):
-                raise UsageError("only texts go through two models; give {after} for a capture",
-                                 after=...)  # fmt: skip
+                raise UsageError(
+                    "only texts can be run through two models; give {after} for a capture",
+                    after=...,
+                )
             yield capture(look, model=one), capture(look, model=other)
 
     found = compare(pairs(), align)

@@ -30,7 +30,7 @@ def page(report: Diff) -> bytes:
     if report.kind != "maps":
         raise UsageError(f"two reports of {report.kind} have no maps to show; compare captures")
     if report.texts == 1 and not report.maps:
-        raise UsageError("a file of differences holds no maps; compare the two runs again")
+        raise UsageError("a saved diff holds no maps; compare the two runs again")
     if not report.maps:
         raise UsageError(
             f"a page shows the maps of one text, and {report.texts} were compared; give a single "

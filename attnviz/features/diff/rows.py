@@ -35,7 +35,7 @@ def alignment(name: str) -> Alignment:
     for known in ALIGNMENTS:
         if name == known:
             return known
-    raise UsageError(f"no alignment {name!r}: choose one of {', '.join(ALIGNMENTS)}")
+    raise UsageError(f"unknown alignment {name!r}: choose one of {', '.join(ALIGNMENTS)}")
 
 
 def aligned(
@@ -60,7 +60,7 @@ def aligned(
 
 
 def _check(one: Tokens, other: Tokens, align: Alignment) -> None:
-    """InputError where two sequences cannot be laid side by side."""
+    """InputError where two sequences cannot be aligned."""
     unit = "words" if align == "word" else "tokens"
     if align == "token":
         for place, (a, b) in enumerate(zip(one.texts, other.texts, strict=False)):
@@ -70,11 +70,11 @@ def _check(one: Tokens, other: Tokens, align: Alignment) -> None:
                     place,
                     a,
                     b,
-                    remedy="declare what belongs together with {align}, position or word",
+                    remedy="choose how rows are matched with {align}: position or word",
                     align=...,
                 )
     if len(one) != len(other):
-        raise InputError(f"{len(one)} {unit} and {len(other)} cannot be laid side by side")
+        raise InputError(f"{len(one)} {unit} and {len(other)} cannot be aligned")
 
 
 def distances(p: Maps, q: Maps) -> Maps:

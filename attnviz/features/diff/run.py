@@ -105,11 +105,13 @@ def compare(
         for site in one.maps:
             p, q, both = aligned(one, other, site, matched)
             sides[site.kind], others[site.kind] = both
-            for index, row in enumerate(distances(p, q)):
+            for place, (index, row) in enumerate(
+                zip(one.indices(site), distances(p, q), strict=True)
+            ):
                 head = Head(site, index)
                 far.setdefault(head, _Far()).add(row, texts, both[0])
                 if not texts:
-                    first[head], maps[head] = p[index], q[index] - p[index]
+                    first[head], maps[head] = p[place], q[place] - p[place]
         before.add(score_capture(one).result())
         after.add(score_capture(other).result())
         texts += 1
@@ -165,12 +167,12 @@ def _check(one: Capture, other: Capture) -> None:
         )
     if one.quantity != other.quantity:
         raise InputError(f"one capture holds {one.quantity}, the other {other.quantity}")
-    if one.maps.keys() != other.maps.keys():
-        raise InputError("the two captures keep other layers; capture the same ones")
+    if one.maps.keys() != other.maps.keys() or one.kept != other.kept:
+        raise InputError("the two captures keep other heads; capture the same ones")
 
 
 def _notes(texts: int) -> Iterable[str]:
     if texts == 1:
         yield "One text: a difference of scores has no interval."
     elif texts < 50:
-        yield f"Intervals from {texts} texts cover a little less than the 95 % they say."
+        yield f"Intervals from {texts} texts cover slightly less than their nominal 95 %."

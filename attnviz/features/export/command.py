@@ -56,7 +56,7 @@ def export(
             metavar="FILE...",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to fill.", metavar="FOLDER")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output folder.", metavar="FOLDER")],
     column: Annotated[
         str | None,
         _option(
@@ -67,7 +67,7 @@ def export(
         bool, _option("The files are recorded attention (.npz, .safetensors).", INPUT, "--recorded")
     ] = False,
     skip: Annotated[
-        int, typer.Option(help="Leave out the first N inputs.", min=0, rich_help_panel=INPUT)
+        int, typer.Option(help="Skip the first N inputs.", min=0, rich_help_panel=INPUT)
     ] = 0,
     limit: Annotated[
         int | None, typer.Option(help="Take at most N inputs.", min=1, rich_help_panel=INPUT)
@@ -77,13 +77,13 @@ def export(
     ] = False,
     special_tokens: Annotated[bool, SPECIAL_TOKENS] = True,
     truncate: Annotated[
-        bool, _option("Cut texts that are too long for the model.", INPUT, "--truncate")
+        bool, _option("Truncate texts that are too long for the model.", INPUT, "--truncate")
     ] = False,
     select: Annotated[
         str | None, _option(SELECT_HELP, PICTURES, "--select", "-s", metavar="HEADS")
     ] = None,
     role: Annotated[
-        str | None, _option("Only heads that have this one role on the sentence.", PICTURES)
+        str | None, _option("Only heads with this role on the sentence.", PICTURES)
     ] = None,
     top: Annotated[
         int | None,
@@ -98,7 +98,7 @@ def export(
         str,
         _option(
             "heads (one each), layers (a layer's heads in a grid), grid (all chosen heads), "
-            "overview (a mosaic); lists by comma.",
+            "overview (a mosaic); comma-separated.",
             PICTURES,
             "--kind",
         ),
@@ -106,12 +106,12 @@ def export(
     format: Annotated[str, _option("png, svg or pdf.", PICTURES)] = "png",
     weigh: Annotated[str, _option(WEIGH_HELP, PICTURES, metavar="QUANTITY")] = WEIGHTS,
     weights: Annotated[
-        str | None, _option("Keep the numbers beside the pictures: npz or safetensors.", PICTURES)
+        str | None, _option("Also save the weights: npz or safetensors.", PICTURES)
     ] = None,
     jobs: Annotated[
         int | None,
         typer.Option(
-            help="Processes that draw.",
+            help="Number of processes that draw.",
             min=1,
             rich_help_panel=RUN,
             show_default="all cores",
@@ -119,16 +119,18 @@ def export(
         ),
     ] = None,
     force: Annotated[
-        bool, _option("Replace what the folder holds from other settings.", RUN, "--force")
+        bool, _option("Replace pictures made with other settings.", RUN, "--force")
     ] = False,
     sync: Annotated[
         str,
-        _option("Wait for the disk: never, at the end (for the manifest), always.", RUN, "--fsync"),
+        _option(
+            "When to flush files to disk: never, end (the manifest only) or always.", RUN, "--fsync"
+        ),
     ] = "end",
 ) -> None:
     """Draw the maps of many sentences into a folder, with a manifest and an offline gallery.
 
-    Every file appears whole or not at all. The same command again goes on where it stopped.
+    Every file is written whole or not at all. The same command resumes where it stopped.
 
     [bold]Examples[/]
 
@@ -148,7 +150,9 @@ def export(
 
     kinds = tuple(kind.strip() for kind in pictures.split(","))
     if set(kinds).intersection(FRESH_KINDS):
-        raise UsageError(f"--kind is of pictures here; write --fresh-kind {pictures} for a layer")
+        raise UsageError(
+            f"--kind chooses pictures here; for the layer write --fresh-kind {pictures}"
+        )
     if recorded:
         model.for_recorded()
         given = {
@@ -187,8 +191,8 @@ def export(
             )
     except ExportInterrupted as stopped:
         raise Interrupted(
-            f"interrupted; {stopped.result.pictures} files are new in {out}, which is in order; "
-            "the same command goes on from here"
+            f"interrupted; {stopped.result.pictures} new files in {out}, all complete; "
+            "the same command resumes from here"
         ) from None
     if not output.quiet:
         console.stdout().print(terminal.Line(console.one_line(bar.closing(result))), soft_wrap=True)

@@ -44,9 +44,9 @@ class Execution:
         most = _MOST_A_CORE * cores()
         if self.jobs is not None and self.jobs > most:
             raise UsageError(
-                "{jobs} is more than {}, which is {} a core here",
+                "{jobs} is more than {}, which is {} per core here",
                 most,
                 _MOST_A_CORE,
-                remedy="leave it out for one a core",
+                remedy="leave it out for one per core",
                 jobs=self.jobs,
             )

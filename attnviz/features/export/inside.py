@@ -25,7 +25,7 @@ def folder(path: Path) -> Path:
     found = _status(path)
     if found is not None and not stat.S_ISDIR(found.st_mode):
         what = "a link" if stat.S_ISLNK(found.st_mode) else "no folder"
-        raise OutputError(f"{path} is {what}, which no export makes there", remedy=_REMEDY)
+        raise OutputError(f"{path} is {what}, which no export creates there", remedy=_REMEDY)
     return path
 
 
@@ -42,7 +42,7 @@ def file(path: Path, *, alone: bool = False) -> Path:
     found = _status(path)
     if found is not None and not stat.S_ISREG(found.st_mode):
         what = "a link" if stat.S_ISLNK(found.st_mode) else "no regular file"
-        raise OutputError(f"{path} is {what}, which no export makes there", remedy=_REMEDY)
+        raise OutputError(f"{path} is {what}, which no export creates there", remedy=_REMEDY)
     if alone and found is not None and found.st_nlink > 1:
         raise OutputError(f"{path} has another name elsewhere", remedy=_REMEDY)
     return path

@@ -56,22 +56,25 @@ class FilePlan:
         self.scored, self.settings = scored, settings
         self.heads = chosen(scored, heads, settings)
         self.folder = names.folder(scored.input.number, scored.input.name or scored.input.text)
-        self.style = style = replace(settings.style, quantity=scored.quantity)
+        self.style = style = replace(settings.style, quantity=scored.capture.quantity)
         self._shown = {
             kind: shown_sides(
-                scored.inputs.sides[kind], words=style.words, hide_sink=style.hide_sink
+                scored.capture.inputs.sides[kind], words=style.words, hide_sink=style.hide_sink
             )
             for kind in {head.site.kind for head in self.heads}
         }
         self.files: dict[str, tuple[str, tuple[Head, ...]]] = {}
         for kind in settings.kinds:
             for group in self._groups(kind):
-                stem = names.stem(kind, group, scored.layout)
+                stem = names.stem(kind, group, scored.capture.layout)
                 self.files[f"{stem}.{settings.format}"] = (kind, group)
         if settings.weights is not None and self.heads:
             for group in self._groups("grid"):
-                before = names.prefix(group[0].site.kind, scored.layout)
-                self.files[f"{before}{scored.quantity}.{settings.weights}"] = ("weights", group)
+                before = names.prefix(group[0].site.kind, scored.capture.layout)
+                self.files[f"{before}{scored.capture.quantity}.{settings.weights}"] = (
+                    "weights",
+                    group,
+                )
 
     def _groups(self, kind: str) -> list[tuple[Head, ...]]:
         """The heads that share a picture."""
@@ -111,9 +114,9 @@ class FilePlan:
         style = self.style
         maps = []
         for head in heads:
-            weights = scored.maps[head.site][head.index]
+            weights = scored.capture[head]
             if kind != "weights":
-                sides = scored.inputs.sides[head.site.kind]
+                sides = scored.capture.inputs.sides[head.site.kind]
                 weights = shown_map(
                     weights,
                     scored.allowed(head),
@@ -121,20 +124,20 @@ class FilePlan:
                     words=style.words,
                     hide_sink=style.hide_sink,
                 )
-            title = head_title(scored.layout.name(head), scored.scores[head].roles)
+            title = head_title(scored.capture.layout.name(head), scored.scores[head].roles)
             if kind == "weights":
-                title = names.stem("heads", [head], scored.layout)
+                title = names.stem("heads", [head], scored.capture.layout)
             maps.append((title, (head.layer, head.index), weights))
-        noun = "layers" if scored.layout.whole else "heads"
+        noun = "layers" if scored.capture.layout.whole else "heads"
         title = f"{len(heads)} {noun}" if kind == "overview" else ""
-        below = caption(scored.source, scored.inputs.texts or (scored.input.text,))
+        below = caption(scored.capture.source, scored.capture.inputs.texts or (scored.input.text,))
         return ExportPicture(
             name, kind, title, below, self._sides(heads[0].site.kind, kind), tuple(maps)
         )
 
     def _sides(self, site: SiteKind, kind: str) -> Sides:
         """What stands on the axes of a kind of file; weights are kept by token, all of them."""
-        return self.scored.inputs.sides[site] if kind == "weights" else self._shown[site]
+        return self.scored.capture.inputs.sides[site] if kind == "weights" else self._shown[site]
 
     def line(self, written: Written, common: Mapping[str, Any]) -> dict[str, Any]:
         """What the manifest says of a file.

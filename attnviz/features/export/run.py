@@ -242,7 +242,7 @@ class _Run:
         done = len(self.manifest) if self.folder.begun() else 0
         if isinstance(error, OutputError) and done:
             return OutputError(
-                "{}; {} files are done, and the same command goes on from there",
+                "{}; {} files are done, and the same command resumes from there",
                 error.message,
                 done,
             )
@@ -256,15 +256,15 @@ class _Run:
             if isinstance(found, Bad):
                 self._skip(found)
                 continue
-            mine = [h for h in found.layout if h in heads]
+            mine = [h for h in found.capture.layout if h in heads]
             if not heads:  # recorded attention, where every file has a layout of its own
                 try:
-                    chosen = self._selected(found.layout)
+                    chosen = self._selected(found.capture.layout)
                 except SelectionError as error:
                     self._skip(Bad(found.input.number, found.input.place, error.message))
                     continue
-                mine = [head for head in chosen if head.site in found.maps]
-                self._name(found.source.model)
+                mine = [head for head in chosen if found.capture.holds(head)]
+                self._name(found.capture.source.model)
             try:
                 plan = FilePlan(found, mine, self.settings)
             except InputError as error:
@@ -311,11 +311,11 @@ class _Run:
                 "cannot draw {}: {}",
                 job.folder,
                 written.reason,
-                remedy="was there enough memory? Use fewer {jobs}",
+                remedy="it may have run out of memory; use fewer {jobs}",
                 jobs=...,
             )
         plan = self.plans[job.folder]
-        common = self._common(plan.scored.source)
+        common = self._common(plan.scored.capture.source)
         for file in written:
             self.manifest.add(plan.line(file, common))
         self.result.pictures += len(written)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, Site
-from attnviz.core.key_mask import Reach
 from attnviz.core.prompt import Inputs
-from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import HeadScores
 from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.corpus.batches import Tokenized, batches, tokenize
@@ -29,8 +27,6 @@ _BATCH_BYTES = 64 << 20
 """How much the maps of a batch may take; a single input may take more."""
 _NAN = Message("the model gives NaN; use {dtype}", dtype="float32")
 
-Maps = Mapping[Site, NDArray[np.floating[Any]]]
-
 
 @dataclass(frozen=True, eq=False)
 class Scored:
@@ -38,28 +34,19 @@ class Scored:
 
     Attributes:
         input: what it is.
-        source: the model; ``layout`` its heads.
-        layout: see ``source``.
-        inputs: the tokens.
-        maps: weights [H, T, S] by site, or what ``quantity`` says.
+        capture: its tokens, and the maps of the heads to draw.
         scores: of every head.
-        reach: which keys the queries may attend to, where that is known.
-        quantity: what the maps are of, a name of :data:`attnviz.core.quantities.QUANTITIES`.
     """
 
     input: Input
-    source: SourceInfo
-    layout: Layout
-    inputs: Inputs
-    maps: Maps
+    capture: Capture
     scores: Mapping[Head, HeadScores]
-    reach: Mapping[Site, Reach]
-    quantity: str = "weights"
 
     def allowed(self, head: Head) -> NDArray[np.bool_]:
         """The keys that each query of a head may attend to, bool [T, S]."""
-        found = allowed_in(self.maps[head.site], head.site.kind, self.reach.get(head.site))
-        mine: NDArray[np.bool_] = found[head.index if len(found) > 1 else 0]
+        held, site = self.capture, head.site
+        found = allowed_in(held.maps[site], site.kind, held.reach.get(site))
+        mine: NDArray[np.bool_] = found[held.place(head) if len(found) > 1 else 0]
         return mine
 
 
@@ -86,7 +73,7 @@ def run_texts(
     """
 
     def cost(inputs: Inputs) -> int:
-        return _bytes(inputs, source.layout, heads)
+        return _bytes(inputs, heads)
 
     tokenized = tokenize(
         texts, source, special_tokens=settings.special_tokens, truncate=settings.truncate
@@ -113,16 +100,7 @@ def run_recorded(
             continue
         capture = item.capture
         scores = {found.head: found for found in score_capture(capture).result()}
-        yield Scored(
-            item,
-            capture.source,
-            capture.layout,
-            capture.inputs,
-            capture.maps,
-            scores,
-            capture.reach,
-            capture.quantity,
-        )
+        yield Scored(item, capture, scores)
 
 
 def _small_enough(
@@ -138,17 +116,14 @@ def _small_enough(
             found.text.number,
             found.text.place,
             f"the maps of {found.inputs.length} tokens take {human_bytes(needed)}, more than "
-            "a quarter of this machine's memory; select fewer layers",
+            "a quarter of this machine's memory; select fewer heads",
         )
 
 
-def _bytes(inputs: Inputs, layout: Layout, heads: frozenset[Head]) -> int:
+def _bytes(inputs: Inputs, heads: frozenset[Head]) -> int:
     """What the maps to keep take, in float32."""
-    total = 0
-    for site in {head.site for head in heads}:
-        sides = inputs.sides[site.kind]
-        total += layout.heads[site.kind][site.layer] * len(sides.queries) * len(sides.keys)
-    return 4 * total
+    sides = (inputs.sides[head.site.kind] for head in heads)
+    return 4 * sum(len(both.queries) * len(both.keys) for both in sides)
 
 
 def _batch(
@@ -179,10 +154,16 @@ def _batch(
             yield Bad(text.number, text.place, _NAN)
             continue
         scores = {head.head: head for head in scorer.result(place)}
-        yield Scored(
-            text, source.info, source.layout, found.inputs, maps, scores, recorder.reach(place),
-            quantity,
-        )  # fmt: skip
+        capture = Capture(
+            source.info,
+            source.layout,
+            found.inputs,
+            maps,
+            reach=recorder.reach(place),
+            quantity=quantity,
+            kept=recorder.kept,
+        )
+        yield Scored(text, capture, scores)
 
 
 class _EachScored:

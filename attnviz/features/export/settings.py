@@ -53,9 +53,11 @@ class ExportSettings:
             raise UsageError(f"no kind of picture; choose from {', '.join(KINDS)}")
         for kind in self.kinds:
             if kind not in KINDS:
-                raise UsageError(f"no kind of picture {kind!r}; choose from {', '.join(KINDS)}")
+                raise UsageError(
+                    f"unknown kind of picture {kind!r}; choose from {', '.join(KINDS)}"
+                )
         if self.role is not None and self.role not in ROLES:
-            raise UsageError(f"no role {self.role!r}: choose one of {', '.join(ROLES)}")
+            raise UsageError(f"unknown role {self.role!r}: choose one of {', '.join(ROLES)}")
         if self.top is not None and self.top < 1:
             raise UsageError("{top} must be at least 1, not {}", self.top, top=...)
         if self.weights not in (None, *WEIGHTS):

@@ -22,6 +22,7 @@ from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Normalization, Rows, Source, Sublayer
 from attnviz.errors import ModelError
+from attnviz.features.flow.result import Order
 from attnviz.features.flow.stack import AttentionShares
 
 
@@ -104,15 +105,9 @@ def shares_of(writes: Writes) -> tuple[Tensor, Tensor]:
     return keys / total[..., None], own / total
 
 
-def formula(source: Source) -> str:
-    """How shares are measured in this model, in words."""
-    orders = {source.sublayer(site).order for site in source.layout.sites}
-    where = {
-        frozenset({"post"}): "after the normalization that follows it (post-norm)",
-        frozenset({"pre"}): "as it is added to the residual stream (pre-norm)",
-    }
-    how = where.get(frozenset(map(str, orders)), "each layer by its own order of normalization")
-    return (
-        "alti: in every layer how much nearer each token's part comes to the whole, by the "
-        f"1-norm, {how}; multiplied over the layers"
-    )
+def order(source: Source) -> Order:
+    """Where the layers of a model normalize."""
+    found = {source.sublayer(site).order for site in source.layout.sites}
+    if found == {"post"}:
+        return "post"
+    return "pre" if found == {"pre"} else "mixed"

@@ -24,22 +24,25 @@ def flow(
         typer.Option(
             help="alti, rollout or max-flow (up to 128 tokens).",
             metavar="METHOD",
-            show_default="alti where it can be",
+            show_default="alti where possible",
         ),
     ] = None,
     to: Annotated[
         str | None,
         typer.Option(
-            help="Follow a token back: its position, from 0 (-1 is the last), or its text.",
+            help="Trace what reaches this token: its position, from 0 (-1 is the last), or "
+            "its text.",
             metavar="TOKEN",
         ),
     ] = None,
     from_: Annotated[
         str | None,
-        typer.Option("--from", help="Follow a token on: where does it go?", metavar="TOKEN"),
+        typer.Option("--from", help="Trace where this token goes.", metavar="TOKEN"),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.flow/2).")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a pair of tokens.")] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Print CSV, one line per pair of tokens.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(

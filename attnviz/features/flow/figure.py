@@ -26,7 +26,16 @@ from attnviz.drawing.shades import checked, shades
 from attnviz.drawing.signed import BLUE
 from attnviz.drawing.style import Style
 from attnviz.features.flow.result import Flow
-from attnviz.features.flow.words import WEIGHTS, asked, closing, drawing, heading, maps, sides
+from attnviz.features.flow.words import (
+    WEIGHTS,
+    asked,
+    closing,
+    drawing,
+    formula,
+    heading,
+    maps,
+    sides,
+)
 
 _GREY, _PALE, _FOLLOWED = "#555555", "#b9b9b9", "#fff3c4"
 _MARGIN, _GAP = 0.15, 0.15
@@ -68,7 +77,7 @@ class _FlowFigure:
         self.report, self.style = report, style
         texts = token_labels(report.tokens)
         title = heading(report) if report.followed is None else asked(report, report.followed)
-        below = f"{closing(report)} · {report.formula}"
+        below = f"{closing(report)} · {formula(report)}"
         families, missing = choose([title, below, *texts])
         self.labels = tuple(spelled(shorten(text, LONGEST_LABEL), missing) for text in texts)
         self.ruler = Ruler(families, style.dpi, bold=len(choose([title])[0]) == 1)
@@ -82,7 +91,7 @@ class _FlowFigure:
         )
         self.title, self.notes = spelled(title, missing), [spelled(below, missing)]
         if not report.followed:
-            self.notes.append("grey lines: what stays where it is")
+            self.notes.append("grey lines: what stays at its position")
         if not (report.reach.all() or report.followed):
             sand = "grey" if dark(style.palette) else "sand"
             self.notes.append(f"{sand} cells: tokens that cannot reach the position")

@@ -44,7 +44,7 @@ def named(direction: Direction, asked: str, all_: Nodes) -> Followed:
         found = _found(asked, all_, side)
         if len(found) > 1:
             places = ", ".join(str(one[0] - side.start) for one in found)
-            raise InputError(f"{asked!r} stands at {places}; give one of these positions")
+            raise InputError(f"{asked!r} occurs at positions {places}; give one of them")
         if found:
             return Followed(direction, found[0], asked.strip())
     texts = " ".join(

@@ -20,6 +20,7 @@ from attnviz.drawing.forms import Shown
 from attnviz.drawing.labels import percent, visible
 
 Method = Literal["alti", "rollout", "max-flow"]
+Order = Literal["pre", "post", "mixed"]
 METHODS: tuple[Method, ...] = ("alti", "rollout", "max-flow")
 
 Direction = Literal["to", "from"]
@@ -65,7 +66,8 @@ class Flow(Shown, Result):
 
     Attributes:
         method: how it was computed, see :data:`METHODS`.
-        formula: that in words, with where the layers normalize where it matters.
+        order: for ALTI, whether the layers normalize after attention (``post``), before it
+            (``pre``), or some each way (``mixed``); None for methods that do not ask.
         tokens: all n; ``segments`` tells source (0) and target (1) apart where there are both.
         targets: the number of the first token of the target; 0 where there is one text only.
         layers: L of them.
@@ -85,7 +87,7 @@ class Flow(Shown, Result):
     indent: ClassVar[int | None] = None
 
     method: Method
-    formula: str
+    order: Order | None
     tokens: Tokens
     targets: int
     layers: tuple[LayerFlow, ...]

@@ -12,11 +12,11 @@ from attnviz.core.provenance import SourceInfo
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.flow import rollout
-from attnviz.features.flow.alti import Contributions, formula, missing
+from attnviz.features.flow.alti import Contributions, missing, order
 from attnviz.features.flow.max_flow import check, max_flow
 from attnviz.features.flow.means import MeanWeights
 from attnviz.features.flow.named import named
-from attnviz.features.flow.result import METHODS, Direction, Flow, Method
+from attnviz.features.flow.result import METHODS, Direction, Flow, Method, Order
 from attnviz.features.flow.stack import (
     AttentionShares,
     Nodes,
@@ -31,15 +31,9 @@ from attnviz.scoring.stored import blocks
 
 Progress = Callable[[str, int, int], None]
 
-_FORMULAS: dict[Method, str] = {
-    "rollout": "rollout: in every layer half of the mean over heads and half of the position's "
-    "own, multiplied over the layers",
-    "max-flow": "max-flow: the most that could pass through the layers, with rollout's shares as "
-    "capacities; rows divided by their sums",
-}
 _MEANING = (
-    "Shares say through which positions states were mixed, not what a word changes: MLPs stay "
-    "where they are and may undo it; attnviz ablate ablates heads."
+    "Shares say which positions were mixed, not what a word changes: MLPs act within a "
+    "position and may undo it; attnviz ablate measures effects."
 )
 
 
@@ -64,24 +58,23 @@ def run(
     """
     unknown = missing(source) if method in (None, "alti") else ""
     if unknown and method == "alti":
-        raise ModelError(
-            f"alti needs the vectors that attention moves, and {unknown}; take rollout"
-        )
+        raise ModelError(f"ALTI needs the vectors that attention moves, and {unknown}; use rollout")
     chosen = _checked(method or ("rollout" if unknown else "alti"))
     all_ = _nodes(inputs, source.layout, chosen)
     means = MeanWeights(inputs)
+    norms: Order | None = None
     if chosen == "alti":
         moved = Contributions(source, inputs, lambda done, count: progress("layers", done, count))
         source.forward([inputs], [means, moved], ForwardRequest(hidden=False, residuals=True))
-        shares, said = moved.blocks, formula(source)
+        shares, norms = moved.blocks, order(source)
     else:
         source.forward([inputs], [means], ForwardRequest(hidden=False))
-        shares, said = _rolled(means), _FORMULAS[chosen]
+        shares = _rolled(means)
     report = _report(
-        source.info, source.layout, inputs, means, all_, chosen, shares, said, progress
+        source.info, source.layout, inputs, means, all_, chosen, shares, norms, progress
     )
     if unknown:
-        note = f"Rollout and not alti: {unknown}."
+        note = f"Rollout instead of ALTI: {unknown}."
         report = replace(report, notes=(note, *report.notes))
     return report
 
@@ -101,8 +94,8 @@ def run_recorded(
     chosen = _checked(method or "rollout")
     if chosen == "alti":
         raise UsageError(
-            "alti needs the vectors that attention moves, and recorded attention has only weights; "
-            "take rollout, or give the text and {model}",
+            "ALTI needs the vectors that attention moves, but recorded attention has "
+            "only weights; use rollout, or give the text and {model}",
             model=...,
         )
     if capture.quantity != "weights":
@@ -110,11 +103,11 @@ def run_recorded(
             f"flow begins with attention weights, and the capture holds {capture.quantity}; "
             "capture the text again"
         )
-    absent = [site for site in capture.layout.sites if site not in capture.maps]
-    if absent:
+    absent = next((head for head in capture.layout if not capture.holds(head)), None)
+    if absent is not None:
         raise InputError(
-            f"the capture does not hold {absent[0].kind} layer {absent[0].layer}; flow goes "
-            "through every layer, so capture all of them"
+            f"the capture does not hold {capture.layout.name(absent)}; flow goes through every head, so "
+            "capture all of them"
         )
     all_ = _nodes(capture.inputs, capture.layout, chosen)
     means = MeanWeights(capture.inputs)
@@ -122,7 +115,7 @@ def run_recorded(
         means.observe(rows)
     return _report(
         capture.source, capture.layout, capture.inputs, means, all_, chosen, _rolled(means),
-        _FORMULAS[chosen], progress,
+        None, progress,
     )  # fmt: skip
 
 
@@ -140,7 +133,7 @@ def _checked(method: str) -> Method:
     for known in METHODS:
         if method == known:
             return known
-    raise UsageError(f"no method {method!r}: choose one of {', '.join(METHODS)}")
+    raise UsageError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}")
 
 
 def _nodes(inputs: Inputs, layout: Layout, method: Method) -> Nodes:
@@ -171,7 +164,7 @@ def _report(
     all_: Nodes,
     method: Method,
     shares: Mapping[Site, AttentionShares],
-    said: str,
+    norms: Order | None,
     progress: Progress,
 ) -> Flow:
     """All layers together."""
@@ -184,7 +177,7 @@ def _report(
         source=info,
         layout=layout,
         method=method,
-        formula=said,
+        order=norms,
         tokens=all_.tokens,
         targets=all_.targets,
         layers=layers,

@@ -62,7 +62,7 @@ def parts(report: Flow, style: Style = _STYLE) -> Iterator[RenderableType]:
     yield ""
     yield Lines(report)
     yield ""
-    yield Line(report.formula, "dim")
+    yield Line(words.formula(report), "dim")
     yield Line(words.closing(report), "dim")
 
 

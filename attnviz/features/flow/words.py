@@ -13,9 +13,28 @@ from numpy.typing import NDArray
 from attnviz.core.heads import SITE_PREFIX
 from attnviz.core.tokens import Sides
 from attnviz.drawing.labels import model_name, percent, visible
-from attnviz.features.flow.result import Flow, Followed, LayerFlow
+from attnviz.features.flow.result import Flow, Followed, LayerFlow, Method, Order
 
 WEIGHTS = "mean of the weights"
+
+_METHODS: dict[Method, str] = {
+    "alti": "ALTI: each token's contribution in every layer, by reduction in L1 distance, "
+    "{order}; multiplied over the layers",
+    "rollout": "rollout: in every layer half of the mean over heads and half of the position's "
+    "own, multiplied over the layers",
+    "max-flow": "max-flow: the most that could pass through the layers, with rollout's shares as "
+    "capacities; rows divided by their sums",
+}
+_ORDERS: dict[Order, str] = {
+    "post": "after the normalization that follows it (post-norm)",
+    "pre": "as it is added to the residual stream (pre-norm)",
+    "mixed": "each layer by its own order of normalization",
+}
+
+
+def formula(report: Flow) -> str:
+    """How shares were measured, in a sentence."""
+    return _METHODS[report.method].format(order=_ORDERS[report.order] if report.order else "")
 
 
 def through(report: Flow) -> str:
@@ -90,8 +109,9 @@ def beside(report: Flow) -> Iterator[str]:
     gap = np.where(others, abs(report.total - report.weights), 0)
     i, j = np.unravel_index(gap.argmax(), gap.shape)
     yield (
-        f"The strongest other token is another one by flow than by weights at {other} of {total} "
-        f"positions. They are farthest apart at {place(report, int(i))}: "
+        f"At {other} of {total} positions flow and weights disagree on the top token "
+        "other than the position's own. They are farthest apart at "
+        f"{place(report, int(i))}: "
         f"{place(report, int(j))} gives {percent(float(report.total[i, j]))} and has "
         f"{percent(float(report.weights[i, j]))} of the weight."
     )

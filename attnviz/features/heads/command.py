@@ -38,13 +38,13 @@ def heads(
         str | None, typer.Option(help="Only heads with this role: induction, 'syntactic: obj'.")
     ] = None,
     sort: Annotated[
-        str, typer.Option(help="Order the table by layer, role or the name of a score.")
+        str, typer.Option(help="Sort the table by layer, role or the name of a score.")
     ] = "layer",
     top: Annotated[
         int | None, typer.Option(help="Only the first N rows of the table.", metavar="N", min=1)
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Table of all heads, not only of those that do something.")
+        bool, typer.Option("--all", help="List all heads, not only those that do something.")
     ] = False,
     probe: Annotated[
         bool,
@@ -55,12 +55,13 @@ def heads(
     profile: Annotated[
         Path | None,
         typer.Option(
-            help="Instead of running a text, read what attnviz profile kept.", metavar="FILE"
+            help="Show a profile that attnviz profile saved, instead of running a text.",
+            metavar="FILE",
         ),
     ] = None,
     evidence: Annotated[list[Path] | None, EVIDENCE] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.heads/2).")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a head.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per head.")] = False,
     plot: Annotated[
         Path | None,
         typer.Option(

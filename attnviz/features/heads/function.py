@@ -59,7 +59,7 @@ def heads(
             arXiv:2209.11895), which tells induction and duplicate-token heads from chance, and
             match prefixes as they do.
         select: heads to report; all by default.
-        without: heads to take away first (``"2.4, role:first"``), to see how the others change.
+        without: heads to ablate first (``"2.4, role:first"``), to see how the others change.
         weigh: what is scored, see :func:`capture`: all but weights with rows divided by their sums,
             since scores compare with chance.
         evidence: what :func:`attnviz.syntax` and :func:`attnviz.coref` found out about the same

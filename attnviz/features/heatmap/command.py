@@ -40,15 +40,18 @@ def heatmap(
         str | None,
         typer.Option(
             "--from",
-            help="Of a picture: from where to look, cls, a patch as ROW,COLUMN, mean over all "
-            "patches, or the number of a token.",
+            help="For pictures, the query to show: cls, a patch as ROW,COLUMN, mean (over "
+            "all patches), or a token's number.",
             metavar="QUERY",
-            show_default="[CLS], or what stands for it",
+            show_default="[CLS] or its equivalent",
         ),
     ] = None,
     matrix: Annotated[
         bool,
-        typer.Option("--matrix", help="Of a picture: all queries by all keys, not over it."),
+        typer.Option(
+            "--matrix",
+            help="For pictures: the map of all queries by all keys instead of an overlay.",
+        ),
     ] = False,
     weigh: Annotated[str, typer.Option(help=WEIGH_HELP, metavar="QUANTITY")] = WEIGHTS,
     out: Annotated[

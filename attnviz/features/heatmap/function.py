@@ -60,7 +60,7 @@ def heatmap(
     held = capture(what, model=model, select=select, weigh=weigh, device=device, dtype=dtype)
     looks = replace(looks, quantity=held.quantity)
     chosen = selection.select(select, held.layout)
-    missing = [head for head in chosen if head.site not in held.maps]
+    missing = [head for head in chosen if not held.holds(head)]
     if missing:
         raise SelectionError(
             f"the capture does not hold {held.layout.name(missing[0])}; capture it again "
@@ -70,10 +70,10 @@ def heatmap(
     for head in chosen:
         layer, sides = held.maps[head.site], held.sides(head)
         reach = allowed_in(layer, head.site.kind, held.reach.get(head.site))
-        allowed = reach[head.index if len(reach) > 1 else 0]
+        allowed = reach[held.place(head) if len(reach) > 1 else 0]
         shown = shown_sides(sides, words=looks.words, hide_sink=looks.hide_sink)
         weights = shown_map(
-            layer[head.index], allowed, sides, words=looks.words, hide_sink=looks.hide_sink
+            held[head], allowed, sides, words=looks.words, hide_sink=looks.hide_sink
         )
         maps.append((head, weights, shown))
     roles = {scores.head: scores.roles for scores in score_capture(held).result()}
@@ -83,6 +83,6 @@ def heatmap(
 def _first(what: Capture | Prompt, model: Model) -> str:
     """The first head that there is: of a capture, or else of a loaded model."""
     if isinstance(what, Capture):
-        return next(head.qualified for head in what.layout if head.site in what.maps)
+        return next(head.qualified for head in what.layout if what.holds(head))
     assert not isinstance(model, str | Path | FreshConfig)
     return next(iter(model.layout)).qualified

@@ -72,12 +72,14 @@ class Heatmap(Pictured):
         """
         picture = self.capture.inputs.picture
         if picture is None:
-            raise UsageError("there is no picture to draw over; attention is of a text or a sound")
+            raise UsageError(
+                "there is no picture to draw over: the attention is of a text or a sound"
+            )
         maps, titles = [], {}
         for head, _, _ in self.maps:
             tokens = self.capture.sides(head).queries
             found = gaze(tokens, picture, query)
-            row = self.capture.maps[head.site][head.index][list(found.rows)].mean(0)
+            row = self.capture[head][list(found.rows)].mean(0)
             maps.append((head, patch_grid(picture, tokens.places, row)))
             share = maps[-1][1].sum() / row.sum() if row.sum() > 0 else 0.0
             titles[head] = f"{self.title(head)} ({percent(float(share))} on patches)"

@@ -17,19 +17,22 @@ def live(
     output: OutputOptions,
     text: Annotated[
         str | None,
-        typer.Argument(help="What stands in the page when it opens.", show_default=False),
+        typer.Argument(help="The text that the page opens with.", show_default=False),
     ] = None,
     model: Annotated[
-        str, typer.Option(help="A bundled model, a folder or a hub id: BERT, GPT-2 and their like.")
+        str,
+        typer.Option(help="A bundled model, a folder or a hub id: BERT, GPT-2 and similar models."),
     ] = "demo-gpt2",
     out: Annotated[Path | None, browser.OUT] = None,
     bits: Annotated[
-        int, typer.Option(help="Of a weight of the model: 16, or 8 for half the size.")
+        int, typer.Option(help="Bits per weight of the model: 16, or 8 for half the size.")
     ] = 16,
     max_mb: Annotated[
-        float, typer.Option(help="The largest page to make, in megabytes.", min=0.1)
+        float, typer.Option(help="Largest size of the page, in megabytes.", min=0.1)
     ] = 100.0,
-    title: Annotated[str | None, typer.Option(help="Of the page; the model by default.")] = None,
+    title: Annotated[
+        str | None, typer.Option(help="Title of the page; the model by default.")
+    ] = None,
 ) -> None:
     """Put the model itself into one offline page: type, switch heads off, let it write.
 

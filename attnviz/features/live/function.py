@@ -22,7 +22,7 @@ from attnviz.models.native.source import Native
 from attnviz.scoring.observe import Recorder, ScoreObserver
 
 TEXT = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
-"""What stands in the page when it opens."""
+"""The text that the page opens with."""
 
 MAX_MB = 100.0
 """Larger pages are not made unless asked for."""
@@ -131,14 +131,14 @@ TOUR = (
     TourStep("How does it know where to look? Head 1.4, one layer below, looks from every token at "
          "the one before it and leaves there which one that was. 2.0 then finds the token that has "
          "stone before it.", _TWICE, "1.4"),
-    TourStep("Now 1.4 and 0.5 are off, the heads that look one back. The right-hand map is what is "
+    TourStep("Now 1.4 and 0.5 are off, the previous-token heads. The right-hand map is what is "
          "left of 2.0: it has lost its place, and the model no longer expects bread.",
          _TWICE, "2.0", None, ("0.5", "1.4")),
     TourStep("They are on again; 3.3 is off, which looks at the same place as 2.0. Bread loses "
          "a little and stays first: other heads look there too.", _TWICE, "3.3", None, ("3.3",)),
     TourStep("All four of their kind in layer 3 are off, and bread is gone. One switch at a time "
-         "can hide what several heads do together. And a switch takes away what a head always "
-         "says, too: attnviz ablate puts its mean there instead.",
+         "can hide what several heads do together. And a switch also removes the head's mean "
+         "output: attnviz ablate can put the mean in its place.",
          _TWICE, "3.3", None, ("3.0", "3.1", "3.3", "3.5")),
     TourStep("Now it is yours: type something else, switch off what you like, let the model write.",
          _TWICE, "2.0"),

@@ -23,28 +23,36 @@ def logits(
     token: Annotated[
         str | None,
         typer.Option(
-            help="The word whose logit is split.", metavar="WORD", show_default="the likeliest"
+            help="The word whose logit is split.", metavar="WORD", show_default="the most probable"
         ),
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(help="Take off the logit of this one: who decided?", metavar="WORD"),
+        typer.Option(
+            help="Subtract this token's logit: what favours one over the other?", metavar="WORD"
+        ),
     ] = None,
     position: Annotated[
         str | None,
         typer.Option(
-            help="After which token, from 0 (-1 is the last), or all; masked models: at which.",
+            help="Predict after this token, from 0 (-1 is the last), or all; masked models: "
+            "at this token.",
             metavar="N|all",
             show_default="the last, or every mask",
         ),
     ] = None,
     by: Annotated[
-        str, typer.Option(help="Also list the votes by the token they came through: head, token.")
+        str,
+        typer.Option(
+            help="Split contributions by head, or also by the token they came from (token)."
+        ),
     ] = "head",
-    seed: Annotated[int | None, typer.Option(help="Of drawn tokens (--generate).")] = None,
-    top: Annotated[int, typer.Option(help="Predictions at a position.", metavar="N", min=1)] = 5,
+    seed: Annotated[int | None, typer.Option(help="Seed of sampling (--generate).")] = None,
+    top: Annotated[
+        int, typer.Option(help="Number of predictions to list at a position.", metavar="N", min=1)
+    ] = 5,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.logits/2).")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line a part.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per part.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(

@@ -39,7 +39,7 @@ def draw(report: Logits, format: str = "png", dpi: float = 150) -> bytes:
 def build(report: Logits, dpi: float) -> Figure:
     """The figure: the grid, the waterfall beside it, then the tokens that heads voted through."""
     layout, found = report.layout, steps(report)
-    title = f"{model_name(report.source)}: who votes for {visible(report.token)}"
+    title = f"{model_name(report.source)}: what adds to the logit of {visible(report.token)}"
     through = [
         (f"{shorten(visible(report.tokens[n]), _LONGEST)} ({n})", value)
         for n, value, _ in list(by_token(report))[:_LISTED]
@@ -90,7 +90,7 @@ def _waterfall(axes: Axes, report: Logits) -> None:
         axes.annotate(signed(step.value), (right, number), (3, 0), textcoords="offset points",
                       fontsize=6, va="center")  # fmt: skip
     axes.set_yticks(range(len(found)), [step.label for step in found])
-    axes.set_xlabel("logits, added up from the top", fontsize=7)
+    axes.set_xlabel("logits, cumulative from the top", fontsize=7)
     _finish(axes, len(found))
 
 

@@ -21,7 +21,7 @@ def finding(found: Logits, name: str) -> Finding:
         found: the result.
         name: of its file.
     """
-    of = quoted(found.token) + (f" less that of {quoted(found.against)}" if found.against else "")
+    of = quoted(found.token) + (f" minus that of {quoted(found.against)}" if found.against else "")
     values = {found.layout.name(head): sum(row) for head, row in (found.by_token or {}).items()}
     ranked = sorted(values, key=lambda head: -abs(values[head]))
     said = {

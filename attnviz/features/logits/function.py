@@ -46,7 +46,8 @@ def logits(
     """
     if isinstance(what, Capture):
         raise UsageError(
-            "recorded attention holds no logits, for those need the model; give a text and {model}",
+            "recorded attention holds no logits, since those need the model; give a "
+            "text and {model}",
             model=...,
         )
     question = Question(token, against, position, top)

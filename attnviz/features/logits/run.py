@@ -167,7 +167,7 @@ def _split(
     if not abs(total - report.logit) <= allowed:
         raise ModelError(
             f"the parts of {source.info.model} add up to {total:.5g} and the logit is "
-            f"{report.logit:.5g}: they are not shown; a head that is taken away cannot be split"
+            f"{report.logit:.5g}: they are not shown; an ablated head cannot be split"
         )
     values = {head: float(row.sum()) for head, row in sources.items()}
     strongest = sorted(values, key=lambda head: -abs(values[head]))[:VOTES]
@@ -199,8 +199,8 @@ def _with(
         head: tuple(F.pad(row, (0, length - len(row))).tolist()) for head, row in sources.items()
     }
     note = (
-        "The parts hold the last normalization's σ as it is at this position; what a head makes "
-        "later layers write counts as theirs."
+        "The parts keep the scale of the last normalization fixed at its value here; "
+        "what a head causes later layers to write counts as theirs."
     )
     return replace(
         report,

@@ -104,7 +104,7 @@ def _divergences(
     """What one text says of the heads that are compared."""
     watch = Comparing([capture.inputs], {0: key}, layout, ROWS, work)
     for site, maps in capture.maps.items():
-        some = [head.index for head in chosen.get(site.kind, ()) if head.site == site]
+        some = [capture.place(head) for head in chosen.get(site.kind, ()) if head.site == site]
         if some:
             weights = torch.from_numpy(np.asarray(maps[some], np.float32))
             watch.observe(Rows(site, 0, 0, weights[None], None))

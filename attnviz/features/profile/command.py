@@ -35,7 +35,7 @@ class ProfileModel(ModelOptions):
     seed: Annotated[
         int | None,
         _option(
-            "Of weights and embeddings.",
+            "Seed of weights and embeddings.",
             "Fresh layer (--model fresh)",
             "--fresh-seed",
             show_default="0",
@@ -60,12 +60,13 @@ class CorpusOptions:
         ),
     ] = None
     whole: Annotated[
-        bool, _option("A file is one text, in windows of the model's length.", INPUT, "--whole")
+        bool,
+        _option("Read each file as one text, in windows of the model's length.", INPUT, "--whole"),
     ] = False
     stride: Annotated[
         int | None,
         _option(
-            "Tokens between the beginnings of windows of a long text.",
+            "Tokens between the starts of successive windows of a long text.",
             INPUT,
             min=1,
             metavar="N",
@@ -78,9 +79,9 @@ class CorpusOptions:
         int | None, _option("Take at most the first N texts.", INPUT, min=1, metavar="N")
     ] = None
     sample: Annotated[
-        int | None, _option("Draw N of the texts at random.", INPUT, min=1, metavar="N")
+        int | None, _option("Take N of the texts at random.", INPUT, min=1, metavar="N")
     ] = None
-    drawing: Annotated[int, _option("Of --sample and of the bootstrap.", INPUT, "--seed")] = 0
+    drawing: Annotated[int, _option("Seed of --sample and of the bootstrap.", INPUT, "--seed")] = 0
     interval: Annotated[
         str,
         _option("each score by itself, or simultaneous: all heads and scores at once.", RESULT),
@@ -88,17 +89,17 @@ class CorpusOptions:
     jobs: Annotated[
         int | None,
         _option(
-            "Processes, each with one thread; the result is the same to the bit.",
+            "Number of processes, one thread each; the result is bit-identical.",
             RUN,
             min=1,
             metavar="N",
-            show_default="one a core for many texts",
+            show_default="one per core for many texts",
         ),
     ] = None
     ray: Annotated[
         str | None,
         _option(
-            "Run on Ray: of this machine alone, or at the ADDRESS of a cluster (ray://host:10001).",
+            "Run on Ray: on this machine alone (local), or on the cluster at ADDRESS (ray://host:10001).",
             RUN,
             metavar="ADDRESS",
         ),
@@ -116,7 +117,7 @@ def profile(
     inputs: Annotated[
         list[str],
         typer.Argument(
-            help="Text (a text a line), .jsonl, .csv, .tsv or .parquet files, patterns, - for "
+            help="Text (one text per line), .jsonl, .csv, .tsv or .parquet files, patterns, - for "
             "stdin; with --merge profiles.",
             metavar="FILE...",
         ),
@@ -124,8 +125,8 @@ def profile(
     out: Annotated[
         Path | None,
         _option(
-            "Also keep the result: the same command goes on from it, --merge and heads --profile "
-            "read it.",
+            "Also save the result: the same command resumes from it; --merge and heads "
+            "--profile read it.",
             RESULT,
             "--out",
             "-o",
@@ -133,23 +134,24 @@ def profile(
         ),
     ] = None,
     merge: Annotated[
-        bool, _option("The files are profiles of parts; put them together.", RESULT, "--merge")
+        bool,
+        _option("Merge the files, which are profiles of parts of a corpus.", RESULT, "--merge"),
     ] = False,
     evidence: Annotated[list[Path] | None, EVIDENCE] = None,
     role: Annotated[str | None, _option("Only heads with this role.", RESULT)] = None,
     sort: Annotated[
-        str, _option("Order the table by layer, role or the name of a score.", RESULT)
+        str, _option("Sort the table by layer, role or the name of a score.", RESULT)
     ] = "layer",
     top: Annotated[
         int | None, _option("Only the first N rows of the table.", RESULT, min=1, metavar="N")
     ] = None,
     everything: Annotated[
-        bool, _option("Table of all heads, not only those with a role.", RESULT, "--all")
+        bool, _option("List all heads, not only those with a role.", RESULT, "--all")
     ] = False,
     stability: Annotated[
         bool,
         _option(
-            "How often roles and nearest heads stay when the texts are drawn anew.",
+            "How often roles and nearest heads recur when the texts are resampled.",
             RESULT,
             "--stability",
         ),
@@ -206,8 +208,8 @@ def profile(
                     progress=bar.show,
                 )
         except ProfileInterrupted as stopped:
-            kept = f"{out} has them; the same command goes on from it" if out else "none is kept"
-            hint = "" if out else "; use --out to keep what is done"
+            kept = f"{out} has them; the same command resumes from it" if out else "none is kept"
+            hint = "" if out else "; use --out to keep what has been done"
             raise Interrupted(f"interrupted after {stopped.texts:,} texts; {kept}{hint}") from None
     if plot is not None:
         found.save(plot)

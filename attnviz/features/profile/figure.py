@@ -78,7 +78,7 @@ def _headline(figure: Figure, profile: Profile, width: float, height: float) -> 
     if profile.grouped:
         parts.append(f"{profile.clusters:,} groups")
     parts.append("95 % intervals" + (", all at once" if profile.simultaneous else ""))
-    parts.append(f"likeness from {profile.alike_texts} texts")
+    parts.append(f"similarity from {profile.alike_texts} texts")
     title = f"{model_name(profile.source)}: what its heads do"
     families, missing = choose([title])
     at = (height - _MARGIN) / height
@@ -151,7 +151,7 @@ def _distances(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:g}"))
     if best:
         axes.legend(fontsize=6, frameon=False, loc="upper left", handlelength=1.2)
-    _style(axes, "weight by distance", "key's position less query's", "share of weight")
+    _style(axes, "weight by distance", "key position minus query position", "share of weight")
 
 
 def _reached(heads: list[HeadProfile]) -> slice:
@@ -177,7 +177,7 @@ def _plane(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
         )
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.08)
-    _style(axes, "heads that look alike are near", "", "")
+    _style(axes, "similar heads are close together", "", "")
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_color("#e0e0e0")

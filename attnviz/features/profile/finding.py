@@ -53,7 +53,7 @@ def _measures(heads: dict[str, HeadProfile]) -> Iterator[Measure]:
 def _habits(head: HeadProfile) -> Iterator[str]:
     """What a head does, where it rests, and the strings with most of its weight."""
     scores = head.scores
-    for verb, role in (("does", scores.does), ("rests on", scores.rests)):
+    for verb, role in (("does", scores.does), ("sink:", scores.rests)):
         if role is not None:
             yield _habit(head, verb, role)
     if scores.does is None and scores.rests is None:

@@ -63,7 +63,7 @@ def profile(
     """Score every head over many texts, with intervals, examples and where the weight goes.
 
     Args:
-        inputs: text files (a text a line), JSONL, CSV, TSV or Parquet, patterns, ``-`` for
+        inputs: text files (one text per line), JSONL, CSV, TSV or Parquet, patterns, ``-`` for
             standard input.
         model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
         device: where to run.
@@ -102,7 +102,7 @@ def profile(
         )
     for name, value in (("stride", stride), ("limit", limit), ("sample", sample), ("jobs", jobs)):
         if value is not None and value < 1:
-            raise UsageError("{} makes no sense; give 1 or more", Setting(name, value))
+            raise UsageError("{} must be 1 or more", Setting(name, value))
     listed = [inputs] if isinstance(inputs, str | Path) else inputs
     names = texts.resolve([str(name) for name in listed])
     found: Iterator[Text | Bad] = texts.read(names, column=column, group=group, whole_files=whole)

@@ -74,8 +74,8 @@ class HeadProfile:
         tenths: by the key's place in the text, in tenths.
         tokens: the token strings with the most weight, the heaviest first.
         examples: rows that show each role.
-        nearest: the heads that are surely more alike this one than heads drawn at random are, each
-            with its distance (0 to 1), the nearest first; often none.
+        nearest: the heads significantly more similar to this one than heads drawn at random
+            are, each with its distance (0 to 1), the nearest first; often none.
         place: in the plane of heads of its kind; None where nothing was compared.
         undecided: roles that the means support, but not surely.
         stability: what stays when texts are drawn anew; None where that was not asked for.

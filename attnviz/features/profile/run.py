@@ -172,7 +172,7 @@ def _left(every: Iterator[ProfileTask], state: State, out: Path | None) -> Itera
         if again.digest == digest:
             return
     raise InputError(
-        f"{out} was made of other texts, or they have changed; name another file, or delete it"
+        f"{out} was made from other texts, or they have changed; name another file, or delete it"
     )
 
 

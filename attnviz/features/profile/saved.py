@@ -58,14 +58,19 @@ def read(path: Path) -> State:
     except InputError:
         if not os.path.isfile(path):
             raise
-        raise InputError(f"{path} is no profile that attnviz wrote; see attnviz profile") from None
+        raise InputError(
+            f"{path} is not a profile that attnviz wrote; see attnviz profile"
+        ) from None
     try:
         header = json.loads(arrays.pop(_HEADER).tobytes())
     except (ValueError, KeyError, RecursionError):
-        raise InputError(f"{path} is no profile that attnviz wrote; see attnviz profile") from None
+        raise InputError(
+            f"{path} is not a profile that attnviz wrote; see attnviz profile"
+        ) from None
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
         raise InputError(
-            f"{path} is no profile of this version of attnviz; make it anew{_command(header, path)}"
+            f"{path} is not a profile of this version of attnviz; make it "
+            f"again{_command(header, path)}"
         )
     try:
         state = _state(typed.read(header, arrays), arrays)

@@ -112,7 +112,7 @@ def profile_line(profile: Profile) -> RenderableType:
     parts.append(f"95 % intervals, {what}")
     if profile.questions:
         way = "intervals for all at once" if profile.simultaneous else "Holm"
-        parts.append(f"roles sure at 5 % among {profile.questions:,} questions ({way})")
+        parts.append(f"roles significant at 5 % among {profile.questions:,} questions ({way})")
     parts.append(said(profile))
     return Line(" · ".join(part for part in parts if part), "dim")
 
@@ -181,7 +181,7 @@ class _Table:
         places = role.rests and role.name != "diffuse"
         return (
             name,
-            f"rests on {role.name}" if places else role.title,
+            f"sink: {role.name}" if places else role.title,
             *_numbers(role, estimate),
             f"{estimate.rows:,}",
             possible(role),

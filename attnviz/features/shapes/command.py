@@ -132,7 +132,7 @@ def shapes(
         str | None, typer.Argument(help="Words for --numbers and --animate: 'cat sat on mat'.")
     ] = None,
 ) -> None:
-    """Which shape does each step of attention have, why, and what does it cost?
+    """Show the shape of every step of attention, why it is so, and what it costs.
 
     [bold]Examples[/]
 
@@ -209,7 +209,7 @@ def _unheeded(name: str, asked: Asked, view: str) -> UsageError:
         return UsageError("{} does not apply to {}; leave it out", said, Setting(view))
     takers: list[Setting | Message] = [Setting(v) for v, one in VIEWS.items() if name in one.heeds]
     listed = functools.reduce(lambda some, one: Message("{} or {}", some, one), takers)
-    return UsageError("{} belongs to {}; add it", said, listed)
+    return UsageError("{} needs {}; add it", said, listed)
 
 
 def _print(answer: Answer, output: FormatOptions) -> None:

@@ -44,7 +44,7 @@ class RunOptions:
     """What runs through the layer; the fields of ``RunSizes``."""
 
     batch: Annotated[int, option("B.", panel=RUN)] = 1
-    seq: Annotated[int | None, option("T queries; a letter if unset.", panel=RUN)] = None
+    seq: Annotated[int | None, option("T queries; symbolic if unset.", panel=RUN)] = None
     context_length: Annotated[
         int | None, option("S keys of cross-attention.", panel=RUN, metavar="S")
     ] = None
@@ -56,7 +56,7 @@ class RunOptions:
         option("float64, float32, bf16 or fp16 (the config's, else float32).", panel=RUN),
     ] = None
     cache_dtype: Annotated[
-        str | None, option("Of cached K and V: fp8, int8 or as above (the dtype).", panel=RUN)
+        str | None, option("Dtype of cached K and V: fp8, int8 or as above (the dtype).", panel=RUN)
     ] = None
 
 
@@ -95,9 +95,9 @@ class ViewOptions:
     diagram: Annotated[bool, option("Boxes and arrows.", "--diagram", panel=VIEW)] = False
     numbers: Annotated[bool, option("A tiny layer in numbers.", "--numbers", panel=VIEW)] = False
     animate: Annotated[
-        bool, option("The numbers as a film, into --out.", "--animate", panel=VIEW)
+        bool, option("Animate the numbers, into --out.", "--animate", panel=VIEW)
     ] = False
-    why: Annotated[bool, option("The reason of every step.", "--why", panel=VIEW)] = False
+    why: Annotated[bool, option("Explain every step.", "--why", panel=VIEW)] = False
     memory: Annotated[
         str | None, option("For --compare, what fits beside the weights: 80GB.", panel=VIEW)
     ] = None
@@ -106,7 +106,7 @@ class ViewOptions:
     ] = None
     example: Annotated[str | None, option("For --numbers: words or causal.", panel=VIEW)] = None
     precision: Annotated[int, option("Digits of --numbers.", panel=VIEW)] = 3
-    seed: Annotated[int, option("Of --numbers, --scaling.", panel=VIEW)] = 0
+    seed: Annotated[int, option("Seed of --numbers, --scaling.", panel=VIEW)] = 0
 
 
 @dataclasses.dataclass(frozen=True)

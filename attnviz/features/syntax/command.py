@@ -12,7 +12,7 @@ from attnviz.cli.flattening import flatten
 from attnviz.cli.options import RAY, OutputOptions, TrainedOptions
 from attnviz.cli.stages import Stages
 
-COUNTED, CONTROL, RESULT = "What counts", "Beside it", "Result"
+COUNTED, CONTROL, RESULT = "What counts", "Comparisons", "Result"
 
 
 @flatten
@@ -33,7 +33,11 @@ def syntax(
     ] = None,
     subtypes: Annotated[
         bool,
-        typer.Option("--subtypes", help="Take nmod:poss apart from nmod.", rich_help_panel=COUNTED),
+        typer.Option(
+            "--subtypes",
+            help="Keep subtypes separate: nmod:poss and nmod.",
+            rich_help_panel=COUNTED,
+        ),
     ] = False,
     punct: Annotated[
         bool,
@@ -63,16 +67,17 @@ def syntax(
         bool,
         typer.Option(
             "--random",
-            help="Beside it, the same model with untrained weights, as a control.",
+            help="Also run the same model with untrained weights, as a control.",
             rich_help_panel=CONTROL,
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of those weights.", rich_help_panel=CONTROL)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of those weights.", rich_help_panel=CONTROL)] = 0,
     trees: Annotated[
         bool,
         typer.Option(
             "--trees",
-            help="The maximum spanning tree of every head, beside the chain of neighbours.",
+            help="Also score the maximum spanning tree of every head against the chain of "
+            "neighbours.",
             rich_help_panel=CONTROL,
         ),
     ] = False,
@@ -80,7 +85,8 @@ def syntax(
         bool,
         typer.Option(
             "--combine",
-            help="All heads together: a classifier over them, held out, beside untrained weights.",
+            help="Also train a classifier over all heads, scored on held-out text against "
+            "untrained weights.",
             rich_help_panel=CONTROL,
         ),
     ] = False,
@@ -111,7 +117,7 @@ def syntax(
     ] = False,
     csv: Annotated[
         bool,
-        typer.Option("--csv", help="Print CSV, a line a relation.", rich_help_panel=RESULT),
+        typer.Option("--csv", help="Print CSV, one line per relation.", rich_help_panel=RESULT),
     ] = False,
     plot: Annotated[
         Path | None,

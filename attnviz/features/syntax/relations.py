@@ -175,8 +175,8 @@ def _notes(study: Cases, documents: int, skipped: Mapping[str, int]) -> Iterator
     if study.settings.select_on == EVERYTHING:
         heads = 2 * len(study.source.layout)
         yield (
-            f"Head and offset were chosen on the data that their figures are from: the best of "
-            f"{heads} flatters (as in Clark et al. 2019)."
+            "Head and offset were chosen on the data that their figures are from: "
+            f"picking the best of {heads} overestimates (as in Clark et al. 2019)."
         )
     elif documents < 2:
         yield "A single sentence: nothing is held out, so no head has a figure of its own."

@@ -190,7 +190,7 @@ class Syntax(Shown, Result):
         for name in wanted:
             if name not in known:
                 raise UsageError(
-                    "{} is no relation of this treebank; there are {}",
+                    "{} is not a relation of this treebank; it has {}",
                     Setting("relation", name),
                     ", ".join(known),
                 )

@@ -76,7 +76,7 @@ class SyntaxGrid:
         end = f"; full colour at {100 * FULL:.0f} points" if colored(console) else ""
         yield Text(
             "the relation that a head finds ten points or more above the best fixed offset, and "
-            f"surely above it{end}",
+            f"significantly above it{end}",
             "dim",
         )
         yield Text("")
@@ -86,7 +86,18 @@ def syntax_table(report: Syntax, relations: Sequence[Relation]) -> RenderableTyp
     """One line for each relation: the chosen head, its accuracy, and the best offset's."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
     words = ("relation", "by")
-    titles = ["relation", "count", "head", "by", "%", "95 %", "offset", "its %", "points", "95 %"]
+    titles = [
+        "relation",
+        "count",
+        "head",
+        "by",
+        "%",
+        "95 %",
+        "offset",
+        "baseline %",
+        "points",
+        "95 %",
+    ]
     control = [{r.name: r.best for r in one.relations} for one in report.untrained]
     titles += ["random"] * len(control)
     for title in titles:

@@ -11,9 +11,9 @@ from attnviz.cli.options import OutputOptions
 
 @flatten
 def demo(output: OutputOptions) -> None:
-    """Take a tour of a minute: five sentences, on each the head to look at, and why it matters.
+    """Take a one-minute tour: five sentences, for each a head to look at and why it matters.
 
-    In a terminal Enter goes on and q leaves; elsewhere it runs through.
+    In a terminal Enter goes on and q quits; elsewhere it runs to the end.
     """
     from attnviz.drawing import terminal
     from attnviz.drawing.labels import role_phrase
@@ -31,7 +31,7 @@ def demo(output: OutputOptions) -> None:
             screen.print(terminal.heatmap(weights, sides, title=picture.title(shown)))
         screen.print(f"\n{stop.why}\n")
         screen.print(f"evidence: {role_phrase(role)} over {role.evidence.rows} rows\n", style="dim")
-        if asks and screen.input("Enter: next, q: leave ").strip().lower().startswith("q"):
+        if asks and screen.input("Enter: next, q: quit ").strip().lower().startswith("q"):
             break
     else:
         screen.rule("which heads are needed: heads of demo-gpt2 ablated")

@@ -44,32 +44,32 @@ def view(
     why: Annotated[
         str | None,
         typer.Option(
-            help="Heads whose queries and keys go along, to explain each of their weights.",
+            help="Heads whose queries and keys are stored too, to explain each of their weights.",
             metavar="HEADS",
         ),
     ] = None,
     against: Annotated[
         str | None,
         typer.Option(
-            help="Show this model's run of the same texts, as the model is, or this capture (.npz, "
-            ".safetensors), beside it.",
+            help="Compare with this model on the same texts, without any ablation, or with "
+            "this capture (.npz, .safetensors).",
             metavar="MODEL|FILE",
         ),
     ] = None,
     evidence: Annotated[list[Path] | None, EVIDENCE] = None,
     ablate: Annotated[
         bool,
-        typer.Option(
-            "--ablate", help="Also take every head away on these texts: what is it worth?"
-        ),
+        typer.Option("--ablate", help="Also ablate every head on these texts."),
     ] = False,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Weights in 16 bits instead of 8: twice the size.")
+        bool, typer.Option("--exact", help="Store weights in 16 bits instead of 8; twice the size.")
     ] = False,
     max_mb: Annotated[
-        float, typer.Option(help="The largest page to make, in megabytes.", min=0.1)
+        float, typer.Option(help="Largest size of the page, in megabytes.", min=0.1)
     ] = 100.0,
-    title: Annotated[str | None, typer.Option(help="Of the page; the model by default.")] = None,
+    title: Annotated[
+        str | None, typer.Option(help="Title of the page; the model by default.")
+    ] = None,
 ) -> None:
     """Put every head into one offline page to explore: maps, lines, the text itself, head cards.
 

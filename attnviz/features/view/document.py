@@ -183,10 +183,12 @@ def _kinds(
         sites: list[dict[str, Any]] = []
         error, full = 0.0, 1.0
         for site, maps in sorted(capture.maps.items()):
-            indices = [i for i in range(len(maps)) if Head(site, i) in chosen]
+            here = capture.indices(site)
+            held = [place for place, i in enumerate(here) if Head(site, i) in chosen]
+            indices = [here[place] for place in held]
             if site.kind != kind or not indices:
                 continue
-            packed: Packed = pack(np.asarray(maps)[indices], bits)
+            packed: Packed = pack(np.asarray(maps)[held], bits)
             error = max(error, packed.error)
             sites.append(
                 {
@@ -258,7 +260,7 @@ def _see(capture: Capture, scored: HeadScores) -> dict[str, Any] | None:
         return None
     role = max(roles, key=lambda one: one.evidence.lift or 0.0)
     pair = strongest_pair(capture, scored.head, role.score) if role.score in SCORES else None
-    verb = "rests on" if role.rests else "does"
+    verb = "sink:" if role.rests else "does"
     said = "is diffuse" if role.name == "diffuse" else f"{verb} {role.title}"
     return {"said": said, "pair": pair}
 

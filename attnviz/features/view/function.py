@@ -69,7 +69,7 @@ def view(
             several of them get a picker in the page.
         model: for texts and prompts, see :func:`load`, as for ``device`` and ``dtype``.
         select: heads to show; by default all that the captures hold.
-        without: heads to take away first, to see how the others change; with ``against`` from the
+        without: heads to ablate first, to see how the others change; with ``against`` from the
             first run alone, so that ``view(text, without="1.4", against="gpt2", model="gpt2")`` has
             the model without the head beside the model as it is.
         weigh: what the maps show, see :func:`capture`; with ``"norm"`` the page has the weights as
@@ -211,8 +211,10 @@ def _runs(
         yield from look(against, model=model, options=whole)
         return
     if any(isinstance(one, Capture) for one in looks):
-        raise UsageError("only texts go through two models; give {against} the other capture",
-                         against=...)  # fmt: skip
+        raise UsageError(
+            "only texts can be run through two models; give {against} the other capture",
+            against=...,
+        )
     find(model, against)
     both = (
         look(looks, model=model, options=options),
@@ -329,7 +331,7 @@ def _check_page(size: float, max_mb: float) -> None:
 def _held(capture: Capture, text: str | None) -> frozenset[Head]:
     """The selected heads whose maps a capture holds; all that it holds by default."""
     chosen = capture.layout if text is None else selection.select(text, capture.layout)
-    held = frozenset(head for head in chosen if head.site in capture.maps)
+    held = frozenset(head for head in chosen if capture.holds(head))
     if not held:
         what = text or "any head"
         raise SelectionError(

@@ -152,13 +152,13 @@ def _known(config: Config, name: str, family: str) -> ModelSpec:
     missing = [field for field in filled if _decides_size(field)]
     if missing:
         listed = ", ".join(f"{field} = {filled[field]}" for field in missing)
-        notes.append(f"The config leaves out what transformers takes for granted: {listed}.")
+        notes.append(f"The config leaves out what transformers assumes: {listed}.")
     notes += _notes(family, groups)
     idle = _idle(whole, keys, groups)
     if idle:
         notes.append(
-            f"{idle} of {idle + sum(len(g.layers) for g in groups)} layers do not attend: they "
-            "keep a state of fixed size, which is not counted."
+            f"{idle} of {idle + sum(len(g.layers) for g in groups)} layers have no "
+            "attention: they keep a state of fixed size, which is not counted."
         )
     return ModelSpec(name, family, groups, notes=tuple(notes), dtype=_dtype(config), idle=idle)
 

@@ -64,7 +64,7 @@ def preset(name: str) -> Preset:
     if found is not None:
         return found
     close = difflib.get_close_matches(name.lower(), list(known), n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(close)}?" if close else "nothing comes near it;"
+    hint = f"did you mean {' or '.join(close)}?" if close else "nothing is similar to it;"
     raise UsageError(
         "unknown preset {!r}; {} {presets} lists all {}", name, hint, len(known), presets=True
     )

@@ -349,11 +349,14 @@ class Hooked(Gated):
     ) -> Tokens:
         """The tokens and what a decoder writes after them."""
         if item.features:
-            reason = f"{self._name} was given a picture or a sound, after which attnviz writes none"
+            reason = (
+                f"{self._name} was given a picture or a sound, after which attnviz "
+                "generates no text"
+            )
             raise limits.no_writer(generation, reason)
         limits.check_generation(generation, len(tokens), self.max_tokens)
         if self._survey.kind != "decoder" or not self._network.can_write:
-            reason = self.no_logits or f"{self._name} writes no text"
+            reason = self.no_logits or f"{self._name} generates no text"
             raise limits.no_writer(generation, reason)
         with limits.telling(generation, tokens, self._texts.text) as tell:
             new = self._network.write(item, generation, tell)

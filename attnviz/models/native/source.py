@@ -141,7 +141,7 @@ class Native(Gated):
 
         limits.check_generation(generation, len(tokens), self.max_tokens)
         words = self._words
-        reason = f"{self._name} reads texts in both directions and writes none"
+        reason = f"{self._name} reads texts in both directions and generates none"
         if self._network.config.family.kind == "decoder":
             reason = words if isinstance(words, str) else ""
         if reason or isinstance(words, str):

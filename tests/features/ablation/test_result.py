@@ -67,7 +67,7 @@ def test_they_are_as_different_as_they_can_be(real: dict[str, Ablation]) -> None
         ({"family": "many"}, r"Expected `int`, got `str` - at `\$.family`; make it again"),
         ({"base": None}, r"Expected `float`, got `null` - at `\$.base`"),
         ({"effects": [{"name": "0.5"}]}, r"missing required field `heads` - at `\$.effects"),
-        ({"layout": {"heads": {"decoder": [5]}}}, "'[0-9].[0-9]' is no head of this model"),
+        ({"layout": {"heads": {"decoder": [5]}}}, "'[0-9].[0-9]' is not a head of this model"),
     ],
 )
 def test_what_is_damaged_is_named(

@@ -184,18 +184,20 @@ def test_a_single_input_that_no_sentence_can_fill_is_refused(method: str) -> Non
     fresh = av.load(FreshConfig(64, 4))
     inputs = replace(fresh.prepare(Prompt("a b c")), features={"pixels": 0})
     settings = AblationSettings(method=method, metric="hidden")
-    with pytest.raises(UsageError, match=r"a single input has nothing to take .* method='zero'"):
+    with pytest.raises(
+        UsageError, match=r"a single input has no other text to take .* method='zero'"
+    ):
         run(Study(fresh, [inputs], settings))
     settings = AblationSettings(method="zero", metric="hidden")
     assert run(Study(fresh, [inputs], settings)).texts == 1
 
 
 def test_a_reference_of_the_same_texts_is_none() -> None:
-    with pytest.raises(UsageError, match="nothing but texts that are measured"):
+    with pytest.raises(UsageError, match="only texts that are measured"):
         av.ablate(TEXTS[:2], reference=TEXTS[1::-1])
     found = av.ablate(TEXTS[:2], heads="0.5", reference=TEXTS[1:4])
     assert found.reference == "2 reference texts"
-    assert "1 texts of the reference are measured too: left out." in found.notes
+    assert "1 reference texts were left out, since they are measured too." in found.notes
 
 
 def test_texts_of_a_group_and_equal_texts_count_once() -> None:
@@ -243,7 +245,7 @@ def test_nothing_is_said_of_distances_but_their_size() -> None:
     for effect in found.effects:
         assert effect.verdict is None
         assert all(one.worse is None and one.sure is None for one in effect.by)
-    assert any("is a distance, which is never below 0" in note for note in found.notes)
+    assert any("is a distance, which is never negative" in note for note in found.notes)
     assert "texts worse" not in str(found)
 
 
@@ -254,7 +256,7 @@ def test_rounding_is_not_ranked() -> None:
     ranks = {effect.name: effect.rank for effect in found.effects}
     assert ranks == {"0.5": 1, "2.4": None}
     assert found.ranked()[-1].name == "2.4"
-    assert any("1 of 2 effects are no more than rounding" in note for note in found.notes)
+    assert any("1 of 2 effects are within rounding error" in note for note in found.notes)
 
 
 def test_trimmed_means_and_medians_are_those_of_the_texts() -> None:
@@ -323,7 +325,7 @@ def test_curves_are_ordered_on_one_half_and_measured_on_the_other() -> None:
 def test_a_curve_of_one_text_says_so() -> None:
     again = av.ablate(TEXTS[:1], curve=True, random_orders=0, remeasure=True, method="mean")
     assert len({point.head for point in again.curve[1:]}) == 24
-    assert any("on the very text" in note for note in again.notes)
+    assert any("on the same text" in note for note in again.notes)
 
 
 def test_the_share_that_can_go_ends_where_the_cost_begins() -> None:

@@ -327,7 +327,7 @@ def test_results_come_back_equal(report: Circuits, models: Any, tmp_path: Path) 
     ("change", "says"),
     [
         ({"edges": [{"side": "X"}]}, r"Invalid enum value 'X' - at `\$.edges\[0\].side`"),
-        ({"plain": {"7.0": {"score": 0.5, "own": 1.0}}}, "'7.0' is no head of this model"),
+        ({"plain": {"7.0": {"score": 0.5, "own": 1.0}}}, "'7.0' is not a head of this model"),
         ({"spread": {"Q": {"edges": 1}}}, r"missing required field `median`"),
         ({"schema": "attnviz.circuits/1"}, "version 2; make it again with attnviz circuits"),
     ],

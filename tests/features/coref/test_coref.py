@@ -167,7 +167,7 @@ def test_rows_that_cannot_be_used(tmp_path, capsys, row: str, says: str) -> None
     [
         (HEADER.replace("A-offset\t", ""), "lacks the column A-offset; a table of pronouns has"),
         ("", "is empty; its first line must name"),
-        ("a treebank", "is neither CoNLL-U nor a table of pronouns, whose first line names"),
+        ("a treebank", "is neither CoNLL-U nor a table of pronouns, whose first line has"),
     ],
 )
 def test_columns_are_checked_by_name(tmp_path, text: str, says: str) -> None:

@@ -152,14 +152,14 @@ def test_many_texts_through_two_models() -> None:
 def test_alignment() -> None:
     with pytest.raises(InputError, match=r"differ from position 13 on: ' tired' and ' wide'"):
         av.diff(av.capture(TIRED), av.capture(WIDE))
-    with pytest.raises(InputError, match="4 tokens and 3 cannot be laid side by side"):
+    with pytest.raises(InputError, match="4 tokens and 3 cannot be aligned"):
         av.diff(av.capture("a b c"), av.capture("a b"), align="position")
     long, short = av.capture("an unextraordinariest cat"), av.capture("an old cat")
-    with pytest.raises(InputError, match="cannot be laid side by side"):
+    with pytest.raises(InputError, match="cannot be aligned"):
         av.diff(long, short, align="position")
     words = av.diff(long, short, align="word")
     assert len(words.sides["decoder"].queries) == 4
-    with pytest.raises(UsageError, match="no alignment 'line': choose one of token, position"):
+    with pytest.raises(UsageError, match="unknown alignment 'line': choose one of token, position"):
         av.diff(long, short, align="line")
 
 
@@ -173,7 +173,7 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
         av.diff(one, av.capture("a b", weigh="norm"))
     with pytest.raises(UsageError, match="give two runs"):
         av.diff("a b")
-    with pytest.raises(UsageError, match="only texts go through two models"):
+    with pytest.raises(UsageError, match="only texts can be run through two models"):
         av.diff(one, against="demo-gpt2")
     with pytest.raises(InputError, match="no text to compare"):
         av.diff([], against="demo-gpt2")
@@ -306,7 +306,7 @@ def test_differences_come_back_equal(tmp_path: Path) -> None:
     assert "head 3.1" not in str(read)  # files hold no maps
     assert "3.1" in str(read)
     assert read.figure().startswith(b"\x89PNG")
-    with pytest.raises(UsageError, match="a file of differences holds no maps"):
+    with pytest.raises(UsageError, match="a saved diff holds no maps"):
         read.page()
 
 
@@ -443,7 +443,7 @@ def test_what_cannot_be_compared_passes_no_check(
     written("a.json", lambda document: None)
     written("b.json", lambda d: d["heads"][0]["scores"]["top"].update(mean=math.nan))
     assert main(check) == 1
-    assert "b.json is no JSON that can be read" in capsys.readouterr().err
+    assert "b.json is not readable JSON" in capsys.readouterr().err
 
 
 def test_figures_that_are_not_finite_are_refused() -> None:

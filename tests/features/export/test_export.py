@@ -329,11 +329,11 @@ def test_padding_and_batches_do_not_change_maps(minilm: str, monkeypatch) -> Non
     assert sizes == [9] + [1] * 9
     for number, one in alone.items():
         many = together[number]
-        assert many.inputs == one.inputs
-        for site, weights in one.maps.items():
-            assert many.maps[site].shape == weights.shape
-            assert np.abs(many.maps[site] - weights).max() < 3e-6
-            assert np.abs(many.maps[site].sum(-1) - 1).max() < 1e-5
+        assert many.capture.inputs == one.capture.inputs
+        for site, weights in one.capture.maps.items():
+            assert many.capture.maps[site].shape == weights.shape
+            assert np.abs(many.capture.maps[site] - weights).max() < 3e-6
+            assert np.abs(many.capture.maps[site].sum(-1) - 1).max() < 1e-5
         for head, scores in one.scores.items():
             for name, score in scores.scores.items():
                 other = many.scores[head].scores[name]

@@ -749,7 +749,9 @@ def test_a_link_in_place_of_a_file_of_ours(
         with contextlib.suppress(OutputError):
             av.export_maps(sentences, out, model=MODEL, execution=execution)
     else:
-        what = {"symlink_to": "is a link", "mkfifo": "is no regular file"}.get(how, "another name")
+        what = {"symlink_to": "is a link", "mkfifo": "is not a regular file"}.get(
+            how, "another name"
+        )
         with pytest.raises(OutputError, match=rf"{name} (is|has) .*; remove it") as caught:
             av.export_maps(sentences, out, model=MODEL, execution=execution)
         assert what in caught.value.message

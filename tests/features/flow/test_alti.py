@@ -12,6 +12,7 @@ import attnviz as av
 from attnviz.core.prompt import Prompt
 from attnviz.errors import ModelError
 from attnviz.features.flow.run import run
+from attnviz.features.flow.words import formula
 from attnviz.models.demo import DEMOS
 from tests.features.flow.reference import PLACES, alti
 from tests.models.tiny import LONG, SHORT, build, hooked_only, inputs_of
@@ -67,7 +68,7 @@ def test_long_texts_go_by_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_order_of_normalization_is_named() -> None:
-    texts = {name: str(av.flow("a cat sat", model=name).formula) for name in DEMOS}
+    texts = {name: formula(av.flow("a cat sat", model=name)) for name in DEMOS}
     assert "pre-norm" in texts["demo-gpt2"]
     assert "post-norm" in texts["demo-bert"]
 
@@ -80,7 +81,7 @@ def test_what_a_model_does_not_tell_is_said(
     inputs = inputs_of(source, SHORT, ())
     report = run(source, inputs)
     assert report.method == "rollout"
-    assert str(report.notes[0]).startswith("Rollout and not alti: in ")
+    assert str(report.notes[0]).startswith("Rollout instead of ALTI: in ")
     with pytest.raises(ModelError, match="alti needs the vectors that attention moves, and in "):
         run(source, inputs, "alti")
 
@@ -88,7 +89,7 @@ def test_what_a_model_does_not_tell_is_said(
 def test_a_fresh_layer_flows() -> None:
     report: Any = av.flow("the cat sat", model=av.FreshConfig(layers=2))
     assert report.method == "alti"
-    assert "post-norm" in report.formula
+    assert "post-norm" in formula(report)
     np.testing.assert_allclose(report.total.sum(1), 1, atol=1e-5)
 
 

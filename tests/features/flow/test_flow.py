@@ -233,7 +233,7 @@ def test_tokens_of_two_texts_are_named(direction: Any, asked: str, node: int) ->
 
 def test_a_token_that_is_not_there_or_not_alone_is_refused() -> None:
     report = av.flow(TEXT)
-    with pytest.raises(InputError, match="'the' stands at 5, 11; give one of these positions"):
+    with pytest.raises(InputError, match="'the' occurs at positions 5, 11; give one of them"):
         follow(report, "to", "the")
     with pytest.raises(InputError, match="no token 'sofa'; there are "):
         follow(report, "to", "sofa")
@@ -241,14 +241,14 @@ def test_a_token_that_is_not_there_or_not_alone_is_refused() -> None:
         follow(report, "from", "99")
     with pytest.raises(UsageError, match="not both"):
         av.flow(TEXT, to=1, from_=2)
-    with pytest.raises(UsageError, match="no method 'water'"):
+    with pytest.raises(UsageError, match="unknown method 'water'"):
         av.flow(TEXT, method="water")
 
 
 def test_recorded_attention_says_what_it_lacks() -> None:
     capture = av.capture(TEXT)
     with pytest.raises(
-        UsageError, match="alti needs the vectors that attention moves, and recorded"
+        UsageError, match="ALTI needs the vectors that attention moves, but recorded"
     ):
         av.flow(capture, method="alti")
     with pytest.raises(InputError, match="does not hold decoder layer 1; flow goes through every"):

@@ -153,20 +153,20 @@ def test_a_state_of_other_texts_or_settings_is_not_gone_on_with(tmp_path) -> Non
         with pytest.raises(UsageError, match=says):
             again(**change)
     lines(path, sentences(71))
-    with pytest.raises(InputError, match="made of other texts"):
+    with pytest.raises(InputError, match="made from other texts"):
         again(model=MODEL)
     lines(path, sentences(64))
-    with pytest.raises(InputError, match="made of other texts"):
+    with pytest.raises(InputError, match="made from other texts"):
         again(model=MODEL)
 
 
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (lambda data: b"", "no profile"),
-        (lambda data: b"not a zip at all", "no profile"),
-        (lambda data: data[: len(data) // 2], "no profile"),
-        (lambda data: data.replace(b"profile-state/3", b"profile-state/9"), "no profile"),
+        (lambda data: b"", "not a profile"),
+        (lambda data: b"not a zip at all", "not a profile"),
+        (lambda data: data[: len(data) // 2], "not a profile"),
+        (lambda data: data.replace(b"profile-state/3", b"profile-state/9"), "not a profile"),
     ],
 )
 def test_damaged_files_are_refused(alone, tmp_path, damage, says: str) -> None:
@@ -190,7 +190,7 @@ class Deadly:
 
     def run(self, tasks: Iterable[Any]) -> Iterator[Any]:
         for number, (task, answer) in enumerate(self.inner.run(tasks)):
-            yield task, Lost("2 processes died over it") if number == self.which else answer
+            yield task, Lost("2 processes crashed on it") if number == self.which else answer
 
 
 def test_a_task_that_kills_is_reported_as_bad(corpus, monkeypatch) -> None:
@@ -203,7 +203,7 @@ def test_a_task_that_kills_is_reported_as_bad(corpus, monkeypatch) -> None:
     found = av.profile(corpus[0], model=MODEL, jobs=1)
     assert found.texts == 64
     assert found.bad_count == 7  # six texts and a line that is none
-    assert found.bad[0] == (f"{corpus[0]}:65", "2 processes died over it")
+    assert found.bad[0] == (f"{corpus[0]}:65", "2 processes crashed on it")
 
 
 def test_strict_stops_at_the_first_bad_text(corpus, tmp_path) -> None:
@@ -236,7 +236,7 @@ def test_sigterm_leaves_a_state_to_go_on_from(tmp_path) -> None:
     _, says = process.communicate(timeout=300)
     assert process.returncode == 130, says
     assert "interrupted after" in says
-    assert "goes on from it" in says
+    assert "resumes from it" in says
     state = saved.read(out)
     assert isinstance(state, State)
     assert 0 < state.tally.texts <= 1500  # all, if the last was just done

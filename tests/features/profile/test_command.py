@@ -148,9 +148,9 @@ def test_distances_are_drawn_where_weight_can_be(corpus, model: str, ahead: int)
         (["{corpus}", "--json", "--csv"], "--json and --csv exclude each other"),
         (["{corpus}", "-o", "no/such/folder/x"], "no/such/folder does not exist"),
         (["--merge", "{corpus}"], "merging takes two profiles or more"),
-        (["--merge", "{corpus}", "{corpus}"], "is no profile that attnviz wrote"),
+        (["--merge", "{corpus}", "{corpus}"], "is not a profile that attnviz wrote"),
         (["--merge", "{corpus}", "{corpus}", "--whole"], "profiles; leave out --whole"),
-        (["--merge", "gone.profile", "{corpus}"], "gone.profile is not there; give a file"),
+        (["--merge", "gone.profile", "{corpus}"], "gone.profile does not exist; give a file"),
     ],
 )  # fmt: skip
 def test_wrong_use_is_one_line(corpus, capsys, arguments: list[str], says: str) -> None:

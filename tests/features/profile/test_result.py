@@ -68,7 +68,7 @@ def test_they_are_as_different_as_they_can_be(real: dict[str, Profile]) -> None:
         ({"tokens": "many"}, r"Expected `int`, got `str` - at `\$.tokens`; make it again"),
         ({"likeness": {"middle": []}}, r"Invalid enum value 'middle' - at `key` in `\$.likeness`"),
         ({"heads": [{"place": None}]}, r"missing required field `scores` - at `\$.heads"),
-        ({"layout": {"heads": {"encoder": [1]}}}, "'0.[0-9]' is no head of this model"),
+        ({"layout": {"heads": {"encoder": [1]}}}, "'0.[0-9]' is not a head of this model"),
     ],
 )
 def test_what_is_damaged_is_named(

@@ -351,7 +351,7 @@ def test_sweeping_key_heads_trades_reading_for_heads() -> None:
     ):
         with pytest.raises(UsageError, match=said):
             answers.sweep(bad, "kv-heads=1..H")
-    with pytest.raises(UsageError, match="holds no number that divides 8 heads"):
+    with pytest.raises(UsageError, match="has no number that divides 8 heads"):
         answers.sweep(answers.Layer(512, 8), "kv-heads=5..7")
 
 

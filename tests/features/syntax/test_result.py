@@ -183,5 +183,5 @@ def test_a_head_that_the_model_does_not_have_is_refused() -> None:
     one = gold.relation_head("1.2", "obj", (0.75, 0.7, 0.8), (0.25, 0.2, 0.3), 200)
     document = gold.syntax(roles=[one]).to_dict()
     document["roles"][0]["head"] = "9.9"
-    with pytest.raises(InputError, match=r"'9\.9' is no head of this model"):
+    with pytest.raises(InputError, match=r"'9\.9' is not a head of this model"):
         Syntax.from_dict(document)

@@ -142,7 +142,7 @@ BROKEN = [
     (b"1\ta\t2\n", ":1: 3 columns where CoNLL-U has 10"),
     (b"a word\n", ":1: 1 column where CoNLL-U has 10"),
     (LINE.format(1, "a", 3) + LINE.format(2, "b", 0), ":1: the head is word 3, and there are 2"),
-    (LINE.format(1, "a", 2) + LINE.format(2, "b", 1), ":1: the heads of word 1 go round"),
+    (LINE.format(1, "a", 2) + LINE.format(2, "b", 1), ":1: the heads above word 1 form a cycle"),
     (
         LINE.format(1, "a", 2) + LINE.format(2, "b", 9) + LINE.format(3, "c", 0),
         ":2: the head is word 9, and there are 3 words",
@@ -166,7 +166,7 @@ def test_what_cannot_be_used_is_named_and_counted(tmp_path, capsys, text, says: 
     assert main(["syntax", str(path), "-m", "demo-bert"]) == 1
     error = capsys.readouterr().err
     assert f"t.conllu{says}" in error
-    assert "has nothing to use" in error
+    assert "has nothing usable" in error
     assert error.count("\n") == 1
     path.write_bytes(data + b"\n" + GOOD.encode())
     good, bad = sentences([str(path)], strict=False)
@@ -323,7 +323,7 @@ def test_the_table(minilm: str, capsys) -> None:
         ([str(SAMPLE), "--relation", "zzz"], "--relation zzz is no relation of this treebank"),
         ([str(SAMPLE), "--select-on", "odd"], "--select-on takes 'halves' or 'all', not 'odd'"),
         ([str(SAMPLE), "--jobs", "0"], "--jobs 0 is too few"),
-        ([str(SAMPLE), "-m", "fresh"], "a fresh layer finds words itself"),
+        ([str(SAMPLE), "-m", "fresh"], "a fresh layer splits text into words by itself"),
     ],
 )
 def test_wrong_use_is_one_line(capsys, arguments: list[str], says: str) -> None:

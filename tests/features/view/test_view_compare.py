@@ -299,13 +299,11 @@ def test_texts_are_laid_side_by_side_by_token_and_position(shared: Opened, pages
 def test_what_cannot_be_laid_side_by_side_is_said(shared: Opened, pages) -> None:
     shared.open(pages["texts"], "view=map&on=0.1&beside=@3")
     assert shown(shared) == ["first", "second"]
-    assert "cannot be laid side by side, only 0 of 7 are the same tokens" in shared.text(
-        "#beside-said"
-    )
+    assert "cannot be aligned, only 0 of 7 are the same tokens" in shared.text("#beside-said")
     assert not shared.page.is_enabled("#sides [data-sides=difference]")
     _, lines = shared.table()
     assert all(line[10] == "" for line in lines)
-    assert "cannot be laid" in (lines[0][-1] if lines else "cannot be laid")
+    assert "cannot be aligned" in (lines[0][-1] if lines else "cannot be aligned")
     shared.go("view=map&on=0.1&beside=@9")
     assert shown(shared) == ["first"], "there is no such text"
 

@@ -164,7 +164,7 @@ def test_a_page_opens_at_a_head_that_does_something(shared: Opened, tmp_path: Pa
     shared.go(f"view=card&head={both.head.name}")
     said = shared.text("#card-body")
     assert f"does {both.does.name}" in said
-    assert f"rests on {both.rests.name}" in said
+    assert f"sink: {both.rests.name}" in said
     rival = both.does.rival
     assert f"{rival.name} {shown(rival.mean)}" in said
 

@@ -115,7 +115,7 @@ def test_cards_say_what_was_found_and_how(shared: Opened, page: Path, report) ->
     shared.open(page, "view=card&head=0.5&on=0.5")
     card = shared.text("#card-body")
     one = effects(report)["0.5"]
-    assert "What it is worth" in card
+    assert "Effect of ablating it" in card
     assert f"[{one.low:+.2g}"[:4] in card
     assert f"mean |∂/∂gate| {one.gradient:.2g}" in card
     assert "these texts: Change of the loss without it (nats)" in card

@@ -42,7 +42,7 @@ function lines(head) {
     const where = does.possible !== null && does.possible < 0.9 ? ` where possible (${percent(does.possible)} of rows)` : "";
     out.push([roleSign(does), `does ${does.name} ${figure(does.mean)}${interval(score.low, score.high)}${where}, chance ${does.chance === null ? "unknown" : figure(does.chance)}, ${does.rows} rows`]);
   }
-  if (rests) out.push([roleSign(rests), `rests on ${rests.name} ${figure(rests.mean)}`]);
+  if (rests) out.push([roleSign(rests), `sink: ${rests.name} ${figure(rests.mean)}`]);
   if (!does && !rests) out.push(["no role with enough evidence"]);
   if (effect && metric) {
     const sure = metric.distance ? "a distance, which is never below zero" : effect.needed === null ? "not judged: that takes two methods and several texts" : effect.needed ? "needed by two methods" : "not shown to be needed";

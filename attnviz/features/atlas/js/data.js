@@ -41,7 +41,7 @@ export function words(head) {
   return [
     head.name,
     head.does ? `does ${head.does.name}` : "",
-    head.rests ? `rests ${head.rests.name}` : "",
+    head.rests ? `sink ${head.rests.name}` : "",
     head.effect?.needed ? "needed" : "",
     ...head.relations.map(({ relation, role }) => `${role ? "syntactic " : ""}${relation}`),
     head.coreference?.role ? "coreference" : "",

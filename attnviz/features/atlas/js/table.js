@@ -14,7 +14,7 @@ const mostEffect = Math.max(0, ...heads.map(({ effect }) => Math.abs(effect?.eff
 const COLUMNS = [
   { title: "head", of: ({ layer, head, site }) => `${site}${layer * 1000 + head}`.padStart(12), cell: ({ name }) => [make("a", { href: `#${name}` }, name)] },
   { title: "does", of: ({ does }) => does && -does.mean, cell: ({ does, scores }) => (does ? [roleSign(does), does.name, ...scored(does.mean, scores[does.score])] : []) },
-  { title: "rests on", of: ({ rests }) => rests && -rests.mean, cell: ({ rests }) => (rests ? [`${rests.name} ${figure(rests.mean)}`] : []) },
+  { title: "sink", of: ({ rests }) => rests && -rests.mean, cell: ({ rests }) => (rests ? [`${rests.name} ${figure(rests.mean)}`] : []) },
   { title: metric ? `ablated: ${metric.name} in ${metric.unit}` : "", there: Boolean(metric), of: ({ effect }) => effect && -effect.effect, cell: effectCell },
   { title: "finds", more: true, there: heads.some(({ relations }) => relations.length), of: ({ relations }) => (relations[0] ? -relations[0].margin - (relations[0].role ? 10 : 0) : null), cell: ({ relations }) => relations.slice(0, 1).map(({ relation, role, accuracy, count, offset_accuracy }) => make("span", role ? {} : { class: "soft", title: "not enough for a role" }, `${relation} ${percent(accuracy)} of ${count} (offset ${percent(offset_accuracy)})`)) },
   { title: "copies", more: true, there: heads.some(({ copying }) => copying), of: ({ copying }) => (copying ? -(copying.first ?? copying.plain ?? 0) : null), cell: ({ copying }) => (copying ? [figure(copying.first ?? copying.plain ?? 0, true)] : []) },

@@ -64,7 +64,7 @@ class Layer:
         if self.kind is not None:
             kind = self.kind.lower()
             if kind not in KINDS:
-                raise UsageError(f"unknown kind {self.kind!r}; there are {', '.join(KINDS)}")
+                raise UsageError(f"unknown kind {self.kind!r}; choose from {', '.join(KINDS)}")
             return kind
         heads = DEFAULT_HEADS if self.heads is None else self.heads
         if self.kv_heads in (None, heads):

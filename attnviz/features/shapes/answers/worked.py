@@ -54,12 +54,12 @@ class Example:
         if self.input is not None:
             if given:
                 raise UsageError(
-                    "{} belongs into the file {}; leave it out here", Setting(given[0]), self.input
+                    "{} belongs in the file {}; leave it out here", Setting(given[0]), self.input
                 )
             return tiny_json.read_json(_read(self.input, tiny_json.MAX_BYTES), str(self.input))
         if self.example is not None and self.example not in tiny_json.EXAMPLES:
             known = " and ".join(tiny_json.EXAMPLES)
-            raise UsageError(f"unknown example {self.example!r}; there are {known}")
+            raise UsageError(f"unknown example {self.example!r}; choose from {known}")
         if self.example == "causal":
             if given:
                 raise UsageError(

@@ -270,7 +270,7 @@ def parse_memory(text: str) -> int:
     found = _MEMORY.match(text)
     number, unit, letter, binary = found.groups() if found else ("", "i", "", "i")
     if binary and not letter:
-        raise UsageError("{memory} is no size; write 80GB, 80GiB or 512MB", memory=cut(text))
+        raise UsageError("{memory} is not a size; write 80GB, 80GiB or 512MB", memory=cut(text))
     power = _POWERS.index(letter.lower() or " ")
     if not unit:
         raise UsageError(
@@ -281,5 +281,7 @@ def parse_memory(text: str) -> int:
         )
     size = int(float(number) * (1024 if binary else 1000) ** power)
     if size < 1 or size > 1 << 60:
-        raise UsageError("{memory} must be at least a byte and below an exbibyte", memory=cut(text))
+        raise UsageError(
+            "{memory} must be at least one byte and below one exbibyte", memory=cut(text)
+        )
     return size

@@ -85,7 +85,7 @@ def parse_sweep(text: str, heads: int = 0) -> tuple[Variable, tuple[int, ...]]:
     """
     found, asked = _SWEEP.match(text), cut(text)
     unread = UsageError(
-        "{sweep} cannot be read; write NAME=LOW..HIGH, for example seq=128..131072", sweep=asked
+        "{sweep} is not understood; write NAME=LOW..HIGH, for example seq=128..131072", sweep=asked
     )
     if not found:
         raise unread
@@ -93,7 +93,7 @@ def parse_sweep(text: str, heads: int = 0) -> tuple[Variable, tuple[int, ...]]:
     variable = next((v for v in VARIABLES if v == name), None)
     if variable is None:
         raise UsageError(
-            "{sweep} over {!r} is not possible; it takes {}",
+            "{sweep} cannot vary {!r}; it takes {}",
             cut(name),
             ", ".join(VARIABLES),
             sweep=...,
@@ -113,7 +113,7 @@ def parse_sweep(text: str, heads: int = 0) -> tuple[Variable, tuple[int, ...]]:
         low, high = _ends(asked, ranged)
         numbers = [one for one in divisors(heads) if low <= one <= high]
         if not numbers:
-            raise UsageError("{sweep} holds no number that divides {} heads", heads, sweep=asked)
+            raise UsageError("{sweep} has no number that divides {} heads", heads, sweep=asked)
     else:
         numbers = _steps(asked, ranged)
     if numbers[0] < 1:

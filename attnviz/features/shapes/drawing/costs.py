@@ -189,7 +189,7 @@ def crossing_mark(found: Sweep) -> Mark | None:
     first = found.points[0]
     per_token = first.projection_flops / first.value
     inside = found.points[0].value <= found.crossing <= found.points[-1].value
-    text = f"equal at T = {found.crossing:,.0f}: beyond it attention rules, O(T²·D)"
+    text = f"equal at T = {found.crossing:,.0f}: beyond it attention dominates, O(T²·D)"
     if not inside:
         text += " (outside of this range)"
     return Mark(found.crossing, per_token * found.crossing, text)

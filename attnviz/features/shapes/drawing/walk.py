@@ -260,6 +260,6 @@ def _ruler(spec: AttentionSpec, run: RunSizes) -> str:
     }
     first, second, _ = sorted(kinds, key=lambda name: -kinds[name])
     return (
-        f"What rules the memory of a layer here: {first} ({size(kinds[first])}), then {second} "
+        f"Most of a layer's memory here: {first} ({size(kinds[first])}), then {second} "
         f"({size(kinds[second])})."
     )

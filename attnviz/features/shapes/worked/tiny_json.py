@@ -181,7 +181,7 @@ def _matrix(content: Mapping[str, Any], name: str, origin: str) -> Matrix:
             f"{MAX_TOKENS} tokens of width {MAX_WIDTH}"
         )
     if not all(isinstance(value, int | float) for row in rows for value in row):
-        raise InputError(f"{origin}: {name} holds something that is no number")
+        raise InputError(f"{origin}: {name} holds something that is not a number")
     try:
         matrix = np.array(rows, dtype=np.float64)
     except OverflowError:

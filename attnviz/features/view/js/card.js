@@ -52,7 +52,7 @@ function roles(head) {
     const numbers = role.name === "diffuse" ? [orDash(mean), "–", "–"] : [orDash(mean), orDash(chance), times(lift)];
     const possible = `${rows}${role.possible ? `, ${role.possible} of all` : ""}${role.few ? " (few)" : ""}`;
     const next = role.rival ? `${role.rival[0]} ${shown(role.rival[1])}` : "–";
-    return make("tr", {}, make("th", { scope: "row" }, badge), ...[role.rests ? "rests" : "does", role.score, ...numbers, possible, next]
+    return make("tr", {}, make("th", { scope: "row" }, badge), ...[role.rests ? "sink" : "does", role.score, ...numbers, possible, next]
       .map((text) => make("td", {}, text)));
   });
   const why = head.data.roles.map((role) => {

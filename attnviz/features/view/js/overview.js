@@ -315,7 +315,7 @@ export const overview = {
     byId("overview-tiles").hidden = nothing;
     const words = state.scale === "one" ? `full colour is ${fullSaid(state)}` : state.scale === "row" ? `each row by its largest ${nounOf(state)}` : `each map by its largest ${nounOf(state)}, colours by the square root so that small ones show`;
     const few = headsOf(state).some(({ data }) => data.roles[0]?.few) ? ` (${page.few} on fewer than ${page.fewRows} rows)` : "";
-    const coded = `Below a map: ${tintSaid(state) || `its ${kindOf(state).whole ? "layer" : "head"} and the sign of what it does, else of where it rests${few}.`}`;
+    const coded = `Below a map: ${tintSaid(state) || `its ${kindOf(state).whole ? "layer" : "head"} and the sign of what it does, else of its sink${few}.`}`;
     const said = [`Queries downwards, keys across; ${words}.`, coded, ...cutSaid(state, isCut(state))].join(" ");
     byId("overview-said").textContent = nothing ? "Nothing is left to show: everything is hidden." : said;
     if (!changed || [...changed].some((name) => !["head", "on", "pin", "find", "mix", "top", "least", "toward", "zoom"].includes(name))) {
