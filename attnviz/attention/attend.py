@@ -160,7 +160,8 @@ def _streamed(
             scores = scores.div_(softcap).tanh_().mul(softcap)
         for extra in extras:
             scores = scores.add_(cut(extra, start, stop, keys))
-        scores, empty = _blocked(scores, allowed, free, scratch)
+        scores = _blocked(scores, allowed, free, scratch)
+        empty = None if allowed is None or not masks.may_be_empty else ~allowed.any(-1)
         space = scratch.take("weights", shape, scores, largest)
         weights = torch.softmax(scores, dim=-1, out=space)
         if sinks is not None:  # e^s / (Σ e^s + e^sink) = softmax(s) · σ(log Σ e^s - sink)
@@ -269,13 +270,13 @@ def _blocks(row_elements: int, length: int, block_rows: int | None) -> list[tupl
 
 def _blocked(
     scores: Tensor, allowed: Tensor | None, free: int, scratch: _Scratch
-) -> tuple[Tensor, Tensor | None]:
-    """Scores as low as can be where not allowed; True in the second result for rows without keys.
+) -> Tensor:
+    """Scores as low as can be where not allowed.
 
     Low and not -inf, so that a weight of zero times its score is zero.
     """
     if allowed is None:
-        return scores, None
+        return scores
     tail = allowed[..., free:]
     limit = torch.full_like(tail, torch.finfo(scores.dtype).min, dtype=scores.dtype)
     limit.masked_fill_(tail, math.inf)
@@ -283,7 +284,7 @@ def _blocked(
         torch.minimum(scores[..., free:], limit, out=scores[..., free:])
     else:
         scores = torch.minimum(scores, F.pad(limit, (free, 0), value=math.inf))
-    return scores, ~allowed.any(-1)
+    return scores
 
 
 def _fused(

@@ -153,6 +153,7 @@ class ScoreObserver:
         self._names = tuple(SCORES if names is None else names)
         self._totals: dict[Site, Totals] = {}
         self._axes: dict[SiteKind, Axes] = {}
+        self._known: dict[SiteKind, tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
         self._scratch: Tensor | None = None
         self._places: dict[tuple[SiteKind, int, int, int], Place] = {}
         self._shared = 0
@@ -169,7 +170,7 @@ class ScoreObserver:
             sides = [item.sides[site.kind] for item in self._batch]
             self._axes[site.kind] = Axes(sides, site.kind, rows.weights)
         if site not in self._totals:
-            scores = [SCORES[name] for name in self._scored(site)]
+            scores = [SCORES[name] for name in self._scored(site.kind)]
             self._totals[site] = Totals(scores, len(self._batch), rows.weights.shape[1])
         size = math.prod(rows.weights.shape[1:])
         step = max(1, _PART_ELEMENTS // max(1, size))
@@ -191,14 +192,12 @@ class ScoreObserver:
             if site not in self._totals:
                 continue
             heads = heads[list(self._kept[site])] if site in self._kept else heads
-            found, names = self._totals[site], self._scored(site)
-            places = np.array([self._names.index(name) for name in names], np.intp)
-            compared = [out.targets.index(name) for name in comparable(names)]
-            targets = np.array(compared, np.intp)
-            out.values[np.ix_(heads, places)] = found.values[item].numpy()
-            out.chances[np.ix_(heads, places)] = found.chances[item].numpy()
-            out.rows[np.ix_(heads, places)] = found.rows[item].numpy()
-            out.shares[np.ix_(heads, places, targets)] = found.shares[item].numpy()
+            found, (scores, targets) = self._totals[site], self._columns(site.kind)
+            out.values[heads[:, None], scores] = found.values[item].numpy()
+            out.chances[heads[:, None], scores] = found.chances[item].numpy()
+            out.rows[heads[:, None], scores] = found.rows[item].numpy()
+            cells = heads[:, None, None], scores[:, None], targets
+            out.shares[cells] = found.shares[item].numpy()
             out.counted[heads] = found.counted[item].numpy()
             empty += int(found.empty[item])
         return replace(out, empty=empty)
@@ -218,14 +217,24 @@ class ScoreObserver:
                 found.append(HeadScores(head, total.scores(number), total.roles(number)))
         return tuple(found)
 
-    def _scored(self, site: Site) -> tuple[str, ...]:
+    def _scored(self, kind: SiteKind) -> tuple[str, ...]:
         """The scores that mean something there."""
-        axes = self._axes[site.kind]
+        axes = self._axes[kind]
         return tuple(
             name
             for name in self._names
             if SCORES[name].means_something(ordered=axes.ordered, space=axes.space)
         )
+
+    def _columns(self, kind: SiteKind) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Where these scores and those that are compared with them stand among all."""
+        if kind not in self._known:
+            names, all_ = self._scored(kind), comparable(self._names)
+            self._known[kind] = (
+                np.array([self._names.index(name) for name in names], np.intp),
+                np.array([all_.index(name) for name in comparable(names)], np.intp),
+            )
+        return self._known[kind]
 
     def _block(self, rows: Rows, items: slice) -> Block | None:
         """Some items' part of the block, without common padding; None if nothing is left."""
@@ -283,7 +292,7 @@ class ScoreObserver:
         for item, found in zip(range(items.start, items.stop), values, strict=True):
             own = found[:, :, : max(0, lengths[item][0] - rows.start)].transpose(0, 1)
             if own.shape[-1]:
-                watch(item, rows.site, rows.start, self._scored(rows.site), own)
+                watch(item, rows.site, rows.start, self._scored(rows.site.kind), own)
 
 
 def _allowed(rows: Rows) -> Tensor:

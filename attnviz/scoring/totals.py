@@ -135,12 +135,12 @@ class Totals:
 
     def _shares(self, raw: Tensor, rest: Tensor, counted: Tensor, defined: Tensor) -> Tensor:
         """[B, H, n, m], over the rows of each score, the weight on the targets of every other."""
-        kept = (defined.cpu() & self._on_targets[:, None]).double()
-        divisor = rest.cpu().double().clamp(min=SINK_REST)
+        kept = (defined & self._on_targets.to(raw.device)[:, None]).to(raw.dtype)
+        divisor = rest.clamp(min=SINK_REST)
         for number in self._off_sink:
             kept[:, :, number] /= divisor
         on = raw.index_select(2, self._targets.to(raw.device)).where(counted[:, :, None], 0)
-        shares = kept @ on.cpu().double().mT
+        shares = (kept @ on.mT).cpu().double()
         for target in self._sink_targets:
             for number in self._off_sink:
                 shares[:, :, number, target] = 0
