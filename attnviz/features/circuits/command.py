@@ -36,7 +36,7 @@ def circuits(
     seed: Annotated[
         int, typer.Option(help="Of random matrices and the choice of tokens.", metavar="N")
     ] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.circuits/2).")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.circuits/3).")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line an edge.")] = False,
     plot: Annotated[
         Path | None,

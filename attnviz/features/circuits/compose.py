@@ -69,6 +69,7 @@ class Pair:
         first: number of the writers' layer; ``second`` of the readers'.
         side: what of the readers is fed.
         ratio: [writers, readers].
+        sd: [writers, readers], see :func:`matched`.
         ranks: d of the writers and of the readers.
         width: D.
     """
@@ -77,22 +78,29 @@ class Pair:
     second: int
     side: Side
     ratio: Tensor
+    sd: Tensor
     ranks: tuple[int, int]
     width: int
 
 
-def pairs(layers: Sequence[Ends]) -> Iterator[Pair]:
-    """Every two layers whose matrices are known, by side."""
+def pairs(layers: Sequence[Ends], *, mean_goes: bool) -> Iterator[Pair]:
+    """Every two layers whose matrices are known, by side.
+
+    Args:
+        layers: as writers and readers.
+        mean_goes: whether what is written and read is centred.
+    """
     for first, writer in enumerate(layers):
         write = writer.write
         if write is None:
             continue
+        room = write.shape[2] - mean_goes
         for second in range(first, len(layers)):
             if second > first:
                 for side, read in layers[second].read.items():
                     ranks = write.shape[1], read.shape[2]
-                    ratio = between(write, read)
-                    yield Pair(first, second, side, ratio, ranks, write.shape[2])
+                    ratio, sd = between(write, read), matched(write, read, room)
+                    yield Pair(first, second, side, ratio, sd, ranks, write.shape[2])
             for norm in layers[second].after:
                 write = passed(norm, write)
 
@@ -107,6 +115,35 @@ def between(write: Tensor, read: Tensor) -> Tensor:
     norms = product.square().sum((1, 3)).sqrt()
     sizes = write.square().sum((1, 2)).sqrt()[:, None] * read.square().sum((1, 2)).sqrt()
     return norms / sizes.clamp_min(torch.finfo(sizes.dtype).tiny)
+
+
+def matched(write: Tensor, read: Tensor, room: int) -> Tensor:
+    """The standard deviation of the ratio of random heads with the same singular values, [n, m].
+
+    Between the right singular vectors of a writer and the left ones of a reader stands a random
+    rotation O, and the ratio's square is Σ a_i b_j O_ij², a and b the squares of the singular
+    values as shares. With p = Σa² and q = Σb² its mean is 1/D and its variance
+
+        2 (D p - 1) (D q - 1) / (D² (D - 1) (D + 2))
+
+    (from the moments of entries of orthogonal matrices, Weingarten 1978); that of its root is 1/4
+    of it over the mean, to first order.
+
+    Args:
+        write: [n, d, D]; ``read`` [m, D, d'].
+        read: see ``write``.
+        room: D, less one where means are taken off.
+    """
+    p, q = _concentration(write @ write.mT), _concentration(read.mT @ read)
+    size = float(room)
+    square = 2 * (size * p - 1)[:, None] * (size * q - 1) / (size**2 * (size - 1) * (size + 2))
+    return (square.clamp_min(0) * size).sqrt() / 2
+
+
+def _concentration(gram: Tensor) -> Tensor:
+    """Σa² of the eigenvalues' shares, [n], of Gram matrices [n, d, d]."""
+    trace = gram.diagonal(dim1=-2, dim2=-1).sum(-1)
+    return gram.square().sum((-2, -1)) / trace.square().clamp_min(torch.finfo(trace.dtype).tiny)
 
 
 def chance(width: int, write: int, read: int, *, mean_goes: bool, seed: int) -> Chance:

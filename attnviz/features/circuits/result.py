@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from statistics import NormalDist
 from typing import ClassVar, Literal
 
 from attnviz.core.heads import Head
@@ -14,6 +15,9 @@ Side = Literal["Q", "K", "V"]
 """What of a later head an earlier one feeds: its queries, its keys or its values."""
 
 SIDES: tuple[Side, ...] = ("Q", "K", "V")
+
+COPIES = 0.5
+"""Least copying score of a head that is said to copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class Edge:
         reader: the later one.
         ratio: from 0 (reads nothing of it) to 1.
         excess: the ratio less the mean of random matrices of the same shapes.
+        sd: standard deviation of the ratio of random heads with the same singular values.
     """
 
     side: Side
@@ -42,6 +47,7 @@ class Edge:
     reader: Head
     ratio: float
     excess: float
+    sd: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +70,15 @@ class Copying:
     """Whether a head raises the token that it reads.
 
     Attributes:
-        score: Σλ / Σ|λ| over the eigenvalues of W_E W_OV W_U, from -1 to 1.
+        score: Σλ / Σ|λ| over the eigenvalues of W_E W_OV W_U, from -1 to 1 (Elhage et al. 2021).
+        centred: the same with W_U less its mean over the vocabulary, so that raising all words
+            alike counts for nothing.
         own: by how much the token's own logit is raised against the mean of all, in standard
             deviations over the vocabulary; the mean over tokens.
     """
 
     score: float
+    centred: float
     own: float
 
 
@@ -104,7 +113,9 @@ class Circuits(Shown, Result):
         spread: over all edges that were looked at, kept or not, by side.
         plain: copying with the token embeddings as they are, by head.
         first: the same with the embeddings as they leave the first layer; not for its own heads.
-        copying_chance: of the copying score with each of the two (``plain``, ``first``).
+        copying_chance: of the copying score with each of the two (``plain``, ``first``), of heads
+            with normally distributed matrices.
+        copying_matched: the same of random heads with the singular values of the model's.
         tokens: how many tokens of the vocabulary copying was measured on.
         positions: how many positions :attr:`by_position` is from.
         by_position: by head; empty where positions are not added to the stream.
@@ -114,7 +125,7 @@ class Circuits(Shown, Result):
             ``copying``, ``positions``.
     """
 
-    schema: ClassVar[str] = "attnviz.circuits/2"
+    schema: ClassVar[str] = "attnviz.circuits/3"
     command: ClassVar[str] = "circuits"
 
     edges: tuple[Edge, ...] = ()
@@ -123,6 +134,7 @@ class Circuits(Shown, Result):
     plain: Mapping[Head, Copying] = field(default_factory=dict)
     first: Mapping[Head, Copying] = field(default_factory=dict)
     copying_chance: Mapping[str, Chance] = field(default_factory=dict)
+    copying_matched: Mapping[str, Chance] = field(default_factory=dict)
     tokens: int = 0
     positions: int = 0
     by_position: Mapping[Head, ByPosition] = field(default_factory=dict)
@@ -138,6 +150,29 @@ class Circuits(Shown, Result):
         """Copying by what each head reads: beyond the first layer what leaves it, where known."""
         return {**self.plain, **self.first}
 
+    def reached(self) -> float:
+        """Standard deviations that one of so many random edges exceeds in 1 of 20 models."""
+        return _upper(sum(spread.edges for spread in self.spread.values()))
+
+    def clear(self, side: Side) -> tuple[Edge, ...]:
+        """The edges of one side that random heads of these singular values would hardly have."""
+        times = self.reached()
+        return tuple(edge for edge in self.of(side) if edge.excess > times * edge.sd)
+
+    def copies(self) -> Mapping[Head, bool]:
+        """Whether a head copies: :data:`COPIES` or more, and more than random heads would have.
+
+        Of as many random heads with the singular values of the model's, one scores as much in 1 of
+        20 models.
+        """
+        times = _upper(len(self.layout))
+        found = {}
+        for kind, scores in (("plain", self.plain), ("first", self.first)):
+            for head, one in scores.items():
+                chance = self.copying_matched[kind]
+                found[head] = one.score >= max(COPIES, chance.mean + times * chance.sd)
+        return found
+
     def __repr__(self) -> str:
         name = self.layout.name
         best = (self.of(side)[0] for side in self.spread)
@@ -148,3 +183,8 @@ class Circuits(Shown, Result):
 
     def _repr_png_(self) -> bytes | None:
         return self.figure() if self.edges else None
+
+
+def _upper(questions: int) -> float:
+    """What the largest of so many normal figures exceeds in 1 of 20 cases at most (Bonferroni)."""
+    return NormalDist().inv_cdf(1 - 0.05 / max(questions, 1))

@@ -63,16 +63,27 @@ def syntax(
         bool,
         typer.Option(
             "--random",
-            help="Beside it, the same model with untrained weights, as a control.",
+            help="Beside it, the same model with untrained and with shuffled weights.",
             rich_help_panel=CONTROL,
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of those weights.", rich_help_panel=CONTROL)] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Of the first of those weights.", rich_help_panel=CONTROL)
+    ] = 0,
+    seeds: Annotated[int, typer.Option(help="How many of each kind.", rich_help_panel=CONTROL)] = 3,
     trees: Annotated[
         bool,
         typer.Option(
             "--trees",
-            help="The maximum spanning tree of every head, beside the chain of neighbours.",
+            help="Every head's undirected maximum spanning tree, beside the chain of neighbours.",
+            rich_help_panel=CONTROL,
+        ),
+    ] = False,
+    rooted: Annotated[
+        bool,
+        typer.Option(
+            "--rooted-trees",
+            help="The directed one from the gold root (Htut et al. 2019), likewise.",
             rich_help_panel=CONTROL,
         ),
     ] = False,
@@ -80,7 +91,7 @@ def syntax(
         bool,
         typer.Option(
             "--combine",
-            help="All heads together: a classifier over them, held out, beside untrained weights.",
+            help="All heads together: a classifier over them, held out, beside random weights.",
             rich_help_panel=CONTROL,
         ),
     ] = False,
@@ -107,7 +118,7 @@ def syntax(
     ] = None,
     json: Annotated[
         bool,
-        typer.Option("--json", help="Print JSON (attnviz.syntax/2).", rich_help_panel=RESULT),
+        typer.Option("--json", help="Print JSON (attnviz.syntax/3).", rich_help_panel=RESULT),
     ] = False,
     csv: Annotated[
         bool,
@@ -157,7 +168,9 @@ def syntax(
             ray=ray,
             random=random,
             seed=seed,
+            seeds=seeds,
             trees=trees,
+            rooted=rooted,
             combine=combine,
             show=show,
             relation=relation,
