@@ -107,7 +107,7 @@ def arborescence(score: Weights, root: int) -> Integers:
     score = score.astype(np.float64)
     np.fill_diagonal(score, -np.inf)
     score[:, root] = -np.inf
-    parent = score.argmax(0)
+    parent: Integers = score.argmax(0)
     parent[root] = root
     cycle = _cycle(parent)
     if cycle is None:

@@ -283,7 +283,7 @@ def test_the_control_stands_in_the_table(capsys) -> None:
         "syntax",
         str(SAMPLE),
         "-m",
-        minilm,
+        "demo-bert",
         "--select-on",
         "all",
         "--random",
