@@ -105,8 +105,8 @@ def _effect(one: AtlasHead, ranks: Mapping[Head, int]) -> dict[str, Any] | None:
     found = one.effect
     return None if found is None else {
         "effect": found.change,
-        "low": found.low,
-        "high": found.high,
+        "low": found.first.joint_low,
+        "high": found.first.joint_high,
         "gradient": found.gradient,
         "rank": ranks[one.head],
         "needed": one.needed,
