@@ -69,7 +69,7 @@ class Pair:
         first: number of the writers' layer; ``second`` of the readers'.
         side: what of the readers is fed.
         ratio: [writers, readers].
-        sd: [writers, readers], see :func:`matched`.
+        p: [writers, readers], see :func:`matched`.
         ranks: d of the writers and of the readers.
         width: D.
     """
@@ -78,7 +78,7 @@ class Pair:
     second: int
     side: Side
     ratio: Tensor
-    sd: Tensor
+    p: Tensor
     ranks: tuple[int, int]
     width: int
 
@@ -99,8 +99,9 @@ def pairs(layers: Sequence[Ends], *, mean_goes: bool) -> Iterator[Pair]:
             if second > first:
                 for side, read in layers[second].read.items():
                     ranks = write.shape[1], read.shape[2]
-                    ratio, sd = between(write, read), matched(write, read, room)
-                    yield Pair(first, second, side, ratio, sd, ranks, write.shape[2])
+                    ratio = between(write, read)
+                    p = matched(ratio, write, read, room)
+                    yield Pair(first, second, side, ratio, p, ranks, write.shape[2])
             for norm in layers[second].after:
                 write = passed(norm, write)
 
@@ -117,8 +118,8 @@ def between(write: Tensor, read: Tensor) -> Tensor:
     return norms / sizes.clamp_min(torch.finfo(sizes.dtype).tiny)
 
 
-def matched(write: Tensor, read: Tensor, room: int) -> Tensor:
-    """The standard deviation of the ratio of random heads with the same singular values, [n, m].
+def matched(ratio: Tensor, write: Tensor, read: Tensor, room: int) -> Tensor:
+    """How likely random heads with the same singular values have such a ratio, [n, m].
 
     Between the right singular vectors of a writer and the left ones of a reader stands a random
     rotation O, and the ratio's square is Σ a_i b_j O_ij², a and b the squares of the singular
@@ -126,24 +127,36 @@ def matched(write: Tensor, read: Tensor, room: int) -> Tensor:
 
         2 (D p - 1) (D q - 1) / (D² (D - 1) (D + 2))
 
-    (from the moments of entries of orthogonal matrices, Weingarten 1978); that of its root is 1/4
-    of it over the mean, to first order.
+    (from the moments of entries of orthogonal matrices, Weingarten 1978). Its upper tail is that of
+    χ² with as many degrees of freedom as give it its skewness, (Σa²)³ / (Σa³)² times the same of b
+    (Imhof 1961, doi:10.1093/biomet/48.3-4.419, section 4).
 
     Args:
+        ratio: [n, m], see :func:`between`.
         write: [n, d, D]; ``read`` [m, D, d'].
         read: see ``write``.
         room: D, less one where means are taken off.
     """
-    p, q = _concentration(write @ write.mT), _concentration(read.mT @ read)
+    from scipy.special import gammaincc
+
+    (p, p3), (q, q3) = _moments(write @ write.mT), _moments(read.mT @ read)
     size = float(room)
-    square = 2 * (size * p - 1)[:, None] * (size * q - 1) / (size**2 * (size - 1) * (size + 2))
-    return (square.clamp_min(0) * size).sqrt() / 2
+    variance = 2 * (size * p - 1)[:, None] * (size * q - 1) / (size**2 * (size - 1) * (size + 2))
+    tiny = torch.finfo(torch.float64).tiny
+    apart = (ratio.double().square() - 1 / size) / variance.clamp_min(tiny).sqrt()
+    freedom = (p**3 / p3**2)[:, None] * (q**3 / q3**2)
+    above = (freedom + apart * (2 * freedom).sqrt()).clamp_min(0)
+    found = gammaincc(freedom.cpu().numpy() / 2, above.cpu().numpy() / 2)
+    return torch.from_numpy(found)
 
 
-def _concentration(gram: Tensor) -> Tensor:
-    """Σa² of the eigenvalues' shares, [n], of Gram matrices [n, d, d]."""
-    trace = gram.diagonal(dim1=-2, dim2=-1).sum(-1)
-    return gram.square().sum((-2, -1)) / trace.square().clamp_min(torch.finfo(trace.dtype).tiny)
+def _moments(gram: Tensor) -> tuple[Tensor, Tensor]:
+    """Σa² and Σa³ of the eigenvalues' shares, [n] each, of Gram matrices [n, d, d]."""
+    wide = gram.double()
+    trace = wide.diagonal(dim1=-2, dim2=-1).sum(-1)
+    shares = wide / trace.clamp_min(torch.finfo(trace.dtype).tiny)[:, None, None]
+    squares = shares @ shares
+    return shares.square().sum((-2, -1)), (squares * shares).sum((-2, -1))
 
 
 def chance(width: int, write: int, read: int, *, mean_goes: bool, seed: int) -> Chance:

@@ -16,6 +16,8 @@ Side = Literal["Q", "K", "V"]
 
 SIDES: tuple[Side, ...] = ("Q", "K", "V")
 
+RISK = 0.05
+"""That anything is named of a model whose heads are random."""
 COPIES = 0.5
 """Least copying score of a head that is said to copy."""
 
@@ -39,7 +41,7 @@ class Edge:
         reader: the later one.
         ratio: from 0 (reads nothing of it) to 1.
         excess: the ratio less the mean of random matrices of the same shapes.
-        sd: standard deviation of the ratio of random heads with the same singular values.
+        p: how likely random heads with the same singular values have such a ratio.
     """
 
     side: Side
@@ -47,7 +49,7 @@ class Edge:
     reader: Head
     ratio: float
     excess: float
-    sd: float
+    p: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +152,13 @@ class Circuits(Shown, Result):
         """Copying by what each head reads: beyond the first layer what leaves it, where known."""
         return {**self.plain, **self.first}
 
-    def reached(self) -> float:
-        """Standard deviations that one of so many random edges exceeds in 1 of 20 models."""
-        return _upper(sum(spread.edges for spread in self.spread.values()))
-
     def clear(self, side: Side) -> tuple[Edge, ...]:
-        """The edges of one side that random heads of these singular values would hardly have."""
-        times = self.reached()
-        return tuple(edge for edge in self.of(side) if edge.excess > times * edge.sd)
+        """The edges of one side that random heads of these singular values would hardly have.
+
+        One of all edges that were looked at would be among them in 1 of 20 models (Bonferroni).
+        """
+        questions = sum(spread.edges for spread in self.spread.values())
+        return tuple(edge for edge in self.of(side) if edge.p * questions <= RISK)
 
     def copies(self) -> Mapping[Head, bool]:
         """Whether a head copies: :data:`COPIES` or more, and more than random heads would have.
@@ -165,7 +166,7 @@ class Circuits(Shown, Result):
         Of as many random heads with the singular values of the model's, one scores as much in 1 of
         20 models.
         """
-        times = _upper(len(self.layout))
+        times = NormalDist().inv_cdf(1 - RISK / len(self.layout))
         found = {}
         for kind, scores in (("plain", self.plain), ("first", self.first)):
             for head, one in scores.items():
@@ -183,8 +184,3 @@ class Circuits(Shown, Result):
 
     def _repr_png_(self) -> bytes | None:
         return self.figure() if self.edges else None
-
-
-def _upper(questions: int) -> float:
-    """What the largest of so many normal figures exceeds in 1 of 20 cases at most (Bonferroni)."""
-    return NormalDist().inv_cdf(1 - 0.05 / max(questions, 1))

@@ -47,7 +47,7 @@ class Strongest:
             pair: the two layers.
             mean: of the ratio of random matrices.
         """
-        ratio, sd = pair.ratio.double().cpu(), pair.sd.double().cpu()
+        ratio = pair.ratio.double().cpu()
         over = ratio - mean
         counted = self._among(writers)[:, None] | self._among(readers)
         if not bool(counted.any()):
@@ -57,7 +57,7 @@ class Strongest:
         places = over.masked_fill(~counted, -torch.inf).flatten().topk(most).indices.tolist()
         found = []
         for i, j in (divmod(place, len(readers)) for place in places):
-            figures = (float(of[i, j]) for of in (ratio, over, sd))
+            figures = (float(of[i, j]) for of in (ratio, over, pair.p))
             found.append(Edge(side, writers[i], readers[j], *figures))
         best = [*self._edges.get(side, ()), *found]
         self._edges[side] = heapq.nlargest(self.keep, best, key=lambda edge: edge.excess)

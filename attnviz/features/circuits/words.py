@@ -99,7 +99,7 @@ def edges_below(report: Circuits) -> str:
     )
     return (
         f"edges in all: {counts}; left out are those that the strongest of so many random heads "
-        f"with the same singular values would reach ({report.reached():.1f} sd)"
+        "with the same singular values could reach"
     )
 
 

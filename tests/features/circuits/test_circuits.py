@@ -196,22 +196,20 @@ def test_copying_against_dense_matrices(name: str, models: Any) -> None:
             assert found.own == pytest.approx((np.diag(logits) / spread).mean(), abs=1e-3)
 
 
-def test_the_spread_of_matched_heads_is_that_of_random_rotations() -> None:
-    """Against the sample standard deviation over rotations drawn at random."""
+def test_probabilities_are_those_of_random_rotations() -> None:
+    """A share p of ratios under rotations drawn at random has that probability or less."""
     torch.manual_seed(0)
-    width, rank = 40, 4
-    write = torch.randn(1, rank, width, dtype=torch.float64) * torch.tensor(
-        [[[3.0], [1], [1], [0.2]]]
-    )
-    read = torch.randn(1, width, rank, dtype=torch.float64) * torch.tensor([4.0, 2, 1, 0.1])
-    turned = torch.linalg.qr(torch.randn(4000, width, width, dtype=torch.float64)).Q
-    ratios = compose.between(write[0] @ turned, read)[:, 0]
-    squares = ratios.square()
-    assert float(squares.mean()) == pytest.approx(1 / width, rel=0.03)
-    of_squares = 2 * float(compose.matched(write, read, width)) * width**-0.5
-    assert of_squares == pytest.approx(float(squares.std()), rel=0.06)
-    flat = torch.eye(width, dtype=torch.float64)[None]  # reads everything alike: nothing varies
-    assert float(compose.matched(write, flat, width)) == pytest.approx(0.0, abs=1e-9)
+    width, draws = 40, 20_000
+    for rank, sizes in ((4, [3.0, 1, 1, 0.2]), (2, [1.0, 0.9]), (8, [2.0, *[1.0] * 7])):
+        write = torch.randn(1, rank, width, dtype=torch.float64) * torch.tensor(sizes)[:, None]
+        read = torch.randn(1, width, rank, dtype=torch.float64) * torch.tensor(sizes)
+        columns = torch.linalg.qr(torch.randn(draws, width, rank, dtype=torch.float64)).Q
+        _, values, _ = torch.linalg.svd(read[0])
+        readers = columns * values[:rank]  # [draws, D, d], in random directions
+        ratios = compose.between(write, readers)[0]
+        p = compose.matched(ratios[None], write, readers, width)[0]
+        for share in (0.1, 0.01, 0.001):
+            assert float((p <= share).double().mean()) == pytest.approx(share, rel=0.5, abs=2e-4)
 
 
 def test_positions_against_a_pass_without_tokens(models: Any) -> None:
@@ -321,7 +319,7 @@ def test_files(report: Circuits, tmp_path: Path) -> None:
     jsonschema.validate(found, SCHEMA)
     jsonschema.validate(av.circuits(model="demo-bert").to_dict(), SCHEMA)
     lines = report.save(tmp_path / "a.csv").read_text("utf-8").splitlines()
-    assert lines[0] == "side,writer,reader,ratio,excess,sd"
+    assert lines[0] == "side,writer,reader,ratio,excess,p"
     assert len(lines) == 1 + 3 * 216
     for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF")):
         assert report.save(tmp_path / name).read_bytes().startswith(start)
