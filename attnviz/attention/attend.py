@@ -268,9 +268,7 @@ def _blocks(row_elements: int, length: int, block_rows: int | None) -> list[tupl
     return [(start, min(start + rows, length)) for start in range(0, length, rows)]
 
 
-def _blocked(
-    scores: Tensor, allowed: Tensor | None, free: int, scratch: _Scratch
-) -> Tensor:
+def _blocked(scores: Tensor, allowed: Tensor | None, free: int, scratch: _Scratch) -> Tensor:
     """Scores as low as can be where not allowed.
 
     Low and not -inf, so that a weight of zero times its score is zero.

@@ -46,6 +46,7 @@ def load(
     device: str = "auto",
     dtype: str = "auto",
     untrained: int | None = None,
+    scale: Literal["default", "trained"] = "default",
     reads: Literal["text", "image"] = "text",
 ) -> Source:
     """Load a model once, to use it for many texts.
@@ -59,6 +60,8 @@ def load(
         dtype: ``auto``, ``float32``, ``bfloat16``, ``float16``.
         untrained: a seed; random weights in place of the trained ones, for the same configuration
             and with the same tokenizer: what the architecture does before it has learned.
+        scale: of those: ``default`` as transformers draws them before training, ``trained`` the
+            entries of every trained tensor in random order, which are as large as the trained ones.
         reads: ``text`` or ``image``: which of its towers, for models such as CLIP that have one for
             each. Others read what they read.
 
@@ -88,7 +91,7 @@ def load(
         from attnviz.models import pretrained
 
         return pretrained.load(
-            str(model), device=device, dtype=dtype, untrained=untrained, reads=reads
+            str(model), device=device, dtype=dtype, untrained=untrained, scale=scale, reads=reads
         )
     if not (hasattr(model, "prepare") and hasattr(model, "forward")):
         raise UsageError(

@@ -12,6 +12,7 @@ from attnviz.core.source import Source
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import native
 from attnviz.models.configs.keys import LAYER_KEYS
+from attnviz.models.controls import Control, Scale
 from attnviz.models.device import resolve
 from attnviz.models.folder import Located, locate
 
@@ -34,6 +35,7 @@ def load(
     dtype: str = "auto",
     backend: Choice = "auto",
     untrained: int | None = None,
+    scale: Scale = "default",
     reads: Reads = "text",
 ) -> Source:
     """Load a model: by the native backend if that knows it, else by the hooks.
@@ -45,6 +47,8 @@ def load(
         backend: ``auto``, or the one to take. The hooks themselves fall back on eager attention.
         untrained: a seed; random weights in place of the trained ones, for the same configuration
             and with the same tokenizer.
+        scale: of those: ``default`` as transformers draws them before training, ``trained`` the
+            entries of every trained tensor in random order.
         reads: which of its towers, for a model such as CLIP that has one for text and one for
             pictures.
 
@@ -61,8 +65,9 @@ def load(
     located = locate(model)
     if untrained is None:
         return _load(located, where, precision, backend, None, reads)
-    name = f"{model}, untrained (seed {untrained})"
-    source = _load(replace(located, name=name), where, precision, backend, untrained, reads)
+    control = Control(untrained, scale)
+    name = f"{model}, {control.title}"
+    source = _load(replace(located, name=name), where, precision, backend, control, reads)
     exactness = f"random weights, nothing learned; {source.info.exactness}"
     source.info = replace(source.info, exactness=exactness)
     return source
@@ -73,13 +78,13 @@ def _load(
     where: torch.device,
     precision: torch.dtype,
     backend: Choice,
-    untrained: int | None,
+    control: Control | None,
     reads: Reads,
 ) -> Native | Hooked:
     reason = ""
     if backend != "hooked":
         try:
-            return native.load(located, where, precision, untrained)
+            return native.load(located, where, precision, control)
         except native.Unsupported as error:
             reason = f"not the native backend: {error}"
     if backend == "native":
@@ -90,7 +95,7 @@ def _load(
 
     from attnviz.models import hooked
 
-    return hooked.load(located.folder, located.name, where, precision, reason, untrained, reads)
+    return hooked.load(located.folder, located.name, where, precision, reason, control, reads)
 
 
 def _refuse_foreign_code(located: Located) -> None:

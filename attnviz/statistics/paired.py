@@ -12,20 +12,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attnviz.statistics.clusters import LEAST
+from attnviz.statistics.clusters import LEAST, LEVEL
 from attnviz.statistics.student import half_width
 
 _SAME = 1e-6
 
 
 def difference(
-    before: Sequence[tuple[float, int]], after: Sequence[tuple[float, int]]
+    before: Sequence[tuple[float, int]], after: Sequence[tuple[float, int]], questions: int = 1
 ) -> tuple[float, float | None, float | None]:
-    """The change of a mean and its 95 % interval over texts.
+    """The change of a mean and its interval over texts.
 
     Args:
         before: of every text the sum over its rows, and how many; some row must count.
         after: the same texts in the other run.
+        questions: changes whose intervals hold together with 95 % (Bonferroni).
 
     Returns:
         The change; the ends of its interval, None from fewer than :data:`LEAST` texts, or where
@@ -41,5 +42,5 @@ def difference(
     error = float(np.sqrt(np.square(influence).sum() * counted / max(counted - 1, 1)))
     if counted < LEAST or error <= _SAME * abs(change):
         return float(change), None, None
-    half = half_width(counted - 1) * error
+    half = half_width(counted - 1, 1 - (1 - LEVEL) / questions) * error
     return float(change), float(change) - half, float(change) + half

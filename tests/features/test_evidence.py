@@ -200,7 +200,7 @@ def test_a_page_measures_itself(capsys, tmp_path: Path) -> None:
     got = {name: value[0] for name, value in keys["ablate-effect"].items()}
     assert got == pytest.approx(effects, rel=1e-3, abs=1e-6)
     assert all(value[1] is None for value in keys["ablate-effect"].values())  # of two texts
-    assert any("Other heads take over" in note for note in data["items"][0]["notes"])
+    assert any("Other heads can make up" in note for note in data["items"][0]["notes"])
     out = tmp_path / "p.html"
     assert main(["view", "A cat sat.", "--ablate", "-o", str(out), "-q"]) == 0
     assert "ablate-effect" in out.read_text()

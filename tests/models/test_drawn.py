@@ -52,6 +52,24 @@ def test_the_seed_decides_and_the_tokens_stay(name: str, backend: Any) -> None:
 
 
 @needs_transformers_5
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_shuffled_weights_have_the_entries_of_the_trained_ones(backend: Any) -> None:
+    one, again, other = (
+        pretrained.load("demo-bert", backend=backend, untrained=seed, scale="trained")
+        for seed in (0, 0, 1)
+    )
+    trained = pretrained.load("demo-bert", backend=backend)
+    assert one.info.model == "demo-bert, shuffled weights (seed 0)"
+    assert one.no_logits == "its weights are untrained"
+    assert same(maps(one), maps(again))
+    assert not same(maps(one), maps(other))
+    for site in one.layout.sites:
+        mine, theirs = (source.output(site).weight for source in (one, trained))
+        assert not torch.equal(mine, theirs)
+        assert torch.equal(mine.flatten().sort().values, theirs.flatten().sort().values)
+
+
+@needs_transformers_5
 @pytest.mark.parametrize("name", ["demo-gpt2", "demo-bert"])
 def test_native_weights_are_spread_as_transformers_draws_them(name: str) -> None:
     from transformers import AutoConfig, AutoModel

@@ -40,10 +40,13 @@ class SyntaxSettings:
         strict: a sentence that cannot be used ends the run.
         jobs: processes.
         ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
-        random: measure the same model with untrained weights as well.
-        seed: of those weights.
-        trees: grow every head's spanning tree.
-        combine: train a classifier over all heads, on the model and on untrained weights.
+        random: measure the same model with weights without anything learned in them as well:
+            untrained ones, and the trained ones shuffled.
+        seed: of the first of those weights, and ``seeds`` how many there are of each kind.
+        seeds: see ``seed``.
+        trees: grow every head's undirected spanning tree.
+        rooted: grow every head's directed spanning tree from the gold root (Htut et al. 2019).
+        combine: train a classifier over all heads, on the model and on such weights.
         show: sentences to be kept with the arcs of ``relation``.
         relation: names with commas between them; ``all`` where there is none.
     """
@@ -56,7 +59,9 @@ class SyntaxSettings:
     ray: str | None = None
     random: bool = False
     seed: int = 0
+    seeds: int = 3
     trees: bool = False
+    rooted: bool = False
     combine: bool = False
     show: int = 0
     relation: str | None = None
@@ -68,6 +73,8 @@ class SyntaxSettings:
         """Raise UsageError for a value that there is not."""
         if self.jobs < 1:
             raise UsageError("{} is too few; take at least 1", Setting("jobs", self.jobs))
+        if self.seeds < 1:
+            raise UsageError("{} is too few; take at least 1", Setting("seeds", self.seeds))
         if self.show < 0:
             raise UsageError("{} is too few; take at least 1", Setting("show", self.show))
         if not 0 <= self.seed < 1 << 63:
@@ -154,4 +161,10 @@ class Cases:
         spoken = np.array([self.settings.punct or name != PUNCTUATION for name in base])
         words = np.flatnonzero((heads >= 0) & there & there[heads] & spoken)
         names = sentence.relations if self.settings.subtypes else base
-        return Gold(self.document(sentence), words, heads[words], tuple(names[w] for w in words))
+        return Gold(
+            self.document(sentence),
+            words,
+            heads[words],
+            tuple(names[w] for w in words),
+            int(np.argmax(heads < 0)),
+        )

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.statistics.clusters import ClusterSums
+from attnviz.statistics import unanimous
+from attnviz.statistics.clusters import LEAST, ClusterSums
+from attnviz.statistics.families import one_sided
 from attnviz.statistics.share import CaseShare
 
 Integers = NDArray[np.integer[Any]]
@@ -22,6 +24,9 @@ Key = tuple[int, str]
 
 ALL = "all"
 """The relation that every case has, whatever its own."""
+
+DIFFERENCE = -1.0
+"""The least difference of two shares."""
 
 Hits = Mapping[Key, NDArray[np.int32]]
 """[N, 2] hits of every head and direction."""
@@ -55,9 +60,9 @@ class HitTable:
         """The place in ``distances`` of the best one on some documents; the shortest of several."""
         return int(self.offsets[where].sum(0).argmax())
 
-    def share(self, hits: Integers, where: NDArray[np.bool_]) -> CaseShare:
+    def share(self, hits: Integers, where: NDArray[np.bool_], least: float = 0.0) -> CaseShare:
         """The share of cases that ``hits`` [D] are, on some documents, with its interval."""
-        return share(hits[where], self.count[where])
+        return share(hits[where], self.count[where], least)
 
 
 @dataclass
@@ -101,19 +106,41 @@ def _ordered(distances: set[int]) -> list[int]:
     return sorted(distances, key=lambda distance: (abs(distance), -distance))
 
 
-def share(hits: Integers, count: Integers) -> CaseShare:
+def share(hits: Integers, count: Integers, least: float = 0.0) -> CaseShare:
     """A share of cases by document, with its 95 % interval from documents as clusters.
+
+    Where all documents have the same share, the interval is that of
+    :mod:`attnviz.statistics.unanimous`.
 
     Args:
         hits: [D], of each document; ``count`` [D] its cases.
         count: at least 0 each.
+        least: the end of the scale: -1 (:data:`DIFFERENCE`) for a difference of two shares.
     """
     sums = ClusterSums(())
     sums.add(np.asarray(hits, np.float64), np.asarray(count))
     if not int(sums.b):
         return CaseShare(None)
-    value, half = float(sums.mean()), float(sums.half())
-    if np.isnan(half):
+    value, half, clusters = float(sums.mean()), float(sums.half()), int(sums.count)
+    if not np.isnan(half):
+        return CaseShare(value, max(value - half, least), min(value + half, 1.0))
+    if clusters < LEAST:
         return CaseShare(value)
-    least = -1.0 if (hits < 0).any() else 0.0
-    return CaseShare(value, max(value - half, least), min(value + half, 1.0))
+    return CaseShare(value, *unanimous.ends(value, clusters, least, 1.0))
+
+
+def p_above_zero(hits: Integers, count: Integers) -> float:
+    """How likely so large a difference is by chance, one-sided; 1 where that cannot be said.
+
+    Args:
+        hits: [D], what one finds of each document's cases less what another finds.
+        count: [D], cases.
+    """
+    sums = ClusterSums(())
+    sums.add(np.asarray(hits, np.float64), np.asarray(count))
+    clusters = int(sums.count)
+    if clusters < LEAST:
+        return 1.0
+    if not bool(sums.known()):
+        return unanimous.p_positive(float(sums.mean()), clusters, DIFFERENCE)
+    return float(one_sided(sums.mean(), sums.error(), sums.freedom()))

@@ -23,12 +23,14 @@ class Gold:
         words: [C], the dependents; ``heads`` [C] theirs, ``names`` their relations.
         heads: numbers of words, from 0.
         names: one for each case.
+        root: the word that depends on none.
     """
 
     document: int
     words: NDArray[np.int64]
     heads: NDArray[np.int64]
     names: tuple[str, ...]
+    root: int
 
     @property
     def columns(self) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64]]:

@@ -52,7 +52,10 @@ def finding(found: Ablation, name: str) -> Finding:
                 )
     compares = found.metric in DISTANCES
     sign = 0 if compares else found.worse
-    values = {effect.name: (effect.change, effect.low, effect.high) for effect in alone}
+    values = {
+        effect.name: (effect.change, effect.first.joint_low, effect.first.joint_high)
+        for effect in alone
+    }
     measures = [Measure("effect", f"change of the {changed} without it", found.unit, sign, values)]
     slopes = {e.name: (e.gradient, None, None) for e in alone if e.gradient is not None}
     if slopes:
@@ -89,7 +92,9 @@ def _how(found: Ablation, changed: str) -> str:
     worse = "" if compares else f"; {'below' if found.worse < 0 else 'above'} 0 is worse"
     base = "" if compares else f"; with all heads it is {found.base:.3g} {found.unit}"
     over = f"{found.texts:,} text{'s' if found.texts > 1 else ''}"
-    interval = "95 % intervals over texts" if found.texts > 1 else "a single text has no interval"
+    interval = "a single text has no interval"
+    if found.texts > 1:
+        interval = "95 % intervals over texts, for all heads and methods at once"
     partial = " It was interrupted: only the texts that were done are in it." * found.partial
     return (
         f"Change of the {changed} without it ({found.unit}), by ablation ({found.method}), at "
@@ -106,7 +111,6 @@ def _constant(found: Ablation, effect: Effect) -> str:
 
 def _change(change: Change) -> str:
     """A change with its interval: ``+2.1 [1.2, 3.0]``."""
-    ends = "" if change.low is None or change.high is None else (
-        f" [{signed(change.low)}, {signed(change.high)}]"
-    )  # fmt: skip
+    low, high = change.joint_low, change.joint_high
+    ends = "" if low is None or high is None else f" [{signed(low)}, {signed(high)}]"
     return f"{signed(change.change)}{ends}"

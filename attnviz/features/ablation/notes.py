@@ -9,8 +9,8 @@ from attnviz.features.ablation.result import LARGEST_SHARE, Ablation, Effect
 from attnviz.statistics.clusters import FEW
 
 SELF_REPAIR = (
-    "Other heads take over when one is missing, so effects of single heads understate what groups "
-    "do (Wang et al. 2022, arXiv:2211.00593)."
+    "Other heads can make up for one that is missing; effects of single heads then understate what "
+    "groups do (Wang et al. 2022, arXiv:2211.00593)."
 )
 ZERO_ALONE = (
     "Zero also removes the mean of a head's output: later layers may be missing no "

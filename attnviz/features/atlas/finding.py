@@ -38,7 +38,10 @@ def _measures(atlas: Atlas) -> Iterator[Measure]:
             f"change of the {part.metric} without it",
             part.unit,
             0 if part.distance else part.worse,
-            {head: (effect.change, effect.low, effect.high) for head, effect in values.items()},
+            {
+                head: (effect.change, effect.first.joint_low, effect.first.joint_high)
+                for head, effect in values.items()
+            },
         )
     scores: dict[str, Value] = {
         head: (one.copying.score, None, None) for head, one in _named(atlas) if one.copying

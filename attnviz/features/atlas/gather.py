@@ -12,7 +12,7 @@ from attnviz.core.heads import Head
 from attnviz.corpus.gold.tally import ALL
 from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.atlas.result import AblationPart, Atlas, AtlasHead, ExampleMap, GoldPart
-from attnviz.features.circuits.result import Circuits
+from attnviz.features.circuits.result import SIDES, Circuits, Edge
 from attnviz.features.coref.result import Coref
 from attnviz.features.profile.result import ExampleRow, HeadProfile, Profile
 from attnviz.features.syntax.result import RelationHead, Syntax
@@ -51,7 +51,8 @@ def gather(
         one.check_model(name, profile.source, profile.layout, profile.identity)
     effects = _effects(ablate)
     ranked = {} if coref is None else {one.head: one for one in coref.everything.ranked}
-    edges = () if circuits is None else sorted(circuits.edges, key=lambda edge: -edge.excess)
+    edges = () if circuits is None else _edges(circuits)
+    copies = {} if circuits is None else circuits.copies()
     heads = []
     for found in profile.heads:
         head = found.head
@@ -74,6 +75,7 @@ def gather(
                 ),
                 plain=None if circuits is None else circuits.plain.get(head),
                 first=None if circuits is None else circuits.first.get(head),
+                copies=copies.get(head),
                 feeds=tuple([edge for edge in edges if edge.writer == head][:_EDGES]),
                 reads=tuple([edge for edge in edges if edge.reader == head][:_EDGES]),
                 map=(maps or {}).get(head),
@@ -121,6 +123,11 @@ def _effects(ablate: Ablation | None) -> dict[Head, Effect]:
         for effect in ablate.effects
         if [ablate.layout.name(head) for head in effect.heads] == [effect.name]
     }  # fmt: skip
+
+
+def _edges(circuits: Circuits) -> list[Edge]:
+    """Those that random heads would hardly have, the strongest first."""
+    return sorted((e for side in SIDES for e in circuits.clear(side)), key=lambda e: -e.excess)
 
 
 def _ablation(found: Ablation) -> AblationPart:

@@ -87,6 +87,7 @@ def _head(atlas: Atlas, one: AtlasHead, ranks: Mapping[Head, int]) -> dict[str, 
         "relations": [_relation(one, found) for found in one.relations],
         "coreference": None if one.antecedents is None else _antecedents(one, one.antecedents),
         "copying": copying,
+        "copies": one.copies,
         "feeds": [_edge(atlas, edge) for edge in one.feeds],
         "reads": [_edge(atlas, edge) for edge in one.reads],
         "map": None if one.map is None else asdict(one.map),
@@ -104,8 +105,8 @@ def _effect(one: AtlasHead, ranks: Mapping[Head, int]) -> dict[str, Any] | None:
     found = one.effect
     return None if found is None else {
         "effect": found.change,
-        "low": found.low,
-        "high": found.high,
+        "low": found.first.joint_low,
+        "high": found.first.joint_high,
         "gradient": found.gradient,
         "rank": ranks[one.head],
         "needed": one.needed,

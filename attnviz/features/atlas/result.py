@@ -110,8 +110,9 @@ class AtlasHead:
         annotated: its roles from gold annotation, with their evidence.
         plain: copying with the token embeddings as they are; None where not known.
         first: the same with the embeddings as they leave the first layer.
-        feeds: the strongest edges out of it.
-        reads: the strongest edges into it.
+        copies: whether it does, see :meth:`~attnviz.features.circuits.result.Circuits.copies`.
+        feeds: the strongest edges out of it that random heads would hardly have.
+        reads: those into it.
         map: of its first example; None where there is none.
     """
 
@@ -122,6 +123,7 @@ class AtlasHead:
     annotated: tuple[tuple[Role, Estimate], ...] = ()
     plain: Copying | None = None
     first: Copying | None = None
+    copies: bool | None = None
     feeds: tuple[Edge, ...] = ()
     reads: tuple[Edge, ...] = ()
     map: ExampleMap | None = None
@@ -167,7 +169,7 @@ class Atlas(Shown, Result):
         absent: why a part is missing, by its command.
     """
 
-    schema: ClassVar[str] = "attnviz.atlas/2"
+    schema: ClassVar[str] = "attnviz.atlas/3"
     command: ClassVar[str] = "atlas"
     indent: ClassVar[int | None] = None
 

@@ -63,8 +63,8 @@ def methods(atlas: Atlas) -> Iterator[tuple[str, str]]:
             "ablate",
             f"ablation of every head alone ({how.method}), change of {how.metric} ({how.unit}) "
             f"over {how.positions:,} positions of {how.texts:,} texts; figures by "
-            f"{how.methods[0]}, each with its own 95 % interval over texts; needed: by two "
-            "methods, all heads judged together",
+            f"{how.methods[0]}, with 95 % intervals over texts that hold for all heads and methods "
+            "at once; needed: by two methods, all heads judged together",
         )
     for part, gold, cases in (("syntax", atlas.syntax, "words"), ("coref", atlas.coref, "cases")):
         if gold is not None:
@@ -80,8 +80,8 @@ def methods(atlas: Atlas) -> Iterator[tuple[str, str]]:
 
 
 def change(effect: Effect) -> str:
-    """A change with its interval: ``+2.1 [+1.2, +3.0]``."""
-    low, high = effect.low, effect.high
+    """A change with its interval, which holds for all heads at once: ``+2.1 [+1.2, +3.0]``."""
+    low, high = effect.first.joint_low, effect.first.joint_high
     ends = "" if low is None or high is None else f" [{low:+.2g}, {high:+.2g}]"
     return f"{effect.change:+.2g}{ends}"
 

@@ -42,7 +42,7 @@ def circuits(
     seed: Annotated[
         int, typer.Option(help="Seed of random matrices and of the sample of tokens.", metavar="N")
     ] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.circuits/2).")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.circuits/3).")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per edge.")] = False,
     plot: Annotated[
         Path | None,

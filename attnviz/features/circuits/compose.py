@@ -69,6 +69,7 @@ class Pair:
         first: number of the writers' layer; ``second`` of the readers'.
         side: what of the readers is fed.
         ratio: [writers, readers].
+        p: [writers, readers], see :func:`matched`.
         ranks: d of the writers and of the readers.
         width: D.
     """
@@ -77,22 +78,30 @@ class Pair:
     second: int
     side: Side
     ratio: Tensor
+    p: Tensor
     ranks: tuple[int, int]
     width: int
 
 
-def pairs(layers: Sequence[Ends]) -> Iterator[Pair]:
-    """Every two layers whose matrices are known, by side."""
+def pairs(layers: Sequence[Ends], *, mean_goes: bool) -> Iterator[Pair]:
+    """Every two layers whose matrices are known, by side.
+
+    Args:
+        layers: as writers and readers.
+        mean_goes: whether what is written and read is centred.
+    """
     for first, writer in enumerate(layers):
         write = writer.write
         if write is None:
             continue
+        room = write.shape[2] - mean_goes
         for second in range(first, len(layers)):
             if second > first:
                 for side, read in layers[second].read.items():
                     ranks = write.shape[1], read.shape[2]
                     ratio = between(write, read)
-                    yield Pair(first, second, side, ratio, ranks, write.shape[2])
+                    p = matched(ratio, write, read, room)
+                    yield Pair(first, second, side, ratio, p, ranks, write.shape[2])
             for norm in layers[second].after:
                 write = passed(norm, write)
 
@@ -107,6 +116,47 @@ def between(write: Tensor, read: Tensor) -> Tensor:
     norms = product.square().sum((1, 3)).sqrt()
     sizes = write.square().sum((1, 2)).sqrt()[:, None] * read.square().sum((1, 2)).sqrt()
     return norms / sizes.clamp_min(torch.finfo(sizes.dtype).tiny)
+
+
+def matched(ratio: Tensor, write: Tensor, read: Tensor, room: int) -> Tensor:
+    """How likely random heads with the same singular values have such a ratio, [n, m].
+
+    Between the right singular vectors of a writer and the left ones of a reader stands a random
+    rotation O, and the ratio's square is Σ a_i b_j O_ij², a and b the squares of the singular
+    values as shares. With p = Σa² and q = Σb² its mean is 1/D and its variance
+
+        2 (D p - 1) (D q - 1) / (D² (D - 1) (D + 2))
+
+    (from the moments of entries of orthogonal matrices, Weingarten 1978). Its upper tail is that of
+    χ² with as many degrees of freedom as give it its skewness, (Σa²)³ / (Σa³)² times the same of b
+    (Imhof 1961, doi:10.1093/biomet/48.3-4.419, section 4).
+
+    Args:
+        ratio: [n, m], see :func:`between`.
+        write: [n, d, D]; ``read`` [m, D, d'].
+        read: see ``write``.
+        room: D, less one where means are taken off.
+    """
+    from scipy.special import gammaincc
+
+    (p, p3), (q, q3) = _moments(write @ write.mT), _moments(read.mT @ read)
+    size = float(room)
+    variance = 2 * (size * p - 1)[:, None] * (size * q - 1) / (size**2 * (size - 1) * (size + 2))
+    tiny = torch.finfo(torch.float64).tiny
+    apart = (ratio.double().square() - 1 / size) / variance.clamp_min(tiny).sqrt()
+    freedom = (p**3 / p3**2)[:, None] * (q**3 / q3**2)
+    above = (freedom + apart * (2 * freedom).sqrt()).clamp_min(0)
+    found = gammaincc(freedom.cpu().numpy() / 2, above.cpu().numpy() / 2)
+    return torch.from_numpy(found)
+
+
+def _moments(gram: Tensor) -> tuple[Tensor, Tensor]:
+    """Σa² and Σa³ of the eigenvalues' shares, [n] each, of Gram matrices [n, d, d]."""
+    wide = gram.double()
+    trace = wide.diagonal(dim1=-2, dim2=-1).sum(-1)
+    shares = wide / trace.clamp_min(torch.finfo(trace.dtype).tiny)[:, None, None]
+    squares = shares @ shares
+    return shares.square().sum((-2, -1)), (squares * shares).sum((-2, -1))
 
 
 def chance(width: int, write: int, read: int, *, mean_goes: bool, seed: int) -> Chance:

@@ -5,10 +5,13 @@ logits by n_t W_V W_O W_U: [V, V] for all tokens, of rank d. Where its eigenvalu
 tokens raise themselves; Σλ / Σ|λ| is the score (Elhage et al. 2021). They are those of the [d, d]
 matrix W_O (W_U N) W_V, N the rows n_t.
 
+Logits that rise by the same for all words change no probability, but they do change this score.
+With W_U less its mean over the vocabulary it is the ``centred`` one, for which raising all words
+alike counts for nothing; ``own`` is always so.
+
 What a layer reads of a token are its embedding or, beyond the first layer, that embedding as it
 leaves the first one (as Wang et al. 2022, arXiv:2211.00593, took it from the first MLP): the token
-alone, at no position. Logits count less their mean over the vocabulary, which changes no
-probability.
+alone, at no position.
 """
 
 from __future__ import annotations
@@ -35,17 +38,19 @@ from attnviz.features.circuits.result import Chance, Copying
 DRAWS = 100
 """Random heads that the chance of the score rests on."""
 
+MATCHED = 24
+"""And of each layer those that the score with matched singular values rests on."""
+
 _BATCH = 512
 """Tokens that go through the first layer together, each alone."""
 
 
 def words(readout: Readout, chosen: Tensor) -> Tensor:
-    """What raises the logit of each chosen token, [V, D], less its mean over the tokens."""
+    """What raises the logit of each chosen token, [V, D]."""
     assert readout.table is not None
     assert readout.scale is not None
     table = exact(readout.table[chosen]) * exact(readout.scale)
-    table = centred(table) if readout.centred else table
-    return table - table.mean(0)
+    return centred(table) if readout.centred else table
 
 
 def after_first(source: Source, embedded: Tensor) -> Tensor:
@@ -74,7 +79,8 @@ class ReadTokens:
     raising: Tensor
 
     def __post_init__(self) -> None:
-        self._deviation = (self.raising.mT @ self.raising) / len(self.raising)  # [D, D]
+        self._centred = self.raising - self.raising.mean(0)
+        self._deviation = (self._centred.mT @ self._centred) / len(self.raising)  # [D, D]
         self._met: dict[tuple[float, bool] | None, Tensor] = {}
 
     def copying(self, reading: Reading, output: OutputProjection) -> tuple[Copying, ...]:
@@ -86,13 +92,15 @@ class ReadTokens:
         value = value.repeat_interleave(len(out) // len(value), 0)
         read = divided(reading.norm, self.embedded)
         scores = _scores(out, self._meeting(reading.norm), value)
+        others = _scores(out, self._centred.mT @ read, value)
         found = []
-        for score, w_v, w_o in zip(scores, value, out, strict=True):
+        for score, other, w_v, w_o in zip(scores, others, value, out, strict=True):
             written = read @ w_v  # [V, d_v]
-            raised = (written * (self.raising @ w_o.mT)).sum(1)  # of the token itself
+            raised = (written * (self._centred @ w_o.mT)).sum(1)  # of the token itself
             spread = ((written @ (w_o @ self._deviation @ w_o.mT)) * written).sum(1).sqrt()
             tiny = torch.finfo(spread.dtype).tiny
-            found.append(Copying(score, float((raised / spread.clamp_min(tiny)).double().mean())))
+            own = float((raised / spread.clamp_min(tiny)).double().mean())
+            found.append(Copying(score, other, own))
         return tuple(found)
 
     def chance(self, reading: Reading, output: OutputProjection, seed: int) -> Chance:
@@ -107,6 +115,31 @@ class ReadTokens:
         )  # fmt: skip
         scores = torch.tensor(_scores(drawn[0].mT, met, folded(ones, drawn[1])))
         return Chance(float(scores.mean()), float(scores.std()), DRAWS)
+
+    def matched(self, reading: Reading, output: OutputProjection, seed: int) -> list[float]:
+        """The scores of random heads whose W_V W_O have the singular values of the layer's heads.
+
+        Args:
+            reading: of the layer; ``output`` too.
+            output: see ``reading``.
+            seed: of the singular vectors.
+        """
+        assert reading.value is not None
+        assert output.weight is not None
+        out = exact(output.weight)
+        value = folded(reading.norm, reading.value).repeat_interleave(
+            len(out) // len(reading.value), 0
+        )
+        rank, width = out.shape[1:]
+        right = torch.linalg.qr(out.mT, mode="r").R.mT
+        sizes = torch.linalg.svdvals(torch.linalg.qr(value, mode="r").R @ right)  # [H, d]
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randn(2, MATCHED, width, rank, generator=generator).to(out)
+        if reading.norm is not None and reading.norm.centred:
+            drawn = drawn - drawn.mean(2, keepdim=True)
+        left, away = torch.linalg.qr(drawn).Q
+        of = torch.arange(MATCHED, device=out.device) % len(out)
+        return _scores(sizes[of][:, :, None] * away.mT, self._meeting(reading.norm), left)
 
     def _meeting(self, norm: Normalization | None) -> Tensor:
         """W_U N, [D, D], made once for all layers that divide alike."""

@@ -22,7 +22,7 @@ MOST = 128
 LEAST = 4
 """Fewer show nothing."""
 
-_FIRST = 2
+FIRST = 2
 """The first row that counts: before it, places coincide."""
 
 
@@ -70,7 +70,7 @@ def _weights(reading: Reading, x: Tensor) -> Tensor:
 
 def _means(weights: Tensor) -> ByPosition:
     """Over the rows in which every place is another one, [T, T]."""
-    rows = range(_FIRST, len(weights) - 1)
+    rows = range(FIRST, len(weights) - 1)
     i = torch.tensor(rows, device=weights.device)
     causal = not bool(weights.triu(1).any())
     places = {"previous": i - 1, "first": i * 0, "same": i, "next": i + 1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from statistics import NormalDist
 from typing import ClassVar, Literal
 
 from attnviz.core.heads import Head
@@ -14,6 +15,11 @@ Side = Literal["Q", "K", "V"]
 """What of a later head an earlier one feeds: its queries, its keys or its values."""
 
 SIDES: tuple[Side, ...] = ("Q", "K", "V")
+
+RISK = 0.05
+"""That anything is named of a model whose heads are random."""
+COPIES = 0.5
+"""Least copying score of a head that is said to copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,7 @@ class Edge:
         reader: the later one.
         ratio: from 0 (reads nothing of it) to 1.
         excess: the ratio less the mean of random matrices of the same shapes.
+        p: how likely random heads with the same singular values have such a ratio.
     """
 
     side: Side
@@ -42,6 +49,7 @@ class Edge:
     reader: Head
     ratio: float
     excess: float
+    p: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +72,15 @@ class Copying:
     """Whether a head raises the token that it reads.
 
     Attributes:
-        score: Σλ / Σ|λ| over the eigenvalues of W_E W_OV W_U, from -1 to 1.
+        score: Σλ / Σ|λ| over the eigenvalues of W_E W_OV W_U, from -1 to 1 (Elhage et al. 2021).
+        centred: the same with W_U less its mean over the vocabulary, so that raising all words
+            alike counts for nothing.
         own: by how much the token's own logit is raised against the mean of all, in standard
             deviations over the vocabulary; the mean over tokens.
     """
 
     score: float
+    centred: float
     own: float
 
 
@@ -104,7 +115,9 @@ class Circuits(Shown, Result):
         spread: over all edges that were looked at, kept or not, by side.
         plain: copying with the token embeddings as they are, by head.
         first: the same with the embeddings as they leave the first layer; not for its own heads.
-        copying_chance: of the copying score with each of the two (``plain``, ``first``).
+        copying_chance: of the copying score with each of the two (``plain``, ``first``), of heads
+            with normally distributed matrices.
+        copying_matched: the same of random heads with the singular values of the model's.
         tokens: how many tokens of the vocabulary copying was measured on.
         positions: how many positions :attr:`by_position` is from.
         by_position: by head; empty where positions are not added to the stream.
@@ -114,7 +127,7 @@ class Circuits(Shown, Result):
             ``copying``, ``positions``.
     """
 
-    schema: ClassVar[str] = "attnviz.circuits/2"
+    schema: ClassVar[str] = "attnviz.circuits/3"
     command: ClassVar[str] = "circuits"
 
     edges: tuple[Edge, ...] = ()
@@ -123,6 +136,7 @@ class Circuits(Shown, Result):
     plain: Mapping[Head, Copying] = field(default_factory=dict)
     first: Mapping[Head, Copying] = field(default_factory=dict)
     copying_chance: Mapping[str, Chance] = field(default_factory=dict)
+    copying_matched: Mapping[str, Chance] = field(default_factory=dict)
     tokens: int = 0
     positions: int = 0
     by_position: Mapping[Head, ByPosition] = field(default_factory=dict)
@@ -137,6 +151,28 @@ class Circuits(Shown, Result):
     def copying(self) -> Mapping[Head, Copying]:
         """Copying by what each head reads: beyond the first layer what leaves it, where known."""
         return {**self.plain, **self.first}
+
+    def clear(self, side: Side) -> tuple[Edge, ...]:
+        """The edges of one side that random heads of these singular values would hardly have.
+
+        One of all edges that were looked at would be among them in 1 of 20 models (Bonferroni).
+        """
+        questions = sum(spread.edges for spread in self.spread.values())
+        return tuple(edge for edge in self.of(side) if edge.p * questions <= RISK)
+
+    def copies(self) -> Mapping[Head, bool]:
+        """Whether a head copies: :data:`COPIES` or more, and more than random heads would have.
+
+        Of as many random heads with the singular values of the model's, one scores as much in 1 of
+        20 models.
+        """
+        times = NormalDist().inv_cdf(1 - RISK / len(self.layout))
+        found = {}
+        for kind, scores in (("plain", self.plain), ("first", self.first)):
+            for head, one in scores.items():
+                chance = self.copying_matched[kind]
+                found[head] = one.score >= max(COPIES, chance.mean + times * chance.sd)
+        return found
 
     def __repr__(self) -> str:
         name = self.layout.name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -121,14 +122,17 @@ def _edges(
     chance: dict[Side, Chance] = {}
     total = len(layers) * (len(layers) - 1) // 2
     seen: set[tuple[int, int]] = set()
-    for pair in compose.pairs(layers):
+    goes = _mean_goes(model)
+    for pair in compose.pairs(layers, mean_goes=goes):
         seen.add((pair.first, pair.second))
         progress("pairs of layers", len(seen), total)
         if pair.ranks not in chances:
-            chances[pair.ranks] = _chance(model, pair, settings.seed)
+            chances[pair.ranks] = compose.chance(
+                pair.width, *pair.ranks, mean_goes=goes, seed=settings.seed
+            )
         chance.setdefault(pair.side, chances[pair.ranks])
         writers, readers = model.heads(pair.first), model.heads(pair.second)
-        strongest.add(pair.side, writers, readers, pair.ratio, chances[pair.ranks].mean)
+        strongest.add(pair.side, writers, readers, pair, chances[pair.ranks].mean)
     return replace(
         report,
         edges=strongest.edges(),
@@ -138,11 +142,10 @@ def _edges(
     )
 
 
-def _chance(model: _Model, pair: compose.Pair, seed: int) -> Chance:
-    """Of two layers' ratio."""
+def _mean_goes(model: _Model) -> bool:
+    """Whether all that is written and read has its mean taken off."""
     norms = [n for r in model.readings for n in (r.norm, *r.after) if n is not None]
-    goes = bool(norms) and all(norm.centred for norm in norms)
-    return compose.chance(pair.width, *pair.ranks, mean_goes=goes, seed=seed)
+    return bool(norms) and all(norm.centred for norm in norms)
 
 
 def _copying(
@@ -167,10 +170,11 @@ def _copying(
         progress("tokens through the first layer", 0, 1)
         work.append(("first", copying.after_first(source, embedded), [n for n in layers if n]))
     found: dict[str, dict[Head, Copying]] = {"plain": {}, "first": {}}
-    chance = {}
+    chance, matched = {}, {}
     total, done = sum(len(numbers) for _, _, numbers in work), 0
     for kind, vectors, numbers in work:
         texts = copying.ReadTokens(vectors, raising)
+        drawn: list[float] = []
         for number in numbers:
             done += 1
             progress("copying", done, total)
@@ -178,11 +182,14 @@ def _copying(
             found[kind] |= dict(zip(model.heads(number), texts.copying(*parts), strict=True))
             if kind not in chance:
                 chance[kind] = texts.chance(*parts, settings.seed)
+            drawn += texts.matched(*parts, settings.seed + number)
+        matched[kind] = Chance(*(float(f(drawn)) for f in (np.mean, np.std)), len(drawn))
     return replace(
         report,
         plain=found["plain"],
         first=found["first"],
         copying_chance=chance,
+        copying_matched=matched,
         tokens=len(chosen),
     )
 

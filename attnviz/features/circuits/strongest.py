@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core.heads import Head
+from attnviz.features.circuits.compose import Pair
 from attnviz.features.circuits.result import SIDES, Edge, ExcessSpread, Side
 
 _SHARES = (0.5, 0.9, 0.99)
@@ -34,7 +35,7 @@ class Strongest:
         side: Side,
         writers: Sequence[Head],
         readers: Sequence[Head],
-        ratio: Tensor,
+        pair: Pair,
         mean: float,
     ) -> None:
         """Take in the edges between two layers.
@@ -43,10 +44,10 @@ class Strongest:
             side: what of the readers is fed.
             writers: of the earlier layer.
             readers: of the later one.
-            ratio: [writers, readers].
+            pair: the two layers.
             mean: of the ratio of random matrices.
         """
-        ratio = ratio.double().cpu()
+        ratio = pair.ratio.double().cpu()
         over = ratio - mean
         counted = self._among(writers)[:, None] | self._among(readers)
         if not bool(counted.any()):
@@ -56,7 +57,8 @@ class Strongest:
         places = over.masked_fill(~counted, -torch.inf).flatten().topk(most).indices.tolist()
         found = []
         for i, j in (divmod(place, len(readers)) for place in places):
-            found.append(Edge(side, writers[i], readers[j], float(ratio[i, j]), float(over[i, j])))
+            figures = (float(of[i, j]) for of in (ratio, over, pair.p))
+            found.append(Edge(side, writers[i], readers[j], *figures))
         best = [*self._edges.get(side, ()), *found]
         self._edges[side] = heapq.nlargest(self.keep, best, key=lambda edge: edge.excess)
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from attnviz.drawing.tables import Row
 from attnviz.features.circuits.result import Circuits
 
-COLUMNS = ("side", "writer", "reader", "ratio", "excess")
+COLUMNS = ("side", "writer", "reader", "ratio", "excess", "p")
 
 
 def rows(found: Circuits) -> list[Row]:
     """A row for each edge; none where there are no edges."""
     name = found.layout.name
-    return [
-        dict(zip(COLUMNS, (e.side, name(e.writer), name(e.reader), e.ratio, e.excess), strict=True))
-        for e in found.edges
-    ]
+    listed = ((e.side, name(e.writer), name(e.reader), e.ratio, e.excess, e.p) for e in found.edges)
+    return [dict(zip(COLUMNS, one, strict=True)) for one in listed]

@@ -14,6 +14,7 @@ from attnviz.drawing.labels import number, signs
 from attnviz.drawing.signed import SignedGrid
 from attnviz.drawing.terminal import Line
 from attnviz.features.circuits import words
+from attnviz.features.circuits.positions import FIRST
 from attnviz.features.circuits.result import SIDES, Circuits, Edge
 
 _SENT = 10
@@ -61,7 +62,7 @@ class CircuitsText:
         report = self.report
         yield Line(
             f"Positions: where heads would look if position embeddings were all they read "
-            f"({report.positions} positions)",
+            f"(rows {FIRST} to {report.positions - 2} of {report.positions} positions)",
             "bold",
         )
         found = words.sent(report)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from attnviz.core.heads import Head
 from attnviz.drawing.labels import model_name
 from attnviz.features.circuits.result import ByPosition, Chance, Circuits, Edge, Side
@@ -42,10 +40,12 @@ def expected(chance: Chance, digits: int) -> str:
 
 def copying_title(report: Circuits) -> str:
     """What the grid of copying shows."""
-    chance = report.copying_chance.get("first") or report.copying_chance["plain"]
+    kind = "first" if "first" in report.copying_chance else "plain"
+    chance, matched = report.copying_chance[kind], report.copying_matched[kind]
     return (
         "Copying: 1 where a head raises the very tokens that it reads, -1 where it lowers them "
-        f"(random heads: {expected(chance, 2)})"
+        f"(random heads: {expected(chance, 2)}; with these heads' singular values: "
+        f"{expected(matched, 2)})"
     )
 
 
@@ -85,15 +85,8 @@ def edges_title(report: Circuits) -> str:
 
 
 def shown(report: Circuits, side: Side, top: int) -> tuple[Edge, ...]:
-    """The strongest edges of a side that random matrices would hardly have."""
-    least = reached(report, side)
-    return tuple(edge for edge in report.of(side)[:top] if edge.excess > least)
-
-
-def reached(report: Circuits, side: Side) -> float:
-    """The excess that the largest of so many random edges has: sd √(2 ln n)."""
-    edges = report.spread[side].edges
-    return report.chance[side].sd * math.sqrt(2 * math.log(max(edges, 2)))
+    """The strongest edges of a side that random heads would hardly have."""
+    return report.clear(side)[:top]
 
 
 def edges_below(report: Circuits) -> str:
@@ -105,8 +98,8 @@ def edges_below(report: Circuits) -> str:
         for side, spread in sides
     )
     return (
-        f"edges in total: {counts}; edges no stronger than the strongest of as many random "
-        "ones are omitted"
+        f"edges in total: {counts}; omitted are those no stronger than the strongest of as many "
+        "random heads with the same singular values"
     )
 
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from attnviz.core.heads import Layout
 from attnviz.core.source import Source
 from attnviz.corpus.gold.halves import EVERYTHING, Selection, halves
-from attnviz.corpus.gold.rule import TEN_POINTS, enough, sure
-from attnviz.corpus.gold.tally import ALL, share
+from attnviz.corpus.gold.rule import TEN_POINTS, enough, large, sure
+from attnviz.corpus.gold.tally import ALL, DIFFERENCE, p_above_zero, share
 from attnviz.features.coref.result import (
     NAME_DIRECTIONS,
     AntecedentHead,
@@ -156,7 +156,7 @@ class CountedCases:
                 count,
                 rival,
                 base_share,
-                self._share(hits - base, which),
+                self._share(hits - base, which, DIFFERENCE),
             )
 
     def roles(self, ranked: Sequence[AntecedentHead]) -> tuple[AntecedentHead, ...]:
@@ -165,30 +165,46 @@ class CountedCases:
         if not enough(int(self.measured.sum()), documents):
             return ()
         heads = list(self.layout)
-        found = []
+        everything = np.ones(len(self.chosen), np.bool_)
+        found, p = [], []
         for one in ranked:
             direction = self.directions.index(one.direction)
             hits = self.examples.right[:, heads.index(one.head), direction]
             base = self.examples.baselines[one.baseline]
             over = float(hits[self.chosen].mean()) - float(base[self.chosen].mean())
-            if over >= TEN_POINTS and sure(one.margin):
+            if over >= TEN_POINTS:
                 found.append(one)
-        return tuple(sorted(found, key=lambda one: one.head))
+                more = hits.astype(np.int64) - base.astype(np.int64)
+                p.append(p_above_zero(*self._by_document(more, everything)))
+        whole = np.array_equal(self.chosen, self.measured)
+        certain = sure(p, len(heads) * len(self.directions) if whole else len(p))
+        named = [
+            one
+            for one, known in zip(found, certain, strict=True)
+            if known and large(one.accuracy, one.margin)
+        ]
+        return tuple(sorted(named, key=lambda one: one.head))
 
     def _rival(self, where: Bools) -> str:
         """The baseline that is right most often on some examples."""
         baselines = self.examples.baselines
         return max(baselines, key=lambda name: float(baselines[name][where].mean()))
 
-    def _share(self, hits: NDArray[np.int64], which: Bools) -> CaseShare:
+    def _share(self, hits: NDArray[np.int64], which: Bools, least: float = 0.0) -> CaseShare:
         """The share of hits among the measured ones of some examples, with its interval."""
+        return share(*self._by_document(hits, which), least)
+
+    def _by_document(
+        self, hits: NDArray[np.int64], which: Bools
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Hits and examples of each document, [D], of the measured ones of some examples."""
         where = which & self.measured
         _, place = np.unique(self.examples.document[where], return_inverse=True)
         size = int(place.max(initial=-1)) + 1
         sums, count = np.zeros(size, np.int64), np.zeros(size, np.int64)
         np.add.at(sums, place, hits[where])
         np.add.at(count, place, 1)
-        return share(sums, count)
+        return sums, count
 
 
 def _notes(

@@ -50,8 +50,9 @@ class FigureChange:
         before: in the first; ``after`` in the second.
         after: see ``before``.
         change: the second less the first.
-        low: of the 95 % interval of the paired difference over texts, None where texts cannot be
-            paired or are fewer than two; ``high`` likewise.
+        low: of the interval of the paired difference over texts, which holds together with those
+            of all heads and scores, 95 % of the time; None where texts cannot be paired or are too
+            few; ``high`` likewise.
         high: the other end.
     """
 

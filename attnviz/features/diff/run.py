@@ -16,6 +16,7 @@ from attnviz.errors import InputError
 from attnviz.features.diff.result import Diff, Distance, FigureChange, HeadChange
 from attnviz.features.diff.rows import Maps, aligned, alignment, distances
 from attnviz.scoring.observe import score_capture
+from attnviz.statistics.clusters import FEW
 from attnviz.statistics.paired import difference
 
 Rows = dict[Head, dict[str, list[tuple[float, int]]]]
@@ -117,11 +118,14 @@ def compare(
         texts += 1
     if layout is None or found_names is None:
         raise InputError("no text to compare; give at least one")
+    questions = sum(
+        len(_both(before.scores.get(head, {}), after.scores.get(head, {}))) for head in far
+    )
     heads = [
         HeadChange(
             layout.name(head),
             found.distance(),
-            tuple(_changes(before.scores.get(head, {}), after.scores.get(head, {}))),
+            tuple(_changes(before.scores.get(head, {}), after.scores.get(head, {}), questions)),
             tuple(sorted(after.has(head, texts) - before.has(head, texts))),
             tuple(sorted(before.has(head, texts) - after.has(head, texts))),
         )
@@ -138,23 +142,32 @@ def compare(
         heads=tuple(heads),
         align=matched,
         texts=texts,
-        notes=tuple(_notes(texts)),
+        notes=tuple(_notes(texts, questions)),
     )
     if texts > 1:
         return report
     return replace(report, sides=sides, others=others, first=first, maps=maps)
 
 
-def _changes(
-    before: Mapping[str, list[tuple[float, int]]], after: Mapping[str, list[tuple[float, int]]]
-) -> Iterable[FigureChange]:
+ByText = Mapping[str, list[tuple[float, int]]]
+"""Of every score, text by text: the sum over rows, and how many."""
+
+
+def _both(before: ByText, after: ByText) -> list[str]:
+    """The scores that have rows in both runs."""
+    return [
+        name
+        for name in before.keys() & after.keys()
+        if all(sum(rows for _, rows in run[name]) for run in (before, after))
+    ]
+
+
+def _changes(before: ByText, after: ByText, questions: int) -> Iterable[FigureChange]:
     """Of every score that has rows in both runs."""
-    for name in before.keys() & after.keys():
+    for name in _both(before, after):
         runs = before[name], after[name]
-        if not all(sum(rows for _, rows in run) for run in runs):
-            continue
         means = [sum(a for a, _ in run) / sum(b for _, b in run) for run in runs]
-        change, low, high = difference(*runs)
+        change, low, high = difference(*runs, questions)
         yield FigureChange(name, means[0], means[1], change, low, high)
 
 
@@ -171,8 +184,13 @@ def _check(one: Capture, other: Capture) -> None:
         raise InputError("the two captures keep other heads; capture the same ones")
 
 
-def _notes(texts: int) -> Iterable[str]:
+def _notes(texts: int, questions: int) -> Iterable[str]:
     if texts == 1:
         yield "One text: a difference of scores has no interval."
-    elif texts < 50:
-        yield f"Intervals from {texts} texts cover slightly less than their nominal 95 %."
+        return
+    yield (
+        f"Intervals of changes hold for all {questions:,} heads and scores at once (95 %, "
+        "Bonferroni)."
+    )
+    if texts < FEW:
+        yield f"Intervals from {texts} texts cover less than 95 %; use {FEW} or more."

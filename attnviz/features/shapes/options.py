@@ -124,7 +124,7 @@ class FormatOptions:
             metavar="FILE",
         ),
     ] = None
-    json: Annotated[bool, option("Print JSON (attnviz.shapes/2).", "--json", panel=OUT)] = False
+    json: Annotated[bool, option("Print JSON (attnviz.shapes/3).", "--json", panel=OUT)] = False
     csv: Annotated[bool, option("Print CSV.", "--csv", panel=OUT)] = False
     markdown: Annotated[bool, option("Print Markdown.", "--markdown", panel=OUT)] = False
 

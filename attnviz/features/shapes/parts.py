@@ -196,14 +196,16 @@ class VariantCosts:
 
     Attributes:
         name: ``GQA, G = 8``. layer: one layer of it.
-        parameters: of one layer. flops: of one layer.
+        parameters: of one layer. flops: of one layer, for the run; MLA's keys and values rebuilt.
         cache_elements_per_token: numbers per token and layer.
         cache_bytes_per_token: of all layers; also per sequence, and per batch.
         cache_bytes_per_sequence: see there.
         cache_bytes_per_batch: see there.
         ratio_to_mha: its cache against MHA's with the same heads.
         read_bytes_per_decoded_token: its own cache, and a share of these layers' weights.
-        flops_per_byte: that decoding computes with what it reads.
+        flops_per_byte: that decoding computes with what it reads, of ``decoding_flops``.
+        decoding_flops: to decode one token of a sequence in these layers; MLA with W_K and W_V
+            absorbed. decoding_flops_rebuilt: where MLA makes keys and values of all latents anew.
         weights_bytes: all weights that are known.
         fits_tokens: the longest sequence that fits; -1 where any does, None where nobody asked.
         fits_sequences: how many sequences fit.
@@ -222,6 +224,8 @@ class VariantCosts:
     ratio_to_mha: float
     read_bytes_per_decoded_token: float
     flops_per_byte: float
+    decoding_flops: int
+    decoding_flops_rebuilt: int
     weights_bytes: int
     fits_tokens: int | None
     fits_sequences: int | None

@@ -274,6 +274,8 @@ def _variant(one: Variant) -> parts.VariantCosts:
         ratio_to_mha=one.ratio,
         read_bytes_per_decoded_token=one.read_bytes,
         flops_per_byte=one.intensity,
+        decoding_flops=one.step_flops,
+        decoding_flops_rebuilt=one.rebuilt_flops,
         weights_bytes=one.weights_bytes,
         fits_tokens=one.fits_tokens,
         fits_sequences=one.fits_sequences,

@@ -41,7 +41,7 @@ class Answer(Record):
         draw: a plot or diagram for the terminal, as for ``tables``.
     """
 
-    schema: ClassVar[str] = "attnviz.shapes/2"
+    schema: ClassVar[str] = "attnviz.shapes/3"
     command: ClassVar[str] = "shapes"
 
     view: str

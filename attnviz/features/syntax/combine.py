@@ -25,12 +25,13 @@ from attnviz.core.heads import Layout
 from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.corpus.gold.cases import Cases, Loader, Progress, SyntaxSettings
 from attnviz.corpus.gold.pointing import WordMaps, present
-from attnviz.corpus.gold.tally import ALL, HitTally, share
+from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTally, share
 from attnviz.corpus.gold.treebank import Sentence
 from attnviz.corpus.gold.work import Task
 from attnviz.corpus.running import answered, executor
 from attnviz.errors import InputError
-from attnviz.features.syntax.parses import Combined, CombinedWeight
+from attnviz.features.syntax.parses import Combined, CombinedControl, CombinedWeight
+from attnviz.models.controls import Control
 
 Floats = NDArray[np.float64]
 Features = NDArray[np.float32]
@@ -212,23 +213,21 @@ class _Study:
 
 def combine(
     source: Source,
-    untrained: Source,
+    controls: Sequence[tuple[Control, Loader]],
     sentences: Sequence[Sentence],
     settings: SyntaxSettings,
     *,
     load: Loader | None = None,
-    load_untrained: Loader | None = None,
     progress: Progress = lambda stage, done, all_: None,
 ) -> Combined:
-    """Train on even documents and measure on odd ones, the model and its like without training.
+    """Train on even documents and measure on odd ones, the model and its like without learning.
 
     Args:
         source: the model.
-        untrained: the same with random weights.
+        controls: what loads the same with nothing learned in it.
         sentences: the treebank.
         settings: how; whatever ``select_on`` says, nothing is measured where it was trained.
-        load: loads the model in another process; ``load_untrained`` the other one.
-        load_untrained: see ``load``.
+        load: loads the model in another process.
         progress: called again and again.
 
     Raises:
@@ -243,27 +242,34 @@ def combine(
     def told(more: int) -> None:
         nonlocal done
         done += more
-        progress("combine", done, 2 * (len(kept) + len(odd)))
+        progress("combine", done, (1 + len(controls)) * (len(kept) + len(odd)))
 
     first = _Study(source, load, sentences, settings, told)
-    second = _Study(untrained, load_untrained, sentences, settings, told)
     trained, measured = HitTally(), HitTally()
     weights = first.trained(kept, trained)
     hits = first.hits(odd, measured, weights)
-    drawn = second.hits(odd, HitTally(), second.trained(kept, HitTally()))
     seen = _distances(trained)
     offset = min(seen, key=lambda d: (-seen[d], abs(d), -d))
     documents = sorted(document for document, name in measured.cases if name == ALL)
     counted = [measured.cases[document, ALL] for document in documents]
     count = np.array([distances.total() for distances in counted], np.int64)
-    right, control = (np.array([n[d] for d in documents], np.int64) for n in (hits, drawn))
+    right = np.array([hits[d] for d in documents], np.int64)
+    found = np.array([d[offset] for d in counted], np.int64)
+
+    def without(control: Control, loader: Loader) -> CombinedControl:
+        study = _Study(loader(), loader, sentences, settings, told)
+        drawn = study.hits(odd, HitTally(), study.trained(kept, HitTally()))
+        own = np.array([drawn[d] for d in documents], np.int64)
+        less = share(right - own, count, DIFFERENCE)
+        return CombinedControl(control.seed, control.scale, share(own, count), less)
+
     there, back = np.split(weights, 2)
     return Combined(
         uas=share(right, count),
-        untrained=share(control, count),
-        margin=share(right - control, count),
+        controls=tuple(without(*one) for one in controls),
         offset=offset,
-        offset_accuracy=share(np.array([d[offset] for d in counted], np.int64), count).value,
+        offset_accuracy=share(found, count).value,
+        margin=share(right - found, count, DIFFERENCE),
         count=int(count.sum()),
         trained=seen.total(),
         sentences=len(kept),

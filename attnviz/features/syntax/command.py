@@ -67,17 +67,28 @@ def syntax(
         bool,
         typer.Option(
             "--random",
-            help="Also run the same model with untrained weights, as a control.",
+            help="Also run the same model with untrained and with shuffled weights, as controls.",
             rich_help_panel=CONTROL,
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(help="Seed of those weights.", rich_help_panel=CONTROL)] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the first of those weights.", rich_help_panel=CONTROL)
+    ] = 0,
+    seeds: Annotated[int, typer.Option(help="How many of each kind.", rich_help_panel=CONTROL)] = 3,
     trees: Annotated[
         bool,
         typer.Option(
             "--trees",
-            help="Also score the maximum spanning tree of every head against the chain of "
-            "neighbours.",
+            help="Also score the undirected maximum spanning tree of every head against the chain "
+            "of neighbours.",
+            rich_help_panel=CONTROL,
+        ),
+    ] = False,
+    rooted: Annotated[
+        bool,
+        typer.Option(
+            "--rooted-trees",
+            help="Also score the directed tree from the gold root (Htut et al. 2019).",
             rich_help_panel=CONTROL,
         ),
     ] = False,
@@ -113,7 +124,7 @@ def syntax(
     ] = None,
     json: Annotated[
         bool,
-        typer.Option("--json", help="Print JSON (attnviz.syntax/2).", rich_help_panel=RESULT),
+        typer.Option("--json", help="Print JSON (attnviz.syntax/3).", rich_help_panel=RESULT),
     ] = False,
     csv: Annotated[
         bool,
@@ -163,7 +174,9 @@ def syntax(
             ray=ray,
             random=random,
             seed=seed,
+            seeds=seeds,
             trees=trees,
+            rooted=rooted,
             combine=combine,
             show=show,
             relation=relation,

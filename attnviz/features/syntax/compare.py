@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import get_args
 
 from attnviz.core.source import Source
 from attnviz.corpus.gold.cases import Loader, Progress, SyntaxSettings
 from attnviz.corpus.gold.treebank import Sentence
 from attnviz.corpus.texts import Bad
 from attnviz.features.syntax.combine import combine
+from attnviz.features.syntax.parses import Trees
 from attnviz.features.syntax.relations import run
 from attnviz.features.syntax.result import Syntax, Untrained
 from attnviz.features.syntax.sentences import show
-from attnviz.features.syntax.trees import grow
+from attnviz.features.syntax.trees import Way, grow
+from attnviz.models.controls import Control, Scale
+
+Controls = Sequence[tuple[Control, Loader]]
+"""The same model with nothing learned in it, and what loads it in any process."""
 
 
 def compare(
@@ -23,10 +29,10 @@ def compare(
     *,
     bad: Sequence[Bad] = (),
     load: Loader | None = None,
-    untrained: Loader,
+    controls: Callable[[Control], Loader],
     progress: Progress = lambda stage, done, all_: None,
 ) -> Syntax:
-    """Measure heads one by one, in trees and together, and the same model without training.
+    """Measure heads one by one, in trees and together, and the same model without learning.
 
     Args:
         source: the model.
@@ -34,30 +40,48 @@ def compare(
         settings: what is asked.
         bad: what in the treebank cannot be used.
         load: loads the model in another process; None for a model that only this one has.
-        untrained: makes the same model with random weights, in any process.
+        controls: gives what makes the same model with random weights, in any process.
         progress: called again and again.
 
     Raises:
         UsageError, InputError: see :func:`~attnviz.features.syntax.relations.run`.
     """
     settings.check()
-    drawn = untrained() if settings.random or settings.combine else None
+    drawn: Controls = ()
+    if settings.random or settings.combine:
+        seeds = range(settings.seed, settings.seed + settings.seeds)
+        wanted = [Control(seed, scale) for scale in get_args(Scale) for seed in seeds]
+        drawn = [(one, controls(one)) for one in wanted]
+        drawn[0][1]()  # a model that there is no such thing of is refused before anything is run
     report = _measured(source, sentences, settings, bad, load, "", progress)
-    if drawn is not None and settings.random:
-        control = _measured(drawn, sentences, settings, bad, untrained, "untrained ", progress)
-        same = Untrained(settings.seed, control.relations, control.roles, control.trees)
-        report = replace(report, untrained=(same,))
-    if drawn is not None and settings.combine:
-        combined = combine(
-            source, drawn, sentences, settings, load=load, load_untrained=untrained,
-            progress=progress,
-        )  # fmt: skip
+    if settings.random:
+        report = replace(report, untrained=tuple(_without(
+            drawn, sentences, settings, bad, progress
+        )))  # fmt: skip
+    if settings.combine:
+        combined = combine(source, drawn, sentences, settings, load=load, progress=progress)
         report = replace(report, combined=combined)
-    if drawn is not None:
+    if drawn:
         report = replace(report, seed=settings.seed)
     if settings.show:
         report = replace(report, shown=show(source, sentences, settings, report))
     return report
+
+
+def _without(
+    controls: Controls,
+    sentences: Sequence[Sentence],
+    settings: SyntaxSettings,
+    bad: Sequence[Bad],
+    progress: Progress,
+) -> Iterator[Untrained]:
+    """The figures of every control."""
+    for control, load in controls:
+        stage = f"{control.title}: "
+        found = _measured(load(), sentences, settings, bad, load, stage, progress)
+        yield Untrained(
+            control.seed, control.scale, found.relations, found.roles, found.trees, found.rooted
+        )
 
 
 def _measured(
@@ -75,6 +99,12 @@ def _measured(
         progress(stage + what, done, there)
 
     report = run(source, sentences, settings, bad=bad, load=load, progress=told)
-    if not settings.trees:
-        return report
-    return replace(report, trees=grow(source, sentences, settings, load=load, progress=told))
+
+    def trees(way: Way) -> Trees:
+        return grow(source, sentences, settings, way, load=load, progress=told)
+
+    return replace(
+        report,
+        trees=trees("undirected") if settings.trees else None,
+        rooted=trees("rooted") if settings.rooted else None,
+    )

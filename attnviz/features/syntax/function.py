@@ -55,7 +55,9 @@ def syntax(
         chosen,
         bad=bad,
         load=loader(model, source, device=device, dtype=dtype),
-        untrained=partial(load, model, device=device, dtype=dtype, untrained=chosen.seed),
+        controls=lambda control: partial(
+            load, model, device=device, dtype=dtype, untrained=control.seed, scale=control.scale
+        ),
         progress=progress or (lambda stage, done, all_: None),
     )
     return replace(report, identity=identity(model))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attnviz.core.heads import Head
+from attnviz.models.controls import Scale
 from attnviz.statistics.share import CaseShare
 
 
@@ -42,7 +43,7 @@ class TreeChoice:
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """The maximum spanning tree of every head, undirected.
+    """A maximum spanning tree of every head, undirected or from the gold root.
 
     Attributes:
         count: dependencies, on all data.
@@ -73,15 +74,32 @@ class CombinedWeight:
 
 
 @dataclass(frozen=True, slots=True)
+class CombinedControl:
+    """The classifier, trained and measured on weights without anything learned in them.
+
+    Attributes:
+        seed: of these weights.
+        scale: see :class:`~attnviz.features.syntax.result.Untrained`.
+        uas: where that of the model is from.
+        margin: of the model's UAS over it.
+    """
+
+    seed: int
+    scale: Scale
+    uas: CaseShare
+    margin: CaseShare
+
+
+@dataclass(frozen=True, slots=True)
 class Combined:
     """The attention-only classifier over all heads (Clark et al. 2019, section 4.2).
 
     Attributes:
         uas: on the documents that it was not trained on.
-        untrained: of the same classifier on random weights.
-        margin: the difference of the two.
+        controls: the same classifier on the model with nothing learned in it.
         offset: the best fixed offset of the documents that it was trained on.
         offset_accuracy: of that, where the others are from.
+        margin: of ``uas`` over that.
         count: dependencies there.
         trained: dependencies that it was trained on.
         sentences: that these are from; ``left_out`` as many of the same half, for want of memory.
@@ -90,10 +108,10 @@ class Combined:
     """
 
     uas: CaseShare
-    untrained: CaseShare
-    margin: CaseShare
+    controls: tuple[CombinedControl, ...]
     offset: int
     offset_accuracy: float | None
+    margin: CaseShare
     count: int
     trained: int
     sentences: int

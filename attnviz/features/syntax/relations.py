@@ -15,8 +15,8 @@ from attnviz.core.heads import Head, Layout
 from attnviz.core.source import Source
 from attnviz.corpus.gold.cases import Cases, Loader, Progress, SyntaxSettings, check_single
 from attnviz.corpus.gold.halves import EVERYTHING, halves
-from attnviz.corpus.gold.rule import TEN_POINTS, enough, sure
-from attnviz.corpus.gold.tally import ALL, HitTable, HitTally
+from attnviz.corpus.gold.rule import TEN_POINTS, enough, large, sure
+from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTable, HitTally, p_above_zero
 from attnviz.corpus.gold.treebank import Sentence
 from attnviz.corpus.gold.work import Work
 from attnviz.corpus.running import answered, executor
@@ -72,12 +72,21 @@ def _report(study: Cases, tally: HitTally, unusable: int) -> Syntax:
     settings, unit, layout = study.settings, study.unit, study.source.layout
     tables = tally.tables()
     relations: list[Relation] = []
-    roles: list[RelationHead] = []
+    candidates: list[tuple[RelationHead, float]] = []
+    family = 0
     for name, table in tables.items():
         chosen, measured = halves(table.documents, settings.select_on)
         relations.append(_relation(name, table, chosen, measured, layout))
-        if name != ALL:
-            roles += _roles(name, table, chosen, measured, layout)
+        if name != ALL and _enough(table, chosen, measured):
+            candidates += _candidates(name, table, chosen, measured, layout)
+            family += len(layout) * len(DIRECTIONS)
+    asked = family if settings.select_on == EVERYTHING else len(candidates)
+    certain = sure([p for _, p in candidates], asked)
+    roles = [
+        one
+        for (one, _), known in zip(candidates, certain, strict=True)
+        if known and large(one.accuracy, one.margin)
+    ]
     documents = len({document for document, _ in tally.cases})
     skipped = {"unusable": unusable, "refused by the model": study.refused}
     return Syntax(
@@ -94,6 +103,7 @@ def _report(study: Cases, tally: HitTally, unusable: int) -> Syntax:
         punct=settings.punct,
         relations=tuple(relations),
         roles=tuple(sorted(roles, key=lambda role: (role.head, -(role.margin.value or 0.0)))),
+        asked=asked,
         notes=tuple(_notes(study, documents, skipped)),
     )
 
@@ -141,26 +151,33 @@ def _held_out(
         count=int(table.count[measured].sum()),
         offset=int(table.distances[offset]),
         offset_accuracy=table.share(offsets, measured).value,
-        margin=table.share(hits - offsets, measured),
+        margin=table.share(hits - offsets, measured, DIFFERENCE),
     )
 
 
-def _roles(
+def _enough(table: HitTable, chosen: Bools, measured: Bools) -> bool:
+    return bool(table.count[chosen].sum()) and enough(
+        int(table.count[measured].sum()), int(measured.sum())
+    )
+
+
+def _candidates(
     name: str, table: HitTable, chosen: Bools, measured: Bools, layout: Layout
-) -> Iterator[RelationHead]:
-    """Heads that beat the best offset by ten points where it was chosen, and surely elsewhere."""
-    count, total = int(table.count[measured].sum()), int(table.count[chosen].sum())
-    if not total or not enough(count, int(measured.sum())):
-        return
+) -> Iterator[tuple[RelationHead, float]]:
+    """Heads that beat the best offset by ten points where it was chosen.
+
+    Each with the probability of its margin elsewhere, if it beat no offset there.
+    """
     accuracy = table.accuracy(chosen)
-    base = int(table.offsets[chosen, table.best_offset(chosen)].sum()) / total
+    offset = table.offsets[:, table.best_offset(chosen)]
+    base = int(offset[chosen].sum()) / int(table.count[chosen].sum())
     for place, head in enumerate(layout):
         direction = int(accuracy[place].argmax())
         if accuracy[place, direction] - base < TEN_POINTS:
             continue
-        found = _held_out(name, table, chosen, measured, head, place, direction)
-        if sure(found.margin):
-            yield found
+        more = table.hits[:, place, direction] - offset
+        p = p_above_zero(more[measured], table.count[measured])
+        yield _held_out(name, table, chosen, measured, head, place, direction), p
 
 
 def _notes(study: Cases, documents: int, skipped: Mapping[str, int]) -> Iterator[str]:

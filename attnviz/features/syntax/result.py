@@ -19,6 +19,7 @@ from attnviz.corpus.gold.rule import evidence
 from attnviz.drawing.forms import FORMS, Shown
 from attnviz.errors import Setting, UsageError
 from attnviz.features.syntax.parses import Combined, Parse, Trees
+from attnviz.models.controls import Scale
 from attnviz.statistics.share import CaseShare
 
 Direction = Literal["to_head", "from_head"]
@@ -96,19 +97,24 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Untrained:
-    """The same figures of the same model with random weights.
+    """The same figures of the same model with nothing learned in it.
 
     Attributes:
-        seed: of these weights.
+        seed: of its weights.
+        scale: ``default`` for weights as they are drawn before training, ``trained`` for the
+            trained ones in random order.
         relations: see :class:`Syntax`, as for the others.
         roles: see there.
-        trees: see there.
+        trees: see there; ``rooted`` too.
+        rooted: see ``trees``.
     """
 
     seed: int
+    scale: Scale
     relations: tuple[Relation, ...]
     roles: tuple[RelationHead, ...]
     trees: Trees | None = None
+    rooted: Trees | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -130,13 +136,16 @@ class Syntax(Shown, Result):
         punct: whether punctuation counts.
         relations: the most frequent first, after ``all``.
         roles: heads that find a relation better than any fixed offset, by head.
-        untrained: the same of untrained weights, where that was asked for.
-        trees: the spanning tree of every head, likewise.
+        asked: questions that were asked of heads and relations for that, which Holm's correction
+            is over.
+        untrained: the same without anything learned, where that was asked for.
+        trees: the undirected spanning tree of every head, likewise.
+        rooted: the directed one from the gold root, likewise.
         combined: all heads together, likewise.
         shown: sentences with arcs, as many as were asked for.
     """
 
-    schema: ClassVar[str] = "attnviz.syntax/2"
+    schema: ClassVar[str] = "attnviz.syntax/3"
     command: ClassVar[str] = "syntax"
 
     unit: str
@@ -149,8 +158,10 @@ class Syntax(Shown, Result):
     punct: bool
     relations: tuple[Relation, ...]
     roles: tuple[RelationHead, ...] = ()
+    asked: int = 0
     untrained: tuple[Untrained, ...] = ()
     trees: Trees | None = None
+    rooted: Trees | None = None
     combined: Combined | None = None
     shown: tuple[Parse, ...] = ()
 

@@ -16,8 +16,9 @@ from attnviz.drawing.terminal import Line
 from attnviz.drawing.tiles import FULL, Tile, TileGrid, colored
 from attnviz.features.syntax import arcs, trees_terminal
 from attnviz.features.syntax.arcs_terminal import ArcSentence
-from attnviz.features.syntax.result import Relation, RelationHead, Syntax, Untrained
-from attnviz.features.syntax.words import SHORT, measured
+from attnviz.features.syntax.result import Relation, RelationHead, Syntax
+from attnviz.features.syntax.words import SHORT, WITHOUT, measured, scales
+from attnviz.models.controls import Scale
 
 
 def parts(found: Syntax, *, relation: str | None = None) -> Iterator[RenderableType]:
@@ -37,12 +38,12 @@ def parts(found: Syntax, *, relation: str | None = None) -> Iterator[RenderableT
         yield Line(line, "dim")
     if found.shown:
         yield ""
-    if found.trees or found.combined:
+    if found.trees or found.rooted or found.combined:
         yield trees_terminal.whole_table(found)
         yield ""
     yield Line(legend(found), "dim")
-    for one in found.untrained:
-        yield Line(control_line(found, one), "dim")
+    for line in control_lines(found):
+        yield Line(line, "dim")
     for line in trees_terminal.whole_lines(found):
         yield Line(line, "dim")
     yield Line(measured(found), "dim")
@@ -75,8 +76,9 @@ class SyntaxGrid:
         yield TileGrid(self.report.layout, tiles)
         end = f"; full colour at {100 * FULL:.0f} points" if colored(console) else ""
         yield Text(
-            "the relation that a head finds ten points or more above the best fixed offset, and "
-            f"significantly above it{end}",
+            "the relation that a head finds in a quarter of the cases or more, ten points or more "
+            f"above the best fixed offset, and significantly above it (Holm over "
+            f"{self.report.asked:,} question{'s' * (self.report.asked != 1)}){end}",
             "dim",
         )
         yield Text("")
@@ -86,9 +88,10 @@ def syntax_table(report: Syntax, relations: Sequence[Relation]) -> RenderableTyp
     """One line for each relation: the chosen head, its accuracy, and the best offset's."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
     words = ("relation", "by")
+    kinds = scales(report)
     titles = [
         "relation",
-        "count",
+        "cases",
         "head",
         "by",
         "%",
@@ -98,47 +101,65 @@ def syntax_table(report: Syntax, relations: Sequence[Relation]) -> RenderableTyp
         "points",
         "95 %",
     ]
-    control = [{r.name: r.best for r in one.relations} for one in report.untrained]
-    titles += ["random"] * len(control)
-    for title in titles:
+    for title in (*titles, *(WITHOUT[scale] for scale in kinds)):
         table.add_column(title, justify="left" if title in words else "right", no_wrap=True)
     sure = {(role.head, role.relation) for role in report.roles}
     for relation in relations:
         best = relation.best
-        cells = [visible(relation.name), f"{relation.count:,}"]
         if best is None or best.accuracy.value is None:
-            table.add_row(*map(Text, cells), *("–",) * (len(titles) - 2), style="dim")
+            cells = [visible(relation.name), "0"]
+            blank = len(titles) + len(kinds) - len(cells)
+            table.add_row(*map(Text, cells), *("–",) * blank, style="dim")
             continue
+        cells = [visible(relation.name), f"{best.count:,}"]
         offset = "–" if best.offset_accuracy is None else f"{100 * best.offset_accuracy:.0f}"
         cells += [report.layout.name(best.head), SHORT[best.direction], percent(best.accuracy)]
         cells += [interval(best.accuracy), f"{best.offset:+d}", offset]
         cells += [points(best.margin), interval(best.margin)]
-        for drawn in (best_of[relation.name] for best_of in control):
-            cells.append("–" if drawn is None else percent(drawn.accuracy))
+        cells += [highest(report, scale, relation.name) for scale in kinds]
         named = (best.head, relation.name) in sure
         table.add_row(*map(Text, cells), style="" if named or relation.name == "all" else "dim")
     return table
 
 
+def highest(report: Syntax, scale: Scale, name: str) -> str:
+    """The accuracy of the best head without training, in %, the highest of all seeds."""
+    found = [
+        relation.best.accuracy
+        for one in report.untrained
+        if one.scale == scale
+        for relation in one.relations
+        if relation.name == name and relation.best and relation.best.accuracy.value is not None
+    ]
+    return percent(max(found, key=lambda share: share.value or 0.0)) if found else "–"
+
+
 def legend(report: Syntax) -> str:
     """What the columns mean, in one line."""
     meaning = (
-        "by row: where the dependent looks; by column: who looks most at it; offset: the best "
-        "fixed distance to the head; points: accuracy above it"
+        f"cases: in {report.measured_on}; by row: where the dependent looks; by column: who looks "
+        "most at it; offset: the best fixed distance to the head; points: accuracy above it"
     )
-    if not report.untrained:
+    kinds = scales(report)
+    if not kinds:
         return meaning
+    seeds = sum(one.scale == kinds[0] for one in report.untrained)
     return (
-        f"{meaning}; random: % of the best head of untrained weights, chosen and measured likewise"
+        f"{meaning}; {', '.join(WITHOUT[scale] for scale in kinds)}: % of the best head of weights "
+        "as drawn before training, and of the trained ones in random order, chosen and measured "
+        f"likewise, the highest of {seeds} seed{'s' * (seeds > 1)}"
     )
 
 
-def control_line(report: Syntax, untrained: Untrained) -> str:
-    """How many heads of random weights get a role, in one line."""
-    heads = {role.head for role in untrained.roles}
-    line = (
-        f"{model_name(report.source)}, untrained (seed {untrained.seed}): {len(heads) or 'none'} "
-        f"of {len(report.layout)} heads syntactic"
-    )
-    found = dict.fromkeys(visible(role.relation) for role in untrained.roles)
-    return f"{line} ({', '.join(found)}), which needs no training" if found else line
+def control_lines(report: Syntax) -> Iterator[str]:
+    """How many heads get a role without training, a line for each kind of weights."""
+    for scale in scales(report):
+        runs = [one for one in report.untrained if one.scale == scale]
+        heads = [len({role.head for role in one.roles}) for one in runs]
+        line = (
+            f"{model_name(report.source)}, {WITHOUT[scale]} (seed"
+            f"{'s' * (len(runs) > 1)} {', '.join(str(one.seed) for one in runs)}): "
+            f"{', '.join(str(count) for count in heads)} of {len(report.layout)} heads syntactic"
+        )
+        found = dict.fromkeys(visible(role.relation) for one in runs for role in one.roles)
+        yield f"{line} ({', '.join(found)}), which needs no training" if found else line

@@ -1,9 +1,16 @@
-"""The maximum spanning tree of every head over the words of a sentence (Htut et al. 2019).
+"""The maximum spanning trees of every head over the words of a sentence, in two ways.
 
-An edge of two words weighs what the head gives from one to the other and back; the tree has the
-edges that weigh most together. It is undirected, as in arXiv:1911.12246, and so is its figure:
-UUAS, the share of dependencies that are edges of the tree, whichever way they go. What needs no
-head is the chain in which every word hangs on its neighbour; a right-branching tree has its edges.
+``undirected``: an edge of two words weighs what the head gives from one to the other and back, and
+the tree has the edges that weigh most together (Kruskal 1956).
+
+``rooted``: edges lead from the word that looks to the word that is looked at and weigh what is
+given; the tree starts at the gold root and every other word has one edge to it (Htut et al. 2019,
+arXiv:1911.12246; Chu & Liu 1965, Edmonds 1967). Each word hangs on one that looks at it, so that a
+tree is told what the root is and which way to look.
+
+The figure of both is UUAS, the share of dependencies that are edges of the tree, whichever way they
+go. What needs no head is the chain in which every word hangs on its neighbour; a right-branching
+tree has its edges.
 
 Notation in shapes: N heads, W words, P pairs of words, D documents.
 """
@@ -11,6 +18,8 @@ Notation in shapes: N heads, W words, P pairs of words, D documents.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +30,7 @@ from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.corpus.gold.cases import Cases, Loader, Progress, SyntaxSettings
 from attnviz.corpus.gold.halves import halves
 from attnviz.corpus.gold.pointing import WordMaps, present
-from attnviz.corpus.gold.tally import ALL, HitTally, share
+from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTally, share
 from attnviz.corpus.gold.treebank import Sentence
 from attnviz.corpus.gold.work import Gold, Task
 from attnviz.corpus.running import answered, executor
@@ -29,6 +38,8 @@ from attnviz.features.syntax.parses import TreeChoice, TreeHead, Trees
 
 Weights = NDArray[np.floating]
 Integers = NDArray[np.int64]
+Way = Literal["undirected", "rooted"]
+"""How a head's weights make a tree, see the module."""
 
 
 def spanning(weights: Weights) -> NDArray[np.bool_]:
@@ -65,10 +76,79 @@ def spanning(weights: Weights) -> NDArray[np.bool_]:
     return found
 
 
+def rooted(weights: Weights, root: int) -> NDArray[np.bool_]:
+    """The maximum arborescence of each head.
+
+    Args:
+        weights: [N, W, W], from the word that looks to the one that is looked at; W at least 2.
+        root: where it starts.
+
+    Returns:
+        [N, P], see :func:`spanning`.
+    """
+    heads, words, _ = weights.shape
+    left, right = np.triu_indices(words, 1)
+    numbers = np.zeros((words, words), np.int64)
+    numbers[left, right] = numbers[right, left] = np.arange(len(left))
+    others = np.delete(np.arange(words), root)
+    found = np.zeros((heads, len(left)), np.bool_)
+    for head, one in enumerate(np.asarray(weights, np.float64)):
+        found[head, numbers[arborescence(one, root)[others], others]] = True
+    return found
+
+
+def arborescence(score: Weights, root: int) -> Integers:
+    """The parent of every word in the tree from the root that weighs most.
+
+    Args:
+        score: [W, W], from parent to child, finite.
+        root: whose parent is itself.
+    """
+    score = score.astype(np.float64)
+    np.fill_diagonal(score, -np.inf)
+    score[:, root] = -np.inf
+    parent: Integers = score.argmax(0)
+    parent[root] = root
+    cycle = _cycle(parent)
+    if cycle is None:
+        return parent
+    out = np.setdiff1d(np.arange(len(score)), cycle)
+    into = score[np.ix_(out, cycle)] - score[parent[cycle], cycle]  # for the edge that it replaces
+    away = score[np.ix_(cycle, out)]
+    entry, leave = into.argmax(1), away.argmax(0)
+    small = np.full((len(out) + 1, len(out) + 1), -np.inf)  # the cycle as one word, the last
+    small[:-1, :-1] = score[np.ix_(out, out)]
+    small[:-1, -1], small[-1, :-1] = into.max(1), away.max(0)
+    chosen = arborescence(small, int(np.searchsorted(out, root)))
+    inside = chosen[:-1] == len(out)
+    parent[out] = np.where(inside, cycle[leave], out[np.where(inside, 0, chosen[:-1])])
+    parent[cycle[entry[chosen[-1]]]] = out[chosen[-1]]
+    parent[root] = root
+    return parent
+
+
+def _cycle(parent: Integers) -> Integers | None:
+    """The words of some cycle, sorted; None where every word leads to the root."""
+    state = [0] * len(parent)
+    above = parent.tolist()
+    for start in range(len(above)):
+        word = start
+        while state[word] == 0:
+            state[word] = start + 1
+            word = above[word]
+        if state[word] == start + 1 and above[word] != word:
+            found = [word]
+            while above[found[-1]] != word:
+                found.append(above[found[-1]])
+            return np.array(sorted(found))
+    return None
+
+
 class _Growing:
     """An observer that counts the dependencies in every head's tree, [N] for each sentence."""
 
-    def __init__(self, task: Task, layout: Layout, device: str) -> None:
+    def __init__(self, task: Task, layout: Layout, device: str, way: Way) -> None:
+        self._way, self._roots = way, [gold.root for gold in task.gold]
         self._maps = WordMaps(task.batch, device)
         self._gold = [
             _edges(inputs, gold) for inputs, gold in zip(task.batch, task.gold, strict=True)
@@ -82,10 +162,14 @@ class _Growing:
         if maps is None:
             return
         hits = []
-        for one, (words, pairs) in zip(maps.cpu().numpy(), self._gold, strict=True):
+        given = zip(maps.cpu().numpy(), self._gold, self._roots, strict=True)
+        for one, (words, pairs), root in given:
             found = np.zeros((len(one), 0), np.bool_)
             if len(pairs):
-                found = spanning(one[:, words][:, :, words])[:, pairs]
+                some = one[:, words][:, :, words]
+                start = int(np.searchsorted(words, root)) % len(words)
+                tree = rooted(some, start) if self._way == "rooted" else spanning(some)
+                found = tree[:, pairs]
             hits.append(found.sum(1))
         self._found[rows.site] = hits
 
@@ -116,14 +200,15 @@ class TreeWork:
 
     Args:
         source: the model.
+        way: of making trees.
     """
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    def __init__(self, source: Source, way: Way) -> None:
+        self._source, self._way = source, way
 
     def __call__(self, task: Task) -> Mapping[int, Integers]:
         """How many dependencies of each document are in each head's trees, [N]."""
-        observer = _Growing(task, self._source.layout, self._source.info.device)
+        observer = _Growing(task, self._source.layout, self._source.info.device, self._way)
         self._source.forward(task.batch, [observer], ForwardRequest(hidden=False))
         found: dict[int, Integers] = {}
         for item, gold in enumerate(task.gold):
@@ -135,19 +220,21 @@ def grow(
     source: Source,
     sentences: Sequence[Sentence],
     settings: SyntaxSettings,
+    way: Way,
     *,
     load: Loader | None = None,
     progress: Progress = lambda stage, done, all_: None,
 ) -> Trees:
     """Grow every head's tree over every sentence; arguments as of ``syntax.run``."""
+    worker = partial(TreeWork, way=way)
     cases, tally = Cases(source, sentences, settings), HitTally()
     hits: dict[int, Integers] = {}
-    with executor(TreeWork, source, load, settings.jobs, settings.ray) as running:
+    with executor(worker, source, load, settings.jobs, settings.ray) as running:
         for task, answer in answered(running, cases.tasks(tally), "a batch of sentences"):
             for document, some in answer.items():
                 hits[document] = hits.get(document, 0) + some
             cases.done += len(task.batch)
-            progress("trees", cases.done, len(sentences))
+            progress(f"{way} trees", cases.done, len(sentences))
     documents = np.array(sorted(document for document, name in tally.cases if name == ALL))
     counted = [tally.cases[document, ALL] for document in documents.tolist()]
     count = np.array([distances.total() for distances in counted])
@@ -163,7 +250,7 @@ def grow(
             uuas=share(own[measured], count[measured]),
             count=int(count[measured].sum()),
             chain=share(chain[measured], count[measured]).value,
-            margin=share((own - chain)[measured], count[measured]),
+            margin=share((own - chain)[measured], count[measured], DIFFERENCE),
         )
     total = int(count.sum())
     return Trees(

@@ -10,12 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.drawing.shares import interval, percent, points
-from attnviz.features.syntax.parses import Combined, Trees
+from attnviz.features.syntax.parses import Combined, CombinedControl, TreeChoice, Trees
 from attnviz.features.syntax.result import Syntax
+from attnviz.features.syntax.words import WITHOUT, scales
+from attnviz.models.controls import Scale
 from attnviz.statistics.share import CaseShare
 
 Row = tuple[str, CaseShare, CaseShare | None]
-"""What was measured, its share, and by how much it is above the row that it is held against."""
+"""What was measured, its share, and by how much it is above what its column says."""
 
 
 def whole_table(report: Syntax) -> RenderableType:
@@ -24,21 +26,28 @@ def whole_table(report: Syntax) -> RenderableType:
     table.add_column("dependencies in whole sentences", no_wrap=True)
     for title in ("%", "95 %", "points", "95 %"):
         table.add_column(title, justify="right", no_wrap=True)
-    if report.trees is not None:
-        _add(table, "undirected (UUAS)", _trees(report, report.trees))
-    if report.combined is not None:
-        if report.trees is not None:
-            table.add_section()
-        _add(table, "directed (UAS)", _combined(report.combined))
+    for title, rows in _blocks(report):
+        table.add_row(Text(title, "dim"))
+        for name, share, margin in rows:
+            more = ("", "") if margin is None else (points(margin), interval(margin))
+            known = "" if share.low is None else interval(share)
+            table.add_row(Text(f"  {name}"), percent(share), known, *more)
     return table
 
 
 def whole_lines(report: Syntax) -> Iterator[str]:
     """How the lines of the table were made."""
     if report.trees is not None:
+        yield ("undirected trees: the maximum spanning tree over a head's weights, both ways added")
+    if report.rooted is not None:
         yield (
-            "trees: the maximum spanning tree over a head's weights, both ways added; points above "
-            f"the chain; chosen on {report.chosen_on}, measured on {report.measured_on}"
+            "trees from the root: the maximum arborescence from the gold root, from the word that "
+            "looks to the one that is looked at (Htut et al. 2019)"
+        )
+    if report.trees is not None or report.rooted is not None:
+        yield (
+            f"points above the chain; heads chosen on {report.chosen_on}, measured on "
+            f"{report.measured_on}"
         )
     combined = report.combined
     if combined is not None:
@@ -46,7 +55,8 @@ def whole_lines(report: Syntax) -> Iterator[str]:
         line = (
             f"all heads: a softmax of weighted sums of attention, {2 * len(report.layout)} "
             f"weights trained on {combined.trained:,} dependencies of even {unit}, measured on "
-            f"{combined.count:,} of odd ones; points above untrained weights"
+            f"{combined.count:,} of odd ones; of weights without training the seed with the "
+            "highest figure stands there"
         )
         if combined.left_out:
             line += (
@@ -56,28 +66,51 @@ def whole_lines(report: Syntax) -> Iterator[str]:
         yield line
 
 
-def _trees(report: Syntax, trees: Trees) -> Iterator[Row]:
-    best = trees.best
-    if best is None:
-        return
+def _blocks(report: Syntax) -> Iterator[tuple[str, list[Row]]]:
+    """Titles and rows, each block against what its title says."""
+    for title, trees, drawn in (
+        ("undirected trees (UUAS), points above the chain", report.trees,
+         [(one.scale, one.trees) for one in report.untrained]),
+        ("trees from the root (UUAS), points above the chain", report.rooted,
+         [(one.scale, one.rooted) for one in report.untrained]),
+    ):  # fmt: skip
+        if trees is not None and trees.best is not None:
+            yield title, list(_trees(report, trees.best, drawn))
+    combined = report.combined
+    if combined is not None:
+        yield (
+            "directed (UAS), points above the best offset",
+            [
+                (f"best offset, {combined.offset:+d}", CaseShare(combined.offset_accuracy), None),
+                ("all heads", combined.uas, combined.margin),
+            ],
+        )
+        yield (
+            "directed (UAS), points of all heads above these",
+            [
+                (f"all heads, {WITHOUT[one.scale]}", one.uas, one.margin)
+                for one in strongest_controls(combined)
+            ],
+        )
+
+
+def strongest_controls(combined: Combined) -> list[CombinedControl]:
+    """Of each kind of weights without training the seed with the highest figure."""
+    found: dict[str, CombinedControl] = {}
+    for one in combined.controls:
+        before = found.get(one.scale)
+        if before is None or (one.uas.value or 0.0) > (before.uas.value or 0.0):
+            found[one.scale] = one
+    return list(found.values())
+
+
+def _trees(
+    report: Syntax, best: TreeChoice, drawn: list[tuple[Scale, Trees | None]]
+) -> Iterator[Row]:
     yield "chain of neighbours", CaseShare(best.chain), None
-    for untrained in report.untrained:
-        drawn = None if untrained.trees is None else untrained.trees.best
-        if drawn is not None:
-            name = report.layout.name(drawn.head)
-            yield f"tree of untrained head {name}", drawn.uuas, drawn.margin
-    yield f"tree of head {report.layout.name(best.head)}", best.uuas, best.margin
-
-
-def _combined(combined: Combined) -> Iterator[Row]:
-    yield f"best offset, {combined.offset:+d}", CaseShare(combined.offset_accuracy), None
-    yield "all heads, untrained weights", combined.untrained, None
-    yield "all heads", combined.uas, combined.margin
-
-
-def _add(table: Table, title: str, rows: Iterator[Row]) -> None:
-    table.add_row(Text(title, "dim"))
-    for name, share, margin in rows:
-        more = ("", "") if margin is None else (points(margin), interval(margin))
-        known = "" if share.low is None else interval(share)
-        table.add_row(Text(f"  {name}"), percent(share), known, *more)
+    for scale in scales(report):
+        choices = [trees.best for kind, trees in drawn if kind == scale and trees and trees.best]
+        if choices:
+            one = max(choices, key=lambda choice: choice.uuas.value or 0.0)
+            yield f"{WITHOUT[scale]}, head {report.layout.name(one.head)}", one.uuas, one.margin
+    yield f"head {report.layout.name(best.head)}", best.uuas, best.margin

@@ -6,9 +6,17 @@ from collections.abc import Mapping
 
 from attnviz.drawing.labels import model_name
 from attnviz.features.syntax.result import Direction, Syntax
+from attnviz.models.controls import Scale
 
 SHORT: Mapping[Direction, str] = {"to_head": "row", "from_head": "column"}
 """Directions in a cell of a table."""
+WITHOUT: Mapping[Scale, str] = {"default": "untrained", "trained": "shuffled"}
+"""Weights with nothing learned in them, as columns and lines call them."""
+
+
+def scales(found: Syntax) -> tuple[Scale, ...]:
+    """The kinds of weights without training that there are."""
+    return tuple(dict.fromkeys(one.scale for one in found.untrained))
 
 
 def measured(found: Syntax) -> str:

@@ -103,8 +103,7 @@ WHY_NEEDED = (
     "head hands on is replaced: by its mean over other texts, or by what it hands on in another. "
     "Without one of the two that look at the token before (0.5, 1.4) most of the repetition is "
     "forgotten, and without 2.0, which finds what followed that token, some of it. 2.4 looks at "
-    "the same place and is hardly missed. Nor is any one head of layer 3; all four together are, "
-    "for they stand in for each other."
+    "the same place and is hardly missed. Nor is any one head of layer 3; all four together are."
 )
 
 

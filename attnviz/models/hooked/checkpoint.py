@@ -10,11 +10,13 @@ import torch
 
 from attnviz.errors import ModelError
 from attnviz.models.containers import one_line
+from attnviz.models.controls import Control, shuffle
 from attnviz.models.hooked.network import HookedModel
 from attnviz.models.hooked.quiet import quiet
 
 _BESIDES = ("pooler", "logits_bias")
 """Weights that no attention depends on; a checkpoint may lack them."""
+_NOTHING_LEARNED = "its weights are untrained"
 
 
 def load_network(
@@ -22,7 +24,7 @@ def load_network(
     name: str,
     device: torch.device,
     dtype: torch.dtype,
-    untrained: int | None = None,
+    control: Control | None = None,
     reads: str = "text",
 ) -> HookedModel:
     """Load a model, with its LM head if it has one, and with eager attention switched on.
@@ -32,7 +34,7 @@ def load_network(
         name: see ``folder``.
         device: where it runs.
         dtype: in which precision.
-        untrained: a seed; weights as transformers draws them before training, and no head.
+        control: random weights in place of the stored ones, and no head.
         reads: ``text`` or ``image``, which of the two towers of a model such as CLIP.
 
     Raises:
@@ -44,8 +46,8 @@ def load_network(
         config = _tower(_config(folder, name), reads)
         builder, no_logits = _architecture(config)
         try:
-            if untrained is not None:
-                return _untrained(builder, config, device, dtype, untrained)
+            if control is not None and control.scale == "default":
+                return _untrained(builder, config, device, dtype, control.seed)
             model, report = builder.from_pretrained(
                 folder,
                 config=config,
@@ -66,6 +68,9 @@ def load_network(
         if absent := _made_up(report, model, body, name):
             no_logits = f"its checkpoint has no LM head ({absent} is not in it)"
         seq2seq = getattr(config, "is_encoder_decoder", False)
+        if control is not None:
+            shuffle(model.parameters(), control.seed)
+            no_logits = _NOTHING_LEARNED
         if no_logits and not seq2seq:
             model = body  # a head that was made up is dropped
         try:
@@ -84,8 +89,9 @@ def _untrained(
         model = make(config, attn_implementation="eager").to(dtype)
     seq2seq = bool(getattr(config, "is_encoder_decoder", False))
     body = body_of(model)
-    why = "its weights are untrained"
-    return HookedModel(model if seq2seq else body, body, device, seq2seq=seq2seq, no_logits=why)
+    return HookedModel(
+        model if seq2seq else body, body, device, seq2seq=seq2seq, no_logits=_NOTHING_LEARNED
+    )
 
 
 def _config(folder: Path, name: str) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from attnviz.errors import ModelError
+from attnviz.models.controls import Control
 from attnviz.models.hooked.both import Both
 from attnviz.models.hooked.checkpoint import load_network
 from attnviz.models.hooked.senses import load_senses
@@ -22,7 +23,7 @@ def load(
     device: torch.device,
     dtype: torch.dtype,
     reason: str = "",
-    untrained: int | None = None,
+    control: Control | None = None,
     reads: str = "text",
 ) -> Hooked:
     """Load a transformers model and find the best way to its attention.
@@ -34,7 +35,7 @@ def load(
         device: where it runs.
         dtype: in which precision.
         reason: why the native backend was not taken, if it was tried.
-        untrained: a seed; random weights in place of the stored ones.
+        control: random weights in place of the stored ones.
         reads: ``text`` or ``image``, which of the two towers of a model such as CLIP.
 
     Raises:
@@ -42,7 +43,7 @@ def load(
         UsageError: a library that reads pictures is missing.
     """
     path = Path(folder)
-    network = load_network(path, name, device, dtype, untrained, reads)
+    network = load_network(path, name, device, dtype, control, reads)
     if network.reads and "text" not in network.reads:
         part = network.model.config
         if getattr(part, "window_size", None) and network.reads[0] == "image":

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import torch
 
+from attnviz.models.controls import Control
 from attnviz.models.folder import Located
 from attnviz.models.native import config, tokenizer, words
-from attnviz.models.native.drawn import NO_WORDS, DrawnWeights
+from attnviz.models.native.drawn import NO_WORDS, DrawnWeights, ShuffledWeights
 from attnviz.models.native.network import build
 from attnviz.models.native.source import Native
 from attnviz.models.native.unsupported import Unsupported
@@ -23,7 +24,7 @@ __all__ = ["Native", "Unsupported", "load"]
 
 
 def load(
-    located: Located, device: torch.device, dtype: torch.dtype, untrained: int | None = None
+    located: Located, device: torch.device, dtype: torch.dtype, control: Control | None = None
 ) -> Native:
     """Load a model without transformers.
 
@@ -31,7 +32,7 @@ def load(
         located: from :func:`attnviz.models.folder.locate`.
         device: where it runs.
         dtype: in which precision, whatever its weights are stored in.
-        untrained: a seed; random weights in place of the stored ones.
+        control: random weights in place of the stored ones.
 
     Raises:
         Unsupported: not a model of this backend; the message says what it does not know.
@@ -39,12 +40,17 @@ def load(
     """
     settings = config.read(located.config)
     reader = tokenizer.load(located.folder, settings.family.tokenizer)
-    if untrained is not None:
-        drawn = DrawnWeights(located.config, settings, untrained, device, dtype)
-        return Native(located, build(settings, drawn), reader, lambda: NO_WORDS)
 
     def opened() -> Weights:
         return Weights(located.weights, settings.family, device, dtype)
+
+    if control is not None and control.scale == "default":
+        drawn = DrawnWeights(located.config, settings, control.seed, device, dtype)
+        return Native(located, build(settings, drawn), reader, lambda: NO_WORDS)
+    if control is not None:
+        with opened() as weights:
+            network = build(settings, ShuffledWeights(weights, control.seed))
+        return Native(located, network, reader, lambda: NO_WORDS)
 
     def read_words() -> words.Words | str:
         with opened() as weights:

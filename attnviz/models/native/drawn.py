@@ -1,4 +1,4 @@
-"""Random weights in place of a checkpoint's: the same model before it was trained."""
+"""Random weights in place of a checkpoint's: the same model with nothing learned in it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnviz.models.controls import shuffled
 from attnviz.models.native.config import Config
 from attnviz.models.native.families import GPT2
+from attnviz.models.native.weights import Weights
 
 NO_WORDS = "its weights are untrained"
 _RANGE = 0.02
@@ -54,3 +56,23 @@ class DrawnWeights:
 
     def check_all_taken(self) -> None:
         """Nothing is left over where nothing is stored."""
+
+
+class ShuffledWeights:
+    """The tensors of a checkpoint, the entries of each in random order.
+
+    Args:
+        weights: the checkpoint, open.
+        seed: of the order, in the order in which tensors are taken.
+    """
+
+    def __init__(self, weights: Weights, seed: int) -> None:
+        self._weights, self._generator = weights, torch.Generator().manual_seed(seed)
+
+    def take(self, name: str, *shape: int) -> Tensor:
+        """The tensor of this name."""
+        return shuffled(self._weights.take(name, *shape), self._generator)
+
+    def check_all_taken(self) -> None:
+        """See :class:`~attnviz.models.native.weights.Weights`."""
+        self._weights.check_all_taken()

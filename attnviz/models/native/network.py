@@ -17,7 +17,7 @@ from attnviz.attention.attend import attend
 from attnviz.core.heads import Site
 from attnviz.core.source import Gates, Observer
 from attnviz.models.native.config import Config
-from attnviz.models.native.drawn import DrawnWeights
+from attnviz.models.native.drawn import DrawnWeights, ShuffledWeights
 from attnviz.models.native.unsupported import Unsupported
 from attnviz.models.native.weights import Weights
 
@@ -207,7 +207,7 @@ class Network:
         return attended.output.transpose(1, 2).flatten(2)
 
 
-def build(config: Config, weights: Weights | DrawnWeights) -> Network:
+def build(config: Config, weights: Weights | DrawnWeights | ShuffledWeights) -> Network:
     """Take a model's tensors out of a checkpoint, or draw them.
 
     Raises:

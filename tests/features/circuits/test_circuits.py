@@ -19,7 +19,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source, Start
 from attnviz.errors import InputError, ModelError, SelectionError, UsageError
 from attnviz.features import registry
-from attnviz.features.circuits import copying, words
+from attnviz.features.circuits import compose, copying, words
 from attnviz.features.circuits.result import SIDES, Circuits
 from attnviz.features.circuits.run import CircuitsSettings, run
 from attnviz.models import pretrained
@@ -154,6 +154,7 @@ def test_random_matrices_meet_as_theory_says(report: Circuits) -> None:
     for side in SIDES:
         chance = report.chance[side]
         assert chance.mean == pytest.approx(191**-0.5, abs=4 * chance.sd / 10)
+    assert not report.copies()[Head(Site("decoder", 3), 4)]
     fresh = av.circuits(model=FreshConfig(d_model=64, heads=4, layers=3, causal=True))
     assert not any(words.shown(fresh, side, 10) for side in SIDES)
     assert fresh.reasons.keys() == {"copying", "positions"}
@@ -174,7 +175,7 @@ def test_copying_against_dense_matrices(name: str, models: Any) -> None:
         first = array(model(inputs_embeds=x, output_hidden_states=True).hidden_states[1][:, 0])
     centre = np.eye(16) - (1 / 16 if name == "gpt2" else 0)
     unembed = array(model.get_output_embeddings().weight) * array(last.weight) @ centre
-    unembed = unembed - unembed.mean(0)
+    less_mean = unembed - unembed.mean(0)
     for kind, states in (("plain", embedded), ("first", first)):
         eps = 1e-5 if name == "gpt2" else model.config.rms_norm_eps
         x = states @ centre
@@ -186,12 +187,29 @@ def test_copying_against_dense_matrices(name: str, models: Any) -> None:
                 continue
             found = getattr(report, kind)[head]
             own = heads[layer][index]
-            logits = x @ own["V"] @ own["O"] @ unembed.T  # [V, V]
-            values = np.linalg.eigvals(logits)
-            score = values.sum().real / np.abs(values).sum()
-            assert found.score == pytest.approx(score, abs=1e-3)
+            for value, table in ((found.score, unembed), (found.centred, less_mean)):
+                logits = x @ own["V"] @ own["O"] @ table.T  # [V, V]
+                values = np.linalg.eigvals(logits)
+                score = values.sum().real / np.abs(values).sum()
+                assert value == pytest.approx(score, abs=1e-3)
             spread = np.maximum(logits.std(1), 1e-30)  # padding has no embedding
             assert found.own == pytest.approx((np.diag(logits) / spread).mean(), abs=1e-3)
+
+
+def test_probabilities_are_those_of_random_rotations() -> None:
+    """A share p of ratios under rotations drawn at random has that probability or less."""
+    torch.manual_seed(0)
+    width, draws = 40, 20_000
+    for rank, sizes in ((4, [3.0, 1, 1, 0.2]), (2, [1.0, 0.9]), (8, [2.0, *[1.0] * 7])):
+        write = torch.randn(1, rank, width, dtype=torch.float64) * torch.tensor(sizes)[:, None]
+        read = torch.randn(1, width, rank, dtype=torch.float64) * torch.tensor(sizes)
+        columns = torch.linalg.qr(torch.randn(draws, width, rank, dtype=torch.float64)).Q
+        _, values, _ = torch.linalg.svd(read[0])
+        readers = columns * values[:rank]  # [draws, D, d], in random directions
+        ratios = compose.between(write, readers)[0]
+        p = compose.matched(ratios[None], write, readers, width)[0]
+        for share in (0.1, 0.01, 0.001):
+            assert float((p <= share).double().mean()) == pytest.approx(share, rel=0.5, abs=2e-4)
 
 
 def test_positions_against_a_pass_without_tokens(models: Any) -> None:
@@ -223,6 +241,7 @@ def test_the_induction_circuit_of_demo_gpt2(report: Circuits) -> None:
     assert max(ratios.values()) < 0.165
     later = {head.name: one.score for head, one in report.first.items()}
     assert all(later[name] > 0.95 for name in INDUCTION)
+    assert not report.copies()[Head(Site("decoder", 2), 3)]  # 0.15, and 0.41 less the mean
     assert sum(report.plain[head].score < 0 for head in report.first) == len(report.first) - 1
     sent = {head.name: (place, weight) for head, place, weight, _ in words.sent(report)}
     assert sent["0.5"][0] == "previous"
@@ -300,7 +319,7 @@ def test_files(report: Circuits, tmp_path: Path) -> None:
     jsonschema.validate(found, SCHEMA)
     jsonschema.validate(av.circuits(model="demo-bert").to_dict(), SCHEMA)
     lines = report.save(tmp_path / "a.csv").read_text("utf-8").splitlines()
-    assert lines[0] == "side,writer,reader,ratio,excess"
+    assert lines[0] == "side,writer,reader,ratio,excess,p"
     assert len(lines) == 1 + 3 * 216
     for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF")):
         assert report.save(tmp_path / name).read_bytes().startswith(start)
@@ -327,9 +346,12 @@ def test_results_come_back_equal(report: Circuits, models: Any, tmp_path: Path) 
     ("change", "says"),
     [
         ({"edges": [{"side": "X"}]}, r"Invalid enum value 'X' - at `\$.edges\[0\].side`"),
-        ({"plain": {"7.0": {"score": 0.5, "own": 1.0}}}, "'7.0' is not a head of this model"),
+        (
+            {"plain": {"7.0": {"score": 0.5, "centred": 0.4, "own": 1.0}}},
+            "'7.0' is not a head of this model",
+        ),
         ({"spread": {"Q": {"edges": 1}}}, r"missing required field `median`"),
-        ({"schema": "attnviz.circuits/1"}, "version 2; make it again with attnviz circuits"),
+        ({"schema": "attnviz.circuits/1"}, "version 3; make it again with attnviz circuits"),
     ],
 )
 def test_a_damaged_file_is_refused(

@@ -250,6 +250,21 @@ def test_decoding_computes_what_the_walk_computes() -> None:
     for one in (layer(96, 6), layer(96, 6, kind="gqa", kv_heads=2), layer(96, 6, kind="mqa")):
         walked = walk(one, RunSizes(cache=20))
         assert step_flops(one, 21) == walked.flops.total.value
+    latent = layer(96, 6, kind="mla", latent=20, rope_dim=8)
+    walked = walk(latent, RunSizes(cache=20))
+    assert step_flops(latent, 21, absorbed=False) == walked.flops.total.value
+    assert step_flops(latent, 21) < step_flops(latent, 21, absorbed=False)
+
+
+def test_both_ways_of_decoding_latents_are_given() -> None:
+    model = preset("deepseek-v3").model
+    found = compare(model.main.spec, RunSizes(cache=4096), model=model)
+    latent = next(one for one in found.variants if one.spec.kind == "mla")
+    assert latent.rebuilt_flops > 20 * latent.step_flops
+    assert latent.intensity == pytest.approx(latent.step_flops / latent.read_bytes)
+    assert all(
+        one.step_flops == one.rebuilt_flops for one in found.variants if one.spec.kind != "mla"
+    )
 
 
 def test_absorbed_latent_attention_is_the_same_and_costs_what_is_said() -> None:

@@ -44,7 +44,7 @@ def test_every_view_comes_back_equal(tmp_path: Path) -> None:
     for view, one in found.items():
         assert type(one) is VIEWS[view]
         document = one.to_dict()
-        assert document["schema"] == "attnviz.shapes/2"
+        assert document["schema"] == "attnviz.shapes/3"
         assert document["view"] == view
         jsonschema.validate(document, SCHEMA)
         jsonschema.validate(document, VIEWS[view].json_schema())
@@ -90,8 +90,8 @@ def test_what_it_holds_is_typed() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"schema": "attnviz.shapes/1"}, "reads version 2; make it again with attnviz shapes"),
-        ({"schema": "attnviz.heads/2"}, "not attnviz.shapes/2"),
+        ({"schema": "attnviz.shapes/1"}, "reads version 3; make it again with attnviz shapes"),
+        ({"schema": "attnviz.heads/2"}, "not attnviz.shapes/3"),
         ({"view": "zork"}, r"'zork', not walk or model or .* - at `\$.view`"),
         ({"view": ["walk"]}, r"damaged: its view is"),
         ({"view": "verify"}, "missing required field `subject`"),

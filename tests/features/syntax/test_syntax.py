@@ -17,10 +17,11 @@ from attnviz.cli import main
 from attnviz.core.heads import Layout
 from attnviz.core.prompt import Prompt
 from attnviz.corpus.gold.cases import SyntaxSettings
+from attnviz.corpus.gold.rule import large, sure
 from attnviz.corpus.gold.tally import HitTable, share
 from attnviz.corpus.gold.treebank import Sentence, sentences
 from attnviz.errors import InputError
-from attnviz.features.syntax.relations import _roles, run
+from attnviz.features.syntax.relations import _candidates, _enough, run
 from attnviz.features.syntax.result import Syntax
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
@@ -245,14 +246,15 @@ def test_json_follows_its_schema(minilm: str, capsys) -> None:
 
 def test_roles_are_held_out(minilm: str, tmp_path) -> None:
     """The head that finds objects is named where there are sentences enough."""
-    blocks = SAMPLE.read_text().replace("# newdoc", "# olddoc").strip().split("\n\n")
     path = tmp_path / "t.conllu"
-    path.write_text("\n\n".join(blocks * 5) + "\n")
+    path.write_text(treebank(200))
     report = attnviz.syntax(path, model=minilm)
     assert report.unit == "sentences"
     named = {(report.layout.name(role.head), role.title) for role in report.roles}
     assert ("2.0", "syntactic: obj") in named
+    assert report.asked >= len(report.roles)
     for role in report.roles:
+        assert role.accuracy.value >= 0.25
         assert role.margin.value >= 0.1
         assert role.margin.low > 0
 
@@ -262,10 +264,12 @@ def test_untrained_weights_have_no_role(name: str, minilm: str, tmp_path) -> Non
     path = tmp_path / "t.conllu"
     path.write_text(treebank(200))
     model = minilm if name == "minilm" else name
-    report = attnviz.syntax(path, model=model, punct=False, random=True)
-    (drawn,) = report.untrained
+    report = attnviz.syntax(path, model=model, punct=False, random=True, seeds=1)
+    drawn, shuffled = report.untrained
+    assert [drawn.scale, shuffled.scale] == ["default", "trained"]
     assert "obj" in {role.relation for role in report.roles}
     assert not drawn.roles
+    assert not shuffled.roles
     assert drawn.seed == report.seed == 0
     assert [r.count for r in drawn.relations] == [r.count for r in report.relations]
     document = report.to_dict()
@@ -274,17 +278,31 @@ def test_untrained_weights_have_no_role(name: str, minilm: str, tmp_path) -> Non
     assert Syntax.from_dict(document) == report
 
 
-def test_the_control_stands_in_the_table(minilm: str, capsys) -> None:
-    line = ["syntax", str(SAMPLE), "-m", minilm, "--select-on", "all", "--random", "-q"]
+def test_the_control_stands_in_the_table(capsys) -> None:
+    line = [
+        "syntax",
+        str(SAMPLE),
+        "-m",
+        "demo-bert",
+        "--select-on",
+        "all",
+        "--random",
+        "--seeds",
+        "2",
+        "-q",
+    ]
     assert main(line) == 0
     out = capsys.readouterr().out
-    report = attnviz.syntax(SAMPLE, model=minilm, select_on="all", random=True)
-    (drawn,) = report.untrained
-    best = drawn.relations[0].best
-    assert best is not None
+    report = attnviz.syntax(SAMPLE, model="demo-bert", select_on="all", random=True, seeds=2)
+    assert [(one.seed, one.scale) for one in report.untrained] == [
+        (0, "default"), (1, "default"), (0, "trained"), (1, "trained")
+    ]  # fmt: skip
+    best = [one.relations[0].best.accuracy.value for one in report.untrained]
     row = next(text for text in out.splitlines() if text.startswith("all "))
-    assert row.split()[-1] == f"{100 * best.accuracy.value:.0f}"
-    assert "untrained (seed 0)" in out
+    assert row.split()[-2:] == [f"{100 * max(some):.0f}" for some in (best[:2], best[2:])]
+    assert "untrained (seeds 0, 1): 0, 0 of 24 heads syntactic" in " ".join(out.split())
+    assert main([*line, "--seeds", "0"]) == 2
+    assert "--seeds 0 is too few" in capsys.readouterr().err
     assert main([*line, "--seed", "-1"]) == 2
     assert "--seed -1 is not from 0" in capsys.readouterr().err
 
@@ -301,11 +319,34 @@ def table(count: list[int], hits: list[int]) -> HitTable:
     ("count", "documents", "named"), [(3, 20, True), (2, 20, False), (30, 18, False)]
 )
 def test_a_role_needs_cases_and_documents(count: int, documents: int, named: bool) -> None:
-    """30 held-out cases from 10 documents, not all of which have the same hits."""
+    """30 held-out cases from 10 documents."""
     whole = table([count] * documents, [count - n // 2 % 2 for n in range(documents)])
     odd = whole.documents % 2 == 1
-    roles = list(_roles("obj", whole, ~odd, odd, Layout({"encoder": (1,)})))
-    assert bool(roles) == named
+    assert _enough(whole, ~odd, odd) == named
+    ((_, p),) = _candidates("obj", whole, ~odd, odd, Layout({"encoder": (1,)}))
+    assert sure([p], 1) == [True]
+
+
+def test_a_head_that_is_right_in_every_document_has_an_interval_and_a_role() -> None:
+    """Of 10 documents that all agree: q^10 = 0.025 at the lower end."""
+    whole = table([4] * 20, [4] * 20)
+    odd = whole.documents % 2 == 1
+    ((found, p),) = _candidates("obj", whole, ~odd, odd, Layout({"encoder": (1,)}))
+    assert found.accuracy.value == 1.0
+    assert found.accuracy.low == pytest.approx(0.025**0.1)
+    assert found.accuracy.high == 1.0
+    assert found.margin.low == pytest.approx(2 * 0.025**0.1 - 1)
+    assert p == pytest.approx(0.5**10)
+    assert share(np.array([1] * 4), np.array([1] * 4)).low is None
+
+
+def test_a_role_is_corrected_for_all_questions_and_takes_a_quarter_of_the_cases() -> None:
+    assert sure([0.01, 0.02], 2) == [True, True]
+    assert sure([0.01, 0.03], 3) == [True, False]
+    assert sure([0.01], 6) == [False]
+    margin = CaseShare(0.16, 0.12, 0.2)
+    assert not large(CaseShare(0.17, 0.14, 0.2), margin)
+    assert large(CaseShare(0.3, 0.26, 0.34), margin)
 
 
 def test_the_table(minilm: str, capsys) -> None:

