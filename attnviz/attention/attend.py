@@ -161,7 +161,7 @@ def _streamed(
         for extra in extras:
             scores = scores.add_(cut(extra, start, stop, keys))
         scores = _blocked(scores, allowed, free, scratch)
-        empty = None if allowed is None or not masks.may_be_empty else ~allowed.any(-1)
+        empty = masks.empty(allowed)
         space = scratch.take("weights", shape, scores, largest)
         weights = torch.softmax(scores, dim=-1, out=space)
         if sinks is not None:  # e^s / (Σ e^s + e^sink) = softmax(s) · σ(log Σ e^s - sink)

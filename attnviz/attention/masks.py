@@ -53,6 +53,10 @@ class Masks:
         masked = self.mask is not None or self.padding is not None
         return masked or (positional and self.offset < 0)
 
+    def empty(self, allowed: Tensor | None) -> Tensor | None:
+        """The rows of a block without any key, [B or 1, H or 1, r]; None where there can be none."""
+        return ~allowed.any(-1) if allowed is not None and self.may_be_empty else None
+
     @property
     def fused_causal(self) -> bool:
         """Whether SDPA's own ``is_causal`` says all there is to say."""
