@@ -145,7 +145,7 @@ def _streamed(
     extras = tuple(extra for extra in (bias, masks.additive) if extra is not None)
     terms = Terms(query, key, value, scale, softcap, extras, sinks)
     for start, stop in blocks:
-        allowed, keys, free = masks.block(start, stop)
+        allowed, keys, free, empty = masks.block(start, stop)
         k, v = all_keys[:, keys], all_values[:, keys]
         shape = (batch, heads, stop - start, k.shape[1])
         # [B, H, r, d] -> [B * G, H/G * r, d]: the heads that share a key stand below each other
@@ -161,7 +161,6 @@ def _streamed(
         for extra in extras:
             scores = scores.add_(cut(extra, start, stop, keys))
         scores = _blocked(scores, allowed, free, scratch)
-        empty = masks.empty(allowed)
         space = scratch.take("weights", shape, scores, largest)
         weights = torch.softmax(scores, dim=-1, out=space)
         if sinks is not None:  # e^s / (Σ e^s + e^sink) = softmax(s) · σ(log Σ e^s - sink)

@@ -17,11 +17,13 @@ class BlockMask(NamedTuple):
         allowed: bool [B or 1, H or 1, r, s], or None when every key is allowed to every row.
         keys: the slice of the s keys that some row of the block can reach.
         free: how many keys at the start of that slice every row may use.
+        empty: bool [B or 1, H or 1, r], the rows without any key; None where there can be none.
     """
 
     allowed: Tensor | None
     keys: slice
     free: int
+    empty: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,6 @@ class Masks:
         positional = self.causal or self.window is not None
         masked = self.mask is not None or self.padding is not None
         return masked or (positional and self.offset < 0)
-
-    def empty(self, allowed: Tensor | None) -> Tensor | None:
-        """The rows of a block without any key, [B or 1, H or 1, r]; None where there can be none."""
-        return ~allowed.any(-1) if allowed is not None and self.may_be_empty else None
 
     @property
     def fused_causal(self) -> bool:
@@ -99,7 +97,8 @@ class Masks:
             allowed = allowed & part
         allowed = allowed.expand(*allowed.shape[:2], stop - start, last - first)
         free = min(max(start + self.offset + 1, 0), last) if self.plain else 0
-        return BlockMask(allowed, keys, free)
+        empty = ~allowed.any(-1) if self.may_be_empty else None
+        return BlockMask(allowed, keys, free, empty)
 
     def whole(self) -> Tensor | None:
         """The allowed keys of all rows at once, [B or 1, H or 1, T, S], or None."""
@@ -108,7 +107,7 @@ class Masks:
         reach = Masks(
             self.length, self.key_length, self.device, self.mask, self.padding, self.causal, None
         )
-        allowed, keys, _ = reach.block(0, self.length)
+        allowed, keys, *_ = reach.block(0, self.length)
         if allowed is not None and keys.stop < self.key_length:  # fewer keys than rows, causal
             allowed = F.pad(allowed, (0, self.key_length - keys.stop))
         if self.window is None:
