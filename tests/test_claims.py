@@ -10,7 +10,12 @@ from tests import ROOT
 from tests.claims import SLOW, Claim, agrees, claims, missing, result, same, unsaid
 
 BY_COMMAND = [
-    pytest.param(command, list(some), marks=[pytest.mark.slow] if SLOW.search(command) else [])
+    pytest.param(
+        command,
+        list(some),
+        id=command[:80],
+        marks=[pytest.mark.slow] if SLOW.search(command) else [],
+    )
     for command, some in groupby(
         sorted(claims(), key=lambda claim: claim.command), lambda claim: claim.command
     )

@@ -105,6 +105,7 @@ def atlas(
         return run_profile(
             names,
             limit=limit,
+            stability=True,
             progress=lambda at: progress("profile", at.texts, count),
             model=model,
             device=device,

@@ -96,6 +96,7 @@ def gather(
         clusters=profile.clusters,
         grouped=profile.grouped,
         simultaneous=profile.simultaneous,
+        resamples=profile.resamples,
         ablation=None if ablate is None else _ablation(ablate),
         syntax=None if syntax is None else _gold(syntax, syntax.words),
         coref=None if coref is None else _gold(coref, coref.examples),

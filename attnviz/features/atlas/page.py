@@ -15,6 +15,7 @@ from attnviz.features.atlas.gather import examples
 from attnviz.features.atlas.result import Atlas, AtlasHead
 from attnviz.features.circuits.result import Edge
 from attnviz.features.coref.result import COREFERENCE, AntecedentHead
+from attnviz.features.profile.result import HeadProfile
 from attnviz.features.syntax.result import RelationHead
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
@@ -82,6 +83,7 @@ def _head(atlas: Atlas, one: AtlasHead, ranks: Mapping[Head, int]) -> dict[str, 
             for place, share in enumerate(profile.distances)
         ],
         "nearest": [{"name": name(other), "distance": apart} for other, apart in profile.nearest],
+        "stays": _stays(atlas, profile),
         "examples": [{"score": score, **asdict(row)} for score, row in examples(profile)],
         "effect": _effect(one, ranks),
         "relations": [_relation(one, found) for found in one.relations],
@@ -91,6 +93,19 @@ def _head(atlas: Atlas, one: AtlasHead, ranks: Mapping[Head, int]) -> dict[str, 
         "feeds": [_edge(atlas, edge) for edge in one.feeds],
         "reads": [_edge(atlas, edge) for edge in one.reads],
         "map": None if one.map is None else asdict(one.map),
+    }
+
+
+def _stays(atlas: Atlas, profile: HeadProfile) -> dict[str, Any] | None:
+    """In how many draws of the texts its role and its nearest head stay."""
+    found = profile.stability
+    if found is None:
+        return None
+    does, near = profile.scores.does, dict(found.nearest)
+    return {
+        "of": atlas.resamples,
+        "does": None if does is None else found.roles.get(does.title, 0),
+        "nearest": near.get(profile.nearest[0][0], 0) if profile.nearest else None,
     }
 
 

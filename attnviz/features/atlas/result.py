@@ -162,6 +162,7 @@ class Atlas(Shown, Result):
         clusters: independent units: texts, or groups of them where ``grouped``.
         grouped: see ``clusters``.
         simultaneous: whether the profile's intervals hold for all heads and scores at once.
+        resamples: how often texts were drawn anew for the stability of roles and nearest heads.
         ablation: how heads were ablated; None where they were not.
         syntax: how they were compared with a treebank; ``coref`` with antecedents.
         coref: see ``syntax``.
@@ -180,6 +181,7 @@ class Atlas(Shown, Result):
     clusters: int
     grouped: bool
     simultaneous: bool
+    resamples: int = 0
     ablation: AblationPart | None = None
     syntax: GoldPart | None = None
     coref: GoldPart | None = None

@@ -50,8 +50,8 @@ class FigureChange:
         before: in the first; ``after`` in the second.
         after: see ``before``.
         change: the second less the first.
-        low: of the interval of the paired difference over texts, which holds together with those
-            of all heads and scores, 95 % of the time; None where texts cannot be paired or are too
+        low: of the interval of the paired difference over texts, corrected for all heads and
+            scores (Bonferroni), 95 % for all together; None where texts cannot be paired or are too
             few; ``high`` likewise.
         high: the other end.
     """

@@ -189,8 +189,8 @@ def _notes(texts: int, questions: int) -> Iterable[str]:
         yield "One text: a difference of scores has no interval."
         return
     yield (
-        f"Intervals of changes hold for all {questions:,} heads and scores at once (95 %, "
-        "Bonferroni)."
+        f"Intervals of changes are 95 % for all {questions:,} heads and scores together "
+        "(Bonferroni), as far as Student's t holds: texts that weigh much make them too short."
     )
     if texts < FEW:
         yield f"Intervals from {texts} texts cover less than 95 %; use {FEW} or more."

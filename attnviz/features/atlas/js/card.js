@@ -36,11 +36,11 @@ export function drawCard(head) {
 function lines(head) {
   /** @type {(Node | string)[][]} */
   const out = [];
-  const { does, rests, effect, relations, coreference, copying, feeds, reads, nearest } = head;
+  const { does, rests, effect, relations, coreference, copying, feeds, reads, nearest, stays } = head;
   if (does) {
     const score = head.scores[does.score];
     const where = does.possible !== null && does.possible < 0.9 ? ` where possible (${percent(does.possible)} of rows)` : "";
-    out.push([roleSign(does), `does ${does.name} ${figure(does.mean)}${interval(score.low, score.high)}${where}, chance ${does.chance === null ? "unknown" : figure(does.chance)}, ${does.rows} rows`]);
+    out.push([roleSign(does), `does ${does.name} ${figure(does.mean)}${interval(score.low, score.high)}${where}, chance ${does.chance === null ? "unknown" : figure(does.chance)}, ${does.rows} rows${drawn(stays?.does, stays?.of)}`]);
   }
   if (rests) out.push([roleSign(rests), `sink: ${rests.name} ${figure(rests.mean)}`]);
   if (!does && !rests) out.push(["no role with enough evidence"]);
@@ -58,8 +58,13 @@ function lines(head) {
   if (copying) out.push([`copying score ${copying.first === null ? "" : `${figure(copying.first, true)} with embeddings as they leave the first layer`}${copying.plain === null ? "" : `${copying.first === null ? "" : ", "}${figure(copying.plain, true)} with plain ones`}`]);
   for (const { side, reader, ratio, excess } of feeds) out.push(["feeds ", link(reader), `: its ${side} side, ${figure(ratio)} (${figure(excess, true)} against random)`]);
   for (const { side, writer, ratio, excess } of reads) out.push(["reads ", link(writer), ` with its ${side} side, ${figure(ratio)} (${figure(excess, true)} against random)`]);
-  if (nearest.length) out.push(["most alike: ", ...nearest.flatMap(({ name, distance }, n) => [n ? ", " : "", link(name), ` at ${figure(distance)}`]), " (Jensen-Shannon)"]);
+  if (nearest.length) out.push(["most alike: ", ...nearest.flatMap(({ name, distance }, n) => [n ? ", " : "", link(name), ` at ${figure(distance)}`]), ` (Jensen-Shannon)${drawn(stays?.nearest, stays?.of)}`]);
   return out;
+}
+
+/** How often it stays when the texts are drawn anew. @param {number | null} [times] @param {number} [of] */
+function drawn(times, of) {
+  return of && times !== null && times !== undefined ? `; so in ${times} of ${of} draws of the texts` : "";
 }
 
 /** @param {number} count */

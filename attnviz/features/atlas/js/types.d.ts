@@ -9,10 +9,10 @@ export interface Head {
   name: string; site: string; layer: number; head: number; does: Role | null; rests: Role | null;
   scores: Record<string, Score>; strings: { text: string; weight: number; uniform: number }[];
   distances: { distance: number; weight: number; uniform: number }[];
-  nearest: { name: string; distance: number }[];
+  nearest: { name: string; distance: number }[]; stays: { of: number; does: number | null; nearest: number | null } | null;
   examples: { score: string; value: number; place: string; text: string; row: number; token: string }[];
   effect: Effect | null; relations: Relation[]; coreference: Coreference | null;
-  copying: { plain: number | null; first: number | null } | null; feeds: Edge[]; reads: Edge[]; map: HeadMap | null;
+  copying: { plain: number | null; first: number | null } | null; copies: boolean | null; feeds: Edge[]; reads: Edge[]; map: HeadMap | null;
 }
 export interface Data {
   atlas: { model: string; backend: string; exactness: string; summary: string[]; methods: { part: string; said: string }[]; notes: string[]; metric: { name: string; unit: string; distance: boolean } | null; heads: Head[] };
