@@ -11,20 +11,16 @@ import torch.nn.functional as F
 
 import attnviz as av
 from attnviz.captures import trials
-from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Gate
-from attnviz.errors import InputError, ModelError, SelectionError, UsageError
+from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.ablation import fills, gradient, metrics, sweep
 from attnviz.models.demo import DEMOS
 from attnviz.models.untrained import FreshConfig
-from attnviz.scoring.groups import Group, every_head, read_groups
+from attnviz.scoring.groups import Group, every_head
 
 TEXTS = ("the keys to the cabinet are on the table", "one two three one two", "a b c a b c a")
-
-
-def nobody(name: str) -> tuple[Head, ...]:
-    return ()
 
 
 @pytest.fixture(scope="module")
@@ -47,43 +43,6 @@ def causal(source, texts=TEXTS) -> list[trials.Trial]:
 
 def total(values: list[torch.Tensor]) -> float:
     return float(sum(one.sum() for one in values))
-
-
-# --- groups --------------------------------------------------------------------------------------
-
-LAYOUT = Layout({"decoder": (3, 3)})
-
-
-@pytest.mark.parametrize(
-    ("text", "names", "sizes"),
-    [
-        ("0.1", ["0.1"], [1]),
-        ("0.*", ["0.0", "0.1", "0.2"], [1, 1, 1]),
-        ("0.1, 0.1,1.2", ["0.1", "1.2"], [1, 1]),
-        ("0.1+1.2", ["0.1+1.2"], [2]),
-        ("layer:1", ["layer:1"], [3]),
-        ("layer:dec:1", ["layer:dec:1"], [3]),
-        ("layer:0+1.0", ["layer:0+1.0"], [4]),
-        ("role:sleeps", ["role:sleeps"], [2]),
-        ("all-but:0.*", ["all-but:0.*"], [3]),
-        ("all-but:0.0+role:sleeps", ["all-but:0.0+role:sleeps"], [4]),
-        ("0.1+1.2, 1.2", ["0.1+1.2", "1.2"], [2, 1]),
-    ],
-)
-def test_groups(text: str, names: list[str], sizes: list[int]) -> None:
-    sleeping = (Head(Site("decoder", 0), 0), Head(Site("decoder", 1), 1))
-    found = read_groups(text, LAYOUT, lambda name: sleeping)
-    assert [group.name for group in found] == names
-    assert [len(group.heads) for group in found] == sizes
-
-
-@pytest.mark.parametrize("text", ["", "0.7", "layer:9", "layer:x", "all-but:*.*", "0.1+", "role:x"])
-def test_groups_that_are_none(text: str) -> None:
-    with pytest.raises(SelectionError):
-        read_groups(text, LAYOUT, nobody)
-
-
-# --- against others ------------------------------------------------------------------------------
 
 
 def test_every_head_equals_the_loop_that_people_write(gpt2) -> None:
