@@ -261,3 +261,16 @@ def test_scores_that_few_texts_have_do_not_widen_the_others() -> None:
     assert rare.tolist() == [False] * 6 + [True]
     assert len(set(widths[:6])) == 1
     assert alone[0] <= widths[0] < 1.4 * alone[0]  # 97.5 % in place of 95 %, no more
+
+
+def test_a_mean_takes_part_from_twenty_texts_on() -> None:
+    draw = np.random.default_rng(11)
+    a, b = texts(draw, (60, 4))
+    for column, count in enumerate((19, 20, 44, 45)):  # rare: fewer than 3/4 of 45
+        a[count:, column], b[count:, column] = 0, 0
+    sums = ClusterSums.of(a, b)
+    common, rare = Bootstrap.families(sums)
+    assert common.tolist() == [False, False, True, True]
+    assert rare.tolist() == [False, True, False, False]
+    common, rare = Bootstrap.families(sums, 2.0)  # every text twice
+    assert (common | rare).tolist() == [False, False, True, True]
