@@ -7,7 +7,6 @@ can come in any order; a test that is not on it must pass.
 KNOWN = {
     "tests/cli/test_cli.py": ("test_mistakes_get_one_clear_line",),
     "tests/cli/test_fuzz_readers.py": ("*",),
-    "tests/cli/test_messages.py": ("test_every_mistake_is_answered_as_in_the_transcript",),
     "tests/cli/test_start.py": ("test_heads_loads_no_module_that_it_need_not",),
     "tests/corpus/test_on_ray.py": ("*",),
     "tests/corpus/test_texts.py": ("test_memory_does_not_grow_with_the_number_of_texts",),
@@ -21,7 +20,6 @@ KNOWN = {
     "tests/features/view/test_view_worth.py": ("*",),
     "tests/models/test_borrowed.py": ("*",),
     "tests/models/test_reasons.py": ("*",),
-    "tests/test_files.py": ("test_a_report_or_model_that_is_a_device_is_one_line",),
     "tests/test_forking.py": ("test_a_process_ends_as_processes_do",),
     "tests/test_readme.py": ("*",),
     "tests/test_wheel.py": ("*",),

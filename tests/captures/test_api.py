@@ -110,7 +110,9 @@ def test_maps_too_large_to_keep_are_refused_before_running(monkeypatch, minilm: 
     with pytest.raises(av.InputError, match=r"take 34\.8 kB.*select fewer heads"):
         av.capture(SENTENCE, model=minilm)
     assert len(av.capture(SENTENCE, model=minilm, select="0.*").maps) == 1
-    with pytest.raises(av.InputError, match=r"maps of 12 heads on \d texts or more .* half of .* 50\.0 kB"):
+    with pytest.raises(
+        av.InputError, match=r"maps of 12 heads on \d texts or more .* half of .* 50\.0 kB"
+    ):
         look.captures([SENTENCE] * 9, model=minilm, options=look.LookOptions(select="0.*"))
 
 

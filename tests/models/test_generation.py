@@ -234,7 +234,11 @@ def test_a_watcher_sees_the_text_grow() -> None:
         ("demo-gpt2", Prompt("a", generate=Generation(9, temperature=-1)), "must be 0 or above"),
         ("demo-gpt2", Prompt("a", generate=Generation(9, top_p=0)), "above 0 and at most 1"),
         ("demo-gpt2", Prompt("a", generate=Generation(9, 0, 0.5)), "has no effect"),
-        ("demo-gpt2", Prompt("a", generate=Generation(9, seed=1)), "is no draw; add temperature"),
+        (
+            "demo-gpt2",
+            Prompt("a", generate=Generation(9, seed=1)),
+            "only matters when tokens are sampled; add temperature",
+        ),
         ("demo-gpt2", Prompt("a", generate=Generation(9, 1, seed=-1)), "must not be negative"),
         ("demo-gpt2", Prompt("a", generate=Generation(999)), "generate at most 254"),
     ],

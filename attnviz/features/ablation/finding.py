@@ -51,7 +51,7 @@ def finding(found: Ablation, name: str) -> Finding:
                     f"with others ({label}): {_change(group.first)} {found.unit}{apart}"
                 )
     compares = found.metric in DISTANCES
-    sign = 0 if compares else found.worse
+    sign = 0 if compares else -found.worse  # blue: the head helps
     values = {effect.name: (effect.change, effect.low, effect.high) for effect in alone}
     measures = [Measure("effect", f"change of the {changed} without it", found.unit, sign, values)]
     slopes = {e.name: (e.gradient, None, None) for e in alone if e.gradient is not None}

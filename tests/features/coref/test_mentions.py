@@ -162,8 +162,11 @@ def test_only_so_many_mentions_are_open_at_once(tmp_path) -> None:
         (text(("1", "a", "X", 0, "Entity=(e1)")), "no mention has an antecedent within 128 tokens"),
         ("# newdoc\n", "no sentence in it; a CoNLL-U file has ten columns"),
         ("# global.Entity = x-y\n" + WORD.format(1, "a", "X", "_", 0, "_"), "'x-y', without eid"),
-        ("1\ta\n", ":1: 2 columns where CoNLL-U has 10"),
-        (text(("1", "a", "X", 2, "Entity=(e1)")), ":2: the head is word 2, and there are 1 words"),
+        ("1\ta\n", ":1: 2 columns; CoNLL-U has 10"),
+        (
+            text(("1", "a", "X", 2, "Entity=(e1)")),
+            ":2: its head is word 2, but the sentence has 1 words",
+        ),
     ],
 )
 def test_what_holds_nothing_to_measure_says_so(tmp_path, capsys, content, says) -> None:

@@ -313,11 +313,11 @@ def test_two_texts_come_back_equal() -> None:
     [
         ({"total": [[1.0]]}, r"a matrix of \(1, 1\) for 13 tokens"),
         ({"total": [[1.0, 2.0], [1.0]]}, r"at `\$.total`"),
-        ({"weights": [[None]]}, r"is no matrix of float64 - at `\$.weights`"),
-        ({"reach": [[1.0]]}, r"is no matrix of bool - at `\$.reach`"),
+        ({"weights": [[None]]}, r"is not a matrix of float64 - at `\$.weights`"),
+        ({"reach": [[1.0]]}, r"is not a matrix of bool - at `\$.reach`"),
         ({"method": "water"}, r"Invalid enum value 'water' - at `\$.method`"),
         ({"layers": [{"kind": "decoder", "layer": 0, "shares": "a"}]},
-         r"is no matrix of float32 - at `\$.layers\[0\].shares`"),
+         r"is not a matrix of float32 - at `\$.layers\[0\].shares`"),
         ({"schema": "attnviz.flow/1"}, "version 2; make it again with attnviz flow"),
     ],
 )  # fmt: skip

@@ -150,7 +150,7 @@ def test_distances_are_drawn_where_weight_can_be(corpus, model: str, ahead: int)
         (["--merge", "{corpus}"], "merging takes two profiles or more"),
         (["--merge", "{corpus}", "{corpus}"], "is not a profile that attnviz wrote"),
         (["--merge", "{corpus}", "{corpus}", "--whole"], "profiles; leave out --whole"),
-        (["--merge", "gone.profile", "{corpus}"], "gone.profile does not exist; give a file"),
+        (["--merge", "gone.profile", "{corpus}"], "gone.profile is missing; give a file"),
     ],
 )  # fmt: skip
 def test_wrong_use_is_one_line(corpus, capsys, arguments: list[str], says: str) -> None:

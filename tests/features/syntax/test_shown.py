@@ -137,7 +137,7 @@ def test_the_command(minilm: str, tmp_path, capsys) -> None:
         (["--show", "-1"], "--show -1 is too few"),
         (["-o", "x.svg"], "--out draws sentences; say how many with --show"),
         (["--show", "1", "-o", "x.bmp"], "cannot draw 'x.bmp'"),
-        (["--show", "1", "--relation", "zzz"], "--relation zzz is no relation"),
+        (["--show", "1", "--relation", "zzz"], "--relation zzz is not a relation"),
         (["--show", "1", "--relation", "csubj,vocative,obj"], "is not a relation"),
         (["--show", "1", "--relation", "conj,iobj"], "no sentence of odd documents has"),
     ],
