@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,7 +24,7 @@ _BAR = 0.21
 _MARGIN = 0.2
 
 
-def draw(report: Ablation, format: str = "png", dpi: float = 150) -> bytes:
+def draw(report: Ablation, format: str = "png", dpi: float = 150) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
     return rendered(lambda: build(report, dpi), format, dpi)
 

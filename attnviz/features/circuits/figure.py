@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -37,7 +38,7 @@ _LEAST = 5.2
 """A picture is at least so wide, in inches, for its title."""
 
 
-def draw(report: Circuits, format: str = "png", top: int = 10, dpi: float = 150) -> bytes:
+def draw(report: Circuits, format: str = "png", top: int = 10, dpi: float = 150) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``.
 
     Args:

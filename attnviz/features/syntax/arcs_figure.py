@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -53,7 +54,7 @@ class _Block:
     down: float
 
 
-def draw(report: Syntax, format: str = "png", dpi: float = 200) -> bytes:
+def draw(report: Syntax, format: str = "png", dpi: float = 200) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
     return rendered(lambda: build(report, dpi), format, dpi)
 

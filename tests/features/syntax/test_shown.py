@@ -153,4 +153,6 @@ def test_without_sentences_there_are_no_arcs_to_draw() -> None:
     report = attnviz.syntax(SAMPLE, model="demo-bert")
     with pytest.raises(UsageError, match="no sentence was kept"):
         report.arcs()
-    assert attnviz.syntax(SAMPLE, model="demo-bert", show=1).arcs().figure()[:4] == b"\x89PNG"
+    assert (
+        attnviz.syntax(SAMPLE, model="demo-bert", show=1).arcs().to_bytes("png")[:4] == b"\x89PNG"
+    )
