@@ -289,7 +289,7 @@ def test_views_mark_prompt_and_output(tmp_path: Path, capsys: pytest.CaptureFixt
     for source in ([TEXT, "--generate", "4"], ["--recorded", str(out)]):
         assert main(["heatmap", *source, "-s", "2.4"]) == 0
         shown, said = capsys.readouterr()
-        assert "prompt | output; the row a → b is the step that chose b" in shown
+        assert "prompt | output; the row a → b is the step that chose b" in " ".join(shown.split())
         assert "·two → ," in shown
         assert ("The model generated 4 tokens greedily" in " ".join(said.split())) == (
             source[0] == TEXT

@@ -252,8 +252,8 @@ def test_rotary_models_say_what_holds(models: Any) -> None:
     source, _ = models("llama")
     report = run(source, CircuitsSettings())
     assert report.turned
-    assert any("same place" in note for note in report.notes)
-    assert "turn" in report.reasons["positions"]
+    assert any("same position" in note for note in report.notes)
+    assert "rotate" in report.reasons["positions"]
     assert report.by_position == {}
 
 

@@ -122,11 +122,14 @@ BROKEN = [
         "Entity=(e1-person-7)",
         ":2: the head of a mention of e1 is given as word '7' of it, but it has 1",
     ),
-    ("Entity=(e1-person-x)", ":2: the head of a mention of e1 is word 'x' of it"),
-    ("Entity=(e1-person-" + "1" * 5000 + ")", ":2: the head of a mention of e1 is word '1111"),
+    ("Entity=(e1-person-x)", ":2: the head of a mention of e1 is given as word 'x'"),
+    (
+        "Entity=(e1-person-" + "1" * 5000 + ")",
+        ":2: the head of a mention of e1 is given as word '1111",
+    ),
     ("Entity=" + "(e1)" * 101, ":2: 101 mentions begin or end here, more than 100"),
     ("Entity=" + "a" * 1_000_000, ":2: Entity=aaaa"),
-    ("Entity=(e1[2/2]-person-1)", ":2: e1[2/2] comes where [1/2] does"),
+    ("Entity=(e1[2/2]-person-1)", ":2: e1[2/2] comes where [1/2] is expected"),
     ("Entity=(e1[1/2]-person-1)", ":2: e1[2/2] is missing"),
 ]
 

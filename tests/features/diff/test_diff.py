@@ -167,7 +167,7 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
     one = av.capture("a b")
     with pytest.raises(InputError, match="only the same heads"):
         av.diff(one, av.capture("a b", model=FreshConfig(heads=4)))
-    with pytest.raises(InputError, match="keep other layers"):
+    with pytest.raises(InputError, match="keep other heads"):
         av.diff(one, av.capture("a b", select="0.*"))
     with pytest.raises(InputError, match="holds weights, the other norm"):
         av.diff(one, av.capture("a b", weigh="norm"))

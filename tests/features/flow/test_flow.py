@@ -251,7 +251,7 @@ def test_recorded_attention_says_what_it_lacks() -> None:
         UsageError, match="ALTI needs the vectors that attention moves, but recorded"
     ):
         av.flow(capture, method="alti")
-    with pytest.raises(InputError, match="does not hold decoder layer 1; flow goes through every"):
+    with pytest.raises(InputError, match=r"does not hold 1\.0; flow goes through every"):
         av.flow(av.capture(TEXT, select="0.*"))
     with pytest.raises(
         UsageError, match="begins with attention weights, and the capture holds norm"

@@ -230,7 +230,7 @@ def test_what_keeps_no_cache_says_so() -> None:
 
 def test_hybrids_say_how_many_layers_attend() -> None:
     assert run("--preset", "jamba-52b").startswith("Jamba v0.1: 4 attention layers of 32")
-    assert "36 of 48 layers do not attend" in run("--preset", "qwen3-next-80b-a3b")
+    assert "36 of 48 layers have no attention" in run("--preset", "qwen3-next-80b-a3b")
     assert answer("--preset", "jamba-52b")["model"]["idle_layers"] == 28
 
 

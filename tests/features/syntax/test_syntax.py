@@ -289,7 +289,7 @@ def test_the_control_stands_in_the_table(minilm: str, capsys) -> None:
     assert row.split()[-1] == f"{100 * best.accuracy.value:.0f}"
     assert "untrained (seed 0)" in out
     assert main([*line, "--seed", "-1"]) == 2
-    assert "--seed -1 is not from 0" in capsys.readouterr().err
+    assert "--seed -1 must be from 0" in capsys.readouterr().err
 
 
 def table(count: list[int], hits: list[int]) -> HitTable:
