@@ -38,7 +38,7 @@ def test_what_is_no_regular_file_is_neither_replaced_nor_waited_for(tmp_path, ki
     with pytest.raises(OutputError, match=r"x\.json is not a regular file; name another one$"):
         files.write(path, b"new")
     assert path.lstat().st_ino == before.st_ino
-    with pytest.raises(OSError, match=r"no regular file|No such device"):
+    with pytest.raises(OSError, match=r"not a regular file|No such device"):
         files.contents(path)
 
 
@@ -75,7 +75,7 @@ def test_a_name_of_several_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(b"old")
     (tmp_path / "other").hardlink_to(path)
-    with pytest.raises(OutputError, match=r"x\.json is one of 2 names of a file \(hard links\)"):
+    with pytest.raises(OutputError, match=r"x\.json is one of 2 hard links to one file"):
         files.write(path, b"new")
     assert path.read_bytes() == b"old"
 
@@ -144,6 +144,6 @@ def test_reports_nested_too_deep_are_one_line(tmp_path: Path, capsys) -> None:
     path = tmp_path / "x.json"
     path.write_text("[" * 100_000)
     assert main(["diff", str(path), str(path)]) == 1
-    assert "it is nested too deeply" in capsys.readouterr().err
+    assert "x.json is not readable JSON" in capsys.readouterr().err
     path.write_text(json.dumps({"schema": "1" * 5000}))
     assert main(["diff", str(path), str(path)]) == 1

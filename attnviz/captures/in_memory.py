@@ -100,12 +100,14 @@ def watch(module: Any, *, passes: int = 1) -> Iterator[Watched]:
     """Watch PyTorch's own attention modules while your own code runs them.
 
     Every ``nn.MultiheadAttention`` in a module (those of ``nn.Transformer``, its encoder, decoder
-    and their layers among them) is watched: the weights of every head, before dropout. They are
+    and their layers among them) is watched, and every call of ``scaled_dot_product_attention``
+    that the module makes itself: the weights of every head, before dropout. They are
     computed beside the module's own call, whose results, gradients and random numbers stay as they
     are; only PyTorch's fast path is off meanwhile, which changes results by rounding.
 
     Args:
-        module: an ``nn.MultiheadAttention``, or whatever has some inside.
+        module: an ``nn.MultiheadAttention``, or whatever has some inside or calls that function.
+            Of such calls keys of another length than queries count as cross-attention.
         passes: how many of the last passes to keep. A pass is a call of ``module``; where only
             parts of it are called, it ends when a part is called again.
 
@@ -113,7 +115,7 @@ def watch(module: Any, *, passes: int = 1) -> Iterator[Watched]:
         What was watched: ``capture(tokens)`` of it, inside the ``with`` block or after it.
 
     Raises:
-        UsageError: no module, or none with attention of that kind inside.
+        UsageError: no module, or one of transformers, which :func:`load` takes; FlexAttention.
     """
     watched = Watched(module, passes)
     with watched._watch.watching():

@@ -103,6 +103,15 @@ class InputOptions:
     truncate: Annotated[
         bool, _option("Truncate a text that is too long for the model.", "--truncate", panel=INPUT)
     ] = False
+    max_tokens: Annotated[
+        int | None,
+        _option(
+            "The most tokens to run.",
+            panel=INPUT,
+            metavar="N",
+            show_default="as the model's configuration says",
+        ),
+    ] = None
     recorded: Annotated[
         Path | None,
         _option(
@@ -173,6 +182,7 @@ class InputOptions:
             target=self.target,
             special_tokens=self.special_tokens,
             truncate=self.truncate,
+            max_tokens=self.max_tokens,
             image=self.image,
             audio=self.audio,
         )

@@ -25,6 +25,7 @@ class Prompt:
     character and end, in order and apart: ``Tokens.words`` then numbers these, and is -1 for tokens
     outside of them.
     ``generate`` lets the model go on with the text (or write the decoder's) before it is looked at.
+    ``max_tokens`` takes the place of the length that the model's configuration names.
     """
 
     text: str | None = None
@@ -38,6 +39,7 @@ class Prompt:
     image: str | Path | None = None
     audio: str | Path | None = None
     generate: Generation | None = None
+    max_tokens: int | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -123,6 +123,22 @@ def resolve(names: Sequence[str]) -> list[str]:
     return found
 
 
+def in_memory(texts: Sequence[str]) -> Iterator[Text | Bad]:
+    """Texts that a caller has, one by one; what is empty or not Unicode is :class:`Bad`."""
+    for number, text in enumerate(texts, 1):
+        place = f"text {number}"
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            yield Bad(number, place, "the text is not valid Unicode")
+            continue
+        yield (
+            Text(number, place, Prompt(text))
+            if text.strip()
+            else Bad(number, place, "the text is empty")
+        )
+
+
 def read(
     names: Sequence[str],
     *,

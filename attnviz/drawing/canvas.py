@@ -11,8 +11,11 @@ import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from attnviz.drawing import paper
 from attnviz.drawing.fonts import BASE_FAMILY
+from attnviz.drawing.scaling import scale
 from attnviz.drawing.shades import check_pixels
+from attnviz.errors import UsageError
 
 _METADATA: Mapping[str, Mapping[str, Any]] = {
     "png": {"Software": None},
@@ -22,26 +25,49 @@ _METADATA: Mapping[str, Mapping[str, Any]] = {
 _SETTINGS: dict[Any, Any] = {
     "font.family": [BASE_FAMILY],
     "svg.hashsalt": "attnviz",
-    "svg.fonttype": "path",
+    "svg.fonttype": "none",
     "pdf.fonttype": 42,
-    "text.parse_math": False,
     "axes.linewidth": 0.5,
 }
+"""Where the user's style says nothing else; text in SVG is text, to be searched and set anew."""
+_FIXED: dict[Any, Any] = {
+    "text.parse_math": False,
+    "text.usetex": False,
+    "axes.grid": False,
+    "figure.autolayout": False,
+    "figure.constrained_layout.use": False,
+    "savefig.bbox": None,
+}
+"""What the places of everything, worked out by hand, rest on."""
 _LOCK = Lock()
 
 
-def rendered(build: Callable[[], Figure], format: str, dpi: float) -> bytes:
-    """Build a figure under settings of our own, whatever the user's style, and encode it.
+def rendered(build: Callable[[], Figure], format: str, dpi: float, *, fitted: bool = False) -> Any:
+    """Build a figure in the user's style, as far as the layout allows, and encode it.
 
     Args:
         build: makes the figure; called once.
-        format: ``png``, ``svg`` or ``pdf``.
-        dpi: pixels an inch, of a PNG and of images inside the other formats.
+        format: ``png``, ``svg`` or ``pdf``; ``figure`` for the figure itself.
+        dpi: dots per inch, of a PNG and of images inside the other formats.
+        fitted: whether what is built has the width already that the paper asks for, but for the
+            size of its text.
+
+    Returns:
+        The bytes of a file, or the :class:`matplotlib.figure.Figure`.
     """
     with _LOCK, mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(_SETTINGS)
+        styled = {
+            name: value
+            for name, value in _SETTINGS.items()
+            if mpl.rcParams[name] == mpl.rcParamsDefault[name]
+        }
+        mpl.rcParams.update(styled | _FIXED)
+        if paper.current().font is not None:
+            mpl.rcParams["font.family"] = [paper.current().font]
         figure = build()
+        _fit(figure, fitted)
+        if format == "figure":
+            return figure
         if format == "png":
             width, height = figure.get_size_inches() * dpi
             check_pixels(width, height)
@@ -51,3 +77,26 @@ def rendered(build: Callable[[], Figure], format: str, dpi: float) -> bytes:
             out, format=format, dpi=dpi, facecolor="white", metadata=dict(_METADATA[format])
         )
     return out.getvalue()
+
+
+def text_scale() -> float:
+    """How much larger all text is to be than in pictures that nobody asked anything of."""
+    return (paper.current().font_size or paper.BASE_SIZE) / paper.BASE_SIZE
+
+
+def _fit(figure: Figure, fitted: bool) -> None:
+    """Bring a figure to the width and the size of text that are asked for."""
+    asked = paper.current()
+    if fitted or asked.width is None:
+        factor = text_scale()
+    elif asked.font_size is None:
+        factor = asked.width / figure.get_size_inches()[0]
+    else:
+        raise UsageError(
+            "{width} and {font_size} cannot both be chosen for this picture, which is scaled as "
+            "a whole; give one of them",
+            width=...,
+            font_size=...,
+        )
+    if factor != 1:
+        scale(figure, factor)

@@ -1,7 +1,9 @@
 """Figures for papers and notebooks: attention maps, their mosaic, and the grid of roles.
 
-All return the bytes of a file. The same input gives the same bytes. matplotlib is imported when
-the first figure is drawn; pyplot never is, so nothing touches a user's open figures or style.
+All return the bytes of a file, or with the format ``figure`` matplotlib's own object. The same
+input gives the same bytes. matplotlib is imported when the first figure is drawn; pyplot never is,
+so nothing touches a user's open figures. What a paper asks of them is in
+:mod:`attnviz.drawing.paper`.
 """
 
 from __future__ import annotations
@@ -23,8 +25,11 @@ FORMATS: tuple[str, ...] = ("png", "svg", "pdf")
 
 
 def check_format(format: str) -> str:
-    """The format itself; UsageError when figures cannot be written as such."""
-    if format not in FORMATS:
+    """The format itself; UsageError when figures cannot be written as such.
+
+    ``figure`` is one too, for a :class:`matplotlib.figure.Figure`.
+    """
+    if format not in (*FORMATS, "figure"):
         raise UsageError(f"unknown figure format {format!r}: choose one of {', '.join(FORMATS)}")
     return format
 
@@ -37,7 +42,7 @@ def heatmap_figure(
     columns: int | None = None,
     caption: str = "",
     sound: Sound | None = None,
-) -> bytes:
+) -> Any:
     """One attention map, or a labelled grid of them, with the tokens on both axes.
 
     Every size follows from the tokens: labels shrink and turn before they would overlap, and
@@ -67,7 +72,10 @@ def heatmap_figure(
 
     style = style or Style()
     return canvas.rendered(
-        lambda: figure_heatmap.build(maps, style, columns, caption, sound), format, style.dpi
+        lambda: figure_heatmap.fitted(maps, style, columns, caption, sound),
+        format,
+        style.dpi,
+        fitted=True,
     )
 
 
@@ -80,7 +88,7 @@ def overlay_figure(
     place: Place = (),
     caption: str = "",
     format: str = "png",
-) -> bytes:
+) -> Any:
     """A picture, and beside it the same tinted by the attention of each head.
 
     Args:
@@ -111,7 +119,7 @@ def overlay_figure(
     )
 
 
-def heads_figure(report: ScoredHeads, format: str = "png", *, dpi: float = Style().dpi) -> bytes:
+def heads_figure(report: ScoredHeads, format: str = "png", *, dpi: float = Style().dpi) -> Any:
     """The layer × head grid: each head in the colour and with the code of its role.
 
     Paler colour means a lower score; the legend counts the heads of each role. Encoder-decoder
@@ -134,7 +142,7 @@ def mosaic_figure(
     title: str = "",
     caption: str = "",
     format: str = "png",
-) -> bytes:
+) -> Any:
     """:func:`attnviz.drawing.mosaic.mosaic_png` through matplotlib, in one of :data:`FORMATS`."""
     check_format(format)
     from attnviz.drawing import canvas

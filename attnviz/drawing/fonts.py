@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import Any, cast
 
+from matplotlib import rcParams, rcParamsDefault
 from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.font_manager import (
     FontEntry,
@@ -17,6 +18,9 @@ from matplotlib.font_manager import (
     fontManager,
     get_font,
 )
+
+from attnviz.drawing import paper
+from attnviz.errors import UsageError
 
 BASE_FAMILY = "DejaVu Sans"
 """Comes with matplotlib; has Latin, Greek, Cyrillic, Arabic, Hebrew and most symbols."""
@@ -81,11 +85,32 @@ def _candidates() -> list[str]:
     return list(dict.fromkeys([*first, *sans, *sorted(usable)]))
 
 
+def base_family() -> str:
+    """The family of all text that it can draw: the paper's, or that of matplotlib's settings.
+
+    Raises:
+        UsageError: the paper asks for one that is not installed.
+    """
+    asked = paper.current().font
+    if asked is not None:
+        _notice_new_fonts()
+    families = rcParams["font.family"] if asked is None else [asked]
+    if families in (rcParamsDefault["font.family"], [BASE_FAMILY]):
+        return BASE_FAMILY
+    try:
+        path = findfont(FontProperties(family=families), fallback_to_default=asked is None)
+    except ValueError:
+        raise UsageError(
+            "no font {!r} is installed; name a family such as {!r}", asked, BASE_FAMILY
+        ) from None
+    return str(get_font(path).family_name)
+
+
 def choose(texts: Iterable[str]) -> tuple[list[str], frozenset[str]]:
     """Font families that together draw ``texts``, and the characters that none of them has."""
     wanted = frozenset(char for text in texts for char in text if not char.isspace())
-    missing = wanted - _covered(BASE_FAMILY, wanted)
-    families = [BASE_FAMILY]
+    families = list(dict.fromkeys([base_family(), BASE_FAMILY]))
+    missing = wanted.difference(*(_covered(family, wanted) for family in families))
     if missing:
         for family in _candidates():
             found = _covered(family, missing)

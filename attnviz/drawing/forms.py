@@ -18,9 +18,12 @@ from typing import TYPE_CHECKING, Any
 from attnviz import files
 from attnviz.core.findings import Finding
 from attnviz.core.result import Record
+from attnviz.drawing import paper
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from attnviz.core.compared import Figures
 
 _WIDTH = 100
@@ -62,10 +65,20 @@ class Shown(Record):
         tables = self._needed("tables", "rows")
         return as_csv(tables.rows(self), getattr(tables, "COLUMNS", ()))
 
-    def figure(self, format: str = "png", **options: Any) -> bytes:
-        """The picture in ``png``, ``svg`` or ``pdf``; UsageError where there is none."""
-        drawn: bytes = self._needed("figure", "picture").draw(self, format, **options)
+    def figure(self, **options: Any) -> Figure:
+        """The picture as a :class:`matplotlib.figure.Figure`; UsageError where there is none.
+
+        Args:
+            options: what the picture can show otherwise, and what a paper asks of it:
+                ``width=3.3``, ``font=``, ``font_size=``, ``title=``, ``caption=False``, ``name=``;
+                see :class:`attnviz.drawing.paper.Paper`.
+        """
+        drawn: Figure = self._drawn("figure", options)
         return drawn
+
+    def _drawn(self, format: str, options: dict[str, Any]) -> Any:
+        with paper.using(options) as others:
+            return self._needed("figure", "picture").draw(self, format, **others)
 
     def page(self) -> bytes:
         """One offline HTML page; UsageError where there is none."""
@@ -88,15 +101,17 @@ class Shown(Record):
         return path
 
     def to_bytes(self, suffix: str, **options: Any) -> bytes:
-        """What :meth:`save` writes into a file of that suffix, such as ``.png``."""
-        form = FORMS[suffix.lower()]
+        """What :meth:`save` writes into a file of that suffix, ``.png`` or ``png``."""
+        suffix = "." + suffix.lower().removeprefix(".")
+        self.check_suffix(Path(f"x{suffix}"))
+        form = FORMS[suffix]
         if not form:
             return self.to_json().encode()
         if form == "tables":
             return self.to_csv().encode()
         if form == "page":
             return self.page()
-        return self.figure(suffix.lower().removeprefix("."), **options)
+        return bytes(self._drawn(suffix.removeprefix("."), options))
 
     @classmethod
     def suffixes(cls) -> tuple[str, ...]:
@@ -130,7 +145,7 @@ class Shown(Record):
         return repr(self)
 
     def _repr_png_(self) -> bytes | None:
-        return None if self._form("figure") is None else self.figure()
+        return None if self._form("figure") is None else self.to_bytes("png")
 
     def _repr_html_(self) -> str | None:
         from attnviz.drawing import html
@@ -151,22 +166,48 @@ class Shown(Record):
 class Pictured:
     """What is a picture and nothing else: notebooks show it, with words for who cannot see it."""
 
-    def figure(self, format: str = "png") -> bytes:
-        """The picture in ``png``, ``svg`` or ``pdf``."""
+    def _draw(self, format: str) -> Any:
+        """The picture in ``png``, ``svg`` or ``pdf``, or as a ``figure``."""
         raise TypeError(f"{type(self).__name__} has no picture")
+
+    def figure(self, **options: Any) -> Figure:
+        """The picture as a :class:`matplotlib.figure.Figure`.
+
+        Args:
+            options: what a paper asks of it, see :class:`attnviz.drawing.paper.Paper`.
+        """
+        drawn: Figure = self._drawn("figure", options)
+        return drawn
+
+    def to_bytes(self, suffix: str, **options: Any) -> bytes:
+        """What :meth:`save` writes into a file of that suffix, ``.png`` or ``png``."""
+        return bytes(self._drawn(picture_format(Path(f"x.{suffix.removeprefix('.')}")), options))
+
+    def _drawn(self, format: str, options: dict[str, Any]) -> Any:
+        with paper.using(options) as others:
+            if others:
+                known = ", ".join(sorted(paper.NAMES))
+                raise UsageError(f"unknown option {min(others)!r}; choose from {known}")
+            return self._draw(format)
 
     def described(self) -> str:
         """What the picture shows, in words."""
         return repr(self)
 
-    def save(self, path: str | Path) -> Path:
-        """Draw into a file; its suffix decides the format."""
+    def save(self, path: str | Path, **options: Any) -> Path:
+        """Draw into a file; its suffix decides the format.
+
+        Args:
+            path: where to.
+            options: what a paper asks of it, see :meth:`figure`.
+        """
         path = Path(path)
-        files.write(path, self.figure(picture_format(path)))
+        picture_format(path)
+        files.write(path, self.to_bytes(path.suffix, **options))
         return path
 
     def _repr_png_(self) -> bytes:
-        return self.figure()
+        return self.to_bytes("png")
 
     def _repr_html_(self) -> str:
         from attnviz.drawing import html

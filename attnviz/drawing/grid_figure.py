@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from attnviz.core.scores import ScoredHeads
+from attnviz.drawing import paper
 from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.grid import Grid, few_note, grids, tally
 from attnviz.drawing.labels import model_name, origin, tick_step
@@ -34,7 +35,8 @@ def build(report: ScoredHeads, dpi: float) -> Figure:
     drawn = grids(report)
     heads = max((grid.heads for grid in drawn), default=1)
     wide, high, size = (0.4, 0.26, 7.0) if heads <= 24 else (0.2, 0.17, 5.5)
-    title, below = f"{model_name(report.source)}: head roles", origin(report)
+    title = paper.current().titled(f"{model_name(report.source)}: head roles")
+    below = origin(report)
     families, missing = choose([title, below])
     title, below = spelled(title, missing), spelled(below, missing)
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
@@ -50,8 +52,8 @@ def build(report: ScoredHeads, dpi: float) -> Figure:
     legend_x = max(ruler.widest(names, 8), 1.35) + 0.65
     legend_y = (len(entries) + 3 + bool(few_note(drawn))) * _LINE
     body = max(block_x + 0.3 + legend_x, ruler.width(title, 11, title=True))
-    lines = ruler.wrapped(below, 7, body)
-    heading = 0.24 + len(lines) * 0.12
+    lines = ruler.wrapped(below, 7, body) if paper.current().caption else []
+    heading = 0.24 * bool(title) + len(lines) * 0.12
     width = body + 2 * _MARGIN
     height = _MARGIN + heading + top + max(block_y, legend_y) + _MARGIN
     figure = Figure(figsize=(width, height), dpi=dpi)
@@ -65,7 +67,7 @@ def build(report: ScoredHeads, dpi: float) -> Figure:
         va="top",
     )
     for number, line in enumerate(lines):
-        place = (height - _MARGIN - 0.24 - number * 0.12) / height
+        place = (height - _MARGIN - 0.24 * bool(title) - number * 0.12) / height
         figure.text(
             _MARGIN / width, place, line, fontsize=7, color=_GREY, family=families, va="top"
         )

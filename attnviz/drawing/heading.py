@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
+from attnviz.drawing import paper
 from attnviz.drawing.fonts import Ruler
 
 GREY = "#555555"
@@ -34,7 +35,9 @@ class Heading:
     ) -> None:
         self._ruler, self._margin = ruler, margin
         room = wide - 2 * margin
-        self._titles = ruler.wrapped(title, _TITLE, room, title=True)
+        asked = paper.current()
+        title, below = asked.titled(title), below if asked.caption else ()
+        self._titles = ruler.wrapped(title, _TITLE, room, title=True) if title else []
         self._lines = [line for one in below for line in ruler.wrapped(one, _SMALL, room)]
         self.high = _STEP * len(self._titles) + _LINE * len(self._lines)
 

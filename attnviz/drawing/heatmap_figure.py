@@ -6,7 +6,9 @@ overlaps and nothing is cut, without matplotlib's layout engines.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,10 @@ from numpy.typing import NDArray
 
 from attnviz.core.media import Sound
 from attnviz.core.tokens import Sides
+from attnviz.drawing import canvas, paper
 from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.labels import (
+    TITLE_LINES,
     cell_number,
     row_labels,
     shorten,
@@ -40,10 +44,16 @@ from attnviz.drawing.panels import (
     sentence_breaks,
     time_axis,
 )
+from attnviz.drawing.scaling import scale
 from attnviz.drawing.shades import binned, binned_mask, checked, hidden, largest, shades
 from attnviz.drawing.style import Style
+from attnviz.errors import UsageError
 
 _NUMBERED = 12
+_SCORES = re.compile(r" \d\.\d+| \d+ % of the maximum| where possible \([^)]*\)")
+"""What a title can do without."""
+_TRIALS, _CLOSE, _LEAST_SIZE = 5, 0.01, 0.2
+"""Pages drawn to find the size of a map at which the page has a width; inches."""
 _LEAST_NUMBERED = 0.2
 """The smallest cell that holds a number, in inches."""
 _PAD = 0.08
@@ -54,6 +64,35 @@ _WAVE, _WAVE_GAP = 0.42, 0.04
 """The room of a waveform beside a map, in inches, and what of it stays free on both sides."""
 _GREY = "#555555"
 _QUERY, _KEY = "query", "key (attended to)"
+
+
+def fitted(
+    maps: Sequence[tuple[str, NDArray[np.floating[Any]], Sides]],
+    style: Style,
+    columns: int | None = None,
+    caption: str = "",
+    sound: Sound | None = None,
+) -> Figure:
+    """The figure, in the width that the paper asks for: cells grow or shrink, text does not."""
+    asked = paper.current()
+    if asked.width is None:
+        return build(maps, style, columns, caption, sound)
+    if style.size is not None:
+        raise UsageError(
+            "{size} is of a map and {width} of the whole file; give one", size=..., width=...
+        )
+    wanted = asked.width / canvas.text_scale()
+    size, tried = wanted / 2, list[tuple[float, float]]()
+    for _ in range(_TRIALS):
+        figure = build(maps, replace(style, size=size), columns, caption, sound)
+        tried.append((size, float(figure.get_size_inches()[0])))
+        if abs(tried[-1][1] - wanted) < _CLOSE:
+            break
+        (before, was), (now, wide) = tried[-2:] if len(tried) > 1 else ((0.0, 0.0), tried[0])
+        slope = (wide - was) / (now - before) if now != before and wide != was else 1.0
+        size = min(max(now + (wanted - wide) / slope, _LEAST_SIZE), 50.0)
+    scale(figure, wanted / tried[-1][1])
+    return figure
 
 
 def build(
@@ -71,8 +110,9 @@ def build(
     down = -(-len(maps) // across)
     raw = {("keys", id(sides.keys)): token_labels(sides.keys) for _, _, sides in maps}
     raw |= {("rows", id(sides.queries)): row_labels(sides.queries) for _, _, sides in maps}
-    titles = [visible(title) if title else "" for title, _, _ in maps]
-    caption = visible(caption) if caption else ""
+    titles = [visible(title) if title else "" for title in _titles([t for t, _, _ in maps])]
+    small_print = paper.current().caption
+    caption = visible(caption) if caption and small_print else ""
     families, missing = choose(
         [*titles, caption, *(text for texts in raw.values() for text in texts)]
     )
@@ -100,7 +140,7 @@ def build(
             ruler.wrapped(spelled(title, missing), title_size, room, title=True) if title else []
         )
         if len(maps) > 1:
-            lines = title_lines(lines)
+            lines = _short(spelled(title, missing), lines, ruler, title_size, room)
         shown = shades(array, style, top)
         pool = (rows.pool(dpi), cols.pool(dpi))
         breaks = (sentence_breaks(sides.queries), sentence_breaks(sides.keys))
@@ -115,7 +155,36 @@ def build(
         notes.append("after the waveform: frames that the model added")
     if missing:
         notes.append("shown as code points: characters missing from every installed font")
-    return _Page(panels, across, shared, ruler, title_size, style).draw(top, notes)
+    return _Page(panels, across, shared, ruler, title_size, style).draw(
+        top, notes if small_print else None
+    )
+
+
+def _short(title: str, lines: list[str], ruler: Ruler, size: float, room: float) -> list[str]:
+    """A title of a map among several, without scores where these do not fit, or the head alone."""
+    head, _, roles = title.partition(": ")
+    plain = _SCORES.sub("", roles)
+    for text in (title, f"{head}: {plain}", f"{head}\n{plain}", head):
+        shorter = [
+            line
+            for part in text.split("\n")
+            for line in ruler.wrapped(part, size, room, title=True)
+        ]
+        if len(shorter) <= TITLE_LINES and ruler.widest(shorter, size) <= room:
+            return shorter
+    return title_lines(lines)
+
+
+def _titles(own: list[str]) -> list[str]:
+    """What stands above the maps: one by the paper's wish; of several always which head it is."""
+    asked = paper.current().title
+    if asked is None:
+        return own
+    if len(own) == 1:
+        return [asked]
+    if asked:
+        raise UsageError("{title} is for a picture of one map, not of {}", len(own), title=...)
+    return [title.partition(":")[0] for title in own]
 
 
 class _Page:
@@ -158,8 +227,8 @@ class _Page:
         labels = self.ruler.widest(panel.columns.shown, size) if panel.turned else size / 72
         return labels + _strip(panel.columns) + _PAD + 0.22
 
-    def draw(self, top: float, notes: list[str]) -> Figure:
-        """Draw all panels, the colour bar, which ends at ``top``, and the notes."""
+    def draw(self, top: float, notes: list[str] | None) -> Figure:
+        """Draw all panels, the colour bar, which ends at ``top``, and the notes, if any."""
         meaning = self.style.meaning(len(self.panels))
         left, below, above = self.left, self.below, self.above
         gap = 0.12 if self.shared else 0.16
@@ -178,7 +247,7 @@ class _Page:
             default=0.0,
         )
         width = _MARGIN + left + max(block_x + bar_room, titles) + _MARGIN
-        notes = [*notes, *self._notes()]
+        notes = [] if notes is None else [*notes, *self._notes()]
         lines = [line for note in notes for line in self.ruler.wrapped(note, 7, width - 0.3)]
         foot = len(lines) * 7 * LEADING / 72 + (_PAD if lines else 0)
         body = max(block_y + below, bar_high + 0.1)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from rich.cells import cell_len
 
 from attnviz.core.quantities import QUANTITIES
+from attnviz.drawing import paper
 
 if TYPE_CHECKING:
     from attnviz.core.capture import Capture
@@ -284,7 +285,7 @@ def head_title(name: str, roles: Sequence[Role]) -> str:
 
 def model_name(info: SourceInfo) -> str:
     """The model as the user named it, a long path by its last two folders."""
-    name = visible(info.model)
+    name = visible(paper.current().name or info.model)
     parts = name.split("/")
     return name if len(name) <= 40 or len(parts) < 3 else "…/" + "/".join(parts[-2:])
 

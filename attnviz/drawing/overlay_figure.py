@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from attnviz.core.media import Picture, Place
+from attnviz.drawing import paper
 from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.labels import title_lines, visible
 from attnviz.drawing.overlay import box, scaled, tinted
@@ -58,6 +59,7 @@ def build(
     above = max(map(len, wrapped)) * _SIZE * LEADING / 72 + _PAD
     notes = [spelled(visible(text), missing) for text in (query, caption) if text]
     width = _MARGIN * 2 + across * across_size + (across - 1) * _GAP + _BAR_ROOM
+    notes = notes if paper.current().caption else []
     lines = [line for note in notes for line in ruler.wrapped(note, _NOTE, width - 2 * _MARGIN)]
     foot = len(lines) * _NOTE * LEADING / 72 + _PAD
     height = _MARGIN * 2 + down * (down_size + above) + (down - 1) * _GAP + foot

@@ -36,8 +36,8 @@ def sink_line(sinks: SinkRate) -> str:
         over = f"95 % {percent(low)} to {percent(high)}"
     return (
         f"{SINKS}: {percent(sinks.rate)} of the heads, {over}; mean weight on "
-        f"the first token above {sinks.threshold:g} over the first {sinks.length} rows, {texts} of "
-        "so many tokens"
+        f"the first token above {sinks.threshold:g} over the first {sinks.length} rows, {texts} "
+        "long enough"
     )
 
 

@@ -15,8 +15,12 @@ from attnviz.drawing.labels import signs
 from attnviz.drawing.palette import ink, mix
 
 ORANGE, BLUE, NONE = "#b35806", "#2166ac", "#f7f7f7"
-"""Ends and middle of the colours; safe for the colour-blind (PuOr and RdBu of Brewer 2003, whose
-ends differ in lightness and hue)."""
+"""Ends and middle of the colours of everything with a sign, and of nothing else.
+
+Blue is more, or what a head does for the model's answer; orange is less, or what it does against
+it. Safe for the colour-blind (PuOr and RdBu of Brewer 2003, whose ends differ in lightness and
+hue).
+"""
 
 SCHEMES = {"light": (ORANGE, NONE, BLUE), "dark": ("#fdae61", "#22262d", "#74b3f7")}
 """Less, nothing, more on pages; on dark paper nothing is dark."""

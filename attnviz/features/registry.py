@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
 
+from attnviz import files
 from attnviz.core.result import Record, parsed
 from attnviz.errors import InputError
 
@@ -40,14 +41,23 @@ def read_record(document: Any, name: str) -> Record:
         name: of its file, for messages.
 
     Raises:
-        InputError: no result of attnviz, one of another version, or a damaged one.
+        InputError: not an attnviz result, one of another version, or a damaged one.
     """
     schema = document.get("schema") if isinstance(document, dict) else None
     found = result_class(schema) if isinstance(schema, str) else None
     if found is None:
-        holds = f"a result of {str(schema)[:40]}" if schema else "no result of attnviz"
-        raise InputError(f"{name} is {holds}; give the JSON that one of its commands wrote")
+        holds = f"a result of {str(schema)[:40]}" if schema else "not an attnviz result"
+        raise InputError(f"{name} is {holds}; give a JSON file that an attnviz command wrote")
     return found.from_dict(document, name)
+
+
+def _zipped(path: Path) -> bool:
+    """Whether a file is a zip archive; a pipe, a device and what cannot be opened are none."""
+    try:
+        with files.opened(path) as file:
+            return is_zipfile(file)
+    except OSError:
+        return False
 
 
 def read(path: str | Path) -> Any:
@@ -66,7 +76,7 @@ def read(path: str | Path) -> Any:
 
         return read_capture(path)
     name = path.name
-    if path.is_file() and is_zipfile(path):  # a device has no end to look for
+    if _zipped(path):
         profile = import_module("attnviz.features.profile.function")
         return profile.read_profile(path)
     from attnviz.corpus.lines import text

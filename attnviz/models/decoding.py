@@ -49,7 +49,7 @@ def read_picture(path: Path) -> NDArray[np.uint8]:
                 return np.stack([grey] * 3, axis=-1)
             if upright.mode in ("I", "F"):
                 raise InputError(
-                    f"{path} has pixels of 32 bits, whose range nobody knows; save it with 8 or 16"
+                    f"{path} has 32-bit pixels, whose range is unknown; save it with 8 or 16 bits"
                 )
             if not upright.has_transparency_data:
                 return np.array(upright.convert("RGB"), np.uint8)

@@ -76,6 +76,32 @@ def check_ids(ids: Sequence[int], vocab_size: int) -> None:
             )
 
 
+def longest(prompt: Prompt, limit: int | None, table: int | None) -> int | None:
+    """The most tokens that may run: as the prompt asks, else as the model's configuration says.
+
+    Args:
+        prompt: what is to run.
+        limit: the length that the configuration names, or None.
+        table: how many positions the model has vectors for, which nothing can exceed; None where
+            positions are computed (rotary, relative, ALiBi).
+
+    Raises:
+        UsageError: less than 1, or more than the table holds.
+    """
+    asked = prompt.max_tokens
+    if asked is None:
+        return limit
+    if asked < 1:
+        raise UsageError("{max_tokens} must be at least 1", max_tokens=asked)
+    if table is not None and asked > table:
+        raise UsageError(
+            "{max_tokens} is more than the {:,} positions that the model has learned vectors for",
+            table,
+            max_tokens=asked,
+        )
+    return asked
+
+
 def check_length(length: int, limit: int | None, *, truncate: bool, what: str = "the text") -> str:
     """Refuse a sequence that is too long for the model, or say that it is cut.
 

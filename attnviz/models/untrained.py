@@ -43,7 +43,7 @@ from attnviz.core.source import (
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, ModelError, Setting, SizeError, UsageError
 from attnviz.models.gating import Gated, merged
-from attnviz.models.limits import SENSES, check_length, no_writer
+from attnviz.models.limits import SENSES, check_length, longest, no_writer
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.models.running import begin, running
 
@@ -197,10 +197,10 @@ class Fresh(Gated):
                 kind=self.config.kind,
             )
         notes: list[str] = []
-        queries = _read(prompt.text, "the text", notes, truncate=prompt.truncate)
+        queries = _read(prompt.text, "the text", notes, prompt)
         keys = queries
         if prompt.context is not None:
-            keys = _read(prompt.context, "the context", notes, truncate=prompt.truncate)
+            keys = _read(prompt.context, "the context", notes, prompt)
         return Inputs({self.kind: Sides(queries, keys)}, tuple(notes))
 
     def embed(self, tokens: Tokens) -> Tensor:
@@ -302,14 +302,15 @@ class Fresh(Gated):
         return x, padding.to(self._device)
 
 
-def _read(text: str, what: str, notes: list[str], *, truncate: bool) -> Tokens:
+def _read(text: str, what: str, notes: list[str], prompt: Prompt) -> Tokens:
     """The words of a text, cut where there are too many and that is wanted; a note says so."""
     tokens = split_words(text)
-    note = check_length(len(tokens), _LONGEST, truncate=truncate, what=what)
+    limit = longest(prompt, _LONGEST, _LONGEST)
+    note = check_length(len(tokens), limit, truncate=prompt.truncate, what=what)
     if not note:
         return tokens
     notes.append(note)
-    return Tokens(tokens.texts[:_LONGEST])
+    return Tokens(tokens.texts[:limit])
 
 
 def split_words(text: str) -> Tokens:

@@ -4,6 +4,7 @@
 ``nn.Transformer`` skip it altogether where they can take a fast path. While a :class:`Watch` is on,
 that path is off, and after every call of an attention module its weights are computed again, head
 by head, without dropout and without a gradient: what the module itself returns stays as it is.
+Modules that call ``scaled_dot_product_attention`` themselves are seen by :mod:`.dotted`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.models.arrays import chosen
+from attnviz.models.dotted import Seeing, flex_refused
 
 _FORWARD = signature(nn.MultiheadAttention.forward)
 _EXTRA = ("<bias>", "<zero>")
@@ -38,14 +40,14 @@ class Called:
     """What one call of an attention module did.
 
     Attributes:
-        module: which.
+        module: which; None of a call of the function.
         weights: [B, H, T, S], zero in rows without an allowed key.
         allowed: bool [B, H or 1, T, S].
         crosses: whether keys came from another sequence than queries.
         extra: texts of the last keys, which are none of that sequence.
     """
 
-    module: nn.MultiheadAttention
+    module: nn.MultiheadAttention | None
     weights: Tensor
     allowed: Tensor
     crosses: bool
@@ -56,11 +58,12 @@ class Watch:
     """Keeps what the attention modules inside a module attend to.
 
     Args:
-        module: an ``nn.MultiheadAttention`` or whatever has some inside.
+        module: an ``nn.MultiheadAttention``, or whatever has some inside or calls
+            ``scaled_dot_product_attention``.
         passes: how many of the last passes to keep.
 
     Raises:
-        UsageError: no module, or one without ``nn.MultiheadAttention``.
+        UsageError: no module, or one of transformers.
     """
 
     def __init__(self, module: nn.Module, passes: int = 1) -> None:
@@ -71,10 +74,9 @@ class Watch:
             raise UsageError("{passes} must be 1 or more", passes=passes)
         self._module = module
         self._watched = [m for m in module.modules() if isinstance(m, nn.MultiheadAttention)]
-        if not self._watched:
+        if not self._watched and hasattr(module, "set_attn_implementation"):
             raise UsageError(
-                "{} has no nn.MultiheadAttention inside; a transformers model goes to "
-                "attnviz.load(model, tokenizer=...)",
+                "{} is a transformers model; give it to attnviz.load(model, tokenizer=...)",
                 type(module).__name__,
             )
         decoding = [m for m in module.modules() if isinstance(m, nn.TransformerDecoderLayer)]
@@ -100,6 +102,8 @@ class Watch:
             hooks += [self._module.register_forward_hook(self._ends, always_call=True)]
             for hook in hooks:
                 undo.callback(hook.remove)
+            undo.enter_context(flex_refused())
+            undo.enter_context(Seeing(self._computed, lambda: self._within > 0))
             yield
 
     def capture(
@@ -132,7 +136,7 @@ class Watch:
         info = SourceInfo(
             type(self._module).__name__,
             "hooked",
-            "as nn.MultiheadAttention computes it, before dropout",
+            "as PyTorch computes it, before dropout",
             str(calls[0].weights.device),
             str(calls[0].weights.dtype).removeprefix("torch."),
             versions={"torch": torch.__version__},
@@ -144,7 +148,8 @@ class Watch:
     def _pass(self, index: int) -> list[Called]:
         if not any(self._passes):
             raise UsageError(
-                "nothing has run yet; call the module inside the with block, then capture"
+                "no attention has run yet: call the module inside the with block, then capture; "
+                "seen are nn.MultiheadAttention and scaled_dot_product_attention"
             )
         try:
             return self._passes[index]
@@ -183,6 +188,11 @@ class Watch:
         if not self._passes or (outside and any(c.module is module for c in self._passes[-1])):
             self._passes.append([])
         self._passes[-1].append(called(module, *args, **kwargs))
+
+    def _computed(self, weights: Tensor, allowed: Tensor) -> None:
+        """The function has run; it tells of no sequences but their lengths."""
+        crosses = weights.shape[-1] != weights.shape[-2]
+        self._passes[-1].append(Called(None, weights, allowed, crosses, ()))
 
 
 def called(module: nn.MultiheadAttention, *args: Any, **kwargs: Any) -> Called:

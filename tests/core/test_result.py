@@ -333,7 +333,7 @@ def test_what_is_nested_without_end_is_refused() -> None:
         ("attnviz.sample", "is attnviz.sample, and this attnviz reads version 3; make it"),
         ("attnviz.heads/2", "f.json is attnviz.heads/2, not attnviz.sample/3"),
         ("attnviz.\nsample\n/3" + "x" * 99, "is attnviz. sample /3xx"),
-        ("other/1", "f.json is no result of attnviz; give the JSON that one of its commands"),
+        ("other/1", "f.json is not an attnviz result; give a JSON file that an attnviz command"),
         (None, "is not an attnviz result"),
         (3, "is not an attnviz result"),
         ([], "is not an attnviz result"),

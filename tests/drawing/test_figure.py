@@ -225,12 +225,14 @@ def test_maps_with_different_tokens_are_labelled_each() -> None:
 @pytest.mark.parametrize(
     ("format", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
 )
-def test_same_input_same_bytes_whatever_the_user_has_set(format: str, magic: bytes) -> None:
+def test_same_input_same_bytes_whatever_the_user_has_set_of_the_layout(
+    format: str, magic: bytes
+) -> None:
     item = ("head 0.0", weights(5), sides(5))
     first = figure.heatmap_figure([item], format=format)
     assert first.startswith(magic)
     time.sleep(1.1)  # dates in metadata have a resolution of one second
-    with mpl.rc_context({"axes.facecolor": "red", "font.size": 30, "savefig.bbox": "tight"}):
+    with mpl.rc_context({"axes.grid": True, "font.size": 30, "savefig.bbox": "tight"}):
         assert figure.heatmap_figure([item], format=format) == first
         assert mpl.rcParams["font.size"] == 30
     assert (
@@ -299,7 +301,7 @@ def test_wrong_use() -> None:
         figure.heatmap_figure([item], format="gif")
     with pytest.raises(UsageError, match="unknown palette 'jet'"):
         Style(palette="jet")
-    with pytest.raises(UsageError, match="no scale 'cube': choose one of linear, sqrt, log"):
+    with pytest.raises(UsageError, match="unknown scale 'cube': choose one of linear, sqrt, log"):
         Style(scale="cube")
     with pytest.raises(UsageError, match="select at least one head"):
         figure.heatmap_figure([])

@@ -140,4 +140,4 @@ def test_pictures_alone() -> None:
         with pytest.raises(UsageError, match=r"cannot draw .*; name the file \.png, \.svg, \.pdf"):
             picture_format(Path(name))
     with pytest.raises(TypeError, match="Pictured has no picture"):
-        Pictured().figure()
+        Pictured().to_bytes("png")

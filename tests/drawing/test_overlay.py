@@ -129,11 +129,11 @@ def test_over_the_picture(capture: Capture) -> None:
 @pytest.mark.parametrize("format", ["png", "svg", "pdf"])
 def test_the_figure(format: str, capture: Capture) -> None:
     over = av.heatmap(capture, "0.*").over("1,0")
-    made = over.figure(format)
-    assert made == over.figure(format), "the same bytes every time"
+    made = over.to_bytes(format)
+    assert made == over.to_bytes(format), "the same bytes every time"
     if format == "png":
         assert Image.open(io.BytesIO(made)).size[0] > 300
-        assert made != av.heatmap(capture, "0.*").over("0,0").figure()
+        assert made != av.heatmap(capture, "0.*").over("0,0").to_bytes("png")
 
 
 @pytest.mark.parametrize("color", [None, "truecolor"])

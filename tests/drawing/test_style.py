@@ -59,8 +59,8 @@ def test_the_bar_stands_where_the_weights_do(scale: str) -> None:
 def test_what_a_style_refuses() -> None:
     for wrong, says in (
         ({"palette": "jet"}, "unknown palette 'jet'"),
-        ({"normalize": "all"}, "no normalization 'all': choose one of global, head, row"),
-        ({"scale": "row"}, "no scale 'row': choose one of linear, sqrt, log"),
+        ({"normalize": "all"}, "unknown normalization 'all': choose one of global, head, row"),
+        ({"scale": "row"}, "unknown scale 'row': choose one of linear, sqrt, log"),
         ({"dpi": 5}, "dpi must be from 20 to 1200, not 5"),
         ({"dpi": "high"}, "not 'high'"),
         ({"dpi": math.nan}, "dpi must be"),

@@ -92,7 +92,7 @@ def test_the_waveform_moves_with_the_sound(kind: Any) -> None:
     """Early and late sounds darken other parts of the strips, along both axes or the keys alone."""
     sides = Sides(HEARD if kind == "encoder" else WORDS, HEARD)
     pictures = [
-        dark(av.heatmap(capture(kind, sides, sound(*when)), "0.0").figure())
+        dark(av.heatmap(capture(kind, sides, sound(*when)), "0.0").to_bytes("png"))
         for when in ((0.0, 0.1), (0.3, 0.4))
     ]
     assert pictures[0].shape == pictures[1].shape
@@ -110,10 +110,10 @@ def test_the_waveform_moves_with_the_sound(kind: Any) -> None:
 @pytest.mark.parametrize("shown", [{}, {"words": True}, {"hide_sink": True}])
 def test_seconds_stand_in_place_of_labels(shown: dict[str, bool]) -> None:
     held = capture("encoder", Sides(HEARD, HEARD), sound(0.0, 0.4))
-    svg = av.heatmap(held, "0.*", **shown).figure("svg").decode()
-    said = set(re.findall(r"<!-- (.*?) -->", svg))
+    svg = av.heatmap(held, "0.*", **shown).to_bytes("svg").decode()
+    said = set(re.findall(r"<text[^>]*>(.*?)</text>", svg))
     assert {"0.2 s", "0.4 s"} <= said
     assert "0.11s" not in said
     assert any(one.startswith("after the waveform: frames") for one in said)
-    bare = av.heatmap(capture("encoder", Sides(HEARD, HEARD), None), "0.0").figure("svg").decode()
+    bare = av.heatmap(capture("encoder", Sides(HEARD, HEARD), None), "0.0").to_bytes("svg").decode()
     assert "0.11s" in bare, "without the sound, its frames are labelled as ever"

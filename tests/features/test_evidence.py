@@ -84,7 +84,7 @@ def test_an_ablation_gives_effects_with_intervals_and_gradients(files, reports) 
     assert measure(found, "effect").values == {
         name: (one.change, one.low, one.high) for name, one in effects.items()
     }
-    assert measure(found, "effect").orange == 1
+    assert measure(found, "effect").orange == -1  # what helps is blue, as in logits
     assert measure(found, "gradient").values == {
         name: (one.gradient, None, None) for name, one in effects.items()
     }
@@ -305,7 +305,7 @@ def test_the_page_holds_them(annotated: list[Path]) -> None:
     ("text", "says"),
     [
         ("x", "f.json is not readable JSON"),
-        ("[]", "f.json is no result of attnviz; give the JSON"),
+        ("[]", "f.json is not an attnviz result; give the JSON"),
         (
             '{"schema": "attnviz.heads/1"}',
             "make it again with attnviz heads",

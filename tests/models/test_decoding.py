@@ -78,7 +78,7 @@ def test_grey_of_sixteen_bits_keeps_its_range(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["i4", "f4"])
 def test_pixels_of_an_unknown_range_are_refused(tmp_path: Path, kind: str) -> None:
     Image.fromarray(np.ones((2, 2), kind)).save(tmp_path / "x.tiff")
-    with pytest.raises(InputError, match=r"x\.tiff has pixels of 32 bits, whose range nobody"):
+    with pytest.raises(InputError, match=r"x\.tiff has 32-bit pixels, whose range is unknown"):
         read_picture(tmp_path / "x.tiff")
 
 

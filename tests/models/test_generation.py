@@ -234,7 +234,11 @@ def test_a_watcher_sees_the_text_grow() -> None:
         ("demo-gpt2", Prompt("a", generate=Generation(9, temperature=-1)), "must be 0 or above"),
         ("demo-gpt2", Prompt("a", generate=Generation(9, top_p=0)), "above 0 and at most 1"),
         ("demo-gpt2", Prompt("a", generate=Generation(9, 0, 0.5)), "has no effect"),
-        ("demo-gpt2", Prompt("a", generate=Generation(9, seed=1)), "is no draw; add temperature"),
+        (
+            "demo-gpt2",
+            Prompt("a", generate=Generation(9, seed=1)),
+            "only matters when tokens are sampled; add temperature",
+        ),
         ("demo-gpt2", Prompt("a", generate=Generation(9, 1, seed=-1)), "must not be negative"),
         ("demo-gpt2", Prompt("a", generate=Generation(999)), "generate at most 254"),
     ],
@@ -285,7 +289,7 @@ def test_views_mark_prompt_and_output(tmp_path: Path, capsys: pytest.CaptureFixt
     for source in ([TEXT, "--generate", "4"], ["--recorded", str(out)]):
         assert main(["heatmap", *source, "-s", "2.4"]) == 0
         shown, said = capsys.readouterr()
-        assert "prompt | output; the row a → b is the step that chose b" in shown
+        assert "prompt | output; the row a → b is the step that chose b" in " ".join(shown.split())
         assert "·two → ," in shown
         assert ("The model generated 4 tokens greedily" in " ".join(said.split())) == (
             source[0] == TEXT

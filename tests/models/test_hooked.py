@@ -356,7 +356,7 @@ def test_text_pairs_and_truncation(tmp_path: Path) -> None:
         source.prepare(Prompt(long))
     cut = source.prepare(Prompt(long, truncate=True))
     assert cut.sides["encoder"].queries.texts[-2:] == ("old", "[SEP]")
-    assert cut.notes == ("The text was cut to the model's 12 tokens; 2 were left out.",)
+    assert cut.notes == ("The text was truncated to the model's 12 tokens; 2 were left out.",)
     given = source.prepare(Prompt(ids=(2, *range(5, 17), 3), truncate=True))
     assert given.sides["encoder"].queries.ids == (2, *range(5, 15), 3)  # the separator stays
     bare = source.prepare(Prompt("the keys", special_tokens=False))

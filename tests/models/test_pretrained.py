@@ -378,7 +378,10 @@ def test_a_configuration_is_fetched_alone(online):
 def test_a_configuration_alone_may_be_a_file_and_need_no_weights(bert):
     drop_weights(bert)
     assert folder.locate_config(str(bert / "config.json")) == folder.locate_config(str(bert))
-    for content, says in ((" " * (9 << 20), "no configuration"), ("[" * 9999, "cannot read")):
+    for content, says in (
+        (" " * (9 << 20), "too many for a configuration"),
+        ("[" * 9999, "cannot read"),
+    ):
         (bert / "config.json").write_text(content)
         with pytest.raises(ModelError, match=says) as caught:
             folder.locate_config(str(bert))

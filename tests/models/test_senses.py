@@ -218,7 +218,7 @@ def test_either_tower_of_clip(models: Any) -> None:
         ours = text.maps[Site("decoder", layer)]
         np.testing.assert_allclose(ours, weights[0], rtol=0, atol=1e-5)
     loaded = av.load(str(folder))
-    with pytest.raises(UsageError, match="this model reads text; image is for models of pict"):
+    with pytest.raises(UsageError, match="this model reads text; image is for vision models"):
         av.capture(Prompt(image=HOUSE), model=loaded)
 
 
@@ -257,13 +257,13 @@ def test_what_is_no_picture_is_refused_in_one_line(models: Any, tmp_path: Path) 
         (tmp_path / name).write_bytes(content or HOUSE.read_bytes()[:2000] * (name == "cut.png"))
         with pytest.raises(InputError, match=r"cannot read .*\.png as a picture: "):
             av.capture(Prompt(image=tmp_path / name), model=folder)
-    with pytest.raises(InputError, match=r"none\.png does not exist; give a file"):
+    with pytest.raises(InputError, match=r"none\.png is missing; give a file"):
         av.capture(Prompt(image=tmp_path / "none.png"), model=folder)
     with pytest.raises(UsageError, match="this model reads pictures, not text; give it a file"):
         av.capture("The cat sat", model=folder)
-    with pytest.raises(UsageError, match="this model reads pictures; audio is for models of so"):
+    with pytest.raises(UsageError, match="this model reads pictures; audio is for audio models"):
         av.capture(Prompt(audio=TONES), model=folder)
-    with pytest.raises(UsageError, match="this model reads text; image is for models of pict"):
+    with pytest.raises(UsageError, match="this model reads text; image is for vision models"):
         av.capture(Prompt(image=HOUSE), model="demo-bert")
     with pytest.raises(UsageError, match="give either image or audio"):
         av.capture(Prompt(image=HOUSE, audio=TONES), model=folder)

@@ -142,7 +142,7 @@ def test_a_megabyte_of_text_is_refused_or_cut() -> None:
     inputs = source.prepare(Prompt(text, truncate=True))
     assert len(inputs.sides["encoder"].queries) == 16_384
     assert inputs.notes == (
-        "The text was cut to the model's 16,384 tokens; 183,616 were left out.",
+        "The text was truncated to the model's 16,384 tokens; 183,616 were left out.",
     )
     cross = Fresh(FreshConfig(d_model=8, heads=2, kind="cross"), torch.device("cpu"), torch.float32)
     with pytest.raises(InputError, match="the context has 200,000 tokens"):

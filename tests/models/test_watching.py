@@ -187,7 +187,7 @@ def test_everything_is_put_back_even_after_errors(fast: bool) -> None:
     finally:
         torch.backends.mha.set_fastpath_enabled(True)
     assert hooks(module) == 0
-    with pytest.raises(UsageError, match="nothing has run yet"):
+    with pytest.raises(UsageError, match="no attention has run yet"):
         watched.capture()
 
 
@@ -211,10 +211,12 @@ def test_what_cannot_be_watched() -> None:
     with pytest.raises(UsageError, match="module takes a torch module, not int"), av.watch(3):
         pass
     module: nn.Module = nn.Linear(2, 2)
-    with pytest.raises(UsageError, match=r"Linear has no nn\.Multihead"), av.watch(module):
-        pass
+    with av.watch(module) as watched:
+        module(torch.ones(1, 2))
+    with pytest.raises(UsageError, match="no attention has run yet"):
+        watched.capture()
     module = nn.MultiheadAttention(D, H)
-    with pytest.raises(UsageError, match="passes=0 makes no sense"), av.watch(module, passes=0):
+    with pytest.raises(UsageError, match="passes=0 must be 1 or more"), av.watch(module, passes=0):
         pass
     x = torch.full((T, D), torch.nan)
     with pytest.raises(InputError, match="not numbers"), av.watch(module):
@@ -246,3 +248,91 @@ def test_parts_of_different_lengths() -> None:
         module(torch.randn(6, D))
     with pytest.raises(UsageError, match="over 6×6 and over 3×3 positions; watch one of them"):
         watched.capture()
+
+
+class Dotted(nn.Module):
+    """Attention of one's own, which calls PyTorch's function."""
+
+    def __init__(self, groups: int = H, **call: Any) -> None:
+        super().__init__()
+        self.groups, self.call = groups, call
+        self.project = nn.Linear(D, D + 2 * groups * D // H)
+
+    def heads(self, x: Tensor) -> list[Tensor]:
+        width = D // H
+        parts = self.project(x).split([D, self.groups * width, self.groups * width], -1)
+        return [part.unflatten(-1, (-1, width)).transpose(1, 2) for part in parts]
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = self.heads(x)
+        call = self.call | ({"enable_gqa": True} if self.groups < H else {})
+        out = nn.functional.scaled_dot_product_attention(query, key, value, **call)
+        return out.transpose(1, 2).flatten(-2)
+
+
+MASK = torch.ones(T, T).tril().bool()
+MASK[2] = False
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        Dotted,
+        lambda: Dotted(is_causal=True),
+        lambda: Dotted(groups=2, scale=0.3),
+        lambda: Dotted(attn_mask=MASK),
+        lambda: Dotted(attn_mask=torch.randn(B, 1, T, T)),
+    ],
+)
+def test_the_function_is_seen_and_nothing_else_changes(module: Any) -> None:
+    """Against the function itself: with the unit matrix as values it returns the weights."""
+    layer = module()
+    x = torch.randn(B, T, D)
+    plain = layer(x)
+    with av.watch(layer) as watched:
+        seen = layer(x)
+        nn.functional.scaled_dot_product_attention(*[torch.randn(1, 1, 2, 2)] * 3)
+    assert torch.equal(plain, seen)
+    assert len(watched) == 1
+    query, key, _ = layer.heads(x)
+    key = key.repeat_interleave(H // layer.groups, 1)
+    with torch.no_grad():
+        expected = nn.functional.scaled_dot_product_attention(
+            query, key, torch.eye(T).expand(B, H, T, T), **layer.call
+        )
+    for item in range(B):
+        (maps,) = watched.capture(words(T), item=item).maps.values()
+        assert np.abs(maps - expected[item].nan_to_num().numpy()).max() < 1e-6
+
+
+def test_dropout_of_the_function_draws_what_it_would_draw() -> None:
+    layer = Dotted(dropout_p=0.5)
+    x = torch.randn(1, T, D)
+    torch.manual_seed(1)
+    plain = layer(x)
+    with av.watch(layer) as watched:
+        torch.manual_seed(1)
+        assert torch.equal(layer(x), plain)
+    (maps,) = watched.capture().maps.values()
+    assert np.abs(maps.sum(-1) - 1).max() < 1e-6, "before dropout"
+
+
+def test_modules_and_calls_of_the_function_stand_in_their_order() -> None:
+    both = nn.Sequential(Dotted(is_causal=True), nn.TransformerEncoderLayer(D, H, batch_first=True))
+    x = torch.randn(1, T, D)
+    with av.watch(both) as watched:
+        both(x)
+    assert dict(watched.capture().layout.heads) == {"encoder": (H,), "decoder": (H,)}
+
+
+def test_flex_attention_is_refused_by_name() -> None:
+    from torch.nn.attention import flex_attention
+
+    class Flex(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return flex_attention.flex_attention(x, x, x)
+
+    check, layer = flex_attention._validate_sdpa_input, Flex()
+    with pytest.raises(UsageError, match="FlexAttention computes"), av.watch(layer):
+        layer(torch.randn(1, H, T, D))
+    assert flex_attention._validate_sdpa_input is check

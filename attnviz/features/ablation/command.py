@@ -12,6 +12,7 @@ from attnviz.cli import console
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import OutputOptions, TextsOptions, TrainedOptions, has_fields
 from attnviz.cli.stages import Stages
+from attnviz.cli.style_options import PaperOptions
 from attnviz.errors import Setting, UsageError
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ def ablate(
     prompt: TextsOptions,
     model: TrainedOptions,
     output: OutputOptions,
+    paper: PaperOptions,
     away: AwayOptions,
     measured: MetricOptions,
     walk: CurveOptions,
@@ -231,6 +233,7 @@ def ablate(
 
       attnviz ablate --lines sentences.txt --curve --plot curve.svg
     """
+    drawn = paper.options()
     from attnviz import files
     from attnviz.drawing.forms import picture_format
     from attnviz.features.ablation import function, terminal
@@ -272,7 +275,7 @@ def ablate(
             **model.settings(),
         )
     if plot is not None:
-        found.save(plot)
+        found.save(plot, **drawn)
     if json or csv:
         console.put(found.to_json() if json else found.to_csv())
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,7 +24,7 @@ _BAR = 0.21
 _MARGIN = 0.2
 
 
-def draw(report: Ablation, format: str = "png", dpi: float = 150) -> bytes:
+def draw(report: Ablation, format: str = "png", dpi: float = 150) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
     return rendered(lambda: build(report, dpi), format, dpi)
 
@@ -63,8 +64,8 @@ def build(report: Ablation, dpi: float) -> Figure:
         bold = {e.heads[0] for e in report.effects if _stands_out(e, judged)}
         told = "needed, or better without" if judged else "differs from 0"
         signed_figure.draw(
-            axes, layout, values, most(report), orange=report.worse, bold=bold,
-            legend=f"head (orange: worse without it; bold: {told})",
+            axes, layout, values, most(report), orange=-report.worse, bold=bold,
+            legend=f"head (blue: worse without it, it helps; bold: {told})",
         )  # fmt: skip
     x = _MARGIN + left + grid_wide + names_wide
     bars = figure.add_axes(place(x, top, bars_wide, len(listed) * _BAR))
@@ -85,7 +86,7 @@ def _listed(report: Ablation) -> list[Effect]:
 def _bars(axes: Axes, report: Ablation, listed: Sequence[Effect]) -> None:
     for number, effect in enumerate(listed):
         harm = effect.change * report.worse > 0
-        axes.barh(number, effect.change, height=0.62, color=ORANGE if harm else BLUE)
+        axes.barh(number, effect.change, height=0.62, color=BLUE if harm else ORANGE)
         low, high = effect.first.joint_low, effect.first.joint_high
         if low is not None and high is not None:
             axes.plot([low, high], [number, number], color="#1b1b1b", linewidth=1)
@@ -139,7 +140,7 @@ def _curve(axes: Axes, report: Ablation) -> None:
     axes.set_ylabel(f"change of {report.metric} ({report.unit})", fontsize=7)
     if report.tolerance is not None:
         axes.axhline(
-            report.tolerance * report.worse, color=ORANGE, linewidth=0.8, linestyle="dashed"
+            report.tolerance * report.worse, color="#1b1b1b", linewidth=0.8, linestyle="dashed"
         )
     axes.tick_params(labelsize=7)
     axes.legend(fontsize=7, frameon=False)

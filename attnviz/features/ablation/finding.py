@@ -51,7 +51,7 @@ def finding(found: Ablation, name: str) -> Finding:
                     f"with others ({label}): {_change(group.first)} {found.unit}{apart}"
                 )
     compares = found.metric in DISTANCES
-    sign = 0 if compares else found.worse
+    sign = 0 if compares else -found.worse  # blue: the head helps
     values = {
         effect.name: (effect.change, effect.first.joint_low, effect.first.joint_high)
         for effect in alone

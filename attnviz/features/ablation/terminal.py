@@ -64,12 +64,12 @@ class EffectsGrid:
             return
         end = most(self.report)
         values = {head: effect.change for head, effect in self._alone.items()}
-        yield SignedGrid(self.report.layout, values, end, self.report.worse)
+        yield SignedGrid(self.report.layout, values, end, -self.report.worse)
         harm = "more" if self.report.worse > 0 else "less"
         end_text = f", full colour at ±{end:.2g}" if coloured(console) else ""
         said = (
             f"change of {self.report.metric} without the head ({self.report.methods[0]}); "
-            f"orange: worse ({harm}), blue: better{end_text}"
+            f"blue: worse ({harm}), the head helps; orange: better{end_text}"
         )
         yield Text(signs(said, options.ascii_only), "dim")
         yield Text("")
@@ -207,7 +207,7 @@ class TextByPosition:
                 if change is None:
                     line.append(text, "dim")
                 elif coloured(console):
-                    line.append(text, on_terminal(change, end, self.report.worse))
+                    line.append(text, on_terminal(change, end, -self.report.worse))
                 else:
                     line.append(f"{text}({signed(change)})")
             yield line

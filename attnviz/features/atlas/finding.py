@@ -37,7 +37,7 @@ def _measures(atlas: Atlas) -> Iterator[Measure]:
             "effect",
             f"change of the {part.metric} without it",
             part.unit,
-            0 if part.distance else part.worse,
+            0 if part.distance else -part.worse,
             {
                 head: (effect.change, effect.first.joint_low, effect.first.joint_high)
                 for head, effect in values.items()

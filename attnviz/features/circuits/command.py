@@ -11,12 +11,14 @@ from attnviz.cli import console
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import SELECT_HELP, OutputOptions, TrainedOptions
 from attnviz.cli.stages import Stages
+from attnviz.cli.style_options import PaperOptions
 
 
 @flatten
 def circuits(
     model: TrainedOptions,
     output: OutputOptions,
+    paper: PaperOptions,
     select: Annotated[
         str | None,
         typer.Option(
@@ -59,6 +61,7 @@ def circuits(
 
       attnviz circuits --model gpt2 --top 20
     """
+    drawn = paper.options()
     from attnviz import files
     from attnviz.features.circuits import function
     from attnviz.features.circuits.result import Circuits
@@ -74,7 +77,7 @@ def circuits(
             progress=stages.show,
         )  # fmt: skip
     if plot is not None:
-        found.save(plot, top=top)
+        found.save(plot, top=top, **drawn)
     if json or csv:
         console.put(found.to_json() if json else found.to_csv())
         return

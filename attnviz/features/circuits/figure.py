@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,12 +14,12 @@ from attnviz.drawing.canvas import rendered
 from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.heading import GREY, Heading
 from attnviz.drawing.palette import ink
-from attnviz.drawing.signed import BLUE, NONE, ORANGE, color
+from attnviz.drawing.signed import NONE, color
 from attnviz.errors import UsageError
 from attnviz.features.circuits import words
 from attnviz.features.circuits.result import SIDES, Circuits, Edge, Side
 
-COLORS: Mapping[Side, str] = {"Q": BLUE, "K": ORANGE, "V": "#1b7837"}
+COLORS: Mapping[Side, str] = {"Q": "#762a83", "K": "#404040", "V": "#01665e"}
 """Of arrows into queries, keys and values; apart in lightness or hue for the colour-blind."""
 
 _BEND: Mapping[Side, float] = {"Q": -0.18, "K": 0.0, "V": 0.18}
@@ -37,7 +38,7 @@ _LEAST = 5.2
 """A picture is at least so wide, in inches, for its title."""
 
 
-def draw(report: Circuits, format: str = "png", top: int = 10, dpi: float = 150) -> bytes:
+def draw(report: Circuits, format: str = "png", top: int = 10, dpi: float = 150) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``.
 
     Args:

@@ -183,4 +183,4 @@ class Circuits(Shown, Result):
         return f"<Circuits {self.source.model}: {edges or 'no edges'}>"
 
     def _repr_png_(self) -> bytes | None:
-        return self.figure() if self.edges else None
+        return self.to_bytes("png") if self.edges else None

@@ -11,6 +11,7 @@ from attnviz.cli import console
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import RAY, OutputOptions, TrainedOptions
 from attnviz.cli.stages import Stages
+from attnviz.cli.style_options import PaperOptions
 
 COUNTED, RESULT = "What counts", "Result"
 
@@ -23,6 +24,7 @@ def _option(help: str, panel: str, *names: str, **more: Any) -> Any:
 def coref(
     model: TrainedOptions,
     output: OutputOptions,
+    paper: PaperOptions,
     inputs: Annotated[
         list[str],
         typer.Argument(
@@ -74,6 +76,7 @@ def coref(
 
       attnviz coref sample_inputs/pronouns.tsv --select-on all --json
     """
+    drawn = paper.options()
     from attnviz import files
     from attnviz.features.coref import function
     from attnviz.features.coref.result import Coref
@@ -96,7 +99,7 @@ def coref(
             **model.settings(),
         )
     if plot is not None:
-        found.save(plot)
+        found.save(plot, **drawn)
     if json or csv:
         console.put(found.to_json() if json else found.to_csv())
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -33,7 +34,7 @@ class _Bar:
     head: bool
 
 
-def draw(report: Coref, format: str = "png", dpi: float = 150) -> bytes:
+def draw(report: Coref, format: str = "png", dpi: float = 150) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
     return rendered(lambda: build(report, dpi), format, dpi)
 

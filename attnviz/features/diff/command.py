@@ -12,6 +12,7 @@ from attnviz.cli import console
 from attnviz.cli.exits import DIFFERS, NOTHING_COMPARED
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import OutputOptions, TrainedOptions, say_file
+from attnviz.cli.style_options import PaperOptions
 
 if TYPE_CHECKING:
     from attnviz.features.diff.result import Diff
@@ -28,6 +29,7 @@ def _number(value: float | None) -> float | None:
 def diff(
     model: TrainedOptions,
     output: OutputOptions,
+    paper: PaperOptions,
     before: Annotated[
         str | None,
         typer.Argument(
@@ -88,6 +90,7 @@ def diff(
 
       attnviz diff heads-before.json heads-after.json
     """
+    drawn = paper.options()
     from attnviz import files
     from attnviz.drawing.forms import picture_format
     from attnviz.errors import InputError, UsageError
@@ -114,7 +117,7 @@ def diff(
         found = function.diff(what, after, against=against, align=align, **model.settings())
     for path in (plot, out):
         if path is not None:
-            found.save(path)
+            found.save(path, **drawn)
     if json or csv:
         console.put(found.to_json() if json else found.to_csv())
     else:

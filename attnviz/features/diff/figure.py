@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
@@ -23,7 +25,7 @@ _LONGEST = 14
 _COLORS = LinearSegmentedColormap.from_list("signed", [ORANGE, NONE, BLUE])
 
 
-def draw(report: Diff, format: str = "png", top: int = 4, dpi: float = 150) -> bytes:
+def draw(report: Diff, format: str = "png", top: int = 4, dpi: float = 150) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``.
 
     Raises:

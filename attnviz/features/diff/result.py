@@ -163,4 +163,4 @@ class Diff(Shown, Result):
         return f"<Diff {self.before} / {self.after}, {self.kind}: {most}>"
 
     def _repr_png_(self) -> bytes | None:
-        return self.figure() if self.kind == "maps" else None
+        return self.to_bytes("png") if self.kind == "maps" else None

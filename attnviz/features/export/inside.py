@@ -41,7 +41,7 @@ def file(path: Path, *, alone: bool = False) -> Path:
     """
     found = _status(path)
     if found is not None and not stat.S_ISREG(found.st_mode):
-        what = "a link" if stat.S_ISLNK(found.st_mode) else "no regular file"
+        what = "a link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
         raise OutputError(f"{path} is {what}, which no export creates there", remedy=_REMEDY)
     if alone and found is not None and found.st_nlink > 1:
         raise OutputError(f"{path} has another name elsewhere", remedy=_REMEDY)

@@ -11,7 +11,7 @@ from attnviz.cli import console
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import InputOptions, ModelOptions, OutputOptions
 from attnviz.cli.stages import Stages
-from attnviz.cli.style_options import DEFAULT, DPI, PALETTE, SCALE
+from attnviz.cli.style_options import DEFAULT, DPI, PALETTE, SCALE, PaperOptions
 
 
 @flatten
@@ -19,6 +19,7 @@ def flow(
     prompt: InputOptions,
     model: ModelOptions,
     output: OutputOptions,
+    paper: PaperOptions,
     method: Annotated[
         str | None,
         typer.Option(
@@ -70,6 +71,7 @@ def flow(
 
       attnviz flow --recorded capture.npz --method max-flow
     """
+    drawn = paper.options()
     from attnviz import files
     from attnviz.drawing.style import Style
     from attnviz.features.flow import function
@@ -89,7 +91,7 @@ def flow(
             look, method=method, to=to, from_=from_, progress=stages.show, **settings
         )
     if out is not None:
-        found.save(out, style=style)
+        found.save(out, style=style, **drawn)
     if json or csv:
         console.put(found.to_json() if json else found.to_csv())
         return

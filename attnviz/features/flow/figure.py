@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
+from attnviz.drawing import paper
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.figure import check_format
 from attnviz.drawing.fonts import Ruler, choose, spelled
@@ -59,7 +60,7 @@ _MOST = 8000
 """Lines of a picture; more make files that programs open slowly."""
 
 
-def draw(report: Flow, format: str = "png", style: Style | None = None) -> bytes:
+def draw(report: Flow, format: str = "png", style: Style | None = None) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``.
 
     Raises:
@@ -110,10 +111,10 @@ class _FlowFigure:
         left, between = _MARGIN + self.label, self.label + 0.05
         shares = _BARS if report.followed else 2 * self.map_wide + 2 * _GAP + _BAR + 0.5
         wide = left + self.lines_wide + between + shares + _MARGIN
-        titles = self.ruler.wrapped(self.title, 10, wide - 2 * _MARGIN, title=True)
-        foot = [
-            line for note in self.notes for line in self.ruler.wrapped(note, 7, wide - 2 * _MARGIN)
-        ]
+        title = paper.current().titled(self.title)
+        titles = self.ruler.wrapped(title, 10, wide - 2 * _MARGIN, title=True) if title else []
+        notes = self.notes if paper.current().caption else []
+        foot = [line for note in notes for line in self.ruler.wrapped(note, 7, wide - 2 * _MARGIN)]
         top = _MARGIN + _TITLE * len(titles) + _ABOVE
         below = 0.35 if report.followed else self.label + 0.1
         self.size = (wide, top + self.high + below + _NOTE * len(foot) + _MARGIN)

@@ -106,7 +106,8 @@ def run_recorded(
     absent = next((head for head in capture.layout if not capture.holds(head)), None)
     if absent is not None:
         raise InputError(
-            f"the capture does not hold {capture.layout.name(absent)}; flow goes through every head, so "
+            f"the capture does not hold {capture.layout.name(absent)}; flow goes "
+            "through every head, so "
             "capture all of them"
         )
     all_ = _nodes(capture.inputs, capture.layout, chosen)

@@ -20,6 +20,7 @@ from attnviz.cli.options import (
     ModelOptions,
     OutputOptions,
 )
+from attnviz.cli.style_options import PaperOptions
 from attnviz.cli.voice import option
 from attnviz.errors import UsageError
 
@@ -29,6 +30,7 @@ def heads(
     prompt: InputOptions,
     model: ModelOptions,
     output: OutputOptions,
+    paper: PaperOptions,
     select: Annotated[
         str | None, typer.Option("--select", "-s", help=SELECT_HELP, metavar="HEADS")
     ] = None,
@@ -89,6 +91,7 @@ def heads(
 
       attnviz heads "The cat sat." --json | jq '.heads[0].roles'
     """
+    drawn = paper.options()
     from attnviz import files
     from attnviz.drawing.forms import picture_format
     from attnviz.features.heads import function, terminal
@@ -113,7 +116,7 @@ def heads(
 
         kept = read_profile(profile, evidence)
         if plot is not None:
-            kept.save(plot)
+            kept.save(plot, **drawn)
         if json or csv:
             console.put(kept.to_json() if json else kept.to_csv())
         else:
@@ -137,7 +140,7 @@ def heads(
     machine = json or csv
     rows = arrange(found.heads, role=role, sort=sort, top=top, everything=everything or machine)
     if plot is not None:
-        found.save(plot)
+        found.save(plot, **drawn)
     if machine:
         listed = replace(found, heads=tuple(rows))
         console.put(listed.to_json() if json else listed.to_csv())

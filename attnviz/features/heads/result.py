@@ -61,4 +61,4 @@ class Heads(Shown, Result):
         return f"<Heads {about}, {named} of {len(self.heads)} heads with a role>"
 
     def _repr_html_(self) -> str:
-        return html.heads(self, self.figure())
+        return html.heads(self, self.to_bytes("png"))

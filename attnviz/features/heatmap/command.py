@@ -17,7 +17,7 @@ from attnviz.cli.options import (
     ModelOptions,
     OutputOptions,
 )
-from attnviz.cli.style_options import StyleOptions
+from attnviz.cli.style_options import PaperOptions, StyleOptions
 
 
 @flatten
@@ -25,6 +25,7 @@ def heatmap(
     prompt: InputOptions,
     model: ModelOptions,
     output: OutputOptions,
+    paper: PaperOptions,
     looks: StyleOptions,
     select: Annotated[
         str | None,
@@ -79,6 +80,7 @@ def heatmap(
 
       attnviz heatmap --image cat.png --model google/vit-base-patch16-224 -s 11.0 --from 3,4
     """
+    drawn = paper.options()
     from attnviz import files
     from attnviz.captures.notes import notes
     from attnviz.drawing import terminal
@@ -95,7 +97,7 @@ def heatmap(
         seen = picture.capture.inputs.picture is not None and not matrix
         over = picture.over(query) if seen or query is not None else None
         if out is not None:
-            (over or picture).save(out)
+            (over or picture).save(out, **drawn)
     screen = console.stdout()
     if out is None and over is not None:
         titled = [(over.titles[head], grid) for head, grid in over.maps]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.capture import Capture
-from attnviz.core.heads import Head
+from attnviz.core.heads import Head, Site
 from attnviz.core.media import Picture, patch_grid
 from attnviz.core.scores import Role
 from attnviz.core.tokens import Sides
@@ -17,8 +18,14 @@ from attnviz.drawing.figure import heatmap_figure, overlay_figure
 from attnviz.drawing.forms import Pictured
 from attnviz.drawing.labels import caption, head_title, percent, visible
 from attnviz.drawing.style import Style
-from attnviz.errors import UsageError
+from attnviz.errors import SelectionError, UsageError
 from attnviz.scoring.gaze import Gaze, gaze
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_ACROSS = 16
+"""Heads of a layer that still stand on one line."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,16 +41,43 @@ class Heatmap(Pictured):
     roles: Mapping[Head, tuple[Role, ...]]
     style: Style
 
-    def figure(self, format: str = "png") -> bytes:
-        """The picture in ``png``, ``svg`` or ``pdf``."""
+    def _draw(self, format: str) -> Any:
         titled = [(self.title(head), weights, sides) for head, weights, sides in self.maps]
         return heatmap_figure(
             titled,
             self.style,
             format=format,
+            columns=self._columns(),
             caption=self.caption,
             sound=self.capture.inputs.sound,
         )
+
+    def _columns(self) -> int | None:
+        """Maps a line where several layers show the same heads: a line a layer."""
+        layers: dict[Site, list[int]] = {}
+        for head, _, _ in self.maps:
+            layers.setdefault(head.site, []).append(head.index)
+        first, *others = layers.values()
+        same = others and all(other == first for other in others)
+        return len(first) if same and len(first) <= _ACROSS else None
+
+    def draw(self, axes: Axes, head: str | None = None) -> None:
+        """Draw one map into axes of one's own, with its tokens, and nothing beside it.
+
+        Args:
+            axes: of matplotlib; the caller's style holds.
+            head: by its name; by default the only one that there is, or the first.
+
+        Raises:
+            SelectionError: a head that was not selected.
+        """
+        from attnviz.drawing.axes import draw
+
+        names = [self.capture.layout.name(one) for one, _, _ in self.maps]
+        if head is not None and head not in names:
+            raise SelectionError(f"no map of {head!r} here; there are {', '.join(names)}")
+        _, weights, sides = self.maps[0 if head is None else names.index(head)]
+        draw(axes, weights, sides, self.style)
 
     @property
     def caption(self) -> str:
@@ -117,8 +151,7 @@ class Overlay(Pictured):
     titles: Mapping[Head, str]
     style: Style
 
-    def figure(self, format: str = "png") -> bytes:
-        """The picture in ``png``, ``svg`` or ``pdf``."""
+    def _draw(self, format: str) -> Any:
         return overlay_figure(
             self.picture,
             [(self.titles[head], grid) for head, grid in self.maps],

@@ -10,6 +10,7 @@ import typer
 from attnviz.cli import console
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import InputOptions, OutputOptions, TrainedOptions
+from attnviz.cli.style_options import PaperOptions
 
 if TYPE_CHECKING:
     from attnviz.features.logits.result import Position
@@ -20,6 +21,7 @@ def logits(
     prompt: InputOptions,
     model: TrainedOptions,
     output: OutputOptions,
+    paper: PaperOptions,
     token: Annotated[
         str | None,
         typer.Option(
@@ -72,6 +74,7 @@ def logits(
 
       attnviz logits "The cat sat on the [MASK]." --model demo-bert
     """
+    drawn = paper.options()
     from attnviz import files
     from attnviz.features.logits import function
     from attnviz.features.logits.result import Logits
@@ -90,7 +93,7 @@ def logits(
             look, token=token, against=against, position=place, top=top, **model.settings()
         )
     if out is not None:
-        found.save(out)
+        found.save(out, **drawn)
     if json or csv:
         console.put(found.to_json() if json else found.to_csv())
         return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -25,7 +27,7 @@ _LONGEST = 20
 """Cells of a token."""
 
 
-def draw(report: Logits, format: str = "png", dpi: float = 150) -> bytes:
+def draw(report: Logits, format: str = "png", dpi: float = 150) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``.
 
     Raises:

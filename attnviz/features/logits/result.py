@@ -131,4 +131,4 @@ class Logits(Shown, Result):
         return f"<Logits {self.source.model}, {self.token!r}{minus} {self.logit:.2f}: {votes}>"
 
     def _repr_png_(self) -> bytes | None:
-        return self.figure() if self.parts else None
+        return self.to_bytes("png") if self.parts else None

@@ -19,6 +19,7 @@ from attnviz.cli.options import (
     ModelOptions,
     OutputOptions,
 )
+from attnviz.cli.style_options import PaperOptions
 from attnviz.errors import UsageError
 
 INPUT, RESULT, RUN = "Input", "Result", "Running"
@@ -114,6 +115,7 @@ def profile(
     model: ProfileModel,
     corpus: CorpusOptions,
     output: OutputOptions,
+    paper: PaperOptions,
     inputs: Annotated[
         list[str],
         typer.Argument(
@@ -177,6 +179,7 @@ def profile(
 
       attnviz profile --merge part1.profile part2.profile -o all.profile
     """
+    drawn = paper.options()
     from attnviz import files
     from attnviz.drawing.forms import picture_format
     from attnviz.features.profile import function as profiled
@@ -212,7 +215,7 @@ def profile(
             hint = "" if out else "; use --out to keep what has been done"
             raise Interrupted(f"interrupted after {stopped.texts:,} texts; {kept}{hint}") from None
     if plot is not None:
-        found.save(plot)
+        found.save(plot, **drawn)
     if json or csv:
         console.put(found.to_json() if json else found.to_csv())
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -9,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import Bbox
 
-from attnviz.drawing import canvas
+from attnviz.drawing import canvas, paper
 from attnviz.drawing import grid_figure as figure_heads
 from attnviz.drawing.figure import check_format
 from attnviz.drawing.fonts import choose, spelled
@@ -29,7 +31,7 @@ _MANY = 24
 """Heads of a layer above which roles have their short codes."""
 
 
-def draw(found: Profile, format: str = "png") -> bytes:
+def draw(found: Profile, format: str = "png") -> Any:
     """A page of pictures of a profile: roles, entropy by layer, distances, the plane of heads.
 
     Raises:
@@ -79,7 +81,7 @@ def _headline(figure: Figure, profile: Profile, width: float, height: float) -> 
         parts.append(f"{profile.clusters:,} groups")
     parts.append("95 % intervals" + (", all at once" if profile.simultaneous else ""))
     parts.append(f"similarity from {profile.alike_texts} texts")
-    title = f"{model_name(profile.source)}: what its heads do"
+    title = paper.current().titled(f"{model_name(profile.source)}: what its heads do")
     families, missing = choose([title])
     at = (height - _MARGIN) / height
     figure.text(
@@ -91,6 +93,8 @@ def _headline(figure: Figure, profile: Profile, width: float, height: float) -> 
         family=families,
         va="top",
     )
+    if not paper.current().caption:
+        return
     figure.text(
         _MARGIN / width, at - 0.26 / height, " · ".join(parts), fontsize=8, color=_GREY, va="top"
     )

@@ -14,7 +14,8 @@ from attnviz import files
 from attnviz.captures.look import DEFAULT_MODEL, Model, load
 from attnviz.core.measures import PrefixMatching
 from attnviz.core.source import Source
-from attnviz.corpus import lines, texts
+from attnviz.corpus import lines
+from attnviz.corpus import texts as corpus
 from attnviz.corpus.executors import cores, one_thread
 from attnviz.corpus.sample import sample as drawn
 from attnviz.corpus.texts import Bad, Text
@@ -37,8 +38,9 @@ _SEVERAL = 1 << 18
 
 
 def profile(
-    inputs: str | Path | Sequence[str | Path],
+    inputs: str | Path | Sequence[str | Path] | None = None,
     *,
+    texts: Sequence[str] | None = None,
     model: Model = DEFAULT_MODEL,
     device: str = "auto",
     dtype: str = "auto",
@@ -65,6 +67,7 @@ def profile(
     Args:
         inputs: text files (one text per line), JSONL, CSV, TSV or Parquet, patterns, ``-`` for
             standard input.
+        texts: texts in memory, in place of files.
         model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
         device: where to run.
         dtype: in which precision.
@@ -103,9 +106,7 @@ def profile(
     for name, value in (("stride", stride), ("limit", limit), ("sample", sample), ("jobs", jobs)):
         if value is not None and value < 1:
             raise UsageError("{} must be 1 or more", Setting(name, value))
-    listed = [inputs] if isinstance(inputs, str | Path) else inputs
-    names = texts.resolve([str(name) for name in listed])
-    found: Iterator[Text | Bad] = texts.read(names, column=column, group=group, whole_files=whole)
+    names, found = _read(inputs, texts, column, group, whole=whole)
     if limit is not None:
         found = islice(found, min(limit, sys.maxsize))
     if sample is not None:
@@ -138,6 +139,27 @@ def profile(
     if not state.tally.texts:
         raise InputError(f"no text could be used of {', '.join(names)[:200]}; look at its lines")
     return _profiled(state, evidence, stability)
+
+
+def _read(
+    inputs: str | Path | Sequence[str | Path] | None,
+    texts: Sequence[str] | None,
+    column: str | None,
+    group: str | None,
+    *,
+    whole: bool,
+) -> tuple[list[str], Iterator[Text | Bad]]:
+    """The names of what is read, and the texts in it; parameters of :func:`profile`."""
+    if (inputs is None) == (texts is None):
+        raise UsageError("give either files or {texts}", texts=...)
+    if texts is None:
+        listed = [inputs] if isinstance(inputs, str | Path) else inputs or ()
+        names = corpus.resolve([str(name) for name in listed])
+        return names, corpus.read(names, column=column, group=group, whole_files=whole)
+    for name, value in (("column", column), ("group", group), ("whole", whole or None)):
+        if value is not None:
+            raise UsageError("{} is for files; leave it out", Setting(name, value))
+    return ["texts in memory"], corpus.in_memory(texts)
 
 
 def read_profile(
@@ -245,7 +267,7 @@ def count(
     inputs: Sequence[str], *, whole: bool, limit: int | None, sample: int | None
 ) -> int | None:
     """About how many texts will come, for showing progress; None where nobody knows."""
-    names = texts.resolve(inputs)
+    names = corpus.resolve(inputs)
     known = len(names) if whole else lines.count(names)
     bounds = [bound for bound in (known, limit, sample) if bound is not None]
     return min(bounds) if known is not None or limit is not None else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,7 +15,6 @@ from attnviz.drawing.canvas import rendered
 from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.heading import GREY, Heading
 from attnviz.drawing.labels import model_name, visible
-from attnviz.drawing.signed import BLUE, ORANGE
 from attnviz.features.syntax.arcs import Bow, WordLine, bows, levels, line_up, lines
 from attnviz.features.syntax.parses import Parse
 from attnviz.features.syntax.result import Syntax
@@ -28,7 +28,8 @@ _CORNER, _ARROW = 0.07, (0.028, 0.055)
 _BETWEEN = 0.24
 _LEAST = 6.2
 """Width of a figure, for the lines of text."""
-_COLORS = {None: _INK, True: BLUE, False: ORANGE}
+_COLORS = {None: _INK, True: "#1b7837", False: "#c51b7d"}
+"""Green is right, as in the bars of accuracy; ends of Brewer's PiYG, safe for the colour-blind."""
 _DASHES: dict[bool | None, object] = {None: "solid", True: "solid", False: (0, (3.0, 1.8))}
 
 
@@ -53,7 +54,7 @@ class _Block:
     down: float
 
 
-def draw(report: Syntax, format: str = "png", dpi: float = 200) -> bytes:
+def draw(report: Syntax, format: str = "png", dpi: float = 200) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
     return rendered(lambda: build(report, dpi), format, dpi)
 

@@ -11,6 +11,7 @@ from attnviz.cli import console
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import RAY, OutputOptions, TrainedOptions
 from attnviz.cli.stages import Stages
+from attnviz.cli.style_options import PaperOptions
 
 COUNTED, CONTROL, RESULT = "What counts", "Comparisons", "Result"
 
@@ -19,6 +20,7 @@ COUNTED, CONTROL, RESULT = "What counts", "Comparisons", "Result"
 def syntax(
     model: TrainedOptions,
     output: OutputOptions,
+    paper: PaperOptions,
     inputs: Annotated[
         list[str],
         typer.Argument(help="CoNLL-U files, patterns, - for stdin.", metavar="FILE..."),
@@ -151,18 +153,22 @@ def syntax(
 
       attnviz syntax dev.conllu --select-on all --json
     """
+    drawn = paper.options()
     from attnviz import files
+    from attnviz.drawing.forms import picture_format
     from attnviz.features.syntax import function
-    from attnviz.features.syntax.result import Arcs, Syntax
+    from attnviz.features.syntax.result import Syntax
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
     if out is not None and not show:
         raise typer.BadParameter("--out draws sentences; say how many with --show")
-    for path, kind in ((plot, Syntax), (out, Arcs)):
-        if path is not None:
-            kind.check_suffix(path)
-            files.check_writable(path)
+    if plot is not None:
+        Syntax.check_suffix(plot)
+        files.check_writable(plot)
+    if out is not None:
+        picture_format(out)
+        files.check_writable(out)
     with Stages(output.quiet) as stages:
         found = function.syntax(
             inputs,
@@ -185,9 +191,9 @@ def syntax(
         )
     found.named(relation)  # a name that there is not is said before anything is written
     if plot is not None:
-        found.save(plot)
+        found.save(plot, **drawn)
     if out is not None:
-        found.arcs().save(out)
+        found.arcs().save(out, **drawn)
     if json or csv:
         console.put(found.to_json() if json else found.to_csv())
         return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -20,7 +22,7 @@ _LISTED = 20
 _BAR, _MARGIN, _BARS = 0.24, 0.2, 3.2
 
 
-def draw(report: Syntax, format: str = "png", dpi: float = 150) -> bytes:
+def draw(report: Syntax, format: str = "png", dpi: float = 150) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
     return rendered(lambda: build(report, dpi), format, dpi)
 

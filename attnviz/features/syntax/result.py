@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from attnviz import files
 from attnviz.core.heads import Head
 from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, Role
 from attnviz.corpus.gold.halves import Selection, chosen_on, measured_on
 from attnviz.corpus.gold.rule import evidence
-from attnviz.drawing.forms import FORMS, Shown
+from attnviz.drawing.forms import Pictured, Shown
 from attnviz.errors import Setting, UsageError
 from attnviz.features.syntax.parses import Combined, Parse, Trees
 from attnviz.models.controls import Scale
@@ -226,44 +224,16 @@ class Syntax(Shown, Result):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Arcs:
+class Arcs(Pictured):
     """Sentences with the arcs of a treebank above and those of heads below, as a picture."""
 
     report: Syntax
 
-    def figure(self, format: str = "png") -> bytes:
-        """The picture in ``png``, ``svg`` or ``pdf``."""
-        drawn: bytes = self.report._needed("arcs_figure", "arcs").draw(self.report, format)
-        return drawn
-
-    def save(self, path: str | Path) -> Path:
-        """Draw into a file; its suffix decides the format.
-
-        Raises:
-            UsageError: a suffix of no picture; OutputError: it cannot be written.
-        """
-        path = Path(path)
-        self.check_suffix(path)
-        files.write(path, self.figure(path.suffix.lower().removeprefix(".")))
-        return path
-
-    @classmethod
-    def check_suffix(cls, path: Path) -> None:
-        """UsageError for a file that no picture can be written to."""
-        known = [suffix for suffix, form in FORMS.items() if form == "figure"]
-        if path.suffix.lower() not in known:
-            raise UsageError(f"cannot draw {path.name!r}; name the file {', '.join(known)}")
+    def _draw(self, format: str) -> Any:
+        return self.report._needed("arcs_figure", "arcs").draw(self.report, format)
 
     def __repr__(self) -> str:
         names = ", ".join(parse.name for parse in self.report.shown)
         right = [arc.right for parse in self.report.shown for arc in parse.arcs]
         model = self.report.source.model
         return f"<Arcs of {names}; {model}, {sum(right)} of {len(right)} right>"
-
-    def _repr_png_(self) -> bytes:
-        return self.figure()
-
-    def _repr_html_(self) -> str:
-        from attnviz.drawing import html
-
-        return html.picture(self.figure(), repr(self))

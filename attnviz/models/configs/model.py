@@ -220,5 +220,5 @@ def _guess(config: Config, name: str, family: str) -> ModelSpec:
     group = LayerGroup("self-attention", attending, spec)
     idle = len(found) - len(attending)
     if idle:
-        partial += f"; {idle} of {len(found)} layers do not attend"
+        partial += f"; {idle} of {len(found)} layers have no attention"
     return ModelSpec(name, family, (group,), partial=partial, dtype=_dtype(config), idle=idle)

@@ -86,7 +86,7 @@ class Both(Hooked):
         }  # fmt: skip
         tokens = self._texts.tokens(ids)
         notes = []
-        limits.check_length(len(ids), self.max_tokens, truncate=False)
+        limits.check_length(len(ids), self._longest(prompt), truncate=False)
         grid = _grid(features, len(pieces), self._processor)
         picture = None
         if grid is None:

@@ -140,6 +140,17 @@ class HookedModel:
                 limits.append(module.num_embeddings - start)
         return min(limits, default=None)
 
+    @property
+    def learned_positions(self) -> int | None:
+        """How many positions it has learned vectors for; None where it computes them."""
+        named = self.max_tokens
+        if named is None:
+            return None
+        tables = [m for m in self.model.modules() if isinstance(m, nn.Embedding)]
+        # OPT and BART begin at 2, RoBERTa after its padding
+        near = any(named <= m.num_embeddings <= named + 8 for m in tables)
+        return named if near else None
+
     def switch(self, implementation: str) -> None:
         """Let every layer that asks use this attention function from now on."""
         with quiet():

@@ -74,9 +74,15 @@ class Hooked(Gated):
 
     @property
     def max_tokens(self) -> int | None:
-        """The longest sequence that the model and its tokenizer take, or None."""
-        known = [n for n in (self._network.max_tokens, self._texts.max_tokens) if n is not None]
-        return min(known, default=None)
+        """The longest sequence that the configuration names, else the tokenizer, or None.
+
+        Tokenizers often say less than their model takes (256 beside 8,192).
+        """
+        return self._network.max_tokens or self._texts.max_tokens
+
+    def _longest(self, prompt: Prompt) -> int | None:
+        """The most tokens of a prompt that may run."""
+        return limits.longest(prompt, self.max_tokens, self._network.learned_positions)
 
     @property
     def vocab_size(self) -> int | None:
@@ -103,7 +109,7 @@ class Hooked(Gated):
         if not self._network.seq2seq:
             kind = self._survey.kind or "encoder"
             if prompt.generate is not None:
-                tokens = self._go_on(tokens, item, prompt.generate, notes)
+                tokens = self._go_on(tokens, item, prompt, notes)
             return Inputs({kind: Sides(tokens, tokens)}, tuple(notes))
         target = self._target(prompt, item, notes)
         sides: dict[SiteKind, Sides] = {
@@ -307,7 +313,7 @@ class Hooked(Gated):
 
     def _read(self, prompt: Prompt, notes: list[str]) -> Tokens:
         """The tokens of the encoder or of the only stack."""
-        limit = self.max_tokens
+        limit = self._longest(prompt)
         if prompt.ids is not None:
             tokens = self._texts.tokens(prompt.ids)
         else:
@@ -337,24 +343,24 @@ class Hooked(Gated):
         labels = self._texts.target(prompt.target, special=prompt.special_tokens)
         ids = self._network.teach(labels)
         limits.check_ids(ids, self._network.target_vocab_size)
-        limit = self.max_tokens
+        limit = self._longest(prompt)
         what = "the target text"
         note = limits.check_length(len(ids), limit, truncate=prompt.truncate, what=what)
         if note:
             notes.append(note)
         return self._texts.tokens(ids[:limit])
 
-    def _go_on(
-        self, tokens: Tokens, item: Item, generation: Generation, notes: list[str]
-    ) -> Tokens:
+    def _go_on(self, tokens: Tokens, item: Item, prompt: Prompt, notes: list[str]) -> Tokens:
         """The tokens and what a decoder writes after them."""
+        generation = prompt.generate
+        assert generation is not None
         if item.features:
             reason = (
                 f"{self._name} was given a picture or a sound, after which attnviz "
                 "generates no text"
             )
             raise limits.no_writer(generation, reason)
-        limits.check_generation(generation, len(tokens), self.max_tokens)
+        limits.check_generation(generation, len(tokens), self._longest(prompt))
         if self._survey.kind != "decoder" or not self._network.can_write:
             reason = self.no_logits or f"{self._name} generates no text"
             raise limits.no_writer(generation, reason)
@@ -373,7 +379,7 @@ class Hooked(Gated):
                 remedy="give the decoder's text with {target}",
                 target=...,
             )
-        asked, limit = prompt.generate, self.max_tokens
+        asked, limit = prompt.generate, self._longest(prompt)
         if asked is not None:
             limits.check_generation(asked, 1, limit)
             with limits.telling(asked, None, self._texts.text) as tell:

@@ -126,20 +126,21 @@ class Native(Gated):
         if not len(tokens):
             raise InputError("the text has no tokens; give at least one word")
         limits.check_ids(tokens.ids, self.vocab_size)
-        note = limits.check_length(len(tokens), self.max_tokens, truncate=prompt.truncate)
+        limit = limits.longest(prompt, self.max_tokens, self.max_tokens) or self.max_tokens
+        note = limits.check_length(len(tokens), limit, truncate=prompt.truncate)
         if note:
-            tokens = self._cut(prompt, tokens)
+            tokens = self._cut(prompt, tokens, limit)
         notes = [note] if note else []
         if prompt.generate is not None:
-            tokens = self._go_on(tokens, prompt.generate)
+            tokens = self._go_on(tokens, prompt.generate, limit)
             notes.append(limits.written(tokens, prompt.generate))
         return Inputs({kind: Sides(tokens, tokens)}, tuple(notes))
 
-    def _go_on(self, tokens: Tokens, generation: Generation) -> Tokens:
+    def _go_on(self, tokens: Tokens, generation: Generation, limit: int) -> Tokens:
         """The tokens and what the model writes after them."""
         from attnviz.models.native.writing import write
 
-        limits.check_generation(generation, len(tokens), self.max_tokens)
+        limits.check_generation(generation, len(tokens), limit)
         words = self._words
         reason = f"{self._name} reads texts in both directions and generates none"
         if self._network.config.family.kind == "decoder":
@@ -317,9 +318,8 @@ class Native(Gated):
             read.ids, segments=read.type_ids, added=read.special_tokens_mask, owners=owners
         )
 
-    def _cut(self, prompt: Prompt, tokens: Tokens) -> Tokens:
-        """Cut to the model's length; special tokens at the end stay, of a pair the longer goes."""
-        limit = self.max_tokens
+    def _cut(self, prompt: Prompt, tokens: Tokens, limit: int) -> Tokens:
+        """Cut to a length; special tokens at the end stay, of a pair the longer goes."""
         if prompt.ids is None and self._tokenizer is not None:
             self._tokenizer.enable_truncation(limit, strategy="longest_first")
             try:

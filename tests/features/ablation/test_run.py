@@ -449,7 +449,7 @@ def test_texts_and_references_with_fields(
     ("arguments", "code", "says"),
     [
         (["a b", "--heads", "9.9"], 2, "no head 9.9"),
-        (["a b", "--heads", "role:nobody"], 2, "no role 'nobody'"),
+        (["a b", "--heads", "role:nobody"], 2, "unknown role 'nobody'"),
         (
             ["a b", "--metric", "fame"],
             2,
@@ -464,7 +464,7 @@ def test_texts_and_references_with_fields(
         (["a b", "--reference", "report.json"], 2, "is JSON, not lines of text"),
         (["a b", "--group", "doc"], 2, "--group doc is a field of texts"),
         (["a b", "--gradient", "--metric", "kl"], 2, "use --metric loss"),
-        (["a b", "--curve", "--heads", "0.1"], 2, "leave --select 0.1 out"),
+        (["a b", "--curve", "--heads", "0.1"], 2, "leave out --select 0.1"),
         (["--ids", "5"], 1, "at least two words"),
         (["--recorded", "sample_inputs/recorded.npz"], 2, "needs the model; give a text"),
         (["a b", "--tolerance", "nan"], 2, "--tolerance takes a number, not nan"),

@@ -271,8 +271,8 @@ def test_rotary_models_say_what_holds(models: Any) -> None:
     source, _ = models("llama")
     report = run(source, CircuitsSettings())
     assert report.turned
-    assert any("same place" in note for note in report.notes)
-    assert "turn" in report.reasons["positions"]
+    assert any("same position" in note for note in report.notes)
+    assert "rotate" in report.reasons["positions"]
     assert report.by_position == {}
 
 
@@ -292,7 +292,7 @@ def test_what_is_not_known_is_not_shown(tmp_path: Path) -> None:
     one = av.circuits(model=FreshConfig())
     assert "one layer" in one.reasons["edges"]
     with pytest.raises(UsageError, match="no edges to draw"):
-        one.figure()
+        one.to_bytes("png")
 
 
 def test_selection_and_seed(report: Circuits) -> None:
@@ -323,7 +323,7 @@ def test_files(report: Circuits, tmp_path: Path) -> None:
     assert len(lines) == 1 + 3 * 216
     for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF")):
         assert report.save(tmp_path / name).read_bytes().startswith(start)
-    assert report.save(tmp_path / "b.png", top=1).read_bytes() != report.figure()
+    assert report.save(tmp_path / "b.png", top=1).read_bytes() != report.to_bytes("png")
 
 
 def test_results_come_back_equal(report: Circuits, models: Any, tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_results_come_back_equal(report: Circuits, models: Any, tmp_path: Path) 
         assert Circuits.from_json(one.to_json()) == one
         assert registry.read(one.save(tmp_path / f"{number}.json")) == one
         jsonschema.validate(one.to_dict(), SCHEMA)
-    assert registry.read(tmp_path / "0.json").figure() == report.figure()
+    assert registry.read(tmp_path / "0.json").to_bytes("png") == report.to_bytes("png")
     assert str(registry.read(tmp_path / "0.json")) == str(report)
 
 

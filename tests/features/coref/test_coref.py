@@ -141,11 +141,11 @@ def changed(place: int, value: str) -> str:
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        (changed(3, "12"), ":2: the text has ' sh' at Pronoun-offset 12, not 'she'"),
+        (changed(3, "12"), ":2: at Pronoun-offset 12 the text has ' sh', not 'she'"),
         (changed(5, "1" * 5000), ":2: A-offset is '11111111111111111111', no whole number"),
         (changed(5, "-1"), ":2: A-offset is '-1', no whole number"),
         (changed(6, "yes"), ":2: A-coref is 'yes'; it is TRUE or FALSE"),
-        (changed(8, "99"), ":2: the text has '' at B-offset 99, not 'Eve'"),
+        (changed(8, "99"), ":2: at B-offset 99 the text has '', not 'Eve'"),
         ("a\tb", ":2: 2 columns; the header has more"),
         (changed(6, "FALSE"), "no row has one name as antecedent"),
     ],

@@ -122,11 +122,14 @@ BROKEN = [
         "Entity=(e1-person-7)",
         ":2: the head of a mention of e1 is given as word '7' of it, but it has 1",
     ),
-    ("Entity=(e1-person-x)", ":2: the head of a mention of e1 is word 'x' of it"),
-    ("Entity=(e1-person-" + "1" * 5000 + ")", ":2: the head of a mention of e1 is word '1111"),
+    ("Entity=(e1-person-x)", ":2: the head of a mention of e1 is given as word 'x'"),
+    (
+        "Entity=(e1-person-" + "1" * 5000 + ")",
+        ":2: the head of a mention of e1 is given as word '1111",
+    ),
     ("Entity=" + "(e1)" * 101, ":2: 101 mentions begin or end here, more than 100"),
     ("Entity=" + "a" * 1_000_000, ":2: Entity=aaaa"),
-    ("Entity=(e1[2/2]-person-1)", ":2: e1[2/2] comes where [1/2] does"),
+    ("Entity=(e1[2/2]-person-1)", ":2: e1[2/2] comes where [1/2] is expected"),
     ("Entity=(e1[1/2]-person-1)", ":2: e1[2/2] is missing"),
 ]
 
@@ -162,8 +165,11 @@ def test_only_so_many_mentions_are_open_at_once(tmp_path) -> None:
         (text(("1", "a", "X", 0, "Entity=(e1)")), "no mention has an antecedent within 128 tokens"),
         ("# newdoc\n", "no sentence in it; a CoNLL-U file has ten columns"),
         ("# global.Entity = x-y\n" + WORD.format(1, "a", "X", "_", 0, "_"), "'x-y', without eid"),
-        ("1\ta\n", ":1: 2 columns where CoNLL-U has 10"),
-        (text(("1", "a", "X", 2, "Entity=(e1)")), ":2: the head is word 2, and there are 1 words"),
+        ("1\ta\n", ":1: 2 columns; CoNLL-U has 10"),
+        (
+            text(("1", "a", "X", 2, "Entity=(e1)")),
+            ":2: its head is word 2, but the sentence has 1 words",
+        ),
     ],
 )
 def test_what_holds_nothing_to_measure_says_so(tmp_path, capsys, content, says) -> None:

@@ -167,7 +167,7 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
     one = av.capture("a b")
     with pytest.raises(InputError, match="only the same heads"):
         av.diff(one, av.capture("a b", model=FreshConfig(heads=4)))
-    with pytest.raises(InputError, match="keep other layers"):
+    with pytest.raises(InputError, match="keep other heads"):
         av.diff(one, av.capture("a b", select="0.*"))
     with pytest.raises(InputError, match="holds weights, the other norm"):
         av.diff(one, av.capture("a b", weigh="norm"))
@@ -197,7 +197,7 @@ def test_reports(tmp_path: Path) -> None:
             assert single[name].changes[0].change == pytest.approx(effects[1][name] - effect)
     assert found.kind == "ablate"
     with pytest.raises(UsageError, match="no maps to draw"):
-        found.figure()
+        found.to_bytes("png")
     jsonschema.validate(found.to_dict(), SCHEMA)
     other = json.loads(paths[1].read_text("utf-8")) | {"metric": "kl"}
     (tmp_path / "kl.json").write_text(json.dumps(other))
@@ -305,7 +305,7 @@ def test_differences_come_back_equal(tmp_path: Path) -> None:
     assert (read.maps, read.sides) == ({}, {})
     assert "head 3.1" not in str(read)  # files hold no maps
     assert "3.1" in str(read)
-    assert read.figure().startswith(b"\x89PNG")
+    assert read.to_bytes("png").startswith(b"\x89PNG")
     with pytest.raises(UsageError, match="a saved diff holds no maps"):
         read.page()
 

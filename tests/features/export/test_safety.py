@@ -204,7 +204,7 @@ def test_ctrl_c_leaves_a_valid_folder_and_says_how_to_go_on(
         time.sleep(0.005)
     os.kill(process, signal.SIGINT)
     assert server.wait() == 130
-    assert "the same command goes on" in server.log.read_text()
+    assert "the same command resumes" in server.log.read_text()
     done = lines_of(out)
     assert 9 <= len(done) < 200
     assert (out / "index.html").exists()
@@ -223,7 +223,7 @@ def test_file_size_limit_stops_in_order(
     arguments = ("export", sentences, *OPTIONS, "--jobs", "1", "--out", str(out))
     code, log = server.run(*arguments, fsize=30_000)  # the journal outgrows it
     assert code == 1
-    assert "goes on from there" in log
+    assert "resumes from there" in log
     assert "Traceback" not in log
     assert_whole(out, contents(undisturbed))
     assert server.run(*arguments)[0] == 0
@@ -335,7 +335,7 @@ def test_a_job_that_always_kills_its_worker_is_an_error(
 ) -> None:
     before = children()
     monkeypatch.setattr(run, "drawing", deadly)
-    with pytest.raises(OutputError, match=r"cannot draw .*: 2 processes died .* by SIGKILL"):
+    with pytest.raises(OutputError, match=r"cannot draw .*: 2 processes crashed .* by SIGKILL"):
         av.export_maps(sentences, tmp_path / "maps", model=MODEL, execution=Execution(jobs=2))
     assert not children() - before
 
@@ -578,7 +578,7 @@ def test_ctrl_c_while_waiting_for_input(tmp_path: Path) -> None:
     finally:
         process.kill()
     assert process.returncode == 130
-    assert said.startswith("attnviz: interrupted; 0 files are new in maps")
+    assert said.startswith("attnviz: interrupted; 0 new files in maps")
     assert len(said.splitlines()) == 1
 
 

@@ -82,7 +82,7 @@ def test_what_a_model_does_not_tell_is_said(
     report = run(source, inputs)
     assert report.method == "rollout"
     assert str(report.notes[0]).startswith("Rollout instead of ALTI: in ")
-    with pytest.raises(ModelError, match="alti needs the vectors that attention moves, and in "):
+    with pytest.raises(ModelError, match="ALTI needs the vectors that attention moves, and in "):
         run(source, inputs, "alti")
 
 

@@ -129,16 +129,16 @@ def test_the_sentences_beside_the_maps_are_measured() -> None:
 def test_figures_are_the_same_bytes_again(format: str, asked: Any) -> None:
     flow = run_recorded(made(2, 2, ODD))
     flow = follow(flow, *asked) if asked else flow
-    first = flow.figure(format)
-    assert first == flow.figure(format)
+    first = flow.to_bytes(format)
+    assert first == flow.to_bytes(format)
     assert first[:4] in (b"\x89PNG", b"<?xm", b"%PDF")
 
 
 @pytest.mark.parametrize("count", [1, 2, 150])
 def test_figures_of_few_and_many_tokens(count: int) -> None:
     flow = run_recorded(made(1, 3, Tokens(tuple(map(str, range(count)))), causal=True))
-    assert flow.figure()
-    assert follow(flow, "from", "0").figure()
+    assert flow.to_bytes("png")
+    assert follow(flow, "from", "0").to_bytes("png")
 
 
 def test_the_command_writes_what_it_is_asked_for(tmp_path: Path, capsys: Any) -> None:

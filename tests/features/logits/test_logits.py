@@ -195,7 +195,7 @@ def test_masked_models_predict_and_say_why_not() -> None:
     with pytest.raises(InputError, match="no mask"):
         av.logits("The cat sat.", model="demo-bert")
     with pytest.raises(UsageError, match="no parts to draw"):
-        found.figure()
+        found.to_bytes("png")
     assert found._repr_png_() is None
 
 
@@ -229,7 +229,7 @@ def test_files(report: Logits, tmp_path: Path) -> None:
     for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF")):
         data = report.save(tmp_path / name).read_bytes()
         assert data.startswith(start)
-        assert data == report.figure(name[2:])
+        assert data == report.to_bytes(name[2:])
 
 
 def test_results_come_back_equal(report: Logits, tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_distances_are_drawn_where_weight_can_be(corpus, model: str, ahead: int)
         (["--merge", "{corpus}"], "merging takes two profiles or more"),
         (["--merge", "{corpus}", "{corpus}"], "is not a profile that attnviz wrote"),
         (["--merge", "{corpus}", "{corpus}", "--whole"], "profiles; leave out --whole"),
-        (["--merge", "gone.profile", "{corpus}"], "gone.profile does not exist; give a file"),
+        (["--merge", "gone.profile", "{corpus}"], "gone.profile is missing; give a file"),
     ],
 )  # fmt: skip
 def test_wrong_use_is_one_line(corpus, capsys, arguments: list[str], says: str) -> None:
@@ -179,3 +179,19 @@ def test_nothing_but_bad_lines_is_an_error(tmp_path, capsys) -> None:
     path.write_text("not json\n")
     assert main(["profile", str(path)]) == 1
     assert "no text could be used" in capsys.readouterr().err
+
+
+def test_texts_in_memory_are_profiled_as_those_of_a_file(corpus) -> None:
+    read, held = av.profile(corpus), av.profile(texts=sentences(12))
+    assert (held.texts, held.tokens, held.files) == (12, read.tokens, ("texts in memory",))
+    for one, other in zip(read.heads, held.heads, strict=True):
+        assert [role.name for role in one.scores.roles] == [r.name for r in other.scores.roles]
+        for name, estimate in one.estimates.items():
+            if estimate.mean is not None:
+                assert estimate.mean == pytest.approx(other.estimates[name].mean, rel=1e-6), name
+    with pytest.raises(av.UsageError, match="give either files or texts"):
+        av.profile(corpus, texts=["a"])
+    with pytest.raises(av.UsageError, match="column='c' is for files; leave it out"):
+        av.profile(texts=["a"], column="c")
+    with pytest.raises(av.InputError, match="no text could be used of texts in memory"):
+        av.profile(texts=[" "])

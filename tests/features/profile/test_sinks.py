@@ -91,6 +91,6 @@ def test_what_is_printed_says_what_was_measured(corpus: list[Path]) -> None:
     profile = av.profile(corpus, model=MODEL)
     text = " ".join(str(profile).split())
     assert f"Sink rate (Gu et al. 2024): {100 * profile.sink_rate.rate:.0f} % of the heads" in text
-    assert f"over the first 64 rows, {profile.sink_rate.texts} texts of so many tokens" in text
+    assert f"over the first 64 rows, {profile.sink_rate.texts} texts long enough" in text
     assert "a perfect head has 0.5" in text
     assert "5 probes of 4×25 random tokens" in text

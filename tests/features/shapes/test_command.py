@@ -230,7 +230,7 @@ def test_what_keeps_no_cache_says_so() -> None:
 
 def test_hybrids_say_how_many_layers_attend() -> None:
     assert run("--preset", "jamba-52b").startswith("Jamba v0.1: 4 attention layers of 32")
-    assert "36 of 48 layers do not attend" in run("--preset", "qwen3-next-80b-a3b")
+    assert "36 of 48 layers have no attention" in run("--preset", "qwen3-next-80b-a3b")
     assert answer("--preset", "jamba-52b")["model"]["idle_layers"] == 28
 
 
@@ -286,7 +286,7 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         (["--latent", "64"], "latent 64 belongs to kind mla"),
         (["--rope-dim", "8", "--kind", "gqa"], "rope-dim 8 belongs to kind mla"),
         (["--kv-heads", "3"], "cannot share 3"),
-        (["--kind", "foo"], "unknown kind 'foo'; there are mha, gqa"),
+        (["--kind", "foo"], "unknown kind 'foo'; choose from mha, gqa"),
         (["--context-length", "5"], "add --kind cross"),
         (["--kind", "cross", "--causal"], "two sequences"),
         (["--window", "0"], "window must be at least 1"),
@@ -301,20 +301,20 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         (["--model", "/nonexistent"], "no folder '/nonexistent'"),
         (["--model", __file__], "is a file"),
         (["--verify", "--compare"], "two views"),
-        (["--memory", "80GB"], "memory belongs to --compare"),
-        (["--compare", "--memory", "80XB"], "no size"),
+        (["--memory", "80GB"], "memory needs --compare"),
+        (["--compare", "--memory", "80XB"], "is not a size"),
         (["--compare", "--memory", "80"], "--memory 80 has no unit; write 80GB"),
         (["--compare", "--preset", "modernbert-base"], "is an encoder and keeps none"),
         (["--sweep", "kv-heads=1..H", "--kind", "mla"], "shares keys among query heads, which mla"),
         (["--sweep", "kv-heads=5..7"], "has no number that divides 8 heads"),
         (["--cache-dtype", "int4"], "unknown dtype 'int4'"),
         (["--compare", "--kind", "cross"], "cross-attention has none"),
-        (["hello"], "belongs to --numbers or --animate"),
+        (["hello"], "needs --numbers or --animate"),
         (["--sweep", "heads=1..4", "--heads", "4"], "contradict each other"),
         (["--sweep", "heads=3..3"], "170.67 per head"),
         (["--sweep", "heads=1..4", "--preset", "gpt2"], "contradicts 'gpt2'"),
         (["--sweep", "seq=1..4", "--cache", "3"], "do not go together"),
-        (["--out", "x.png"], "--out belongs to --diagram or --sweep or --scaling or --animate"),
+        (["--out", "x.png"], "--out needs --diagram or --sweep or --scaling or --animate"),
         (["--diagram", "--out", "x.bmp"], "end it in .svg, .png, .pdf"),
         (["--animate", "--out", "x.mp4"], "end it in .html"),
         (["--diagram", "--out", "/nonexistent/x.svg"], "does not exist"),
@@ -326,7 +326,7 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         (["a", "--numbers", "--kind", "mla"], "has no numeric walk"),
         (["a", "--numbers", "--d-model", "1000"], "at most 64"),
         (["a", "--numbers", "--seq", "3"], "seq does not apply"),
-        (["--numbers", "--example", "foo"], "there are words and causal"),
+        (["--numbers", "--example", "foo"], "choose from words and causal"),
         (["--numbers", "--input", "/nonexistent"], "No such file"),
         (["--numbers", "--precision", "99"], "precision must be"),
         (["--diagram", "--csv"], "--diagram has no table for --csv"),

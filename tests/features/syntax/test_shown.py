@@ -137,7 +137,7 @@ def test_the_command(minilm: str, tmp_path, capsys) -> None:
         (["--show", "-1"], "--show -1 is too few"),
         (["-o", "x.svg"], "--out draws sentences; say how many with --show"),
         (["--show", "1", "-o", "x.bmp"], "cannot draw 'x.bmp'"),
-        (["--show", "1", "--relation", "zzz"], "--relation zzz is no relation"),
+        (["--show", "1", "--relation", "zzz"], "--relation zzz is not a relation"),
         (["--show", "1", "--relation", "csubj,vocative,obj"], "is not a relation"),
         (["--show", "1", "--relation", "conj,iobj"], "no sentence of odd documents has"),
     ],
@@ -153,4 +153,6 @@ def test_without_sentences_there_are_no_arcs_to_draw() -> None:
     report = attnviz.syntax(SAMPLE, model="demo-bert")
     with pytest.raises(UsageError, match="no sentence was kept"):
         report.arcs()
-    assert attnviz.syntax(SAMPLE, model="demo-bert", show=1).arcs().figure()[:4] == b"\x89PNG"
+    assert (
+        attnviz.syntax(SAMPLE, model="demo-bert", show=1).arcs().to_bytes("png")[:4] == b"\x89PNG"
+    )

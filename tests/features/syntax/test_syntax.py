@@ -140,17 +140,20 @@ def test_spans_say_which_word_a_token_belongs_to(minilm: str) -> None:
 LINE = "{}\t{}\t_\tNOUN\t_\t_\t{}\tdep\t_\t_\n"
 GOOD = LINE.format(1, "a", 2) + LINE.format(2, "b", 0) + "\n"
 BROKEN = [
-    (b"1\ta\t2\n", ":1: 3 columns where CoNLL-U has 10"),
-    (b"a word\n", ":1: 1 column where CoNLL-U has 10"),
-    (LINE.format(1, "a", 3) + LINE.format(2, "b", 0), ":1: the head is word 3, and there are 2"),
+    (b"1\ta\t2\n", ":1: 3 columns; CoNLL-U has 10"),
+    (b"a word\n", ":1: 1 column; CoNLL-U has 10"),
+    (
+        LINE.format(1, "a", 3) + LINE.format(2, "b", 0),
+        ":1: its head is word 3, but the sentence has 2",
+    ),
     (LINE.format(1, "a", 2) + LINE.format(2, "b", 1), ":1: the heads above word 1 form a cycle"),
     (
         LINE.format(1, "a", 2) + LINE.format(2, "b", 9) + LINE.format(3, "c", 0),
-        ":2: the head is word 9, and there are 3 words",
+        ":2: its head is word 9, but the sentence has 3 words",
     ),
     (LINE.format("1" * 5000, "a", 0), ":1: word 11111111111111111111 follows word 0"),
     (LINE.format(1, "a", "1" * 5000), ":1: column 7 is '11111111111111111111'"),
-    (LINE.format(1, "a", 0) + LINE.format(1, "b", 1), ":2: there are two words 1"),
+    (LINE.format(1, "a", 0) + LINE.format(1, "b", 1), ":2: number 1 appears twice"),
     (LINE.format(1, "a", 0) + LINE.format(3, "b", 1), ":2: word 3 follows word 1"),
     (LINE.format(1, "a", "_"), ":1: column 7 is '_'"),
     (LINE.format("x", "a", 0), ":1: column 1 is 'x'"),
@@ -304,7 +307,7 @@ def test_the_control_stands_in_the_table(capsys) -> None:
     assert main([*line, "--seeds", "0"]) == 2
     assert "--seeds 0 is too few" in capsys.readouterr().err
     assert main([*line, "--seed", "-1"]) == 2
-    assert "--seed -1 is not from 0" in capsys.readouterr().err
+    assert "--seed -1 must be from 0" in capsys.readouterr().err
 
 
 def table(count: list[int], hits: list[int]) -> HitTable:
@@ -361,7 +364,7 @@ def test_the_table(minilm: str, capsys) -> None:
     ("arguments", "says"),
     [
         (["none.conllu"], "there is no file none.conllu"),
-        ([str(SAMPLE), "--relation", "zzz"], "--relation zzz is no relation of this treebank"),
+        ([str(SAMPLE), "--relation", "zzz"], "--relation zzz is not a relation of this treebank"),
         ([str(SAMPLE), "--select-on", "odd"], "--select-on takes 'halves' or 'all', not 'odd'"),
         ([str(SAMPLE), "--jobs", "0"], "--jobs 0 is too few"),
         ([str(SAMPLE), "-m", "fresh"], "a fresh layer splits text into words by itself"),

@@ -1,0 +1,62 @@
+"""A matplotlib figure made larger or smaller as a whole: page, text, lines and marks alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.artist import Artist
+from matplotlib.axis import Axis, Tick
+from matplotlib.collections import Collection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch, Patch
+from matplotlib.text import Annotation, Text
+
+
+def scale(figure: Figure, factor: float) -> None:
+    """Multiply every length of a figure by a factor, in place."""
+    figure.set_size_inches(*(factor * figure.get_size_inches()))
+    for axes in figure.get_axes():
+        pad = axes.titleOffsetTrans.get_matrix()[1, 2] * 72 / figure.dpi
+        axes._set_title_offset_trans(factor * pad)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.labelpad *= factor
+            kinds = (("major", axis.get_major_ticks()), ("minor", axis.get_minor_ticks()))
+            for which, ticks in kinds:
+                if ticks:
+                    _ticks(axis, which, ticks[0], factor)
+    artists = figure.findobj()
+    parts = {id(part) for tick in artists if isinstance(tick, Tick) for part in tick.findobj()}
+    for artist in artists:
+        if id(artist) not in parts:
+            _artist(artist, factor)
+
+
+def _ticks(axis: Axis, which: Any, tick: Any, factor: float) -> None:
+    """The marks and labels of an axis, all as its first."""
+    axis.set_tick_params(
+        which=which,
+        length=factor * tick._size,
+        width=factor * tick._width,
+        pad=factor * tick._base_pad,
+        labelsize=factor * tick.label1.get_size(),
+    )
+
+
+def _artist(artist: Artist, factor: float) -> None:
+    """Text, lines and marks, whose sizes are in points."""
+    if isinstance(artist, Text):
+        artist.set_fontsize(factor * artist.get_fontsize())
+        if isinstance(artist, Annotation) and artist.anncoords == "offset points":
+            artist.xyann = tuple(factor * place for place in artist.xyann)
+    elif isinstance(artist, Line2D):
+        artist.set_linewidth(factor * artist.get_linewidth())
+        artist.set_markersize(factor * artist.get_markersize())
+    elif isinstance(artist, Patch):
+        artist.set_linewidth(factor * artist.get_linewidth())
+        if isinstance(artist, FancyArrowPatch):
+            artist.set_mutation_scale(factor * artist.get_mutation_scale())
+    elif isinstance(artist, Collection):
+        artist.set_linewidth([factor * width for width in artist.get_linewidth()])
+        if hasattr(artist, "set_sizes"):
+            artist.set_sizes([factor**2 * size for size in artist.get_sizes()])

@@ -1,0 +1,157 @@
+"""What papers ask of figures: width, fonts, words, matplotlib's own objects."""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+import attnviz as av
+from attnviz.cli import main
+
+TEXT = "The keys to the cabinet are on the table"
+
+
+@pytest.fixture(scope="module")
+def one() -> av.Heatmap:
+    return av.heatmap(TEXT, "2.0")
+
+
+@pytest.fixture(scope="module")
+def heads() -> av.Heads:
+    return av.heads(TEXT)
+
+
+def pixels(png: bytes) -> tuple[int, int]:
+    return struct.unpack(">II", png[16:24])
+
+
+def texts(svg: bytes) -> list[str]:
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg.decode())
+
+
+@pytest.mark.parametrize("width", [2.5, 3.3, 6.75])
+def test_width_is_that_of_the_file(one, heads, width: float) -> None:
+    for picture in (one, heads, av.heatmap(TEXT, "1.*, 2.*")):
+        assert pixels(picture.to_bytes("png", width=width))[0] == pytest.approx(150 * width, abs=1)
+        svg = picture.to_bytes("svg", width=width).decode()
+        assert float(re.search(r'width="([\d.]+)pt"', svg)[1]) == pytest.approx(72 * width, abs=0.1)
+        assert f"{picture.figure(width=width).get_size_inches()[0]:.3f}" == f"{width:.3f}"
+
+
+def test_a_map_keeps_its_size_of_text_at_any_width(one) -> None:
+    for width in (4.0, 6.0):
+        labels = one.figure(width=width).axes[0].yaxis.label
+        assert labels.get_fontsize() == pytest.approx(8, rel=0.01)
+    labels = one.figure(width=4.0, font_size=6).axes[0].yaxis.label
+    assert labels.get_fontsize() == pytest.approx(6, rel=0.01)
+
+
+def test_a_scaled_figure_is_the_same_picture(heads) -> None:
+    """Twice the page at half the resolution: all pixels but the edges of letters."""
+    import io
+
+    from PIL import Image
+
+    def drawn(width: float, dpi: float) -> np.ndarray:
+        figure = heads.figure(width=width)
+        out = io.BytesIO()
+        FigureCanvasAgg(figure)
+        figure.savefig(out, dpi=dpi)
+        return np.asarray(Image.open(out).convert("L"), float)
+
+    small, large = drawn(4, 200), drawn(8, 100)
+    assert small.shape == large.shape
+    assert (abs(small - large) > 64).mean() < 0.01
+
+
+def test_titles_captions_and_names_are_the_papers(one, heads) -> None:
+    said = texts(heads.to_bytes("svg", name="MiniLM", title="Roles"))
+    assert "Roles" in said
+    assert any("MiniLM" in text for text in said)
+    assert not any("demo-gpt2" in text for text in said)
+    bare = texts(one.to_bytes("svg", title="", caption=False))
+    assert not any("head 2.0" in text or "demo-gpt2" in text for text in bare)
+    assert "query" in bare
+    several = av.heatmap(TEXT, "0.0, 2.0")
+    assert {"head 0.0", "head 2.0"} <= set(texts(several.to_bytes("svg", title="")))
+    with pytest.raises(av.UsageError, match="title is for a picture of one map, not of 2"):
+        several.to_bytes("png", title="x")
+
+
+def test_titles_of_many_maps_lose_scores_and_no_words() -> None:
+    said = texts(av.heatmap(TEXT, "*.*").to_bytes("svg"))
+    assert not any("…" in text for text in said)
+    assert sum(text.startswith("head ") for text in said) == 24
+
+
+def test_all_heads_stand_a_layer_a_line() -> None:
+    axes = [one for one in av.heatmap(TEXT, "*.*").figure().axes if one.get_title(loc="left")]
+    rows = [round(one.get_position().y1, 4) for one in axes]
+    assert [rows.count(row) for row in dict.fromkeys(rows)] == [6] * 4
+
+
+def test_fonts_are_asked_for_or_those_of_the_users_style(one, tmp_path: Path) -> None:
+    assert "DejaVu Serif" in one.to_bytes("svg", font="DejaVu Serif").decode()
+    with pytest.raises(av.UsageError, match="no font 'Nope' is installed; name a family such"):
+        one.to_bytes("svg", font="Nope")
+    plain = one.to_bytes("svg").decode()
+    assert "DejaVu Sans" in plain
+    with mpl.rc_context({"font.family": "DejaVu Sans Mono", "svg.hashsalt": "mine"}):
+        assert "DejaVu Sans Mono" in one.to_bytes("svg").decode()
+    with mpl.rc_context({"savefig.bbox": "tight", "axes.grid": True}):
+        assert one.to_bytes("png", width=3) == one.to_bytes("png", width=3)
+        assert pixels(one.to_bytes("png", width=3))[0] == 450
+    assert one.to_bytes("svg").decode() == plain
+
+
+def test_a_map_is_drawn_into_axes_of_ones_own(one) -> None:
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    one.draw(right)
+    assert not left.images
+    shown = right.images[0].get_array()
+    assert shown.shape == one.maps[0][1].shape
+    assert right.get_yticklabels()[0].get_text() == "<|endoftext|>"
+    with pytest.raises(av.SelectionError, match=r"no map of '9\.9' here; there are 2\.0"):
+        one.draw(right, "9.9")
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"width": 0.1}, "width is in inches, from 0.5 to 50, not 0.1"),
+        ({"font_size": 900}, "font_size is in points, from 2 to 72, not 900"),
+        ({"width": 3, "font_size": 9}, "cannot both be chosen"),
+    ],
+)
+def test_what_cannot_be_is_refused(heads, asked: dict, says: str) -> None:
+    with pytest.raises(av.UsageError, match=says):
+        heads.to_bytes("png", **asked)
+
+
+def test_options_of_papers(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "x.svg"
+    line = ["heatmap", TEXT, "-s", "2.0", "-o", str(file), "-q", "--width", "3.3"]
+    assert main([*line, "--title", "A sink", "--no-caption", "--name", "GPT"]) == 0
+    assert "A sink" in texts(file.read_bytes())
+    assert main([*line, "--title", "A sink", "--no-title"]) == 2
+    assert "--title and --no-title exclude each other" in capsys.readouterr().err
+    assert main([*line, "--size", "3"]) == 2
+    assert "--size is of a map and --width of the whole file; give one" in capsys.readouterr().err
+
+
+def test_a_figure_needs_no_pyplot() -> None:
+    code = (
+        "import attnviz, sys; attnviz.heads('a b').figure(); assert 'matplotlib.pyplot' "
+        "not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
