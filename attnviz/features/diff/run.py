@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout
@@ -14,7 +15,7 @@ from attnviz.core.scores import HeadScores
 from attnviz.core.tokens import Sides
 from attnviz.errors import InputError
 from attnviz.features.diff.result import Diff, Distance, FigureChange, HeadChange
-from attnviz.features.diff.rows import Maps, aligned, alignment, distances
+from attnviz.features.diff.rows import Maps, aligned, alignment, distances, masked
 from attnviz.scoring.observe import score_capture
 from attnviz.statistics.paired import difference
 
@@ -96,6 +97,7 @@ def compare(
     sources: tuple[SourceInfo, ...] = ()
     texts, sides, others = 0, dict[str, Sides](), dict[str, Sides]()
     first, maps = dict[Head, Maps](), dict[Head, Maps]()
+    blocked = dict[Head, NDArray[np.bool_]]()
     found_names = names
     for one, other in pairs:
         _check(one, other)
@@ -105,11 +107,14 @@ def compare(
         for site in one.maps:
             p, q, both = aligned(one, other, site, matched)
             sides[site.kind], others[site.kind] = both
+            mask = None if texts else masked(one, other, site, matched)
             for index, row in enumerate(distances(p, q)):
                 head = Head(site, index)
                 far.setdefault(head, _Far()).add(row, texts, both[0])
                 if not texts:
                     first[head], maps[head] = p[index], q[index] - p[index]
+                    if mask is not None:
+                        blocked[head] = mask[index % len(mask)]
         before.add(score_capture(one).result())
         after.add(score_capture(other).result())
         texts += 1
@@ -140,7 +145,7 @@ def compare(
     )
     if texts > 1:
         return report
-    return replace(report, sides=sides, others=others, first=first, maps=maps)
+    return replace(report, sides=sides, others=others, first=first, maps=maps, masked=blocked)
 
 
 def _changes(
