@@ -273,6 +273,8 @@ def opened(browser: Any, **context: Any) -> Iterator[Opened]:
 
 
 def write_page(folder: Path, name: str, captures: Capture | Sequence[Capture], **options: Any):
+    """A page, in 8 bits unless it is said otherwise, so that there is something to round."""
     import attnviz as av
 
+    options.setdefault("exact", False)
     return av.view(captures, **options).save(folder / f"{name}.html")

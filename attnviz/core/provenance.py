@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Literal
 
 Backend = Literal["untrained", "native", "hooked", "eager", "recorded"]
@@ -30,3 +32,13 @@ class SourceInfo:
     dtype: str = "float32"
     reason: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
+
+
+def called(name: str) -> str:
+    """A model as results and pages name it: of a local path only the last part.
+
+    What is mailed tells nobody how the folders of a machine are called.
+    """
+    path = PurePath(name)
+    local = path.is_absolute() or name.startswith((".", "~")) or os.path.isdir(name)
+    return path.name or name if local else name

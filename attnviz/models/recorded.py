@@ -24,7 +24,7 @@ from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.key_mask import Reach
 from attnviz.core.prompt import Inputs
-from attnviz.core.provenance import SourceInfo
+from attnviz.core.provenance import SourceInfo, called
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
@@ -34,6 +34,10 @@ from attnviz.models.containers import list_arrays, one_line, read_arrays
 SCHEMA = "attnviz.capture/1"
 SUFFIXES = (".npz", ".safetensors")
 SUM_TOLERANCE = 1e-3
+MOST_ROUNDED = 4e-3
+"""A weight of 1 in 8 bits is off by at most this."""
+MOST_ROUNDED_SUM = 0.1
+"""No row is farther from its sum than this, however many rounded weights it has."""
 
 _PLAIN = ("attentions", "attn")
 _BY_KIND: Mapping[str, SiteKind] = {
@@ -215,7 +219,8 @@ def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
         )
     if what == "weights":
         for site, weights in maps.items():
-            _check_sums(path, site, weights, sink=site in reach and reach[site].sink)
+            sink = site in reach and reach[site].sink
+            _check_sums(path, site, weights, _slack(meta, weights.shape[-1]), sink=sink)
     empty = sum(int((~m.any(-1)).any(0).sum()) for m in maps.values())
     layout = Layout(heads, whole=meta.get("whole") is True)
     inputs = _placed(path, Inputs(sides), fields, meta, (queries, keys))
@@ -277,7 +282,7 @@ def _info(path: Path, meta: dict[str, Any]) -> SourceInfo:
     known = list(versions.items()) if isinstance(versions, dict) else []
     return replace(
         origin,
-        model=f"{_short(meta['model'])} ({path.name})",
+        model=f"{called(_short(meta['model']))} ({path.name})",
         exactness=f"as recorded ({how})" if how else "as recorded",
         device=_short(meta.get("device", "")),
         dtype=_short(meta.get("dtype", "")),
@@ -396,12 +401,23 @@ def _distributions(path: Path, name: str, array: Array, sides: Sides) -> Array:
     return array
 
 
-def _check_sums(path: Path, site: Site, weights: Array, *, sink: bool) -> None:
+def _slack(meta: Mapping[str, Any], keys: int) -> float:
+    """How far a row may be from its sum: more where a file says how far its weights are rounded.
+
+    Weights that a page saved are off by at most the ``error`` that it declares.
+    """
+    error = meta.get("error")
+    if type(error) is not float or not 0 <= error <= MOST_ROUNDED:
+        return SUM_TOLERANCE
+    return SUM_TOLERANCE + min(error * keys, MOST_ROUNDED_SUM)
+
+
+def _check_sums(path: Path, site: Site, weights: Array, slack: float, *, sink: bool) -> None:
     """Every row of [H, T, S] sums to 1, or to 0 where masked, or to less with a learned sink."""
     sums = weights.sum(-1, dtype=np.float64)
-    wrong = (abs(sums - 1) > SUM_TOLERANCE) & (sums > SUM_TOLERANCE)
+    wrong = (abs(sums - 1) > slack) & weights.any(-1)
     if sink:
-        wrong = sums > 1 + SUM_TOLERANCE
+        wrong = sums > 1 + slack
     if wrong.any():
         head, row = np.argwhere(wrong)[0]
         raise InputError(

@@ -27,7 +27,8 @@ def html_page(
     """A page, as UTF-8: a template with its parts in place of ``{{name}}``.
 
     Args:
-        template: ``{{head}}`` stands for how the head of every page begins.
+        template: ``{{head}}`` stands for how the head of every page begins, ``{{theme}}`` for the
+            switch of its theme, and ``{{save}}`` for the menu of what it saves.
         rules: of its policy, beside those that let its own style and script in.
         title: plain text, as it is to be shown; it is escaped here.
         style: of the page.
@@ -35,9 +36,14 @@ def html_page(
         parts: others, each as it goes into the page; they are not looked into.
     """
     parts |= {"title": html.escape(title), "style": style, "script": script}
-    head = (files(__package__) / "head.html").read_text("utf-8")
-    head = _filled(head, {**parts, "policy": _policy(rules, script=script, style=style)})
-    return _filled(template, {**parts, "head": head}).encode("utf-8")
+    shared = {name: _shared(f"{name}.html") for name in ("head", "theme", "save")}
+    policy = _policy(rules, script=script, style=style)
+    shared["head"] = _filled(shared["head"], {**parts, "policy": policy})
+    return _filled(template, {**parts, **shared}).encode("utf-8")
+
+
+def _shared(name: str) -> str:
+    return (files(__package__) / name).read_text("utf-8")
 
 
 def _filled(template: str, parts: Mapping[str, str]) -> str:

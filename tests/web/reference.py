@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
+from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -100,16 +100,23 @@ def _rounded(value: float, decimals: int, way: str = ROUND_HALF_UP) -> Decimal:
 def _known(low: float, high: float) -> str:
     """A weight between two bounds with all the digits, of four and at most six decimals, known."""
     usual = min(6, max(0, 3 - math.floor(math.log10(high))))
-    for decimals in (*range(usual, 7), *range(usual - 1, -1, -1)):
+    for decimals in range(usual, -1, -1):
         text = _rounded(low, decimals)
-        if text and text == _rounded(high, decimals):
-            few = len(str(text).lstrip("0.").replace(".", "")) < 2 and low != high
-            return f"{'≈' * few}{text}"
-    if low > high / 2:
-        decimals = 6 if low == high else min(6, max(0, -math.floor(math.log10(high - low))))
-        return f"{_rounded(low, decimals, ROUND_FLOOR)}–{_rounded(high, decimals, ROUND_CEILING)}"
-    bound = max(high, 1e-6)
-    return f"<{_rounded(bound * (1 - 1e-12), -math.floor(math.log10(bound)), ROUND_CEILING)}"
+        both = text and text == _rounded(high, decimals)
+        if both and (low == high or len(str(text).lstrip("0.").replace(".", "")) >= 2):
+            return f"{text:f}"
+    half, middle = (high - low) / 2, (high + low) / 2
+    if half == 0 or low < half:
+        return f"<{_upward(max(high, 1e-6)):f}"
+    decimals = min(6, max(0, -math.floor(math.log10(half))))
+    shown = _rounded(middle, decimals)
+    return f"{shown:f} ± {_upward(half + abs(middle - float(shown))):f}"
+
+
+def _upward(bound: float) -> Decimal:
+    """One significant digit, not below."""
+    decimals = max(0, -math.floor(math.log10(bound)))
+    return _rounded(bound * (1 - 1e-12), decimals, ROUND_CEILING)
 
 
 def _digits() -> list[list[Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -87,17 +87,29 @@ def _two(before: Any, after: Any, model: Model, align: str, options: dict[str, A
     if found[0] is not None or found[1] is not None:
         raise InputError("a report can only be compared with another report")
     captures = [_capture(what, model, options) for what in (before, after)]
-    names = _name(before, captures[0]), _name(after, captures[1])
+    names = _names((before, after), captures)
     compared = compare([(captures[0], captures[1])], align, names)
     known = [identity(model) if isinstance(what, str | Prompt) and not is_file(what) else {}
              for what in (before, after)]  # fmt: skip
     return replace(compared, identity=known[0], other_identity=known[1])
 
 
+def _names(both: tuple[object, object], captures: Sequence[Capture]) -> tuple[str, str]:
+    """What the runs were: their files, as far as the two differ, their texts, or their models."""
+    (before, after), (one, other) = both, captures
+    names = _name(before, one), _name(after, other)
+    if names[0] != names[1] or not (is_file(before) and is_file(after)):
+        return names
+    first, second = (Path(str(what)).resolve().parts for what in both)
+    for depth in range(2, min(len(first), len(second))):
+        if first[-depth] != second[-depth]:
+            return "/".join(first[-depth:]), "/".join(second[-depth:])
+    return names
+
+
 def _name(what: object, capture: Capture) -> str:
-    """What a run was: its file, its text, or its model."""
     if is_file(what):
-        return str(what)
+        return Path(str(what)).name
     return repr(what) if isinstance(what, str) else capture.source.model
 
 
@@ -114,7 +126,7 @@ def _report(what: object) -> reports.Report | None:
         return reports.report(what, f"the {what.command} result")
     if not is_file(what) or Path(str(what)).suffix.lower() in RECORDED:
         return None
-    return reports.report(read(Path(str(what))), str(what))
+    return reports.report(read(Path(str(what))), Path(str(what)).name)
 
 
 def _capture(what: Any, model: Model, options: dict[str, Any]) -> Capture:

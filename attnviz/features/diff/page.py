@@ -82,7 +82,13 @@ def _head(report: Diff, head: Head, found: dict[str, Any]) -> dict[str, Any]:
         "columns": columns,
         "first": _packed(report.first[head]),
         "change": _packed(report.maps[head]),
+        "masked": _bits(report.masked.get(head)),
     }
+
+
+def _bits(mask: NDArray[np.bool_] | None) -> str:
+    """Base64 of packed bits; empty for none."""
+    return "" if mask is None else base64.b64encode(np.packbits(mask).tobytes()).decode("ascii")
 
 
 def _labels(sides: Sides) -> dict[str, list[str]]:

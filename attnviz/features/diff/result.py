@@ -120,6 +120,8 @@ class Diff(Shown, Result):
         others: see ``sides``.
         first: of the first run, [T, S] by head, of a single text.
         maps: after less before, likewise.
+        masked: keys that may not be attended to in either run, bool [T, S] by head, where there
+            are some.
     """
 
     schema: ClassVar[str] = "attnviz.diff/2"
@@ -136,6 +138,7 @@ class Diff(Shown, Result):
     others: Mapping[str, Sides] = field(default_factory=dict, compare=False)
     first: Mapping[Head, NDArray[np.floating[Any]]] = field(default_factory=dict, compare=False)
     maps: Mapping[Head, NDArray[np.floating[Any]]] = field(default_factory=dict, compare=False)
+    masked: Mapping[Head, NDArray[np.bool_]] = field(default_factory=dict, compare=False)
 
     @property
     def largest(self) -> float | None:

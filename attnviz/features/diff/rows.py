@@ -59,6 +59,21 @@ def aligned(
     return maps[0], maps[1], (sides[0], sides[1])
 
 
+def masked(one: Capture, other: Capture, site: Site, align: Alignment) -> NDArray[np.bool_] | None:
+    """Bool [H or 1, T, S]: keys that no query may attend to in either run; None for none."""
+    found = []
+    for capture in (one, other):
+        reach, sides = capture.reach.get(site), capture.inputs.sides[site.kind]
+        if reach is None:
+            return None
+        allowed = reach.allowed(len(sides.queries), len(sides.keys))
+        if align == "word":
+            allowed = merge_words(allowed.astype(np.float64), sides)[0] > 0
+        found.append(~allowed)
+    both: NDArray[np.bool_] = found[0] & found[1]
+    return both if both.any() else None
+
+
 def _check(one: Tokens, other: Tokens, align: Alignment) -> None:
     """InputError where two sequences cannot be aligned."""
     unit = "words" if align == "word" else "tokens"

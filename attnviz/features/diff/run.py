@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout
@@ -14,7 +15,7 @@ from attnviz.core.scores import HeadScores
 from attnviz.core.tokens import Sides
 from attnviz.errors import InputError
 from attnviz.features.diff.result import Diff, Distance, FigureChange, HeadChange
-from attnviz.features.diff.rows import Maps, aligned, alignment, distances
+from attnviz.features.diff.rows import Maps, aligned, alignment, distances, masked
 from attnviz.scoring.observe import score_capture
 from attnviz.statistics.clusters import FEW
 from attnviz.statistics.paired import difference
@@ -97,6 +98,7 @@ def compare(
     sources: tuple[SourceInfo, ...] = ()
     texts, sides, others = 0, dict[str, Sides](), dict[str, Sides]()
     first, maps = dict[Head, Maps](), dict[Head, Maps]()
+    blocked = dict[Head, NDArray[np.bool_]]()
     found_names = names
     for one, other in pairs:
         _check(one, other)
@@ -106,6 +108,7 @@ def compare(
         for site in one.maps:
             p, q, both = aligned(one, other, site, matched)
             sides[site.kind], others[site.kind] = both
+            mask = None if texts else masked(one, other, site, matched)
             for place, (index, row) in enumerate(
                 zip(one.indices(site), distances(p, q), strict=True)
             ):
@@ -113,6 +116,8 @@ def compare(
                 far.setdefault(head, _Far()).add(row, texts, both[0])
                 if not texts:
                     first[head], maps[head] = p[place], q[place] - p[place]
+                    if mask is not None:
+                        blocked[head] = mask[place % len(mask)]
         before.add(score_capture(one).result())
         after.add(score_capture(other).result())
         texts += 1
@@ -146,7 +151,7 @@ def compare(
     )
     if texts > 1:
         return report
-    return replace(report, sides=sides, others=others, first=first, maps=maps)
+    return replace(report, sides=sides, others=others, first=first, maps=maps, masked=blocked)
 
 
 ByText = Mapping[str, list[tuple[float, int]]]

@@ -51,7 +51,7 @@ def page(report: Flow) -> bytes:
         "weights": packed(report.weights),
         "followed": followed and {"direction": followed.direction, "positions": followed.positions},
     }
-    template, style, script = parts(__package__, "main", own_style=True)
+    template, style, script = parts(__package__, "main")
     return html_page(template, title=title, style=style, script=script, data=safe_json(data))
 
 

@@ -67,6 +67,7 @@ def live_page(
         "title": visible(title),
         "model": visible(model.source.model),
         "text": text,
+        "causal": model.causal,
         "labels": [visible(piece) for piece in model.vocabulary.texts],
         "heads": [_head(scores) for scores in heads],
         "opening": min(heads, key=leading).head.name,

@@ -62,8 +62,13 @@ def view(
         typer.Option("--ablate", help="Also ablate every head on these texts."),
     ] = False,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Store weights in 16 bits instead of 8; twice the size.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--exact/--rounded",
+            help="Weights in 16 bits, or in 8: half the size. By default in 16 up to 8 MB.",
+            show_default=False,
+        ),
+    ] = None,
     max_mb: Annotated[
         float, typer.Option(help="Largest size of the page, in megabytes.", min=0.1)
     ] = 100.0,

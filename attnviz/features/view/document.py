@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
 from attnviz.core.capture import Capture
 from attnviz.core.findings import Finding
-from attnviz.core.heads import Head, SiteKind
+from attnviz.core.heads import Head, Site, SiteKind
 from attnviz.core.key_mask import Reach
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.scores import HeadScores, Role, Score
@@ -25,7 +24,7 @@ from attnviz.drawing.palette import DEFAULT_PALETTE, FEW, NO_ROLE, PALETTES, anc
 from attnviz.drawing.signed import SCHEMES
 from attnviz.features.profile.result import Alike
 from attnviz.features.view.beside import beside
-from attnviz.features.view.quantize import Packed, pack
+from attnviz.features.view.quantize import Packed, deflated, pack
 from attnviz.features.view.scene import cells, scene
 from attnviz.features.view.terms import pack_terms
 from attnviz.scoring.arrange import leading
@@ -158,7 +157,7 @@ def _item(
         "label": _cut(text, _LABEL),
         "text": _cut(text, _TEXT),
         "origin": origin(capture),
-        "model": visible(short_name(capture.source.model)),
+        "model": visible(capture.source.model),
         "notes": [visible(note) for note in capture.inputs.notes],
         "emptyRows": capture.empty_rows,
         "axes": axes,
@@ -195,6 +194,7 @@ def _kinds(
                     "layer": site.layer,
                     "causal": packed.causal,
                     "chunk": len(chunks),
+                    "reach": None,
                     "heads": [
                         _head(i, top, whole, scored.get(Head(site, i)))
                         for i, top, whole in zip(indices, packed.tops, packed.whole, strict=True)
@@ -202,6 +202,7 @@ def _kinds(
                 }
             )
             chunks.append(packed.text)
+            sites[-1]["reach"] = _reach(capture, site, indices, chunks)
             for place, index in enumerate(indices):
                 sites[-1]["heads"][place]["terms"] = _terms(capture, Head(site, index), chunks)
         if not sites:
@@ -269,11 +270,6 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def short_name(model: str) -> str:
-    """A model as titles name it: of a folder only the end of its path."""
-    return "/".join(PurePath(model).parts[-2:]) if PurePath(model).is_absolute() else model
-
-
 def _reading(axis: dict[str, Any]) -> str:
     """A sequence as a line of text, without special tokens; a pair with a bar between."""
     parts: dict[int, str] = {}
@@ -325,6 +321,21 @@ def _terms(capture: Capture, head: Head, chunks: list[str]) -> dict[str, Any] | 
     packed = pack_terms(terms, _own_reach(capture, head), capture[head])
     chunks.append(packed.text)
     return {"chunk": len(chunks) - 1, **packed.facts}
+
+
+def _reach(
+    capture: Capture, site: Site, indices: Sequence[int], chunks: list[str]
+) -> dict[str, Any] | None:
+    """Which keys a layer's queries may attend to; None where that is not known."""
+    reach = capture.reach.get(site)
+    if reach is None:
+        return None
+    bits = None
+    if reach.bits is not None:
+        each = len(reach.bits) > 1
+        bits = {"chunk": len(chunks), "each": each}
+        chunks.append(deflated(np.packbits(reach.bits[indices] if each else reach.bits).tobytes()))
+    return {"causal": reach.causal, "window": reach.window, "sink": reach.sink, "bits": bits}
 
 
 def _own_reach(capture: Capture, head: Head) -> Reach:

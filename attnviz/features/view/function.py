@@ -40,6 +40,9 @@ from attnviz.scoring.observe import score_capture
 Against = Model | Capture
 """The other run of a page: a model, or a capture or its file."""
 
+EXACT_PAGE_MB = 8.0
+"""Pages up to this size have weights in 16 bits, unless it is said otherwise."""
+
 MAX_PAGE_MB = 100.0
 """Larger pages are not made unless asked for."""
 
@@ -55,7 +58,7 @@ def view(
     against: Against | None = None,
     evidence: Evidence | Sequence[Evidence] | None = None,
     ablate: bool = False,
-    exact: bool = False,
+    exact: bool | None = None,
     title: str | None = None,
     max_mb: float = MAX_PAGE_MB,
     device: str = "auto",
@@ -83,7 +86,8 @@ def view(
         evidence: see :func:`heads`; its numbers stand on the cards and can tint the overview.
         ablate: also take every head away on these texts, see :func:`attnviz.ablate`, with gradients
             where the model predicts words; that takes a pass for every head.
-        exact: weights in 16 bits instead of 8 (off by at most 0.00002 instead of 0.004).
+        exact: weights in 16 bits (off by at most 0.00002), or in 8 (by at most 0.004) and half the
+            size; by default in 16 as long as the page has at most 8 MB.
         title: of the page; by default the model's name.
         max_mb: the largest page to make, in megabytes.
         device: where to run.
@@ -101,9 +105,8 @@ def view(
             runs of other texts and other heads.
     """
     from attnviz.features.view import page as viewer
-    from attnviz.features.view.document import short_name
 
-    bits = 16 if exact else 8
+    least_bits = 16 if exact else 8
     given = read_evidence(evidence)
     ready, least = [], 0
     options = LookOptions(select, without, weigh, why)
@@ -116,7 +119,7 @@ def view(
         source = _ablated(what, model, without, device, dtype)
     look = partial(prepare, device=device, dtype=dtype)
     for one in _runs(what, against, source or model, options, look):
-        least += viewer.least(one.inputs, one.heads, bits)
+        least += viewer.least(one.inputs, one.heads, least_bits)
         _check_page(least, max_mb)
         ready.append(one)
     several = [one.capture() for one in ready]
@@ -125,12 +128,14 @@ def view(
     ]
     heads = [_held(capture, select) for capture in several]
     second = [number for number, one in enumerate(ready) if one.weights]
-    size = viewer.estimate(
+    size = partial(
+        viewer.estimate,
         looked + [several[number] for number in second],
         heads + [heads[number] for number in second],
-        bits,
     )
-    _check_page(size, max_mb)
+    fine = exact if exact is not None else size(16) <= min(EXACT_PAGE_MB, max_mb) * 1e6
+    bits = 16 if fine else 8
+    _check_page(size(bits), max_mb)
     scores, said = [], dict[str, None]()
     if source is not None:
         report = _effects(source, [one.inputs for one in ready], progress)
@@ -148,7 +153,7 @@ def view(
         (several[number], score_capture(several[number]).result()) if number in second else None
         for number in range(len(several))
     ]
-    names = [short_name(capture.source.model) for capture in several]
+    names = [capture.source.model for capture in several]
     if against is not None:
         names = _run_names(names, without)
         said |= dict.fromkeys(_unlike(several, names, ready[1].held))

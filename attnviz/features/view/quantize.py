@@ -81,8 +81,12 @@ def pack(weights: NDArray[np.floating[Any]], bits: int = 8) -> Packed:
         raw = codes.astype(np.uint8).tobytes()
     else:
         raw = (codes >> 8).astype(np.uint8).tobytes() + (codes & 255).astype(np.uint8).tobytes()
-    text = base64.b64encode(zlib.compress(raw, _LEVEL)).decode("ascii")
-    return Packed(text, tuple(map(float, tops)), tuple(map(bool, whole)), causal, error)
+    return Packed(deflated(raw), tuple(map(float, tops)), tuple(map(bool, whole)), causal, error)
+
+
+def deflated(raw: bytes) -> str:
+    """Bytes as a page holds them: deflated, in base64."""
+    return base64.b64encode(zlib.compress(raw, _LEVEL)).decode("ascii")
 
 
 def is_causal(weights: NDArray[np.floating[Any]]) -> bool:

@@ -15,7 +15,7 @@ from attnviz.attention.attend import check_numbers
 from attnviz.core.generation import Generation
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
-from attnviz.core.provenance import SourceInfo
+from attnviz.core.provenance import SourceInfo, called
 from attnviz.core.source import (
     PLAIN,
     Embedding,
@@ -58,7 +58,7 @@ class Hooked(Gated):
 
         self._network, self._survey, self._texts, self._name = network, found, texts, name
         self.info = SourceInfo(
-            model=name,
+            model=called(name),
             backend=found.backend,
             exactness=found.exactness,
             device=str(network.device),

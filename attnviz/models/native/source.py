@@ -18,7 +18,7 @@ from attnviz.attention.layers import output_slices
 from attnviz.core.generation import Generation
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
-from attnviz.core.provenance import SourceInfo
+from attnviz.core.provenance import SourceInfo, called
 from attnviz.core.source import (
     PLAIN,
     Embedding,
@@ -76,7 +76,7 @@ class Native(Gated):
             family, settings = located.config["model_type"], network.config.settings
             exact = f"checked against transformers to 1e-5 on small {family} models with {settings}"
         self.info = SourceInfo(
-            model=located.name,
+            model=called(located.name),
             backend="native",
             exactness=f"attnviz's own forward pass, {exact}",
             device=str(self._device),

@@ -1,7 +1,8 @@
 import { byId, fill, make, shown, table } from "./dom.js";
 import { startFrame } from "./frame.js";
 import { data, signed } from "./data.js";
-import { drawMaps } from "./maps.js";
+import { startSaving } from "./download.js";
+import { drawMaps, drawWhole, numbers } from "./maps.js";
 
 /** @typedef {import("./types.js").Head} Head */
 
@@ -27,9 +28,13 @@ function drawCard(head) {
 }
 
 /** The head that the address names, or else the first. */
-function show() {
+function current() {
   const name = decodeURIComponent(location.hash.slice(1));
-  const head = data.heads.find((one) => one.name === name) || data.heads[0];
+  return data.heads.find((one) => one.name === name) || data.heads[0];
+}
+
+function show() {
+  const head = current();
   for (const row of byId("heads").querySelectorAll("tbody tr")) {
     row.setAttribute("aria-current", String(/** @type {HTMLElement} */ (row).dataset.head === head.name));
   }
@@ -38,12 +43,14 @@ function show() {
 
 function start() {
   startFrame(show);
+  startSaving("attnviz-diff", (painter) => drawWhole(painter, current()), () => getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), () => numbers(current()));
   fill(byId("below"), data.below);
-  const titles = ["head", "distance", "largest", "roles"];
+  const changed = data.heads.some((head) => roles(head));
+  const titles = ["head", "distance", "largest", ...(changed ? ["roles gained (+) or lost (−)"] : [])];
   fill(/** @type {HTMLElement} */ (byId("heads").querySelector("thead")), make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title))));
   fill(/** @type {HTMLElement} */ (byId("heads").querySelector("tbody")), ...data.heads.map((head) => {
     const { name, distance } = head;
-    const cells = [make("a", { href: `#${name}` }, name), distance ? shown(distance.mean) : "", distance ? shown(distance.largest) : "", roles(head)];
+    const cells = [make("a", { href: `#${name}` }, name), distance ? shown(distance.mean) : "", distance ? shown(distance.largest) : "", ...(changed ? [roles(head)] : [])];
     const row = make("tr", { "data-head": name }, ...cells.map((cell) => make("td", {}, cell)));
     row.addEventListener("click", () => { location.hash = name; });
     return row;
@@ -55,6 +62,7 @@ function start() {
   );
   fill(byId("notes"), ...data.notes.map((note) => make("p", {}, note)));
   addEventListener("hashchange", show);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
   show();
 }
 

@@ -1,54 +1,81 @@
 import { clamp, fill, make, say, shown } from "./dom.js";
+import { maskedColor, NOT_ALLOWED } from "./masked.js";
+import { fitted, prepared } from "./painter.js";
 import { changeColor } from "./signed.js";
 import { rootColor, scheme } from "./palette.js";
-import { data, signed, unpacked } from "./data.js";
+import { bits, data, signed, unpacked } from "./data.js";
 
 /** @typedef {import("./types.js").Head} Head */
+/** @typedef {import("./drawing.js").Painter} Painter */
+/**
+ * One of the three maps, ready to be drawn.
+ * @typedef {{ said: string, name: string, labels: import("./types.js").Labels, color: (cell: number) => string, legend: { colors: string[], low: string, high: string } }} Map
+ */
 
 const SIDE = 250;
 const LABELLED = 40;
-const LONGEST = 12;
-const LETTER = 6.2;
+/** No label is longer than so many pixels. */
+const LONGEST = 84;
+const ALONE = 34;
 
-/** The maps of a head in both runs, and their difference. @param {Head} head @returns {HTMLElement[]} */
-export function drawMaps(head) {
+/** What is drawn of a head: its map in both runs, and their difference. @param {Head} head */
+function mapsOf(head) {
   const first = unpacked(head.first);
   const change = unpacked(head.change);
   const second = first.map((value, n) => value + change[n]);
+  const masked = bits(head.masked, first.length);
   const most = change.reduce((found, value) => Math.max(found, Math.abs(value)), 0);
   const top = Math.max(...[first, second].map((values) => values.reduce((a, b) => Math.max(a, b), 0)));
-  const { palettes, signed: ends, sides } = data;
-  const weights = palettes[scheme()];
-  const colors = ends[scheme()];
-  /** @param {number} value */
-  const weight = (value) => rootColor(weights, value / (top || 1));
-  /** @param {number} value */
-  const tint = (value) => `rgb(${changeColor(colors, most ? value / most : 0)})`;
-  const [before, after] = sides[head.kind];
-  const canvases = [
-    canvas(head, first, weight, before, `head ${head.name} in ${data.before}`),
-    canvas(head, second, weight, after, `head ${head.name} in ${data.after}`),
-    canvas(head, change, tint, before, `head ${head.name}, what changed`),
+  const [weights, ends] = [data.palettes[scheme()], data.signed[scheme()]];
+  /** @param {(cell: number) => string} color @returns {(cell: number) => string} */
+  const seen = (color) => (cell) => (masked?.[cell] ? maskedColor() : color(cell));
+  /** @param {Float32Array} values */
+  const weight = (values) => seen((cell) => rootColor(weights, values[cell] / (top || 1)));
+  const scale = { colors: weights, low: "0", high: `${shown(top)}, by the square root of the weight` };
+  const [before, after] = data.sides[head.kind];
+  /** @type {Map[]} */
+  const maps = [
+    { said: data.before, name: `head ${head.name} in ${data.before}`, labels: before, color: weight(first), legend: scale },
+    { said: data.after, name: `head ${head.name} in ${data.after}`, labels: after, color: weight(second), legend: scale },
+    {
+      said: "difference: the second less the first", name: `head ${head.name}, what changed`, labels: before,
+      color: seen((cell) => `rgb(${changeColor(ends, most ? change[cell] / most : 0)})`),
+      legend: { colors: ends, low: signed(-most), high: `${signed(most)}; blue is more in the second run` },
+    },
   ];
-  const scale = legend(weights, "0", `${shown(top)}, by the square root of the weight`);
-  const difference = legend(colors, signed(-most), `${signed(most)}; blue is more in the second run`);
-  const figures = [data.before, data.after, "difference: the second less the first"].map((said, n) =>
-    make("figure", {}, make("figcaption", {}, said), canvases[n], n < 2 ? scale.cloneNode(true) : difference));
+  return { first, second, change, masked, maps };
+}
+
+/** The maps of a head in both runs, and their difference. @param {Head} head @returns {HTMLElement[]} */
+export function drawMaps(head) {
+  const { first, second, change, masked, maps } = mapsOf(head);
+  const [before, after] = data.sides[head.kind];
+  const canvases = maps.map((map) => canvas(head, map));
+  const figures = maps.map((map, n) => make("figure", {}, make("figcaption", {}, map.said), canvases[n], legend(map, Boolean(masked))));
   const box = make("div", { id: "maps", tabindex: 0, role: "group", "aria-label": "three maps, rows are queries and columns keys; arrow keys go from cell to cell" }, ...figures);
-  const line = make("p", { id: "cell", class: "small" }, "Point at a cell, or go there with the arrow keys.");
+  const line = make("p", { id: "cell", class: "small" }, "Point at a cell or tap it, or go there with the arrow keys.");
   let at = [0, 0];
+  let pinned = false;
   /** @param {number} row @param {number} column */
   const tell = (row, column) => {
     at = [clamp(row, 0, head.rows - 1), clamp(column, 0, head.columns - 1)];
     const cell = at[0] * head.columns + at[1];
     const names = [before, after].map(({ queries, keys }) => `${queries[at[0]]} → ${keys[at[1]]}`);
     const name = names[0] === names[1] ? names[0] : names.join(" and ");
-    fill(line, `${name} (${at.join(", ")}): ${shown(first[cell])} and then ${shown(second[cell])}, difference ${signed(change[cell])}`);
+    const told = masked?.[cell] ? NOT_ALLOWED : `${shown(first[cell])} and then ${shown(second[cell])}, difference ${signed(change[cell])}`;
+    fill(line, `${name} (${at.join(", ")}): ${told}`);
   };
   for (const one of canvases) {
     one.addEventListener("pointermove", (event) => {
-      const place = placed(one, event, head);
+      const place = event.pointerType === "mouse" && !pinned && placed(one, event, head);
       if (place) tell(...place);
+    });
+    one.addEventListener("click", (event) => {
+      const place = placed(one, event, head);
+      if (!place) return;
+      pinned = !(pinned && place[0] === at[0] && place[1] === at[1]);
+      tell(...place);
+      say(line.textContent || "");
     });
   }
   box.addEventListener("focus", () => tell(at[0], at[1]));
@@ -62,7 +89,7 @@ export function drawMaps(head) {
   return [box, line];
 }
 
-/** The cell under a pointer. @param {HTMLCanvasElement} one @param {PointerEvent} event @param {Head} head @returns {[number, number] | null} */
+/** The cell under a pointer. @param {HTMLCanvasElement} one @param {MouseEvent} event @param {Head} head @returns {[number, number] | null} */
 function placed(one, event, head) {
   const box = one.getBoundingClientRect();
   const [left, top] = [Number(one.dataset.left), Number(one.dataset.top)];
@@ -74,56 +101,103 @@ function placed(one, event, head) {
 }
 
 /**
- * A map with its tokens beside it, where they are few enough to be read.
+ * Where a map's cells are, with its tokens beside them where they are few enough to be read.
+ * @param {Painter} painter
  * @param {Head} head
- * @param {Float32Array} values
- * @param {(value: number) => string} color
- * @param {import("./types.js").Labels} labels
- * @param {string} said
+ * @param {Map} map
  */
-function canvas(head, values, color, labels, said) {
-  const { rows, columns } = head;
-  const size = SIDE / Math.max(rows, columns);
+function placesOf(painter, { rows, columns }, { labels }) {
+  const cell = SIDE / Math.max(rows, columns);
   const written = Math.max(rows, columns) <= LABELLED;
+  const letters = Math.min(11, cell);
   /** @param {string[]} names */
-  const room = (names) => (written ? 6 + LETTER * Math.max(...names.map((name) => Math.min(name.length, LONGEST))) : 0);
+  const room = (names) => (written ? 8 + Math.min(LONGEST, Math.max(...names.map((name) => painter.measure(name, letters)))) : 0);
   const [left, top] = [room(labels.queries), room(labels.keys)];
-  const [width, height] = [left + size * columns, top + size * rows];
-  const found = make("canvas", { role: "img", "aria-label": `${said}: ${rows} queries, ${columns} keys`, "data-left": left, "data-top": top, "data-cell": size, "data-width": width });
-  const ratio = devicePixelRatio || 1;
-  [found.width, found.height] = [width * ratio, height * ratio];
-  found.style.width = `${width}px`;
-  const context = /** @type {CanvasRenderingContext2D} */ (found.getContext("2d"));
-  context.scale(ratio, ratio);
-  for (let cell = 0; cell < values.length; cell += 1) {
-    context.fillStyle = color(values[cell]);
-    context.fillRect(left + (cell % columns) * size, top + Math.floor(cell / columns) * size, size + 0.5, size + 0.5);
+  return { cell, written, letters, left, top, width: left + cell * columns, height: top + cell * rows };
+}
+
+/**
+ * @param {Painter} painter
+ * @param {Head} head
+ * @param {Map} map
+ * @param {number} x
+ * @param {number} y
+ */
+function paint(painter, head, map, x, y) {
+  const { cell, written, letters, left, top, width, height } = placesOf(painter, head, map);
+  const color = getComputedStyle(document.documentElement).getPropertyValue("--text").trim();
+  for (let i = 0; i < head.rows * head.columns; i += 1) {
+    painter.rect(x + left + (i % head.columns) * cell, y + top + Math.floor(i / head.columns) * cell, cell + 0.5, cell + 0.5, map.color(i));
   }
-  if (!written) return found;
-  context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--text");
-  context.font = `${Math.min(11, size)}px ui-monospace, monospace`;
-  context.textBaseline = "middle";
-  context.textAlign = "right";
-  for (const [n, name] of labels.queries.entries()) context.fillText(cut(name), left - 3, top + (n + 0.5) * size);
-  context.textAlign = "left";
-  for (const [n, name] of labels.keys.entries()) {
-    context.save();
-    context.translate(left + (n + 0.5) * size, top - 3);
-    context.rotate(-Math.PI / 2);
-    context.fillText(cut(name), 0, 0);
-    context.restore();
+  if (written) {
+    const { queries, keys } = map.labels;
+    queries.forEach((name, n) => painter.text(fitted(painter, name, LONGEST, letters), x + left - 4, y + top + (n + 0.5) * cell, { size: letters, align: "right", color }));
+    keys.forEach((name, n) => painter.text(fitted(painter, name, LONGEST, letters), x + left + (n + 0.5) * cell, y + top - 4, { size: letters, color, turn: true }));
   }
+  return { width, height };
+}
+
+/** @param {Head} head @param {Map} map */
+function canvas(head, map) {
+  const { rows, columns } = head;
+  const found = make("canvas");
+  const { cell, left, top, width, height } = placesOf(prepared(found, 1, 1), head, map);
+  const attributes = { role: "img", "aria-label": `${map.name}: ${rows} queries, ${columns} keys`, "data-left": left, "data-top": top, "data-cell": cell, "data-width": width };
+  for (const [name, value] of Object.entries(attributes)) found.setAttribute(name, String(value));
+  paint(prepared(found, width, height), head, map, 0, 0);
+  found.style.height = "";
   return found;
 }
 
-/** @param {string} name */
-function cut(name) {
-  return name.length > LONGEST ? `${name.slice(0, LONGEST - 1)}…` : name;
-}
-
-/** @param {string[]} colors @param {string} low @param {string} high */
-function legend(colors, low, high) {
+/** @param {Map} map @param {boolean} masked */
+function legend({ legend: { colors, low, high } }, masked) {
   const bar = make("i", {});
   bar.style.background = `linear-gradient(to right, ${colors.join(", ")})`;
-  return make("div", { class: "legend" }, low, bar, high);
+  return make("div", { class: "legend" }, low, bar, high, ...(masked ? [make("i", { class: "masked" }), NOT_ALLOWED] : []));
+}
+
+/**
+ * The three maps with their legends, for saving.
+ * @param {Painter} painter
+ * @param {Head} head
+ */
+export function drawWhole(painter, head) {
+  const style = getComputedStyle(document.documentElement);
+  const [text, soft] = ["--text", "--soft"].map((name) => style.getPropertyValue(name).trim());
+  painter.text(`Head ${head.name}: ${data.before} and then ${data.after}`, 12, 16, { size: 14, weight: 600, color: text });
+  painter.text(data.below, 12, 35, { size: 11, color: soft });
+  const { maps, masked } = mapsOf(head);
+  let [x, low] = [12, 0];
+  for (const map of maps) {
+    painter.text(fitted(painter, map.said, SIDE + LONGEST, 11), x, 58, { size: 11, color: soft });
+    const { width, height } = paint(painter, head, map, x, 70);
+    const { colors, low: from, high } = map.legend;
+    const y = 70 + height + 14;
+    painter.text(from, x, y, { size: 10.5, color: soft });
+    const at = x + painter.measure(from, 10.5) + 6;
+    for (let i = 0; i < 60; i += 1) {
+      const color = map === maps[2] ? `rgb(${changeColor(colors, i / 29.5 - 1)})` : rootColor(colors, (i / 59) ** 2);
+      painter.rect(at + 2 * i, y - 5, 2.5, 10, color);
+    }
+    painter.text(high, at + 126, y, { size: 10.5, color: soft });
+    if (masked) {
+      painter.rect(x, y + 12, 11, 11, maskedColor());
+      painter.text(NOT_ALLOWED, x + 16, y + 18, { size: 10.5, color: soft });
+    }
+    low = Math.max(low, y + 34);
+    x += Math.max(width, 132 + painter.measure(high, 10.5) + 30) + ALONE;
+  }
+  return { width: x, height: low };
+}
+
+/** Both weights of every cell of a head and their difference, a line each. @param {Head} head */
+export function* numbers(head) {
+  const { first, second, change, masked } = mapsOf(head);
+  const [before, after] = data.sides[head.kind];
+  yield ["query_index", "query", "key_index", "key", "second_query", "second_key", "first", "second", "difference", "allowed"];
+  for (let cell = 0; cell < first.length; cell += 1) {
+    const [r, c] = [Math.floor(cell / head.columns), cell % head.columns];
+    yield [String(r), before.queries[r], String(c), before.keys[c], after.queries[r], after.keys[c],
+      ...[first, second, change].map((values) => String(Number(values[cell].toPrecision(7)))), masked?.[cell] ? "0" : "1"];
+  }
 }

@@ -2,7 +2,7 @@ export interface Distance { mean: number; largest: number; text: number; row: nu
 export interface Change { name: string; before: number; after: number; change: number }
 export interface Labels { queries: string[]; keys: string[] }
 export interface Head {
-  name: string; kind: string; rows: number; columns: number; first: string; change: string;
+  name: string; kind: string; rows: number; columns: number; first: string; change: string; /** packed bits of the cells that may not be attended by, or empty */ masked: string;
   distance: Distance | null; changes: Change[]; gained: string[]; lost: string[];
 }
 export interface Data {

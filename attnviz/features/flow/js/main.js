@@ -2,8 +2,9 @@
 // (L, i) what stands at position i in the end. Following a node draws what reached it and where it goes.
 import { byId, clamp, fill, make } from "./dom.js";
 import { count, data, depth, ROW, steps, total, weights } from "./data.js";
-import { watchFailures } from "./frame.js";
-import { paint } from "./picture.js";
+import { startSaving } from "./download.js";
+import { startFrame } from "./frame.js";
+import { drawWhole, paint, tones } from "./picture.js";
 import { all, back, onward, taken } from "./ways.js";
 
 /** @typedef {import("./types.js").Node} Node */
@@ -17,6 +18,10 @@ const LAST = { layer: depth, nodes: [count - 1] };
 /** @type {Node | null} null for all */
 let chosen = null;
 let held = false;
+/** @type {import("./types.js").Line[]} */
+let drawn = [];
+/** @type {import("./types.js").Shown} */
+let shown = { said: "", before: [], after: [] };
 
 /** A token's number, in the target from its start. @param {number} node */
 function position(node) {
@@ -57,11 +62,13 @@ function side(place) {
  * @param {number} top the share whose bar is longest
  */
 function show(rows, flow, looked, top) {
-  rows.forEach(({ row, share, flow: bar, weights: other }, node) => {
-    share.textContent = flow && flow[node] ? percent(flow[node]) : "";
-    bar.style.width = flow ? `${(100 * flow[node]) / top}%` : "0";
-    other.style.width = looked ? `${(100 * looked[node]) / top}%` : "0";
+  return rows.map(({ row, share, flow: bar, weights: other }, node) => {
+    const found = { value: flow && flow[node], share: flow && flow[node] ? percent(flow[node]) : "", flow: flow ? flow[node] / top : 0, weights: looked ? looked[node] / top : 0 };
+    share.textContent = found.share;
+    bar.style.width = `${100 * found.flow}%`;
+    other.style.width = `${100 * found.weights}%`;
     row.classList.toggle("chosen", Boolean(chosen?.nodes.includes(node)));
+    return found;
   });
 }
 
@@ -91,6 +98,7 @@ function draw() {
   let reached = null;
   let given = null;
   let looked = null;
+  let text = "all tokens, layer by layer";
   if (chosen) {
     reached = chosen.layer ? back(steps, count, chosen, least, lines) : null;
     given = chosen.layer < depth ? onward(steps, count, chosen, least, lines) : null;
@@ -106,13 +114,14 @@ function draw() {
     const parts = [];
     if (reached) parts.push(`is ${said(reached, looked, "from")}`);
     if (given) parts.push(`makes up ${said(given, reached ? null : looked, "of")}`);
-    fill(byId("said"), `${who}${where} ${parts.join("; ")}`);
-  } else {
-    fill(byId("said"), "all tokens, layer by layer");
+    text = `${who}${where} ${parts.join("; ")}`;
   }
+  fill(byId("said"), text);
   const top = Math.max(...(reached || [0]), ...(given || [0]), ...(looked || [0]), 1e-6);
-  show(before, reached, reached && looked, top);
-  show(after, given, given && !reached ? looked : null, top);
+  shown = { said: text, before: show(before, reached, reached && looked, top), after: show(after, given, given && !reached ? looked : null, top) };
+  drawn = lines;
+  byId("key-weights").hidden = !looked;
+  byId("key-stays").hidden = chosen !== null;
   paint(canvas, lines, chosen);
   stage.dataset.node = chosen ? `${chosen.layer}:${chosen.nodes}` : "";
   document.documentElement.dataset.busy = "0";
@@ -134,8 +143,37 @@ function under(event) {
 /** @param {Node | null} node @param {boolean} hold */
 function choose(node, hold) {
   chosen = node;
+  const was = held;
   held = Boolean(node) && hold;
+  if (held || was) remember();
   update();
+}
+
+/** The address has what is held. */
+function remember() {
+  try {
+    history.replaceState(null, "", held && chosen ? `#at=${chosen.layer}:${chosen.nodes}` : location.pathname + location.search);
+  } catch {
+    // a notebook's frame has no address of its own
+  }
+}
+
+/** What the address holds, if it is there: a layer and tokens. @returns {Node | null} */
+function recalled() {
+  const [, layer, nodes = ""] = /^#at=(\d+):(\d+(?:,\d+)*)$/.exec(decodeURIComponent(location.hash)) || [];
+  const found = { layer: Number(layer), nodes: nodes.split(",").map(Number) };
+  return layer !== undefined && found.layer <= depth && found.nodes.every((node) => node < count) ? found : null;
+}
+
+/** The shares beside the lines, a line a token. */
+function* numbers() {
+  yield ["position", "token", "share_of_what_is_followed", "share_it_makes_up"];
+  for (let node = 0; node < count; node += 1) yield [String(position(node)), data.tokens[node], ...[shown.before, shown.after].map((bars) => valueText(bars[node].value))];
+}
+
+/** @param {number | null} value */
+function valueText(value) {
+  return value === null ? "" : String(Number(value.toPrecision(6)));
 }
 
 /** @type {Record<string, [number, number]>} */
@@ -161,7 +199,8 @@ function limit() {
   update();
 }
 
-watchFailures();
+startFrame(update);
+startSaving("attnviz-flow", (painter) => drawWhole(painter, drawn, chosen, shown), () => tones().paper, numbers);
 fill(byId("title"), data.title);
 fill(byId("how"), data.formula);
 fill(byId("method"), data.method);
@@ -173,8 +212,8 @@ const widest = Math.max(...before.map(({ name }) => name.offsetWidth));
 document.documentElement.style.setProperty("--label", `${widest + 1}px`);
 fill(byId("names"), make("div", {}, ...data.columns.map((name) => make("span", {}, name))));
 
-stage.addEventListener("mousemove", (event) => {
-  if (!held) choose(under(event), false);
+stage.addEventListener("pointermove", (event) => {
+  if (!held && event.pointerType === "mouse") choose(under(event), false);
 });
 stage.addEventListener("mouseleave", () => {
   if (!held) choose(null, false);
@@ -189,5 +228,11 @@ byId("free").addEventListener("click", () => choose(null, false));
 slider.addEventListener("input", limit);
 addEventListener("resize", update);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", update);
-if (data.followed) choose({ layer: data.followed.direction === "to" ? depth : 0, nodes: data.followed.positions }, true);
+addEventListener("hashchange", () => {
+  const next = recalled();
+  if (next) choose(next, true);
+});
+const kept = recalled();
+if (kept) choose(kept, true);
+else if (data.followed) choose({ layer: data.followed.direction === "to" ? depth : 0, nodes: data.followed.positions }, true);
 limit();

@@ -12,3 +12,7 @@ export interface Data {
   columns: string[]; steps: string[]; total: string; weights: string;
   followed: { direction: "to" | "from"; positions: number[] } | null;
 }
+/** A token's share in words, and its bars as parts of the longest. */
+export interface Bar { value: number | null; share: string; flow: number; weights: number }
+/** What stands above and beside the lines. */
+export interface Shown { said: string; before: Bar[]; after: Bar[] }

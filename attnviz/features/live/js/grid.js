@@ -1,4 +1,6 @@
 import { byId, fill, make, say } from "./dom.js";
+import { NOT_ALLOWED } from "./masked.js";
+import { scheme } from "./palette.js";
 import { draw, picture } from "./shade.js";
 import { get, page, set, turnOff } from "./store.js";
 
@@ -35,6 +37,13 @@ export function startGrid() {
   none.addEventListener("click", () => set({ off: new Set() }));
   byId("groups").append(none);
   byId("switch").addEventListener("click", () => toggle([get().head]));
+}
+
+/** What the colours of the maps mean. */
+function drawLegend() {
+  const bar = make("i", {});
+  bar.style.background = `linear-gradient(to right, ${page.palettes[scheme()].join(", ")})`;
+  fill(byId("grid-legend"), "0", bar, "1, by the square root of the weight", ...(page.causal ? [make("i", { class: "masked" }), NOT_ALLOWED] : []));
 }
 
 /** @param {string[]} ids */
@@ -114,7 +123,8 @@ export function drawGrid({ ids, before, after, changes }) {
     const moved = /** @type {HTMLElement} */ (cell.querySelector(".moved"));
     moved.textContent = changes && far >= 0.005 ? `Δ${far.toFixed(2)}` : "";
   }
+  drawLegend();
   fill(byId("grid-said"), changes
     ? "Maps with the heads off. Δ and the frame: how far a head's rows moved (mean Jensen-Shannon distance, 0 to 1)."
-    : "Small maps: rows are the tokens that look, columns those looked at; colours by the square root of the weight.");
+    : "Small maps: rows are the tokens that look, columns those looked at.");
 }

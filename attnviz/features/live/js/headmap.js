@@ -1,6 +1,7 @@
 import { drawAxes, gutterFor } from "./axes.js";
 import { byId, fill, shown } from "./dom.js";
-import { draw, picture } from "./shade.js";
+import { NOT_ALLOWED } from "./masked.js";
+import { draw, isMasked, picture } from "./shade.js";
 import { get, page, set } from "./store.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
@@ -53,13 +54,17 @@ export function startMaps() {
       point(cellAt(event, canvas));
       heard(pointed, name);
     });
-    canvas.addEventListener("pointerleave", () => {
+    // what a finger tapped stays
+    canvas.addEventListener("pointerleave", (event) => {
+      if (event.pointerType !== "mouse") return;
       byId("tip").hidden = true;
       point(null);
       heard(null, name);
     });
     canvas.addEventListener("click", (event) => {
       const cell = cellAt(event, canvas);
+      hover(event, canvas);
+      point(cell);
       if (cell) set({ at: cell.t, key: cell.s, ...(get().why === null ? {} : { why: cell.s }) });
     });
     canvas.addEventListener("keydown", (event) => {
@@ -110,7 +115,7 @@ function cellAt(event, canvas) {
   return t >= 0 && s >= 0 && t < current.ids.length && s < current.ids.length ? { t, s } : null;
 }
 
-/** @param {PointerEvent} event @param {HTMLCanvasElement} canvas */
+/** @param {MouseEvent} event @param {HTMLCanvasElement} canvas */
 function hover(event, canvas) {
   const [tip, cell] = [byId("tip"), cellAt(event, canvas)];
   tip.hidden = !cell || !current;
@@ -119,7 +124,7 @@ function hover(event, canvas) {
   const count = current.ids.length;
   const at = (head * count + cell.t) * count + cell.s;
   const second = current.after ? ` → ${shown(current.after[layer][at])}` : "";
-  fill(tip, `${named(current, cell.t)} → ${named(current, cell.s)}: ${shown(current.before[layer][at])}${second}`);
+  fill(tip, `${named(current, cell.t)} → ${named(current, cell.s)}: ${isMasked(cell.t, cell.s) ? NOT_ALLOWED : `${shown(current.before[layer][at])}${second}`}`);
   tip.style.left = `${Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8)}px`;
   tip.style.top = `${event.clientY + 16}px`;
 }
@@ -131,7 +136,7 @@ export function drawMaps(answer) {
   const [layer, number] = place();
   const facts = page.heads.find(({ id }) => id === head);
   fill(byId("head-title"), `Head ${head}`);
-  fill(byId("head-said"), facts ? facts.said : "");
+  fill(byId("head-said"), facts ? `${facts.said}${get().text === page.text ? "" : " (on the opening text)"}` : "");
   const { ids, before, after, at } = answer;
   byId("after").hidden = !after;
   byId("before-said").hidden = !after;

@@ -50,13 +50,10 @@ function show(answer) {
     return;
   }
   const { ids, at, cut, milliseconds } = current;
-  fill(byId("said"), `${ids.length} tokens, ${milliseconds < 10 ? milliseconds.toFixed(1) : milliseconds.toFixed(0)} ms${cut ? `; ${cut} beyond the model's ${network.maxTokens} left out` : ""}`);
+  fill(byId("said"), `${ids.length} token${ids.length === 1 ? "" : "s"}, ${milliseconds < 10 ? milliseconds.toFixed(1) : milliseconds.toFixed(0)} ms${cut ? `; ${cut} beyond the model's ${network.maxTokens} left out` : ""}`);
   const special = new Set(network.vocabulary.special);
-  fill(byId("tokens"), ...ids.map((id, t) => {
-    const chip = make("span", { role: "option", id: `token-${t}`, class: special.has(id) ? "token special" : "token", "aria-selected": String(t === at) }, label(id));
-    chip.addEventListener("click", () => set({ at: t }));
-    return chip;
-  }));
+  fill(byId("tokens"), ...ids.map((id, t) => make("span",
+    { role: "option", id: `token-${t}`, class: special.has(id) ? "token special" : "token", "aria-selected": String(t === at) }, label(id))));
   byId("tokens").setAttribute("aria-activedescendant", `token-${at}`);
   draw();
 }
@@ -106,6 +103,10 @@ function start() {
   byId("temperature").addEventListener("input", (event) => set({ temperature: Number(/** @type {HTMLInputElement} */ (event.target).value) }));
   byId("seed").addEventListener("input", (event) => set({ seed: seedFrom(/** @type {HTMLInputElement} */ (event.target).value) ?? get().seed }));
   byId("seed").addEventListener("blur", drawTemperature);
+  byId("tokens").addEventListener("click", (event) => {
+    const [, t] = /^token-(\d+)$/.exec(/** @type {HTMLElement} */ (event.target).id) || [];
+    if (t !== undefined) set({ at: Number(t) });
+  });
   byId("tokens").addEventListener("keydown", (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!step || !current) return;

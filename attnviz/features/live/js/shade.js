@@ -1,4 +1,5 @@
-import { ramp, scheme } from "./palette.js";
+import { maskedColor } from "./masked.js";
+import { ramp, rgb, scheme } from "./palette.js";
 import { page } from "./store.js";
 
 /** @type {Map<string, Uint8ClampedArray>} */
@@ -11,9 +12,15 @@ function colorsNow() {
   return found;
 }
 
+/** Whether a query may not attend to a key. @param {number} t @param {number} s */
+export function isMasked(t, s) {
+  return page.causal && s > t;
+}
+
 /**
  * One head's map as a picture, a pixel a weight. Colours go by the square root of the weight, so
- * that small ones show, up to the largest of all heads' possible weights, 1.
+ * that small ones show, up to the largest of all heads' possible weights, 1; keys that may not be
+ * attended to have a colour of their own.
  * @param {Float32Array} layer [heads, tokens, tokens]
  * @param {number} head
  * @param {number} count tokens
@@ -22,11 +29,13 @@ export function picture(layer, head, count) {
   const colors = colorsNow();
   const pixels = new Uint8ClampedArray(4 * count * count);
   const from = head * count * count;
+  const masked = rgb(maskedColor());
   for (let i = 0; i < count * count; i++) {
     const step = 3 * Math.round(255 * Math.sqrt(Math.min(1, layer[from + i])));
-    pixels[4 * i] = colors[step];
-    pixels[4 * i + 1] = colors[step + 1];
-    pixels[4 * i + 2] = colors[step + 2];
+    const [r, g, b] = isMasked(Math.trunc(i / count), i % count) ? masked : [colors[step], colors[step + 1], colors[step + 2]];
+    pixels[4 * i] = r;
+    pixels[4 * i + 1] = g;
+    pixels[4 * i + 2] = b;
     pixels[4 * i + 3] = 255;
   }
   return new ImageData(pixels, count, count);

@@ -1,9 +1,10 @@
 import { clamp } from "./dom.js";
 import { ends, ink, inkOn, pixels, rampOf } from "./colors.js";
-import { matches, weightText } from "./panel.js";
+import { cellText, matches } from "./panel.js";
 import { known, upward } from "./digits.js";
 import { fitted, magnified } from "./painter.js";
-import { binned } from "./tiles.js";
+import { binned, binnedMask } from "./tiles.js";
+import { maskedColor, NOT_ALLOWED } from "./masked.js";
 import { ABOVE, AFTER_WAVE, drawWaves, LEFT, wavesOf } from "./waves.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -142,18 +143,8 @@ function cut(panel, state, ra, rb, ca, cb, most) {
       Math.max(...one.rowTops.subarray(ra + r * down, Math.min(rb, ra + (r + 1) * down))));
     return { ...one, data: small.data, rowTops };
   });
-  return { colors: pixels({ ...size, layers }, state), ...size };
-}
-
-/**
- * A weight that has room in a cell: without the zero in front, and with its upper bound alone where
- * no digit is known.
- * @param {string} text
- * @param {number} high
- */
-function inCell(text, high) {
-  const short = text.includes("–") ? `<${upward(high, 1)}` : text;
-  return short.replace(/^([≈<+−±]*)0(?=\.)/, "$1");
+  const all = panel.masked && Uint8Array.from({ length: R * C }, (_, i) => (panel.masked || [])[(ra + Math.trunc(i / C)) * panel.C + ca + (i % C)]);
+  return { colors: pixels({ ...size, layers, masked: binnedMask(all, R, C, most, most) }, state), ...size };
 }
 
 /**
@@ -178,10 +169,10 @@ export function drawMap(painter, panel, state, g, finest) {
     for (let r = ra; r < rb; r++) {
       for (let c = ca; c < cb; c++) {
         const value = panel.layers[0].data[r * C + c];
-        if (Math.abs(value) < 0.005) continue;
+        if (Math.abs(value) < 0.005 || panel.masked?.[r * C + c]) continue;
         const i = 4 * ((r - ra) * picture.C + c - ca);
         const color = inkOn(picture.colors[i], picture.colors[i + 1], picture.colors[i + 2]);
-        painter.text(inCell(weightText(panel, 0, r * C + c), panel.layers[0].high()[r * C + c]), xOf(c + 0.5), yOf(r + 0.5), { size: SMALL(), align: "center", color });
+        painter.text(cellText(panel, r * C + c), xOf(c + 0.5), yOf(r + 0.5), { size: SMALL(), align: "center", color });
       }
     }
   }
@@ -287,13 +278,27 @@ function drawKey(painter, panel, state, g) {
     const end = state.scale === "map" ? known(top(panel.layers[0].low()), top(panel.layers[0].high()), 2) : state.scale === "row" ? `the row's largest ${panel.noun}` : `${panel.layers[0].full === 1 ? "1" : upward(panel.layers[0].full, 2)}`;
     painter.text(end, x + 128, y + 6, { size: 10.5, color: tones.text });
     painter.text("queries ↓   keys →", x, y + 25, { size: 10.5, color: tones.soft });
+    if (panel.masked) drawMaskedKey(painter, x + painter.measure("queries ↓   keys →", 10.5) + 14, y + 25);
     return;
   }
   for (const { layer, x: at, line, text } of keyPlaces(painter, panel, g.room)) {
     painter.rect(at, y + line * KEY_LINE, 11, 11, layer.color);
     painter.text(text, at + 15, y + line * KEY_LINE + 6, { size: 10.5, color: tones.text });
   }
-  painter.text(`full colour: ${share}    queries ↓   keys →`, x, y + g.height - g.top - g.plotH - SUMS - BELOW + 25, { size: 10.5, color: tones.soft });
+  const [said, under] = [`full colour: ${share}    queries ↓   keys →`, y + g.height - g.top - g.plotH - SUMS - BELOW + 25];
+  painter.text(said, x, under, { size: 10.5, color: tones.soft });
+  if (panel.masked) drawMaskedKey(painter, x + painter.measure(said, 10.5) + 14, under);
+}
+
+/**
+ * What the colour of masked cells means.
+ * @param {Painter} painter
+ * @param {number} x
+ * @param {number} y its middle
+ */
+function drawMaskedKey(painter, x, y) {
+  painter.rect(x, y - 6, 11, 11, maskedColor());
+  painter.text(NOT_ALLOWED, x + 15, y, { size: 10.5, color: ink().soft });
 }
 
 /**
@@ -308,14 +313,16 @@ function drawSignedKey(painter, panel, state, x, y) {
   const tones = ink();
   const [layer] = panel.layers;
   const steps = Float32Array.from({ length: 64 }, (_, i) => i / 31.5 - 1);
-  const bar = pixels({ R: 1, C: 64, layers: [{ ...layer, data: steps, top: 1, rowTops: Float32Array.of(1), full: 1 }] }, { ...state, scale: "map" });
+  const bar = pixels({ R: 1, C: 64, layers: [{ ...layer, data: steps, top: 1, rowTops: Float32Array.of(1), full: 1 }], masked: null }, { ...state, scale: "map" });
   const most = { map: upward(layer.top, 2), row: "the row's largest", one: upward(layer.full, 2) }[state.scale] || "";
   const from = `−${most}`;
   painter.text(from, x, y + 6, { size: 10.5, color: tones.text });
   const at = x + painter.measure(from, 10.5) + 6;
   painter.image(bar, 1, 64, at, y, 110, 11);
   painter.text(`+${most}`, at + 116, y + 6, { size: 10.5, color: tones.text });
-  painter.text("orange: less in the second, blue: more    queries ↓   keys →", x, y + 25, { size: 10.5, color: tones.soft });
+  const said = "orange: less in the second, blue: more    queries ↓   keys →";
+  painter.text(said, x, y + 25, { size: 10.5, color: tones.soft });
+  if (panel.masked) drawMaskedKey(painter, x + painter.measure(said, 10.5) + 14, y + 25);
 }
 
 /**

@@ -1,4 +1,5 @@
 import { page } from "./data.js";
+import { maskedColor } from "./masked.js";
 import { isDark, ramp, rgb, scheme } from "./palette.js";
 import { changeColor } from "./signed.js";
 
@@ -113,28 +114,49 @@ function changes({ R, C, layers: [layer] }, state) {
 
 /**
  * Cells as pixels r, g, b, a. One map goes through the palette; of several the one that leads
- * gives the colour.
+ * gives the colour; masked cells have a colour of their own.
+ * @param {{ R: number, C: number, layers: Shade[], masked: Uint8Array | null }} panel
+ * @param {State} state
+ */
+export function pixels(panel, state) {
+  const out = panel.layers[0].signed ? changes(panel, state) : panel.layers.length === 1 ? shades(panel, state) : blended(panel, state);
+  const { masked } = panel;
+  if (masked) {
+    const color = [...rgb(maskedColor()), 255];
+    for (let i = 0; i < masked.length; i++) if (masked[i]) out.set(color, 4 * i);
+  }
+  return out;
+}
+
+/**
+ * One map through the palette; see `pixels`.
  * @param {{ R: number, C: number, layers: Shade[] }} panel
  * @param {State} state
  */
-export function pixels({ R, C, layers }, state) {
-  if (layers[0].signed) return changes({ R, C, layers }, state);
+function shades({ R, C, layers: [layer] }, state) {
   const out = new Uint8ClampedArray(4 * R * C);
-  if (layers.length === 1) {
-    const colors = rampOf(state.palette);
-    const { data } = layers[0];
-    for (let r = 0; r < R; r++) {
-      const full = unit(layers[0], r, state.scale);
-      for (let i = r * C; i < (r + 1) * C; i++) {
-        const step = 3 * Math.min(255, Math.round(data[i] * full * 255));
-        out[4 * i] = colors[step];
-        out[4 * i + 1] = colors[step + 1];
-        out[4 * i + 2] = colors[step + 2];
-        out[4 * i + 3] = 255;
-      }
+  const colors = rampOf(state.palette);
+  const { data } = layer;
+  for (let r = 0; r < R; r++) {
+    const full = unit(layer, r, state.scale);
+    for (let i = r * C; i < (r + 1) * C; i++) {
+      const step = 3 * Math.min(255, Math.round(data[i] * full * 255));
+      out[4 * i] = colors[step];
+      out[4 * i + 1] = colors[step + 1];
+      out[4 * i + 2] = colors[step + 2];
+      out[4 * i + 3] = 255;
     }
-    return out;
   }
+  return out;
+}
+
+/**
+ * Several maps, each in its own colour; see `pixels`.
+ * @param {{ R: number, C: number, layers: Shade[] }} panel
+ * @param {State} state
+ */
+function blended({ R, C, layers }, state) {
+  const out = new Uint8ClampedArray(4 * R * C);
   const paper = rgb(ink().paper);
   const colors = layers.map(({ color }) => rgb(color));
   for (let r = 0; r < R; r++) {

@@ -108,7 +108,20 @@ function subtracted(one, other, rows, columns, error) {
     name: "difference", color: "", data, top, rowTops, full: Math.max(a.full, b.full), whole: a.whole && b.whole && !columns.left, signed: true,
     low: once(() => less(b.low(), a.high())), high: once(() => less(b.high(), a.low())),
   };
-  return { queries, keys, R, C, layers: [layer], mixed: "single", cut: one.cut || other.cut, rescaled: one.rescaled, noun: "difference" };
+  return { queries, keys, R, C, layers: [layer], mixed: "single", cut: one.cut || other.cut, rescaled: one.rescaled, noun: "difference", masked: maskedInBoth(one, other, rows, columns) };
+}
+
+/**
+ * The cells that are masked on both sides.
+ * @param {Panel} one
+ * @param {Panel} other
+ * @param {Alignment} rows
+ * @param {Alignment} columns
+ */
+function maskedInBoth(one, other, rows, columns) {
+  const [a, b] = [one.masked, other.masked];
+  if (!a || !b) return null;
+  return Uint8Array.from(rows.pairs.flatMap(([i, j]) => columns.pairs.map(([k, l]) => a[i * one.C + k] & b[j * other.C + l])));
 }
 
 /**

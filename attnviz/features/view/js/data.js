@@ -1,5 +1,6 @@
 import { byId, clamp } from "./dom.js";
 import { inflate } from "./inflate.js";
+import { reaches } from "./masked.js";
 
 /** @typedef {import("./types.js").SiteData} SiteData */
 /** @typedef {import("./types.js").Head} Head */
@@ -16,6 +17,8 @@ const steps = 2 ** page.bits - 1;
 const unpacked = new Map();
 /** @type {Map<number, Promise<void>>} */
 const waiting = new Map();
+/** What every code stands for, as a share of the head's largest weight, by shift. @type {Map<number, Float64Array>} */
+const shares = new Map();
 
 /**
  * The role that a head's tile shows: what it does, else where it rests; legends count these.
@@ -25,33 +28,49 @@ export function signOf(head) {
   return head.data.roles[0]?.name || "";
 }
 
+/** The chunks that a layer needs: its maps, and which keys are allowed. @param {SiteData} site */
+function chunksOf({ chunk, reach }) {
+  return reach?.bits ? [chunk, reach.bits.chunk] : [chunk];
+}
+
 /** @param {SiteData} site */
 export function isLoaded(site) {
-  return unpacked.has(site.chunk);
+  return chunksOf(site).every((chunk) => unpacked.has(chunk));
 }
 
 /**
  * Unpack the maps of one layer, once.
  * @param {SiteData} site
  */
-export function load(site) {
-  let found = waiting.get(site.chunk);
-  if (!found) {
-    found = inflate(byId(`maps-${site.chunk}`).textContent || "").then((bytes) => {
-      unpacked.set(site.chunk, bytes);
-    });
-    waiting.set(site.chunk, found);
-  }
+export async function load(site) {
+  await Promise.all(chunksOf(site).map((chunk) => {
+    let found = waiting.get(chunk);
+    if (!found) {
+      found = inflate(byId(`maps-${chunk}`).textContent || "").then((bytes) => { unpacked.set(chunk, bytes); });
+      waiting.set(chunk, found);
+    }
+    return found;
+  }));
+}
+
+/**
+ * What the codes stand for, as shares of the head's largest weight.
+ * @param {number} shift -0.5 and 0.5 give the bounds of what was rounded to each
+ */
+function sharesOf(shift) {
+  let found = shares.get(shift);
+  if (!found) shares.set(shift, found = Float64Array.from({ length: steps + 1 }, (_, code) => (clamp(code + shift, 0, steps) / steps) ** 2));
   return found;
 }
 
 /**
- * What a code stands for, as a share of the head's largest weight.
- * @param {number} code
- * @param {number} shift -0.5 and 0.5 give the bounds of what was rounded to it
+ * The codes of a layer that is loaded: of 16 bits, the low ones begin at `low`.
+ * @param {SiteData} site
  */
-function share(code, shift) {
-  return (clamp(code + shift, 0, steps) / steps) ** 2;
+function codesOf(site) {
+  const bytes = unpacked.get(site.chunk);
+  if (!bytes) throw new Error(`layer ${site.layer} is not unpacked yet`);
+  return { bytes, low: page.bits === 16 ? bytes.length / 2 : 0 };
 }
 
 /**
@@ -63,22 +82,16 @@ function share(code, shift) {
  * @param {number} [shift] -0.5 for the least that each can have been, 0.5 for the largest
  */
 export function weights(site, row, rows, columns, shift = 0) {
-  const bytes = unpacked.get(site.chunk);
-  if (!bytes) throw new Error(`layer ${site.layer} is not unpacked yet`);
+  const { bytes, low } = codesOf(site);
   const out = new Float32Array(rows * columns);
   const size = site.causal ? (rows * (rows + 1)) / 2 : rows * columns;
-  const top = site.heads[row].top;
-  const low = page.bits === 16 ? bytes.length / 2 : 0;
-  const values = low ? [] : Float64Array.from({ length: 256 }, (_, code) => top * share(code, shift));
+  const { top } = site.heads[row];
+  const values = sharesOf(shift);
   let from = row * size;
   for (let r = 0; r < rows; r++) {
     const end = r * columns + (site.causal ? r + 1 : columns);
-    if (low) {
-      for (let i = r * columns; i < end; i++, from++) {
-        out[i] = top * share(bytes[from] * 256 + bytes[low + from], shift);
-      }
-    } else {
-      for (let i = r * columns; i < end; i++, from++) out[i] = values[bytes[from]];
+    for (let i = r * columns; i < end; i++, from++) {
+      out[i] = top * values[low ? bytes[from] * 256 + bytes[low + from] : bytes[from]];
     }
   }
   return out;
@@ -93,17 +106,41 @@ export function weights(site, row, rows, columns, shift = 0) {
  * @param {number} [shift]
  */
 export function rowWeights(site, row, query, columns, shift = 0) {
-  const bytes = unpacked.get(site.chunk);
-  if (!bytes) throw new Error(`layer ${site.layer} is not unpacked yet`);
-  const low = page.bits === 16 ? bytes.length / 2 : 0;
+  const { bytes, low } = codesOf(site);
   const size = (low || bytes.length) / site.heads.length;
   const from = row * size + (site.causal ? (query * (query + 1)) / 2 : query * columns);
   const { top } = site.heads[row];
+  const values = sharesOf(shift);
   const out = new Float32Array(columns);
   for (let s = 0, end = site.causal ? query + 1 : columns; s < end; s++) {
-    out[s] = top * share(low ? bytes[from + s] * 256 + bytes[low + from + s] : bytes[from + s], shift);
+    out[s] = top * values[low ? bytes[from + s] * 256 + bytes[low + from + s] : bytes[from + s]];
   }
   return out;
+}
+
+/** The packed bits of the keys that a layer's queries may attend to. @param {SiteData} site that is loaded */
+export function reachBits({ reach }) {
+  return (reach?.bits && unpacked.get(reach.bits.chunk)) || new Uint8Array();
+}
+
+/**
+ * Whether a query of a head may attend to a key; null where each may attend to all, or nothing is known.
+ * @param {SiteData} site that is loaded
+ * @param {number} row which of the site's heads
+ * @param {number} T queries
+ * @param {number} S keys
+ * @returns {((query: number, key: number) => boolean) | null}
+ */
+export function allowedIn({ reach }, row, T, S) {
+  if (!reach || !(reach.causal || reach.window !== null || reach.bits)) return null;
+  if (!reach.bits) return (query, key) => reaches(reach, query + S - T - key);
+  const { chunk, each } = reach.bits;
+  const bits = /** @type {Uint8Array} */ (unpacked.get(chunk));
+  const from = each ? row * T * S : 0;
+  return (query, key) => {
+    const at = from + query * S + key;
+    return Boolean((bits[at >> 3] >> (7 - (at & 7))) & 1);
+  };
 }
 
 /** @param {State} state */

@@ -4,21 +4,46 @@ import { clamp } from "./dom.js";
 const MOST_DECIMALS = 6;
 
 /**
- * A weight that is known to lie between two bounds: only digits that both bounds round to. With
- * fewer than two of them `≈` stands in front; where there is none, the bounds themselves.
+ * A weight that is known to lie between two bounds: the digits that both round to, at least two of
+ * them; else the middle and how far it can be off (`0.374 ± 0.003`), or a bound alone (`<0.004`).
  * @param {number} low
  * @param {number} high
  * @param {number} [most] significant digits
  */
 export function known(low, high, most = 4) {
   if (high === 0) return "0";
-  const usual = clamp(most - 1 - Math.floor(Math.log10(high)), 0, MOST_DECIMALS);
-  for (const decimals of order(usual)) {
+  const usual = decimalsOf(high, most);
+  for (let decimals = usual; decimals >= 0; decimals--) {
     const text = low.toFixed(decimals);
-    if (text !== high.toFixed(decimals) || Number(text) === 0) continue;
-    return text.replace(/^0\.0*|\./g, "").length < 2 && low !== high ? `≈${text}` : text;
+    if (text === high.toFixed(decimals) && Number(text) !== 0 && (low === high || significant(text) >= 2)) return text;
   }
-  return low > high / 2 ? between(low, high) : `<${upward(Math.max(high, 10 ** -MOST_DECIMALS), 1)}`;
+  const half = (high - low) / 2;
+  const middle = shortened(low, high, MOST_DECIMALS);
+  // of what may be almost nothing the bound alone
+  if (half === 0 || low < half) return `<${upward(Math.max(high, 10 ** -MOST_DECIMALS), 1)}`;
+  return `${middle} ± ${upward(half + Math.abs((low + high) / 2 - Number(middle)), 1)}`;
+}
+
+/**
+ * The middle of two bounds, to the first decimal of how far it can be off.
+ * @param {number} low
+ * @param {number} high
+ * @param {number} most significant digits
+ */
+export function shortened(low, high, most) {
+  const half = (high - low) / 2;
+  const usual = decimalsOf(high, most);
+  return ((low + high) / 2).toFixed(half > 0 ? Math.min(usual, Math.max(0, -Math.floor(Math.log10(half)))) : usual);
+}
+
+/** How many decimals give so many significant digits. @param {number} value @param {number} digits */
+export function decimalsOf(value, digits) {
+  return clamp(digits - 1 - Math.floor(Math.log10(value)), 0, MOST_DECIMALS);
+}
+
+/** How many significant digits a number is written with. @param {string} text */
+function significant(text) {
+  return text.replace(/^0\.0*|\./g, "").length;
 }
 
 /**
@@ -32,27 +57,6 @@ export function knownChange(low, high, most = 4) {
   if (high < 0) return `−${known(-high, -low, most)}`;
   const far = Math.max(-low, high);
   return far > 0 ? `±${upward(far, 1)}` : "0";
-}
-
-/**
- * The usual number of decimals; more of them, since bounds on two sides of a half agree again one
- * digit further; then fewer.
- * @param {number} usual
- */
-function order(usual) {
-  const all = Array.from({ length: MOST_DECIMALS + 1 }, (_, decimals) => decimals);
-  return [...all.slice(usual), ...all.slice(0, usual).reverse()];
-}
-
-/**
- * Two bounds, rounded outwards.
- * @param {number} low
- * @param {number} high
- */
-export function between(low, high) {
-  const decimals = clamp(-Math.floor(Math.log10(high - low)), 0, MOST_DECIMALS);
-  const unit = 10 ** decimals;
-  return `${(Math.floor(low * unit) / unit).toFixed(decimals)}–${(Math.ceil(high * unit) / unit).toFixed(decimals)}`;
 }
 
 /**

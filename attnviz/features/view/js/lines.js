@@ -268,7 +268,8 @@ export function startLines() {
     if (next) tipOf(next, event);
     else hideTip();
   });
-  canvas.addEventListener("pointerleave", () => {
+  canvas.addEventListener("pointerleave", (event) => {
+    if (event.pointerType !== "mouse") return;
     hovered = null;
     hideTip();
     drawNow();
@@ -277,8 +278,8 @@ export function startLines() {
     const token = at(event);
     const pin = token && pinOf(token);
     if (!token || !pin) return;
-    hovered = null;
     const { who } = get();
+    hovered = null;
     if (who) set({ pin, who: withToken(who, token.side, Number(pin.slice(1)), false) });
     else set({ pin: get().pin === pin ? "" : pin });
     tellToken(token);

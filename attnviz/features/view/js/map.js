@@ -2,7 +2,7 @@ import { byId, clamp, fill, make, say } from "./dom.js";
 import { get, set } from "./store.js";
 import { otherPanel, pairsTable, pinned, weightText } from "./panel.js";
 import { drawMap, geometry, margins, sums, SUMS } from "./cells.js";
-import { between, known } from "./digits.js";
+import { known } from "./digits.js";
 import { itemOf, kindOf, sceneOf } from "./data.js";
 import { ink } from "./colors.js";
 import { shifted } from "./painter.js";
@@ -69,14 +69,14 @@ function pairName({ panel: { queries, keys }, state }, r, c, spoken = false) {
 function cellLines(panel, r, c) {
   const i = r * panel.C + c;
   const other = otherPanel(panel, get());
-  return panel.layers.map(({ name, color, low, high, whole }, l) => {
+  return panel.layers.map(({ name, color, whole }, l) => {
     const several = panel.layers.length > 1;
     const [text, all] = [weightText(panel, l, i, 4), sums(panel)[l]];
+    if (panel.masked?.[i]) return { color: "", text, more: "the query may not attend to this key" };
     const row = whole ? "1" : known(all.low.rows[r], all.high.rows[r], 3);
-    const range = text.startsWith("≈") ? `${between(low()[i], high()[i])}; ` : "";
     return {
       color: several ? color : "", text: `${several ? `${name}: ` : ""}${text}`,
-      more: `${other ? `${other.noun} ${weightText(other, l, i, 3)}; ` : ""}${range}row ${row}, column ${known(all.low.columns[c], all.high.columns[c], 3)}`,
+      more: `${other ? `${other.noun} ${weightText(other, l, i, 3)}; ` : ""}row ${row}, column ${known(all.low.columns[c], all.high.columns[c], 3)}`,
     };
   });
 }

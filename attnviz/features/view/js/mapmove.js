@@ -95,7 +95,8 @@ export function startMoving(overlay, now, point, click) {
   };
   overlay.addEventListener("pointerup", up);
   overlay.addEventListener("pointercancel", up);
-  overlay.addEventListener("pointerleave", () => point(null));
+  // a finger that is lifted leaves too, and what it tapped stays
+  overlay.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") point(null); });
   overlay.addEventListener("wheel", (event) => {
     const maps = now();
     if (!maps || (!event.ctrlKey && !event.metaKey && !get().zoom)) return;

@@ -26,6 +26,12 @@ export function booleans(values) {
   return { descr: "|b1", shape: [values.length], bytes: Uint8Array.from(values) };
 }
 
+/** @param {Uint8Array[]} parts one after the other @returns {NumpyArray} */
+export function byteArray(parts) {
+  const bytes = Uint8Array.from(parts.flatMap((part) => [...part]));
+  return { descr: "|u1", shape: [bytes.length], bytes };
+}
+
 /**
  * Texts of one length in code points, as NumPy has them.
  * @param {string[]} values

@@ -1,6 +1,7 @@
-import { headOf, isLoaded, itemOf, kindOf, otherOf, page, several, weights } from "./data.js";
+import { allowedIn, headOf, isLoaded, itemOf, kindOf, otherOf, page, several, weights } from "./data.js";
 import { seriesColor } from "./colors.js";
-import { known, knownChange, upward, withError } from "./digits.js";
+import { known, knownChange, shortened, upward, withError } from "./digits.js";
+import { NOT_ALLOWED } from "./masked.js";
 import { MOST_BLENDED } from "./store.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -14,6 +15,8 @@ import { MOST_BLENDED } from "./store.js";
 const MOST_CACHED = 30e6;
 /** Both sides of a comparison, and what they were before. */
 const MOST_AXES = 4;
+/** Which cells are masked is kept for so many layers. */
+const MOST_MASKS = 64;
 
 /**
  * One axis: tokens or words, those of one sentence of a pair or all, without what is hidden.
@@ -152,6 +155,51 @@ function emptiness(head, T, S) {
   });
 }
 
+/** @type {Map<string, Uint8Array | null>} */
+const masksKept = new Map();
+
+/**
+ * The cells over the axes as shown by which none of some heads may attend; null where there are none.
+ * @param {State} state
+ * @param {Head[]} heads whose layers are loaded
+ */
+export function maskedOf(state, heads) {
+  const { key, queries, keys } = axesOf(state);
+  const [T, S] = [kindOf(state).queries, kindOf(state).keys].map((axis) => itemOf(state).axes[axis].labels.length);
+  const [R, C] = [queries.at.length, keys.at.length];
+  /** @param {Head} head */
+  const own = ({ site, row }) => {
+    const allowed = allowedIn(site, row, T, S);
+    if (!allowed) return null;
+    const each = site.reach?.bits?.each ? row : "";
+    const name = `${key} ${site.chunk} ${each}`;
+    let found = masksKept.get(name);
+    if (found === undefined) {
+      found = new Uint8Array(R * C);
+      for (let r = 0; r < R; r++) {
+        for (let c = 0; c < C; c++) {
+          let some = false;
+          for (let t = queries.from[r]; t < queries.to[r] && !some; t++) {
+            for (let s = keys.from[c]; s < keys.to[c] && !some; s++) some = allowed(t, s);
+          }
+          found[r * C + c] = Number(!some);
+        }
+      }
+      if (!found.includes(1)) found = null;
+      if (masksKept.size > MOST_MASKS) masksKept.clear();
+      masksKept.set(name, found);
+    }
+    return found;
+  };
+  let out = heads.length ? own(heads[0]) : null;
+  for (const head of heads.slice(1)) {
+    const other = own(head);
+    if (!out || !other) return null;
+    if (other !== out) out = out.map((one, i) => one & other[i]);
+  }
+  return out;
+}
+
 /** What tells its maps from all others of the text. @param {Head} head */
 function keyOf({ site, row }) {
   return `${site.chunk}.${row}`;
@@ -267,7 +315,7 @@ export function panelOf(state, ids) {
   } else {
     layers = heads.map((head, i) => layer(head.title, seriesColor(i), (shift) => matrix(state, head, shift), R, C, whole(head), full));
   }
-  return { queries, keys, R, C, layers, mixed, cut, rescaled: state.rescale, noun: nounOf(state) };
+  return { queries, keys, R, C, layers, mixed, cut, rescaled: state.rescale, noun: nounOf(state), masked: maskedOf(state, heads) };
 }
 
 /** What the scale `one` ends at: a share of 1, or the largest norm of any head. @param {State} state */
@@ -401,7 +449,22 @@ export function precision(state) {
  */
 export function weightText(panel, l, i, most = 2) {
   const { low, high, signed } = panel.layers[l];
+  if (panel.masked?.[i]) return NOT_ALLOWED;
   return (signed ? knownChange : known)(low()[i], high()[i], most);
+}
+
+/**
+ * A weight that has room in a cell: two digits at most, without the zero in front.
+ * @param {Panel} panel of one layer
+ * @param {number} i which cell
+ */
+export function cellText(panel, i) {
+  const { low, high, signed } = panel.layers[0];
+  const [least, most] = [low()[i], high()[i]];
+  const negative = least + most < 0;
+  const text = negative ? shortened(-most, -least, 2) : shortened(least, most, 2);
+  const sign = signed && Number(text) ? (negative ? "−" : "+") : "";
+  return sign + text.replace(/^0(?=\.)/, "");
 }
 
 /**

@@ -1,6 +1,6 @@
 import { headsOf, isLoaded, itemOf, kindOf, rowWeights } from "./data.js";
 import { axesOf, pinned, rescaled } from "./panel.js";
-import { known } from "./digits.js";
+import { decimalsOf, known, upward } from "./digits.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Head} Head */
@@ -9,6 +9,9 @@ import { known } from "./digits.js";
  * with its share of all heads' weight there; `low` and `high` bound it.
  * @typedef {{ head: Head, value: number, low: number, high: number, part: number, weight: string, share: string }} Ranked
  */
+
+/** Significant digits of the largest weight. */
+const DIGITS = 3;
 
 /**
  * The two tokens of a question such as `q3k1`; one of them is enough.
@@ -105,6 +108,20 @@ export function ranking(state) {
 }
 
 /**
+ * A weight to so many decimals, and how far it can be off where these show it.
+ * @param {number} low
+ * @param {number} value
+ * @param {number} high
+ * @param {number} decimals
+ */
+function weightOf(low, value, high, decimals) {
+  const text = value.toFixed(decimals);
+  if (high > 0 && Number(text) === 0) return `<${10 ** -decimals}`;
+  const off = Math.max(high - value, value - low);
+  return off > 10 ** -decimals ? `${text} ± ${upward(off + 0.5 * 10 ** -decimals, 1)}` : text;
+}
+
+/**
  * @param {State} state
  * @param {Head[]} heads
  * @param {number} r
@@ -119,8 +136,10 @@ function ranked(state, heads, r, c) {
   found.sort((a, b) => b.value - a.value);
   const [least, most] = [found.reduce((sum, { low }) => sum + low, 0), found.reduce((sum, { high }) => sum + high, 0)];
   const top = found[0].value;
+  // all to the same decimals, so that the order of the numbers is theirs
+  const decimals = decimalsOf(top || 1, DIGITS);
   return found.map(({ head, low, value, high }) => ({
-    head, value, low, high, part: top > 0 ? value / top : 0, weight: known(low, high, 2),
+    head, value, low, high, part: top > 0 ? value / top : 0, weight: weightOf(low, value, high, decimals),
     share: `${high > 0 ? known((100 * low) / (low + most - high || 1), (100 * high) / (high + least - low), 2) : 0} %`,
   }));
 }

@@ -1,10 +1,10 @@
-import { byId, make } from "./dom.js";
-import { headsOf, itemOf, kindOf, loadAll, page, weights } from "./data.js";
+import { byId } from "./dom.js";
+import { headsOf, itemOf, kindOf, loadAll, page, reachBits, weights } from "./data.js";
 import { get } from "./store.js";
 import { ink } from "./colors.js";
-import { canvasPainter, svgPainter } from "./painter.js";
+import { csvOf, download, pngOf, svgOf } from "./download.js";
 import { axesOf, pairs, precision } from "./panel.js";
-import { booleans, floats, integers, npz, texts } from "./npz.js";
+import { booleans, byteArray, floats, integers, npz, texts } from "./npz.js";
 import { track } from "./busy.js";
 import { tell } from "./frame.js";
 import { secondOf, sitesShown } from "./second.js";
@@ -13,8 +13,6 @@ import { secondOf, sitesShown } from "./second.js";
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Axis} Axis */
 
-/** No side of a PNG is longer than what browsers can draw. */
-const LONGEST = 8000;
 /** A table of more weights would not open anywhere. */
 const MOST_WEIGHTS = 8e6;
 
@@ -31,15 +29,11 @@ function named(state) {
  * @param {string} what
  * @param {string} suffix
  */
-function download(blob, what, suffix) {
+function keep(blob, what, suffix) {
   const state = get();
   const { kind: own, quantity } = kindOf(state);
   const kind = (itemOf(state).kinds.length > 1 ? `-${own}` : "") + (quantity === "weights" ? "" : `-${quantity}`);
-  const link = make("a", { href: URL.createObjectURL(blob), download: `attnviz-${what}${kind}.${suffix}` });
-  document.body.append(link);
-  link.click();
-  link.remove();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  download(blob, `attnviz-${what}${kind}.${suffix}`);
 }
 
 /**
@@ -47,36 +41,14 @@ function download(blob, what, suffix) {
  * @param {View} view
  */
 export function drawnSvg(view) {
-  const painter = svgPainter();
-  const { width, height } = view.picture(painter, get());
-  return painter.finish(width, height, ink().paper, document.title);
+  return svgOf((painter) => view.picture(painter, get()), ink().paper);
 }
 
 /** @param {View} view */
-function savePng(view) {
-  const trial = /** @type {CanvasRenderingContext2D} */ (make("canvas").getContext("2d"));
-  const size = view.picture(canvasPainter(trial), get());
-  const [width, height] = [Math.ceil(size.width), Math.ceil(size.height)];
-  const ratio = Math.min(2, LONGEST / width, LONGEST / height);
-  const canvas = make("canvas", { width: Math.ceil(width * ratio), height: Math.ceil(height * ratio) });
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  context.scale(ratio, ratio);
-  context.fillStyle = ink().paper;
-  context.fillRect(0, 0, width, height);
-  view.picture(canvasPainter(context), get());
-  canvas.toBlob((blob) => (blob ? download(blob, named(get()), "png") : tell("The picture is too large; hide some tokens.")), "image/png");
-}
-
-/** @param {Iterable<string[]>} lines */
-function csv(lines) {
-  const parts = [];
-  for (const line of lines) parts.push(`${line.map(quoted).join(",")}\r\n`);
-  return new Blob(parts, { type: "text/csv;charset=utf-8" });
-}
-
-/** @param {string} value */
-function quoted(value) {
-  return /[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
+async function savePng(view) {
+  const blob = await pngOf((painter) => view.picture(painter, get()), ink().paper);
+  if (blob) keep(blob, named(get()), "png");
+  else tell("The picture is too large; hide some tokens.");
 }
 
 /** The weights of every head, over the tokens as shown. */
@@ -88,7 +60,7 @@ function allCsv() {
     tell(`A table of ${heads.length} heads would have more than ${MOST_WEIGHTS / 1e6} million weights; save NPZ, or hide tokens.`);
     return;
   }
-  download(csv(pairs({ ...state, mix: "each" }, heads.map(({ id }) => id))), "all-heads", "csv");
+  keep(csvOf(pairs({ ...state, mix: "each" }, heads.map(({ id }) => id))), "all-heads", "csv");
 }
 
 /**
@@ -137,9 +109,15 @@ async function allNpz() {
     arrays[`${prefix}segments`] = integers(axis.segments);
     arrays[`${prefix}words`] = integers(wordNumbers(axis));
   }
-  const meta = { model: item.model, written: item.axes[queries].written, exactness: `${precision(state)}, saved from a page`, kinds: [kind], title, bits: page.bits, error, quantity };
+  // which keys are allowed, as attnviz/models/reaches.py reads it
+  const reach = arrays.attentions ? sites.flatMap((site, layer) => (site.reach ? [{
+    sites: [[kind, layer]], causal: site.reach.causal, window: site.reach.window, sink: site.reach.sink,
+    masks: site.reach.bits ? (site.reach.bits.each ? count : 1) : 0,
+  }] : [])) : [];
+  if (reach.length) arrays.reach_bits = byteArray(sites.map(reachBits));
+  const meta = { ...(reach.length ? { reach } : {}), model: item.model, written: item.axes[queries].written, exactness: `${precision(state)}, saved from a page`, kinds: [kind], title, bits: page.bits, error, quantity };
   arrays.meta = texts([JSON.stringify(meta)], []);
-  download(await npz(arrays), "all-heads", "npz");
+  keep(await npz(arrays), "all-heads", "npz");
 }
 
 /** @param {() => View} current the view that is open */
@@ -147,8 +125,8 @@ export function startSave(current) {
   /** @type {Record<string, () => void | Promise<void>>} */
   const ways = {
     "save-png": () => savePng(current()),
-    "save-svg": () => download(new Blob([drawnSvg(current())], { type: "image/svg+xml" }), named(get()), "svg"),
-    "save-csv": () => download(csv(current().numbers(get())), named(get()), "csv"),
+    "save-svg": () => keep(new Blob([drawnSvg(current())], { type: "image/svg+xml" }), named(get()), "svg"),
+    "save-csv": () => keep(csvOf(current().numbers(get())), named(get()), "csv"),
     "save-all-csv": allCsv,
     "save-all-npz": allNpz,
   };

@@ -1,5 +1,6 @@
 import { byId } from "./dom.js";
 import { inflate } from "./inflate.js";
+import { reaches } from "./masked.js";
 
 /** @typedef {import("./types.js").TermsData} TermsData */
 /** @typedef {import("./reason.js").Terms} Terms */
@@ -60,8 +61,7 @@ function unpacked(data, buffer, T, S) {
     bias: data.bias ? biased : null,
     allowed(r, c) {
       if (data.bits) return Boolean((bits[(r * S + c) >> 3] >> (7 - ((r * S + c) & 7))) & 1);
-      const back = r + S - T - c;
-      return (!causal || back >= 0) && (window === null || Math.abs(back) < window);
+      return reaches({ causal, window }, r + S - T - c);
     },
     slack: { q: queryTops.map((top) => top / (2 * STEPS)), k: keyTops.map((top) => top / (2 * STEPS)) },
   };

@@ -6,6 +6,7 @@ import { rgb } from "./palette.js";
 import { fullSaid, matches, pairsTable, panelOf, weightText } from "./panel.js";
 import { chosen, clicked, fromPin, pointedAt } from "./token.js";
 import { caption, heading } from "./captions.js";
+import { maskedColor } from "./masked.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -41,6 +42,7 @@ function tinting(panel, state, token) {
   return (other) => {
     const [r, c] = row ? [token.i, other] : [other, token.i];
     const cell = r * panel.C + c;
+    if (panel.masked?.[cell]) return { cell, color: maskedColor(), ink: ink().soft };
     const [red, green, blue] = led(layers, row || units(r), cell, paper, colors).map(Math.round);
     return { cell, color: `rgb(${red}, ${green}, ${blue})`, ink: inkOn(red, green, blue) };
   };

@@ -1,4 +1,4 @@
-import { axesOf, fullOf, matrix } from "./panel.js";
+import { axesOf, fullOf, maskedOf, matrix } from "./panel.js";
 import { pixels } from "./colors.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -32,6 +32,25 @@ export function binned(data, R, C, rows, columns) {
 }
 
 /**
+ * The cells of a smaller map that stand for none but masked ones; see `binned`.
+ * @param {Uint8Array | null} masked
+ * @param {number} R
+ * @param {number} C
+ * @param {number} rows
+ * @param {number} columns
+ */
+export function binnedMask(masked, R, C, rows, columns) {
+  const [down, across] = [Math.ceil(R / Math.max(1, rows)), Math.ceil(C / Math.max(1, columns))];
+  if (!masked || (down <= 1 && across <= 1)) return masked;
+  const c2 = Math.ceil(C / across);
+  const out = new Uint8Array(Math.ceil(R / down) * c2).fill(1);
+  for (let r = 0; r < R; r++) {
+    for (let c = 0; c < C; c++) if (!masked[r * C + c]) out[Math.trunc(r / down) * c2 + Math.trunc(c / across)] = 0;
+  }
+  return out;
+}
+
+/**
  * One head's map, small. Coloured by its largest weight, it goes by the square root, so that small
  * weights show at a glance.
  * @param {State} state
@@ -52,5 +71,6 @@ export function tile(state, head, most) {
     for (let r = 0; r < small.R; r++) rowTops[r] = Math.sqrt(rowTops[r] * top);
   }
   const layers = [{ color: "", data: small.data, top, rowTops, full: fullOf(state) }];
-  return { colors: pixels({ R: small.R, C: small.C, layers }, state), R: small.R, C: small.C };
+  const masked = binnedMask(maskedOf(state, [head]), queries.at.length, keys.at.length, most, most);
+  return { colors: pixels({ R: small.R, C: small.C, layers, masked }, state), R: small.R, C: small.C };
 }

@@ -1,4 +1,5 @@
 /** The shapes of the page's data and state; for the type checker and for readers only. */
+import type { Painter } from "./drawing.js";
 
 export interface Role { name: string; color: string; ink: string; code: string; reason: string; source: string }
 export interface ScoreDef { name: string; formula: string; source: string; unit: string }
@@ -15,7 +16,10 @@ export interface TermsData {
   causal: boolean; window: number | null; bits: boolean; error: number;
 }
 export interface HeadData { index: number; top: number; whole: boolean; roles: HeadRole[]; scores: ScoreValue[]; terms: TermsData | null }
-export interface SiteData { layer: number; causal: boolean; chunk: number; heads: HeadData[] }
+/** Which keys queries may attend to: by distance, or in bits of every head (`each`) or of all of them. */
+export interface ReachData { causal: boolean; window: number | null; sink: boolean; bits: { chunk: number; each: boolean } | null }
+/** `reach` is null where it is not known which keys may be attended to. */
+export interface SiteData { layer: number; causal: boolean; chunk: number; heads: HeadData[]; reach: ReachData | null }
 /** `opening` is the head to show first. */
 /**
  * `quantity` and `formula` say of what the maps are; `full` is a weight of 1, or the largest norm of
@@ -121,20 +125,10 @@ export interface Panel {
   queries: Axis; keys: Axis; R: number; C: number; layers: Layer[]; mixed: string; cut: boolean; rescaled: boolean;
   /** what the numbers are: a weight, or a norm's formula */
   noun: string;
+  /** 1 for the cells that no head may attend by; null where there are none */
+  masked: Uint8Array | null;
 }
-export interface TextStyle { size: number; color: string; align?: "left" | "center" | "right"; weight?: number; turn?: boolean }
-/** What can be drawn on: a canvas, or an SVG text. */
-export interface Painter {
-  rect(x: number, y: number, w: number, h: number, fill: string, opacity?: number): void;
-  dot(x: number, y: number, radius: number, fill: string, opacity?: number): void;
-  line(x1: number, y1: number, x2: number, y2: number, color: string, width: number, opacity?: number): void;
-  curve(x1: number, y1: number, x2: number, y2: number, color: string, width: number, opacity: number): void;
-  text(text: string, x: number, y: number, style: TextStyle): void;
-  image(colors: Uint8ClampedArray, rows: number, columns: number, x: number, y: number, w: number, h: number): void;
-  /** What has been drawn already. */
-  picture(drawn: HTMLCanvasElement, x: number, y: number, w: number, h: number): void;
-  measure(text: string, size: number, weight?: number): number;
-}
+export type { Painter, TextStyle } from "./drawing.js";
 export interface View {
   draw(state: State, changed: Set<keyof State> | null): void;
   /** Draw the whole of it, for saving; gives the size it needs. */

@@ -1,7 +1,7 @@
 import { clamp } from "./dom.js";
 
-/** @typedef {import("./types.js").Painter} Painter */
-/** @typedef {import("./types.js").TextStyle} TextStyle */
+/** @typedef {import("./drawing.js").Painter} Painter */
+/** @typedef {import("./drawing.js").TextStyle} TextStyle */
 
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif";
 

@@ -1,0 +1,77 @@
+import { make } from "./dom.js";
+import { csvLine } from "./csv.js";
+import { canvasPainter, svgPainter } from "./painter.js";
+
+/** @typedef {import("./drawing.js").Painter} Painter */
+/** Draws all of something and gives the size that it needs. @typedef {(painter: Painter) => { width: number, height: number }} Picture */
+
+/** No side of a PNG is longer than what browsers can draw. */
+const LONGEST = 8000;
+
+/** Hand a file to the browser. @param {Blob} blob @param {string} name */
+export function download(blob, name) {
+  const link = make("a", { href: URL.createObjectURL(blob), download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+/**
+ * A drawing as SVG.
+ * @param {Picture} picture
+ * @param {string} paper its colour
+ */
+export function svgOf(picture, paper) {
+  const painter = svgPainter();
+  const { width, height } = picture(painter);
+  return painter.finish(width, height, paper, document.title);
+}
+
+/**
+ * A drawing as PNG, two pixels each way for one of the screen; null where it is too large.
+ * @param {Picture} picture
+ * @param {string} paper its colour
+ * @returns {Promise<Blob | null>}
+ */
+export function pngOf(picture, paper) {
+  const size = picture(canvasPainter(/** @type {CanvasRenderingContext2D} */ (make("canvas").getContext("2d"))));
+  const [width, height] = [Math.ceil(size.width), Math.ceil(size.height)];
+  const ratio = Math.min(2, LONGEST / width, LONGEST / height);
+  const canvas = make("canvas", { width: Math.ceil(width * ratio), height: Math.ceil(height * ratio) });
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.scale(ratio, ratio);
+  context.fillStyle = paper;
+  context.fillRect(0, 0, width, height);
+  picture(canvasPainter(context));
+  return new Promise((done) => canvas.toBlob(done, "image/png"));
+}
+
+/** A table as a CSV file. @param {Iterable<string[]>} lines */
+export function csvOf(lines) {
+  const parts = [];
+  for (const line of lines) parts.push(csvLine(line));
+  return new Blob(parts, { type: "text/csv;charset=utf-8" });
+}
+
+/**
+ * What a menu of files saves: a drawing as PNG and SVG, numbers as CSV.
+ * @param {string} name of the files, without what comes after the dot
+ * @param {Picture} picture
+ * @param {() => string} paper its colour
+ * @param {() => Iterable<string[]>} numbers
+ */
+export function startSaving(name, picture, paper, numbers) {
+  /** @type {Record<string, () => Blob | Promise<Blob | null>>} */
+  const ways = {
+    png: () => pngOf(picture, paper()),
+    svg: () => new Blob([svgOf(picture, paper())], { type: "image/svg+xml" }),
+    csv: () => csvOf(numbers()),
+  };
+  for (const [suffix, way] of Object.entries(ways)) {
+    document.getElementById(`save-${suffix}`)?.addEventListener("click", async () => {
+      const blob = await way();
+      if (blob) download(blob, `${name}.${suffix}`);
+    });
+  }
+}
