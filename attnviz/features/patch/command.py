@@ -14,7 +14,7 @@ from attnviz.cli.options import OutputOptions, TrainedOptions
 from attnviz.cli.stages import Stages
 from attnviz.errors import UsageError
 
-PAIRS, PATCHED = "Pairs", "What is patched"
+PAIRS, PATCHED, THROUGH = "Pairs", "What is patched", "Through whom"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class PairsOptions:
     task: Annotated[
         str | None,
         typer.Option(
-            help="Pairs of a built-in task: induction, ioi, agreement or gender.",
+            help="Pairs of a built-in task: induction, induction-swap, ioi, agreement or gender.",
             rich_help_panel=PAIRS,
         ),
     ] = None
@@ -125,12 +125,50 @@ class PatchedOptions:
     ] = False
 
 
+@dataclass(frozen=True)
+class PathOptions:
+    """Through whom."""
+
+    paths: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='In place of heads: "1.4 -> *.k", "2.0 -> logits"; repeatable.',
+            metavar="PATH",
+            rich_help_panel=THROUGH,
+        ),
+    ] = None
+    edges: Annotated[
+        int,
+        typer.Option(
+            help="Estimate the paths between all heads by gradients, and measure the N strongest.",
+            metavar="N",
+            rich_help_panel=THROUGH,
+            show_default="none",
+        ),
+    ] = 0
+    steps: Annotated[
+        int,
+        typer.Option(
+            help="Of the estimates' integrated gradients (EAP-IG); 0 for none (EAP).",
+            rich_help_panel=THROUGH,
+        ),
+    ] = 5
+    mlps: Annotated[
+        str,
+        typer.Option(
+            help="Between the ends of a path: frozen, as in the run that is patched, or free.",
+            rich_help_panel=THROUGH,
+        ),
+    ] = "frozen"
+
+
 @flatten
 def patch(
     model: TrainedOptions,
     output: OutputOptions,
     given: PairsOptions,
     patched: PatchedOptions,
+    through: PathOptions,
     pairs: Annotated[
         str | None,
         typer.Argument(
@@ -178,6 +216,10 @@ def patch(
       attnviz patch --task induction --by position --component residual --plot grid.png
 
       attnviz patch --task induction --heads "2.0+3.0+3.3, layer:3" --estimate
+
+      attnviz patch --task induction --paths "2.4 -> *.v" --paths "2.0 -> logits" --mlps free
+
+      attnviz patch --task induction --edges 20 --plot edges.svg
     """
     from attnviz import files
     from attnviz.drawing.forms import picture_format
@@ -217,6 +259,10 @@ def patch(
             direction=patched.direction,  # type: ignore[arg-type]
             metric=patched.metric,
             estimate=patched.estimate,
+            paths=tuple(through.paths or ()),
+            edges=through.edges,
+            steps=through.steps,
+            mlps=through.mlps,  # type: ignore[arg-type]
             jobs=jobs,
             ray=ray,
             batch_tokens=batch_tokens,

@@ -16,6 +16,14 @@ def figures(found: Patch) -> Figures:
                 if (share := one.of(direction)) is not None
             }
             for one in found.effects
+        }
+        | {
+            one.name(found.layout): {
+                direction: share.share
+                for direction in found.directions
+                if (share := one.of(direction)) is not None
+            }
+            for one in found.edges
         },
         {},
         {"task": found.task, "metric": found.metric, "component": found.component, "by": found.by},

@@ -48,6 +48,14 @@ def finding(found: Patch, name: str) -> Finding:
 
 
 def _lines(found: Patch, head: Head) -> Iterator[str]:
+    through = [one for one in found.strongest() if head in (one.sender, *one.receivers)]
+    for edge in through[:_NAMED]:
+        shares = [
+            f"{_VERBS[direction]} {words.share(one)}"
+            for direction in found.directions
+            if (one := edge.of(direction)) is not None
+        ]
+        yield f"{edge.name(found.layout)} {', '.join(shares)}"
     mine = [effect for effect in found.ranked() if head in effect.heads]
     for effect in mine[:_NAMED]:
         shares = [
@@ -69,9 +77,12 @@ def _how(found: Patch) -> str:
     """How it was measured, in sentences."""
     values = " and ".join(words.TOWARDS[one] for one in found.directions)
     interval = "95 % intervals over pairs" if found.clean.low is not None else "no interval"
+    what = f"Activation patching of the {words.COMPONENTS[found.component]}"
+    if found.edges:
+        what = f"Path patching (MLPs between {found.mlps})"
     partial = " It was interrupted: only the pairs that were done are in it." * found.partial
     return (
-        f"Activation patching of the {words.COMPONENTS[found.component]}: {values}, as a share of "
+        f"{what}: {values}, as a share of "
         f"the {words.METRICS[found.metric]} between clean and corrupted runs. "
         f"{words.model_does(found)}; {interval}.{partial}"
     )

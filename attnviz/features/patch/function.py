@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from attnviz.captures.look import DEFAULT_MODEL, Model, load, loader
 from attnviz.errors import UsageError
 from attnviz.features.patch.metrics import Function
 from attnviz.features.patch.pairs import Align, Pair, pair_of, read_pairs
+from attnviz.features.patch.paths import Mlps
 from attnviz.features.patch.result import Patch
 from attnviz.features.patch.run import Progress, Study, run
 from attnviz.features.patch.settings import By, Directions, PatchSettings
@@ -34,6 +35,10 @@ def patch(
     metric: str | Function | None = None,
     align: Align = "position",
     estimate: bool = False,
+    paths: str | Sequence[str] = (),
+    edges: int = 0,
+    steps: int = 5,
+    mlps: Mlps = "frozen",
     group: str | None = None,
     count: int = 60,
     seed: int = 0,
@@ -50,8 +55,8 @@ def patch(
         pairs: clean and corrupted prompts with the answer, see :class:`attnviz.Pair`; a list, one,
             or a JSONL file. Nothing with ``task``.
         model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
-        task: a built-in task in place of pairs: ``"induction"``, ``"ioi"``, ``"agreement"``,
-            ``"gender"``.
+        task: a built-in task in place of pairs: ``"induction"``, ``"induction-swap"``,
+            ``"ioi"``, ``"agreement"``, ``"gender"``.
         component: what is patched: the heads' outputs before W_O (``"z"``), their queries, keys or
             values as attention reads them (``"q"``, ``"k"``, ``"v"``; after rotary positions), the
             ``"pattern"`` alone (the other run's weights on this run's values), ``"attention"`` or
@@ -67,6 +72,14 @@ def patch(
             answer against, else log-prob.
         align: ``"word"`` aligns prompts of different lengths word by word.
         estimate: also estimate every effect from one gradient (attribution patching).
+        paths: in place of heads, paths from senders to an input of receivers or to the logits:
+            ``"1.4 -> *.k"``, ``"2.* -> 3.0"``, ``"2.0 -> logits"``: one or several.
+        edges: estimate the paths between all heads by gradients, and measure so many of the
+            strongest exactly.
+        steps: the estimates are a mean over so many inputs between corrupted and clean embeddings
+            (EAP-IG); 0 for the corrupted run alone (EAP).
+        mlps: between the ends of a path as in the run that is patched (``"frozen"``), or run again
+            (``"free"``); heads between are always held.
         group: of a file, the field that names what a pair belongs to.
         count: pairs of a task.
         seed: of a task's draws and of the bootstrap.
@@ -89,7 +102,9 @@ def patch(
 
     Source:
         Vig et al. 2020 (arXiv:2004.12265), Meng et al. 2022 (arXiv:2202.05262), Zhang & Nanda 2023
-        (arXiv:2309.16042), Heimersheim & Nanda 2024 (arXiv:2404.15255).
+        (arXiv:2309.16042), Heimersheim & Nanda 2024 (arXiv:2404.15255); paths: Wang et al. 2022
+        (arXiv:2211.00593), Goldowsky-Dill et al. 2023 (arXiv:2304.05969); estimates: Syed et al.
+        2023 (arXiv:2310.10348), Hanna et al. 2024 (arXiv:2403.17806).
     """
     chosen = PatchSettings(
         component=component,
@@ -99,6 +114,10 @@ def patch(
         direction=direction,
         align=align,
         estimate=estimate,
+        paths=(paths,) if isinstance(paths, str) else tuple(paths),
+        edges=edges,
+        steps=steps,
+        mlps=mlps,
         count=count,
         seed=seed,
         batch_tokens=batch_tokens,

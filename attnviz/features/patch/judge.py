@@ -12,7 +12,8 @@ from attnviz.errors import InputError
 from attnviz.features.patch.measure import Floats, Measured
 from attnviz.features.patch.metrics import Metric
 from attnviz.features.patch.pairs import Ready
-from attnviz.features.patch.result import Baseline, Direction, Effect, Share
+from attnviz.features.patch.paths import Path
+from attnviz.features.patch.result import Baseline, Direction, Edge, Effect, Share
 from attnviz.features.patch.targets import Trial
 from attnviz.statistics.ranks import spearman
 from attnviz.statistics.ratios import mean, ratios
@@ -81,22 +82,10 @@ def effects(
         names: of the pairs' clusters.
         seed: of the bootstrap.
     """
-    patched = np.stack([one.patched for one in measured])  # [pairs, directions, trials]
-    clean, corrupted = (
-        np.array([getattr(one, side) for one in measured]) for side in ("clean", "corrupted")
-    )
-    changes = np.stack(
-        [
-            patched[:, n] - corrupted[:, None]
-            if name == "denoise"
-            else clean[:, None] - patched[:, n]
-            for n, name in enumerate(directions)
-        ],
-        1,
-    )
-    found = shares(changes, clean - corrupted, names, seed)
+    changes, gaps = moved(measured, directions)
+    found = shares(changes, gaps, names, seed)
     estimated = np.stack([one.estimated for one in measured])
-    total = float((clean - corrupted).sum())
+    total = float(gaps.sum())
     made = []
     for number, trial in enumerate(trials):
         by: Mapping[Direction, Share] = {
@@ -111,6 +100,48 @@ def effects(
             )
         )  # fmt: skip
     return tuple(made)
+
+
+def moved(measured: Sequence[Measured], directions: Sequence[Direction]) -> tuple[Floats, Floats]:
+    """By pair, what each run changed [pairs, directions, runs], and what there is to change."""
+    patched = np.stack([one.patched for one in measured])
+    clean, corrupted = (
+        np.array([getattr(one, side) for one in measured]) for side in ("clean", "corrupted")
+    )
+    changes = [
+        patched[:, n] - corrupted[:, None] if name == "denoise" else clean[:, None] - patched[:, n]
+        for n, name in enumerate(directions)
+    ]
+    return np.stack(changes, 1), clean - corrupted
+
+
+def edges(
+    paths: Sequence[Path],
+    measured: Sequence[Measured],
+    directions: Sequence[Direction],
+    names: Sequence[str],
+    seed: int,
+    estimated: Mapping[Path, float],
+) -> tuple[Edge, ...]:
+    """Every path with its shares; arguments as for :func:`effects`.
+
+    Args:
+        paths: what was measured.
+        measured: by pair.
+        directions: see :func:`effects`.
+        names: of the pairs' clusters.
+        seed: of the bootstrap.
+        estimated: shares by gradients.
+    """
+    found = shares(*moved(measured, directions), names, seed)
+    by = [dict(zip(directions, some, strict=True)) for some in zip(*found, strict=True)]
+    return tuple(
+        Edge(
+            path.sender, path.receivers, path.side, by[n].get("denoise"), by[n].get("noise"),
+            estimated.get(path),
+        )
+        for n, path in enumerate(paths)
+    )  # fmt: skip
 
 
 def shares(changes: Floats, gaps: Floats, names: Sequence[str], seed: int) -> list[list[Share]]:
@@ -132,13 +163,13 @@ def shares(changes: Floats, gaps: Floats, names: Sequence[str], seed: int) -> li
     return [every[row * columns : (row + 1) * columns] for row in range(rows)]
 
 
-def family(found: Sequence[Effect]) -> int:
+def family(found: Sequence[Effect | Edge]) -> int:
     """How many intervals hold together."""
     every = [one for effect in found for one in (effect.denoise, effect.noise)]
     return sum(one is not None and one.low is not None for one in every)
 
 
-def correlation(found: Sequence[Effect]) -> float | None:
+def correlation(found: Sequence[Effect | Edge]) -> float | None:
     """Spearman's between estimates and exact effects of denoising."""
     both = [
         (one.estimate, one.denoise.share)

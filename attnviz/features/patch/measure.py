@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from attnviz.core.source import Source
 from attnviz.corpus.running import answered, executor
+from attnviz.features.patch import edges, paths
 from attnviz.features.patch.estimate import estimates
 from attnviz.features.patch.metrics import Metric
 from attnviz.features.patch.pairs import Ready
+from attnviz.features.patch.paths import Mlps, Path
 from attnviz.features.patch.result import Direction
 from attnviz.features.patch.runs import Bench, Both, batches, both
 from attnviz.features.patch.sweep import sweep
@@ -37,6 +39,9 @@ class Plan:
         at: positions, see :func:`~attnviz.features.patch.sweep.marked`.
         tokens: at most so many run at once.
         estimate: whether denoising is estimated by gradients as well.
+        paths: what is measured exactly, in the directions, where it is not ``steps`` that is asked.
+        mlps: between sender and receiver.
+        steps: paths are estimated by gradients alone, over so many steps; None to measure them.
     """
 
     pairs: tuple[Ready, ...]
@@ -46,6 +51,14 @@ class Plan:
     at: str = ""
     tokens: int = 4096
     estimate: bool = False
+    paths: tuple[Path, ...] = ()
+    mlps: Mlps = "frozen"
+    steps: int | None = None
+
+    @property
+    def at_once(self) -> int:
+        """Tokens in a batch at most."""
+        return self.tokens if self.steps is None else min(self.tokens, edges.TOKENS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +71,8 @@ class Measured:
         corrupted: see ``clean``.
         wins: whether the answer beats what it is held against, in both runs.
         top: whether it is the likeliest token, in both runs.
-        patched: [directions, trials], the metric of every patched run.
-        estimated: [trials], the estimate of each trial's change by denoising; empty unless asked.
+        patched: [directions, trials or paths], the metric of every patched run.
+        estimated: [trials or paths], the estimated change by denoising; empty unless asked for.
     """
 
     number: int
@@ -81,13 +94,14 @@ class Meter:
         """The values of a batch's pairs, in their order."""
         plan, bench = self._plan, self._bench
         pairs = [plan.pairs[number] for number in task]
-        component = plan.trials[0].target.component
+        component = plan.trials[0].target.component if plan.trials else "z"
         runs = both(bench, pairs, parts_of(component), mlps=component == "mlp")
-        values = [
-            sweep(bench, runs, plan.trials, direction, at=plan.at, tokens=plan.tokens).numpy()
-            for direction in plan.directions
-        ]
+        values = [np.zeros((0, len(pairs)))] * len(plan.directions)
         guessed = np.zeros((0, len(pairs)))
+        if plan.steps is not None:
+            guessed = edges.scores(bench, runs, plan.paths, plan.steps)
+        else:
+            values = [self._patched(runs, direction) for direction in plan.directions]
         if plan.estimate:
             guessed = estimates(bench, runs, [trial.target for trial in plan.trials], plan.at)
         return [
@@ -98,6 +112,17 @@ class Meter:
             )
             for place, pair in enumerate(pairs)
         ]  # fmt: skip
+
+    def _patched(self, runs: Both, direction: Direction) -> Floats:
+        """The metric of every run in one direction, [trials or paths, N]."""
+        plan, bench = self._plan, self._bench
+        if plan.paths:
+            found = paths.sweep(
+                bench, runs, plan.paths, direction, mlps=plan.mlps, tokens=plan.tokens
+            )
+        else:
+            found = sweep(bench, runs, plan.trials, direction, at=plan.at, tokens=plan.tokens)
+        return found.numpy()
 
 
 def unpatched(metric: Metric, runs: Both) -> tuple[list[float], list[float]]:
@@ -141,7 +166,7 @@ def measure(
         UsageError: several processes for a model or a metric that is in this one only.
         AttnvizError: a batch that no process survives.
     """
-    tasks: Sequence[tuple[int, ...]] = batches(plan.pairs, plan.tokens)
+    tasks: Sequence[tuple[int, ...]] = batches(plan.pairs, plan.at_once)
     with executor(partial(Meter, plan=plan), source, load, jobs, ray) as running:  # type: ignore[arg-type]
         for _, answer in answered(running, tasks, "a batch of pairs"):
             yield answer

@@ -37,6 +37,16 @@ def _notes(found: Patch) -> Iterator[str]:
         yield f"Intervals from {found.clusters} pairs cover less than 95 %; give {FEW} or more."
     if found.metric == "kl":
         yield "KL to the clean run does not add up: shares of heads need not sum to a group's."
+    if found.estimated:
+        yield (
+            f"The {len(found.edges)} paths were chosen by estimates on the pairs that they are "
+            "measured on."
+        )
+    if found.mlps == "frozen":
+        yield (
+            "MLPs between the ends of a path are held: what they make of a head's output on the "
+            "way is not in its share."
+        )
     if len(found.directions) == 2:
         yield BOTH_WAYS
 

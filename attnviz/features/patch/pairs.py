@@ -119,8 +119,10 @@ def read_pairs(name: str, group: str | None = None) -> list[Pair]:
 
 
 _FIELDS = {field.name for field in fields(Pair)}
-_IDS: dict[object, Any] = {"clean_ids": "clean", "corrupted_ids": "corrupted", "answer_id": "answer",
-        "against_id": "against"}  # fmt: skip
+_IDS: dict[object, Any] = {
+    "clean_ids": "clean", "corrupted_ids": "corrupted", "answer_id": "answer",
+    "against_id": "against",
+}  # fmt: skip
 
 
 def pair_of(values: object, place: str, group: str | None = None) -> Pair:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from attnviz.core.heads import Head
+from attnviz.core.heads import Head, Layout
 from attnviz.core.result import Result
 from attnviz.drawing.forms import Shown
 
 Direction = Literal["denoise", "noise"]
+Side = Literal["q", "k", "v", "logits"]
 DIRECTIONS: tuple[Direction, ...] = ("denoise", "noise")
 
 
@@ -77,6 +78,43 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
+class Edge:
+    """What one head's difference does through one input of another, or straight to the logits.
+
+    Attributes:
+        sender: whose difference goes in.
+        receivers: the head that reads it, of shared keys and values all that do; none for logits.
+        side: which input; ``logits`` for none.
+        denoise: the clean difference in the corrupted run; None where it was not asked for.
+        noise: the corrupted difference in the clean run; None likewise.
+        estimate: EAP's estimate of ``denoise``, None where it was not taken.
+    """
+
+    sender: Head
+    receivers: tuple[Head, ...]
+    side: Side
+    denoise: Share | None = None
+    noise: Share | None = None
+    estimate: float | None = None
+
+    def of(self, direction: Direction) -> Share | None:
+        """By direction."""
+        return self.denoise if direction == "denoise" else self.noise
+
+    @property
+    def first(self) -> Share:
+        """Denoising, or noising where that alone was asked for."""
+        found = self.denoise or self.noise
+        assert found is not None
+        return found
+
+    def name(self, layout: Layout) -> str:
+        """``1.4 -> 2.0.k``."""
+        into = f"{'+'.join(map(layout.name, self.receivers))}.{self.side}"
+        return f"{layout.name(self.sender)} -> {into if self.receivers else 'logits'}"
+
+
+@dataclass(frozen=True, slots=True)
 class Baseline:
     """How a model does on the clean or on the corrupted prompts, unpatched.
 
@@ -139,8 +177,12 @@ class Patch(Shown, Result):
         corrupted: and on the corrupted ones.
         effects: in the order of the layers.
         example: the first pair.
-        correlation: Spearman's between attribution patching's estimates and the exact effects;
-            None where they were not both taken.
+        correlation: Spearman's between estimates and exact effects, or exact edges; None where
+            they were not both taken.
+        edges: paths in place of effects; the strongest of those that were estimated.
+        estimated: how many paths were estimated.
+        steps: of the estimates' integrated gradients; None where none were taken.
+        mlps: between the ends of a path; empty without paths.
     """
 
     schema: ClassVar[str] = "attnviz.patch/1"
@@ -161,11 +203,21 @@ class Patch(Shown, Result):
     effects: tuple[Effect, ...]
     example: Example
     correlation: float | None = None
+    edges: tuple[Edge, ...] = ()
+    estimated: int = 0
+    steps: int | None = None
+    mlps: str = ""
+
+    def strongest(self) -> tuple[Edge, ...]:
+        """The edges, the largest first by size."""
+        return tuple(sorted(self.edges, key=lambda edge: -abs(edge.first.share)))
 
     def ranked(self) -> tuple[Effect, ...]:
         """The effects, the largest first by size."""
         return tuple(sorted(self.effects, key=lambda effect: -abs(effect.first.share)))
 
     def __repr__(self) -> str:
-        most = ", ".join(f"{e.name} {e.first.share:+.3f}" for e in self.ranked()[:3])
+        named = [(effect.name, effect.first) for effect in self.ranked()]
+        named += [(edge.name(self.layout), edge.first) for edge in self.strongest()]
+        most = ", ".join(f"{name} {share.share:+.3f}" for name, share in named[:3])
         return f"<Patch {self.source.model}, {self.task}, {self.pairs} pairs: {most}>"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from attnviz.captures.trials import predicted
+from attnviz.core.heads import Site
 from attnviz.core.source import Source
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.patch import judge
+from attnviz.features.patch import judge, paths
 from attnviz.features.patch.measure import Measured, Plan, measure
 from attnviz.features.patch.metrics import Function, Metric, metric_of
 from attnviz.features.patch.notes import notes
@@ -16,7 +17,7 @@ from attnviz.features.patch.pairs import Pair, Ready, prepare
 from attnviz.features.patch.result import Example, Patch
 from attnviz.features.patch.settings import PatchSettings
 from attnviz.features.patch.sweep import positions
-from attnviz.features.patch.targets import Trial, key_heads, targets, trials
+from attnviz.features.patch.targets import key_heads, targets, trials
 from attnviz.features.patch.tasks import TASKS, task_pairs
 from attnviz.models.memory import physical_memory
 
@@ -88,7 +89,10 @@ def run(study: Study) -> Patch:
     settings.check()
     pairs, metric = study.ready()
     check(study, pairs, metric)
-    found = targets(source, settings.component, settings.heads, key_heads(source, pairs[0]))
+    shared = key_heads(source, pairs[0])
+    if settings.traced:
+        return _traced(study, pairs, metric, shared)
+    found = targets(source, settings.component, settings.heads, shared)
     places = _places(pairs, settings)
     runs = trials(found, settings.by, places)
     plan = Plan(
@@ -98,7 +102,62 @@ def run(study: Study) -> Patch:
     measured, partial = _measured(study, plan)
     if not measured:
         raise InputError("interrupted before anything was measured")
-    return replace(_result(study, pairs, metric, runs, measured), partial=partial)
+    result = _result(study, pairs, metric, measured)
+    names = judge.clusters([pairs[one.number] for one in measured])
+    effects = judge.effects(runs, measured, settings.directions, names, settings.seed)
+    result = replace(
+        result,
+        effects=effects,
+        family=judge.family(effects),
+        correlation=judge.correlation(effects) if settings.estimate else None,
+        partial=partial,
+    )
+    return replace(result, notes=(*study.notes, *notes(result)))
+
+
+def _traced(
+    study: Study, pairs: Sequence[Ready], metric: Metric, shared: Mapping[Site, int]
+) -> Patch:
+    """Paths that were asked for, or the strongest of all by gradients, measured exactly."""
+    settings, source = study.settings, study.source
+    paths.check(source, settings.mlps)
+    if not all(pair.aligned for pair in pairs):
+        raise UsageError("paths need prompts of as many tokens; give pairs of equal lengths")
+    layout = source.layout
+    plan = Plan(
+        tuple(pairs), metric, (), settings.directions, tokens=affordable(source),
+        mlps=settings.mlps,
+    )  # fmt: skip
+    plan = replace(plan, tokens=settings.batch_tokens or plan.tokens)
+    every, estimated, cut = paths.read_paths(settings.paths, layout, shared), {}, False
+    if settings.edges:
+        paths.check(source, "frozen")
+        every = paths.every_path(layout, shared)
+        guess = replace(plan, paths=every, steps=settings.steps)
+        guessed, cut = _measured(study, guess, "estimates")
+        if not guessed or cut:
+            raise InputError("interrupted before anything was measured")
+        total = sum(one.clean - one.corrupted for one in guessed)
+        by_path = sum(one.estimated for one in guessed) / total
+        estimated = dict(zip(every, map(float, by_path), strict=True))
+        every = tuple(sorted(every, key=lambda one: -abs(estimated[one]))[: settings.edges])
+    measured, partial = _measured(study, replace(plan, paths=every))
+    if not measured:
+        raise InputError("interrupted before anything was measured")
+    result = _result(study, pairs, metric, measured)
+    names = judge.clusters([pairs[one.number] for one in measured])
+    found = judge.edges(every, measured, settings.directions, names, settings.seed, estimated)
+    result = replace(
+        result,
+        edges=found,
+        family=judge.family(found),
+        correlation=judge.correlation(found),
+        estimated=len(estimated),
+        steps=settings.steps if estimated else None,
+        mlps=settings.mlps,
+        partial=partial,
+    )
+    return replace(result, notes=(*study.notes, *notes(result)))
 
 
 def check(study: Study, pairs: Sequence[Ready], metric: Metric) -> None:
@@ -156,34 +215,34 @@ def _places(pairs: Sequence[Ready], settings: PatchSettings) -> range:
     return range(lengths.pop())
 
 
-def _measured(study: Study, plan: Plan) -> tuple[list[Measured], bool]:
+def _measured(study: Study, plan: Plan, stage: str = "pairs") -> tuple[list[Measured], bool]:
     """Every pair in its order, and whether it was interrupted before the end."""
     found: list[Measured] = []
     settings, partial = study.settings, False
     try:
         for batch in measure(study.source, plan, study.load, settings.jobs, settings.ray):
             found += batch
-            study.progress("pairs", len(found), len(plan.pairs))
+            study.progress(stage, len(found), len(plan.pairs))
     except KeyboardInterrupt:
         partial = True
     return sorted(found, key=lambda one: one.number), partial
 
 
 def _result(
-    study: Study,
-    pairs: Sequence[Ready],
-    metric: Metric,
-    runs: Sequence[Trial],
-    measured: Sequence[Measured],
+    study: Study, pairs: Sequence[Ready], metric: Metric, measured: Sequence[Measured]
 ) -> Patch:
+    """A result with everything but what patching did.
+
+    Raises:
+        InputError: there is nothing to take a share of.
+    """
     settings, source = study.settings, study.source
     pairs = [pairs[one.number] for one in measured]
     names = judge.clusters(pairs)
     held = all(pair.against is not None for pair in pairs)
     sides = [judge.baseline(measured, names, metric, side, held=held) for side in (0, 1)]
     judge.gap(measured, names, metric, source)
-    effects = judge.effects(runs, measured, settings.directions, names, settings.seed)
-    result = Patch(
+    return Patch(
         source=source.info,
         layout=source.layout,
         texts=2 * len(pairs),
@@ -197,14 +256,12 @@ def _result(
         directions=settings.directions,
         pairs=len(pairs),
         clusters=len(set(names)),
-        family=judge.family(effects),
+        family=0,
         clean=sides[0],
         corrupted=sides[1],
-        effects=effects,
+        effects=(),
         example=example(source, pairs),
-        correlation=judge.correlation(effects) if settings.estimate else None,
     )
-    return replace(result, notes=(*study.notes, *notes(result)))
 
 
 def example(source: Source, pairs: Sequence[Ready]) -> Example:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from attnviz.core.arguments import check_fields
-from attnviz.errors import UsageError
+from attnviz.errors import Setting, UsageError
 from attnviz.features.patch.pairs import Align
+from attnviz.features.patch.paths import Mlps
 from attnviz.features.patch.result import DIRECTIONS, Direction
 from attnviz.features.patch.targets import WHOLE, Component
 
@@ -16,7 +17,7 @@ By = Literal["head", "position"]
 Directions = Literal["denoise", "noise", "both"]
 
 _AT = re.compile(r"-?[0-9]{1,6}(,-?[0-9]{1,6})*")
-_LEAST = {"count": 1, "seed": 0, "batch_tokens": 1, "jobs": 1}
+_LEAST = {"edges": 0, "steps": 0, "count": 1, "seed": 0, "batch_tokens": 1, "jobs": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,10 @@ class PatchSettings:
         direction: ``denoise``, ``noise`` or both.
         align: positions of prompts of different lengths: not at all, or by ``word``.
         estimate: also estimate each effect by gradients (attribution patching).
+        paths: in place of all that, paths such as ``1.4 -> *.k``.
+        edges: estimate all paths by gradients, and measure so many of the strongest.
+        steps: of the gradients' mean; 0 for the corrupted run alone.
+        mlps: between the ends of a path, ``frozen`` or ``free``.
         count: pairs of a built-in task.
         seed: of a task's draws and of the bootstrap.
         batch_tokens: tokens that run at once at most; found by itself if None.
@@ -47,6 +52,10 @@ class PatchSettings:
     direction: Directions = "both"
     align: Align = "position"
     estimate: bool = False
+    paths: tuple[str, ...] = ()
+    edges: int = 0
+    steps: int = 5
+    mlps: Mlps = "frozen"
     count: int = 60
     seed: int = 0
     batch_tokens: int | None = None
@@ -72,7 +81,8 @@ class PatchSettings:
 
     def check(self) -> None:
         """Raise UsageError on what does not exist or does not go together."""
-        choices = {"component": Component, "by": By, "direction": Directions, "align": Align}
+        choices = {"component": Component, "by": By, "direction": Directions, "align": Align,
+                   "mlps": Mlps}  # fmt: skip
         for name, kind in choices.items():
             value, known = getattr(self, name), get_args(kind)
             if value not in known:
@@ -92,3 +102,19 @@ class PatchSettings:
                 component=self.component,
                 by=self.by,
             )
+        if self.paths and self.edges:
+            raise UsageError("{edges} estimates all paths; leave out {paths}", edges=self.edges,
+                             paths=...)  # fmt: skip
+        if not self.traced:
+            return
+        for name, value in (("component", "z"), ("by", "head"), ("heads", None), ("at", None)):
+            given = getattr(self, name)
+            if given != value:
+                raise UsageError(
+                    "a path takes a head's whole output along; leave out {}", Setting(name, given)
+                )
+
+    @property
+    def traced(self) -> bool:
+        """Whether paths are asked for, in place of heads or sublayers."""
+        return bool(self.paths or self.edges)

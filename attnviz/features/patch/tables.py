@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnviz.drawing.tables import Row
-from attnviz.features.patch.result import DIRECTIONS, Patch
+from attnviz.features.patch.result import DIRECTIONS, Edge, Effect, Patch
 
 _SHARE = ("share", "low", "high", "joint_low", "joint_high", "raw")
 COLUMNS = (
@@ -14,16 +14,26 @@ COLUMNS = (
 
 def rows(found: Patch) -> list[Row]:
     """A row for each thing that was patched; None for what is not known."""
-    made = []
+    made = [_edge(found, edge) for edge in found.edges]
     for effect in found.effects:
         heads = " ".join(found.layout.name(head) for head in effect.heads)
         row: Row = {"name": effect.name, "heads": heads, "layer": effect.layer}
         row["position"] = effect.position
-        for direction in DIRECTIONS:
-            one = effect.of(direction)
-            row |= {
-                f"{direction}_{name}": None if one is None else getattr(one, name)
-                for name in _SHARE
-            }
-        made.append(row | {"estimate": effect.estimate})
+        made.append(row | _shares(effect) | {"estimate": effect.estimate})
     return made
+
+
+def _edge(found: Patch, edge: Edge) -> Row:
+    """A row of a path: its heads are the sender and the receivers."""
+    heads = " ".join(found.layout.name(head) for head in (edge.sender, *edge.receivers))
+    row: Row = {"name": edge.name(found.layout), "heads": heads, "layer": edge.sender.layer}
+    return row | {"position": None} | _shares(edge) | {"estimate": edge.estimate}
+
+
+def _shares(one: Effect | Edge) -> Row:
+    return {
+        f"{direction}_{name}": None if share is None else getattr(share, name)
+        for direction in DIRECTIONS
+        for share in [one.of(direction)]
+        for name in _SHARE
+    }

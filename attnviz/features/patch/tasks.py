@@ -1,12 +1,13 @@
 """Pairs of built-in tasks, made from templates over words that a model's tokenizer keeps whole.
 
-Each prompt is corrupted by one word, so that both have as many tokens and the corrupted one has an
-answer of its own, which the clean answer is held against: symmetric token replacement, as Zhang &
-Nanda 2023 (arXiv:2309.16042) advise.
+Each prompt is corrupted by a word or two, so that both have as many tokens and the corrupted one
+has an answer of its own, which the clean answer is held against: symmetric token replacement, as
+Zhang & Nanda 2023 (arXiv:2309.16042) advise.
 
 | task | clean | corrupted |
 |---|---|---|
 | ``induction`` | random words, then their beginning again | another word followed then |
+| ``induction-swap`` | the same | two words swapped: another of them followed then |
 | ``ioi`` | After Mary and John ..., John handed the book to | ..., Mary handed ... |
 | ``agreement`` | The key near the cabinets | The keys near the cabinets |
 | ``gender`` | The king smiled because | The queen smiled because |
@@ -106,25 +107,45 @@ class Words:
 
 
 def induction(words: Words) -> Pair:
-    """Random words, and their beginning again: what followed then follows now."""
+    """Random words, and their beginning again; another word followed then."""
+
+    def replaced(first: list[int], again: int, other: int) -> tuple[list[int], int]:
+        return [*first[:again], other, *first[again + 1 :]], other
+
+    return _repeated(words, replaced)
+
+
+def induction_swap(words: Words) -> Pair:
+    """The same words, and two of them swapped, so that another one of them followed then."""
+
+    def swapped(first: list[int], again: int, _: int) -> tuple[list[int], int]:
+        changed = list(first)
+        changed[0], changed[again - 1] = first[again - 1], first[0]
+        return changed, first[1]
+
+    return _repeated(words, swapped)
+
+
+def _repeated(words: Words, change: Callable[[list[int], int, int], tuple[list[int], int]]) -> Pair:
+    """Random words and their beginning again; ``change`` gives other words and their answer."""
     source, draw = words.source, words.draw
     start, added = starts_with(source)
     pool = _pool(source, frozenset(added))
     room = source.max_tokens
     half = HALF if room is None else min(HALF, (room - 2) * 2 // 3)
-    again = max(half * AGAIN // HALF, 1)
-    if half < 2 or len(pool) <= half:
+    again = half * AGAIN // HALF
+    if again < 3 or len(pool) <= half:
         raise ModelError(f"{source.info.model} has no room or no tokens for a repeated sequence")
     *first, other = draw.sample(pool, half + 1)
+    changed, against = change(first, again, other)
     before = () if start is None else (start,)
     after: tuple[int, ...] = ()
     if words.masked:
         mask = trials.mask_id(source)
         closing = sorted(added - {start, mask})
         after = (mask, *first[again + 1 :], *closing[:1])
-    changed = [*first[:again], other, *first[again + 1 :]]
     clean, corrupted = ((*before, *some, *first[:again], *after) for some in (first, changed))
-    return Pair(clean, corrupted, first[again], other)
+    return Pair(clean, corrupted, first[again], against)
 
 
 def ioi(words: Words) -> Pair | None:
@@ -186,6 +207,7 @@ class Task:
 
 TASKS: Mapping[str, Task] = {
     "induction": Task(induction, "the word that followed when the words came before"),
+    "induction-swap": Task(induction_swap, "the word that followed; corrupted by swapping words"),
     "ioi": Task(ioi, "the one of two people who is not named again"),
     "agreement": Task(agreement, "the verb in the number of its subject"),
     "gender": Task(gender, "the pronoun of a man or a woman"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich import box
 from rich.cells import cell_len
@@ -16,7 +16,8 @@ from attnviz.drawing.labels import signs, visible
 from attnviz.drawing.signed import SignedGrid, coloured, on_terminal, signed
 from attnviz.drawing.terminal import Line
 from attnviz.features.patch import words
-from attnviz.features.patch.result import Direction, Effect, Patch
+from attnviz.features.patch.result import Direction, Edge, Effect, Patch
+from attnviz.statistics.simultaneous import ENOUGH
 
 _ROWS = 24
 """Rows of a grid by position on the terminal."""
@@ -35,10 +36,13 @@ def parts(found: Patch, top: int | None = None) -> Iterator[RenderableType]:
     """
     yield Line(words.model_does(found), "bold")
     yield ""
-    for direction in found.directions:
+    for direction in found.directions if found.effects else ():
         yield Grid(found, direction)
-    shown = found.ranked()[: top or (20 if found.by == "position" else len(found.effects))]
-    yield table(found, shown)
+    if found.edges:
+        yield edges_table(found, found.strongest()[: top or len(found.edges)])
+    else:
+        most = 20 if found.by == "position" else len(found.effects)
+        yield table(found, found.ranked()[: top or most])
     yield ""
     yield Text(words.quote(found))
     yield ""
@@ -134,33 +138,59 @@ def strongest(
 
 def table(found: Patch, effects: Sequence[Effect]) -> RenderableType:
     """One line for each effect: its shares, their intervals, and the raw change."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-    made.add_column("patched", overflow="fold")
-    if found.by == "position":
-        made.add_column("position", no_wrap=True)
-    joint = any(effect.first.joint_low is not None for effect in found.effects)
-    known = any(effect.first.low is not None for effect in found.effects)
-    for direction in found.directions:
-        made.add_column(_VERBS[direction], justify="right", no_wrap=True)
-        if known:
-            made.add_column("joint 95 %" if joint else "95 %", justify="right", no_wrap=True)
-    if any(effect.estimate is not None for effect in effects):
-        made.add_column("estimate", justify="right")
-    unit = found.unit or words.METRICS[found.metric]
-    made.add_column(f"in {unit}", justify="right", no_wrap=True)
+    made, tail = _table(found, effects, "patched", ["position"] * (found.by == "position"))
     for effect in effects:
         row = [visible(effect.name)]
         if found.by == "position":
             row.append(words.place(found, effect.position or 0).removeprefix("position "))
-        for direction in found.directions:
-            one = effect.of(direction)
-            row += [words.share(one), words.interval(one, joint=joint)][: 1 + known]
-        if any(one.estimate is not None for one in effects):
-            row.append("" if effect.estimate is None else signed(effect.estimate, 3, 3))
-        row.append(signed(effect.first.raw, 3))
-        faint = joint and not effect.first.sure
-        made.add_row(*map(Text, row), style="dim" if faint else "")
+        made.add_row(*map(Text, row + tail(effect)), style=_style(found, effect))
     return made
+
+
+def edges_table(found: Patch, edges: Sequence[Edge]) -> RenderableType:
+    """One line for each path."""
+    made, tail = _table(found, edges, "path", [])
+    for edge in edges:
+        row = [edge.name(found.layout), *tail(edge)]
+        made.add_row(*map(Text, row), style=_style(found, edge))
+    return made
+
+
+def _table(
+    found: Patch, shown: Sequence[Effect | Edge], title: str, more: Sequence[str]
+) -> tuple[Table, Callable[[Effect | Edge], list[str]]]:
+    """An empty table with its columns, and what stands in those of figures."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    made.add_column(title, overflow="fold")
+    for name in more:
+        made.add_column(name, no_wrap=True)
+    joint = any(one.first.joint_low is not None for one in shown)
+    known = any(one.first.low is not None for one in shown)
+    guessed = any(one.estimate is not None for one in shown)
+    for direction in found.directions:
+        made.add_column(_VERBS[direction], justify="right", no_wrap=True)
+        if known:
+            made.add_column("joint 95 %" if joint else "95 %", justify="right", no_wrap=True)
+    if guessed:
+        made.add_column("estimate", justify="right")
+    made.add_column(f"in {found.unit or words.METRICS[found.metric]}", justify="right")
+
+    def tail(one: Effect | Edge) -> list[str]:
+        row = []
+        for direction in found.directions:
+            share = one.of(direction)
+            row += [words.share(share), words.interval(share, joint=joint)][: 1 + known]
+        if guessed:
+            row.append("" if one.estimate is None else signed(one.estimate, 3, 4))
+        return [*row, signed(one.first.raw, 3)]
+
+    return made, tail
+
+
+def _style(found: Patch, one: Effect | Edge) -> str:
+    """Faint for what does not differ from 0, where that can be said."""
+    joint = one.first.joint_low is not None or (found.clusters >= ENOUGH and one.first.low is None)
+    return "dim" if joint and not one.first.sure else ""
 
 
 def closing(found: Patch) -> str:

@@ -28,6 +28,7 @@ METRICS = {
     "loss": "loss",
     "custom": "metric",
 }
+SIDES = {"q": "queries", "k": "keys", "v": "values"}
 TOWARDS: dict[Direction, str] = {
     "denoise": "clean values into the corrupted run",
     "noise": "corrupted values into the clean run",
@@ -38,6 +39,8 @@ MINUS = "−"
 def title(found: Patch) -> str:
     """What a picture shows."""
     of = "pairs" if found.task == "pairs" else found.task
+    if found.edges:
+        return f"{found.source.model}: through whom the answer goes ({of})"
     return f"{found.source.model}: which {nouns(found)} carry the answer ({of})"
 
 
@@ -100,6 +103,8 @@ def _side(found: Patch, one: Baseline) -> str:
 
 def quote(found: Patch) -> str:
     """The sentence that one would quote."""
+    if found.edges:
+        return _quote_edge(found)
     if found.by == "position":
         return _quote_position(found)
     first = found.ranked()[0]
@@ -164,6 +169,21 @@ def interval_percent(one: Share) -> str:
     ).replace("-", MINUS)
 
 
+def _quote_edge(found: Patch) -> str:
+    first = found.strongest()[0]
+    one, verb = first.first, "restores" if first.denoise else "removes"
+    run = "clean" if first.denoise else "corrupted"
+    through = "the logits" if first.side == "logits" else (
+        f"the {SIDES[first.side]} of {'+'.join(map(found.layout.name, first.receivers))}"
+    )  # fmt: skip
+    of = f" of {found.estimated:,} that were estimated" if found.estimated else ""
+    return (
+        f"On {found.pairs:,} pairs, what {found.layout.name(first.sender)} writes in the {run} "
+        f"run, entering {through} alone, {verb} {percent(one.share)} of the {METRICS[found.metric]}"
+        f"{interval_percent(one)}, the most of {len(found.edges):,} paths{of}."
+    )
+
+
 def _quote_position(found: Patch) -> str:
     first = found.ranked()[0]
     one = first.first
@@ -190,13 +210,19 @@ def measure(found: Patch) -> str:
     """What was measured, on what and how, in one line."""
     values = " and ".join(TOWARDS[one] for one in found.directions)
     where = f" at {found.positions}" if found.positions else ""
+    what = f"patching the {COMPONENTS[found.component]}{where}"
+    if found.edges:
+        what = f"a head's difference along one path (MLPs between {found.mlps})"
     parts = [
-        f"share of the {METRICS[found.metric]}, clean {MINUS} corrupted, that patching the "
-        f"{COMPONENTS[found.component]}{where} moves",
+        f"share of the {METRICS[found.metric]}, clean {MINUS} corrupted, that {what} moves",
         values,
         f"{found.pairs:,} pairs",
     ]
-    if found.family > 1 and any(one.first.joint_low is not None for one in found.effects):
+    if found.steps is not None:
+        how = f"EAP-IG, {found.steps} steps" if found.steps else "EAP"
+        parts.append(f"{found.estimated:,} paths estimated by {how}")
+    every = (*found.effects, *found.edges)
+    if found.family > 1 and any(one.first.joint_low is not None for one in every):
         parts.append(f"95 % intervals that hold for all {found.family:,} at once")
     if found.correlation is not None:
         parts.append(f"rank correlation of estimates and effects {found.correlation:.2f}")

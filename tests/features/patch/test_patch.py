@@ -225,7 +225,7 @@ def test_tasks_make_pairs_of_one_word(model: str, name: str) -> None:
     given, _ = task_pairs(source, name, 8, 0)
     for ready in prepare(source, given):
         assert ready.aligned
-        assert len(ready.span) == 1
+        assert len(ready.span) == 1 + (name == "induction-swap")
         assert ready.answer != ready.against
     assert task_pairs(source, name, 8, 0)[0] == given
     assert task_pairs(source, name, 8, 1)[0] != given
@@ -330,7 +330,7 @@ def test_a_result_is_read_back_and_says_itself(
 MISTAKES = {
     "no pairs": ([], "give pairs, or --task induction"),
     "both": (["pairs.jsonl", "--task", "ioi"], "give pairs, or --task induction"),
-    "no task": (["--task", "sums"], "unknown task 'sums'; choose one of induction, ioi"),
+    "no task": (["--task", "sums"], "unknown task 'sums'; choose one of induction, induction-swap"),
     "one text": (["The man smiled because"], "a clean text needs a corrupted one, and --answer"),
     "no answer": (["A man", "A woman"], "two texts need the token that should follow the first: "),
     "same": (["A man", "A man", "--answer", "he"], "pair 1: clean and corrupted are the same"),
