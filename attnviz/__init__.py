@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from attnviz.features.heatmap.function import heatmap
     from attnviz.features.live.function import live
     from attnviz.features.logits.function import logits
+    from attnviz.features.patch.function import patch
+    from attnviz.features.patch.pairs import Pair
     from attnviz.features.profile.function import merge_profiles, profile, read_profile
     from attnviz.features.registry import read
     from attnviz.features.syntax.function import syntax
@@ -89,6 +91,8 @@ _LAZY = {
     "live": "attnviz.features.live.function",
     "load": "attnviz.captures.look",
     "logits": "attnviz.features.logits.function",
+    "Pair": "attnviz.features.patch.pairs",
+    "patch": "attnviz.features.patch.function",
     "merge_profiles": "attnviz.features.profile.function",
     "profile": "attnviz.features.profile.function",
     "read_capture": "attnviz.captures.files",
@@ -112,6 +116,7 @@ __all__ = [
     "InputError",
     "ModelError",
     "OutputError",
+    "Pair",
     "Prompt",
     "Role",
     "Score",
@@ -137,6 +142,7 @@ __all__ = [
     "load",
     "logits",
     "merge_profiles",
+    "patch",
     "profile",
     "read",
     "read_capture",

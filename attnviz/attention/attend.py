@@ -17,9 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from attnviz.attention.donors import donated, fed
 from attnviz.attention.masks import Masks, cut
 from attnviz.core.heads import Site
-from attnviz.core.source import Gate, Observer, Rows, Terms
+from attnviz.core.source import Donor, Gate, Observer, Rows, Terms
 from attnviz.errors import ModelError
 
 BLOCK_ELEMENTS = 1 << 19
@@ -59,6 +60,7 @@ def attend(
     sinks: Tensor | None = None,
     dropout: float = 0.0,
     gate: Gate | None = None,
+    donors: Sequence[Donor] = (),
     residual: Tensor | None = None,
     site: Site = _UNNAMED,
     observers: Sequence[Observer] = (),
@@ -84,6 +86,8 @@ def attend(
         dropout: probability, on the weights after softmax; observers see them before.
         gate: what passes of each head's output, and what takes its place; with shares for n · B
             items the output has as many.
+        donors: what another run gives in place of queries, keys, values, weights or outputs;
+            before the gate, and as many items as it.
         residual: [B, T, D], what goes past attention to each query; only handed to observers.
         site: named in the blocks that observers get.
         observers: each gets every block, in order of the rows.
@@ -99,6 +103,7 @@ def attend(
         ModelError: weights that observers would see are not numbers.
     """
     _check_shapes(query, key, value)
+    query, key, value = fed(donors, query, key, value)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     masks = Masks(query.shape[2], key.shape[2], query.device, mask, padding, causal, window)
     if not observers and softcap is None and sinks is None:
@@ -108,6 +113,8 @@ def attend(
             query, key, value, masks, bias, scale, softcap, sinks, dropout, gate, residual, site,
             observers, block_rows,
         )  # fmt: skip
+    if donors:
+        attended = attended._replace(output=donated(donors, attended.output, value))
     return attended if gate is None else attended._replace(output=_gated(attended.output, gate))
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from attnviz.attention.attend import Attended, attend
 from attnviz.attention.sizes import Kind, check_sizes
 from attnviz.core.heads import Site
-from attnviz.core.source import Gate, Observer
+from attnviz.core.source import Donor, Gate, Observer
 
 ROPE_BASE = 10_000.0
 _UNNAMED = Site("encoder", 0)
@@ -49,6 +49,7 @@ class AttentionLayer(nn.Module):
         mask: Tensor | None = None,
         padding: Tensor | None = None,
         gate: Gate | None = None,
+        donors: Sequence[Donor] = (),
         residual: Tensor | None = None,
         site: Site = _UNNAMED,
         observers: Sequence[Observer] = (),
@@ -60,7 +61,8 @@ class AttentionLayer(nn.Module):
             context: [B, S, D], the keys' and values' sequence; ``x`` by default.
             mask: as for :func:`attend`, broadcastable to [B, H, T, S].
             padding: bool [B, S], True for real keys.
-            gate: see :func:`attend`, as for ``residual``.
+            gate: see :func:`attend`, as for ``donors`` and ``residual``.
+            donors: of other runs.
             residual: [B, T, D].
             site: named in what the observers get.
             observers: see :func:`attend`.
@@ -69,8 +71,8 @@ class AttentionLayer(nn.Module):
             [B, T, D].
         """
         attended = self.attend(
-            x, context, mask=mask, padding=padding, gate=gate, residual=residual, site=site,
-            observers=observers,
+            x, context, mask=mask, padding=padding, gate=gate, donors=donors,
+            residual=residual, site=site, observers=observers,
         )  # fmt: skip
         joined: Tensor = attended.output.transpose(1, 2).contiguous().flatten(2)  # [B, T, H*d]
         mixed: Tensor = self.w_o(joined)
@@ -84,6 +86,7 @@ class AttentionLayer(nn.Module):
         mask: Tensor | None = None,
         padding: Tensor | None = None,
         gate: Gate | None = None,
+        donors: Sequence[Donor] = (),
         residual: Tensor | None = None,
         site: Site = _UNNAMED,
         observers: Sequence[Observer] = (),
@@ -99,6 +102,7 @@ class AttentionLayer(nn.Module):
             causal=self.causal,
             dropout=self.dropout if self.training else 0.0,
             gate=gate,
+            donors=donors,
             residual=residual,
             site=site,
             observers=observers,

@@ -33,6 +33,7 @@ COMMANDS = {
     "live": (LOOK, ""),
     "profile": (MEASURE, "files of texts"),
     "ablate": (MEASURE, _TEXT),
+    "patch": (MEASURE, "pairs: --task induction, two texts with --answer, or a .jsonl file"),
     "syntax": (MEASURE, "a treebank, such as sample_inputs/treebank.conllu"),
     "coref": (
         MEASURE,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
@@ -115,12 +115,47 @@ Gates = Mapping[Site, Gate]
 """The gates of a pass; layers that are not in it pass everything."""
 
 
+Part = Literal["q", "k", "v", "pattern", "z"]
+"""What of a layer another run can give: queries, keys and values as attention reads them (after
+rotary positions), its weights after softmax, and the heads' outputs before W_O."""
+
+PARTS: tuple[Part, ...] = get_args(Part)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Donor:
+    """Another run's values in place of a layer's own: x + share (values - x), by head and position.
+
+    Activation patching (Vig et al. 2020, arXiv:2004.12265) with shares of 0 and 1. The gradient
+    of a metric to the shares, at 0, is attribution patching's estimate of the same (Nanda 2023):
+    Σ (values - x) ∂m/∂x. Donors come before gates; observers see the layer's own weights.
+
+    Where attention ran once for what n donors change each in their own way (:class:`Start`), the
+    shares of ``pattern`` and ``z`` are of n · B items, as for :class:`Gate`.
+
+    Attributes:
+        part: what is replaced. Of ``pattern``, the other run's weights mix this run's values.
+        values: q [B, H, T, d], k [B, G, S, d], v [B, G, S, d_v], pattern [B, H, T, S],
+            z [B, H, T, d_v]; the batch may be a part of B that repeats.
+        share: [B, H or G] or [B, H or G, T or S]; 1 takes the other run's, 0 leaves this one's.
+    """
+
+    part: Part
+    values: Tensor
+    share: Tensor
+
+
+Donors = Mapping[Site, Sequence[Donor]]
+"""The donors of a pass; at most one for each part of a layer."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
     """Where a pass begins, if not at the embeddings, and where it ends.
 
     Attributes:
-        layer: the first layer that runs, from 0.
+        layer: the first layer that runs, from 0; the number of layers for none: what is left then
+            is the closing normalization and the LM head.
         hidden: [B, T, D], what enters it: ``Output.states[layer]`` of an earlier pass; of a batch
             that is the same items n times over, those of the first B / n are enough. A model may
             then attend once in that layer, up to the gate.
@@ -290,6 +325,8 @@ class ForwardRequest:
 
     Attributes:
         gates: what passes of each head's output, by layer.
+        donors: what another run puts in place of this one's queries, keys, values, weights or
+            heads' outputs, by layer.
         hidden: whether the last hidden states are needed; without them (and without logits and
             states) the pass ends when the last layer has attended.
         logits: whether the LM head runs.
@@ -300,13 +337,14 @@ class ForwardRequest:
             the residual path carries; without it they may.
         terms: whether the blocks carry what their weights are made of, of every layer where it is
             known; without it they may.
-        grad: let gradients reach the gates; the model's own weights stay frozen. Without it nothing
-            is tracked.
+        grad: let gradients reach the gates, the donors and the states of a start; the model's own
+            weights stay frozen. Without it nothing is tracked.
         start: begin at a layer, with these states: gating a layer leaves everything below it as it
             was.
     """
 
     gates: Gates | None = None
+    donors: Donors | None = None
     hidden: bool = True
     logits: bool = False
     states: bool = False
@@ -375,8 +413,9 @@ class Source(Protocol):
             request: what the pass is to change, and what it is to give beside the blocks.
 
         Raises:
-            ModelError: gates, a start or parts that this model cannot do, see :attr:`no_gates`,
-                :attr:`start_kind` and :meth:`readout`; or it does not fit in memory.
+            ModelError: gates, donors, a start or parts that this model cannot do, see
+                :attr:`no_gates`, :attr:`start_kind` and :meth:`readout`; or it does not fit in
+                memory.
         """
 
     def output(self, site: Site) -> OutputProjection:

@@ -20,6 +20,7 @@ RESULTS = {
     "attnviz.coref": "attnviz.features.coref.result.Coref",
     "attnviz.heads": "attnviz.features.heads.result.Heads",
     "attnviz.logits": "attnviz.features.logits.result.Logits",
+    "attnviz.patch": "attnviz.features.patch.result.Patch",
     "attnviz.profile": "attnviz.features.profile.result.Profile",
     "attnviz.shapes": "attnviz.features.shapes.result.Answer",
     "attnviz.syntax": "attnviz.features.syntax.result.Syntax",

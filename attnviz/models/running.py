@@ -65,7 +65,7 @@ def begin(
         ModelError: no such layer, or not one state for each item.
     """
     layers = max(map(layout.layers, layout.kinds))
-    if not 0 <= start.layer < layers:
+    if not 0 <= start.layer <= layers:
         raise ModelError(
             f"{name} has layers 0 to {layers - 1}; a pass cannot begin at {start.layer}"
         )

@@ -217,7 +217,7 @@ class Fresh(Gated):
         """Run the layers, which have no feed-forward part."""
         start = request.start
         sides = [item.sides[self.kind] for item in batch]
-        standing = merged(self._standing, request.gates or {})
+        standing, donors = merged(self._standing, request.gates or {}), request.donors or {}
         with running(self.info.model, batch, self._device, grad=request.grad, kept=request.states):
             x, padding = self._stack([side.queries for side in sides])
             context = None
@@ -235,6 +235,7 @@ class Fresh(Gated):
                     context,
                     padding=padding,
                     gate=standing.get(site),
+                    donors=donors.get(site, ()),
                     residual=x,
                     site=site,
                     observers=observers,

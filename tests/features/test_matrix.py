@@ -36,7 +36,7 @@ PRODUCERS = tuple(
 )
 TEXT = "The kettle sang and the candle burned while the kettle sang and the candle burned."
 PARTS = ("ablate", "syntax", "coref", "circuits")
-NO_LM_HEAD = ("minilm", "logits")
+NO_LM_HEAD = (("minilm", "logits"), ("minilm", "patch"))
 """What a model without an LM head cannot give."""
 UNCOMPARED = ("flow", "diff")
 """Results that have no figures of heads to compare."""
@@ -90,8 +90,9 @@ def _made(name: str, model: str, folder: Path) -> Made:
         "circuits": av.circuits(model=model, tokens=50),
         "diff": av.diff(TEXT, TEXT.replace("sang", "rang"), model=model, align="position"),
     }
-    if (name, "logits") != NO_LM_HEAD:
+    if (name, "logits") not in NO_LM_HEAD:
         results["logits"] = av.logits(TEXT, model=model)
+        results["patch"] = av.patch(task="gender", count=8, model=model)
     results["atlas"] = gather(
         results["profile"],
         ablate=results["ablate"],
@@ -109,14 +110,14 @@ def every(*left_out: str) -> Any:
         (model, one)
         for model in MODELS
         for one in PRODUCERS
-        if one not in left_out and (model, one) != NO_LM_HEAD
+        if one not in left_out and (model, one) not in NO_LM_HEAD
     ]
     return pytest.mark.parametrize(("model", "name"), pairs)
 
 
 def test_every_registered_result_is_made(made: dict[str, Made]) -> None:
     for model, one in made.items():
-        missing = {NO_LM_HEAD[1]} if model == NO_LM_HEAD[0] else set()
+        missing = {name for other, name in NO_LM_HEAD if other == model}
         assert set(one.results) == set(PRODUCERS) - missing
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from attnviz.attention.donors import mixed
 from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Rows, Source
@@ -37,12 +38,7 @@ class HeadOutputs:
         """Mix the block's values by its weights."""
         if rows.site not in self._parts:
             return
-        assert rows.values is not None, "every backend that can be gated hands its values out"
-        batch, heads, count, keys = rows.weights.shape
-        groups = rows.values.shape[1]
-        weights = rows.weights.reshape(batch, groups, -1, keys).to(rows.values.dtype)
-        mixed = (weights @ rows.values).view(batch, heads, count, -1)  # [B, H, r, d_v]
-        self._parts[rows.site].append(mixed.transpose(1, 2))
+        self._parts[rows.site].append(mixed(rows).transpose(1, 2))
 
     def found(self) -> dict[Site, Tensor]:
         """[B, T, H, d_v] by layer."""

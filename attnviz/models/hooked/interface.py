@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from attnviz.attention.attend import attend
 from attnviz.core.heads import Site
-from attnviz.core.source import Gates, Observer
+from attnviz.core.source import Donors, Gates, Observer
 from attnviz.errors import ModelError
 
 NAME = "attnviz"
@@ -54,7 +54,8 @@ class WatchedPass:
         observers: who gets the blocks.
         plan: the module (its ``id``) and site of every call, in order; without a plan the calls
             are numbered as encoder sites and only recorded.
-        gates: what passes of the heads, by site; only with a plan.
+        gates: what passes of the heads, by site; only with a plan, as for donors.
+        donors: what other runs put in place of this one's.
         calls: what was called, in order.
         strangers: names of tensors that layers passed and the hooks do not know.
         attended: gets the heads' outputs of every call, [B, T, H, d_v].
@@ -68,6 +69,7 @@ class WatchedPass:
     observers: Sequence[Observer]
     plan: Sequence[tuple[int, Site]] | None = None
     gates: Gates = field(default_factory=dict)
+    donors: Donors = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     strangers: set[str] = field(default_factory=set)
     attended: Callable[[Tensor], None] | None = None
@@ -240,6 +242,7 @@ def attention(
         sinks=s_aux,
         dropout=dropout,
         gate=None if run is None else run.gates.get(site),
+        donors=() if run is None else run.donors.get(site, ()),
         residual=residual,
         site=site,
         observers=observers,

@@ -153,7 +153,7 @@ class Hooked(Gated):
         start = request.start
         items = [self._item(inputs) for inputs in batch]
         standing = merged(self._standing, request.gates or {})
-        if request.gates and self.no_gates:
+        if (request.gates or request.donors) and self.no_gates:
             raise ModelError(f"attention of {self._name} cannot be gated: {self.no_gates}")
         stack = None if start is None and not request.states else self._stack
         if stack is None and (start is not None or request.states):
@@ -183,7 +183,9 @@ class Hooked(Gated):
                 ]
                 with contextlib.ExitStack() as around:
                     towers = bool(items[0].ids and items[0].features)
-                    watched = WatchedPass(observers, plan, standing, aside=towers)
+                    watched = WatchedPass(
+                        observers, plan, standing, request.donors or {}, aside=towers
+                    )
                     run = around.enter_context(hooking(watched))
                     if request.residuals:
                         around.enter_context(self._sublayers.handing(run))

@@ -48,10 +48,17 @@ class Stack:
             hidden = _hidden(args, kwargs)
             return (hidden,) if self.wrapped else hidden
 
+        def given(*args: Any, **kwargs: Any) -> Any:
+            return (start.hidden,) if self.wrapped else start.hidden
+
         with contextlib.ExitStack() as undo:
             ended = self.layers[len(self.layers) if start.end is None else start.end :]
             for layer in [*self.layers[: start.layer], *ended]:
                 undo.enter_context(_replaced(layer, skip))
+            if start.layer == len(self.layers):
+                undo.enter_context(_replaced(self.layers[-1], given))
+                yield
+                return
             first = self.layers[start.layer]
             undo.callback(first.register_forward_pre_hook(entering, with_kwargs=True).remove)
             yield

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attnviz.attention.attend import attend
 from attnviz.core.heads import Site
-from attnviz.core.source import Gates, Observer
+from attnviz.core.source import Donors, Gates, Observer
 from attnviz.models.native.config import Config
 from attnviz.models.native.drawn import DrawnWeights, ShuffledWeights
 from attnviz.models.native.unsupported import Unsupported
@@ -113,6 +113,7 @@ class Network:
         observers: Sequence[Observer],
         gates: Gates,
         *,
+        donors: Donors,
         whole: bool = True,
         mlps: list[Tensor] | None = None,
         cache: Cache | None = None,
@@ -121,11 +122,12 @@ class Network:
 
         Args:
             x: [B, T, D], what enters the first layer that runs; [B / n, T, D] where that layer's
-                gate repeats it n times, see :class:`~attnviz.core.source.Gate`.
+                gate or donors repeat it n times, see :class:`~attnviz.core.source.Gate`.
             first: its number.
             padding: bool [B, T], True for real tokens; None where all are.
             observers: get every block of attention weights.
             gates: what passes of the heads.
+            donors: what other runs put in place of this one's.
             whole: go on to the end; otherwise stop once the last layer has attended.
             mlps: gets what each feed-forward part adds, [B, T, D].
             cache: of a decoder: the tokens that ran before, which these come after.
@@ -135,7 +137,7 @@ class Network:
         """
         family = self.config.family
         for number, layer in enumerate(self.layers[first:], start=first):
-            z = self._attend(layer, number, x, padding, observers, gates, cache)
+            z = self._attend(layer, number, x, padding, observers, gates, donors, cache)
             if len(z) > len(x):
                 x = x.repeat(len(z) // len(x), 1, 1)
             if not whole and number == len(self.layers) - 1:
@@ -180,6 +182,7 @@ class Network:
         padding: Tensor | None,
         observers: Sequence[Observer],
         gates: Gates,
+        donors: Donors,
         cache: Cache | None,
     ) -> Tensor:
         """Attention up to the heads' outputs side by side, [B, T, D]."""
@@ -200,6 +203,7 @@ class Network:
             causal=family.kind == "decoder",
             scale=self.config.scale(number),
             gate=gates.get(site),
+            donors=donors.get(site, ()),
             residual=x,
             site=site,
             observers=observers,

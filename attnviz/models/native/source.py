@@ -21,8 +21,10 @@ from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import SourceInfo, called
 from attnviz.core.source import (
     PLAIN,
+    Donor,
     Embedding,
     ForwardRequest,
+    Gate,
     Normalization,
     Observer,
     Output,
@@ -53,6 +55,15 @@ POST_NORM = (
     "reaches the output as it was written"
 )
 """Why a post-norm model's logits are no sum over heads."""
+
+
+def _once(gate: Gate | None, donors: Sequence[Donor], items: int) -> bool:
+    """Whether a layer may attend once for runs that its gate or donors tell apart afterwards."""
+    if any(donor.part in ("q", "k", "v") for donor in donors):
+        return False
+    shares = [donor.share for donor in donors] + ([] if gate is None else [gate.share])
+    many = [share for share in shares if share.ndim > 1 and len(share) == items]
+    return bool(many) and (gate is None or gate.share.ndim == 2)
 
 
 class Native(Gated):
@@ -186,16 +197,16 @@ class Native(Gated):
         ids, segments, padding = self._arrange(batch)
         words = self._words if request.logits and isinstance(self._words, Words) else None
         whole = request.hidden or request.states or request.mlps or words is not None
-        standing = merged(self._standing, request.gates or {})
+        standing, donors = merged(self._standing, request.gates or {}), request.donors or {}
         with running(
             self._name, batch, self._device, grad=request.grad, kept=request.states or request.mlps
         ):
             if start is None:
                 first, x = 0, network.embed(ids, segments)
             else:
-                gate = standing.get(Site(self.start_kind, start.layer))
-                repeats = gate is not None and gate.share.ndim == 2
-                once = repeats and not observers and not request.states
+                site = Site(self.start_kind, start.layer)
+                once = _once(standing.get(site), donors.get(site, ()), len(batch))
+                once = once and not observers and not request.states
                 first, x = start.layer, begin(self._name, start, batch, self.layout, once=once)
             kept = [x] if request.states else []
             added: list[Tensor] = []
@@ -205,11 +216,12 @@ class Native(Gated):
                 padding,
                 observers,
                 standing,
+                donors=donors,
                 whole=whole,
                 mlps=added if request.mlps else None,
             )
             end = len(self._network.layers) if start is None or start.end is None else start.end
-            for x in islice(layers, end - first):
+            for x in islice(layers, max(end - first, 0)):
                 if request.states:
                     kept.append(x)
             if not whole:

@@ -36,7 +36,7 @@ def write(
     choose, cache = Choice(generation), Cache()
     for _ in range(generation.tokens):
         first = network.embed(ids, torch.zeros_like(ids), start=cache.length)
-        *_, last = network.run(first, 0, None, observers, gates, cache=cache)
+        *_, last = network.run(first, 0, None, observers, gates, donors={}, cache=cache)
         token = choose(words(network.close(last[:, -1:]))[0, 0])
         yield token
         if token in ends:

@@ -1,0 +1,280 @@
+"""``attnviz patch``: which heads carry the answer?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnviz.cli import console
+from attnviz.cli.flattening import flatten
+from attnviz.cli.options import OutputOptions, TrainedOptions
+from attnviz.cli.stages import Stages
+from attnviz.errors import UsageError
+
+PAIRS, PATCHED, THROUGH = "Pairs", "What is patched", "Through whom"
+
+
+@dataclass(frozen=True)
+class PairsOptions:
+    """Which pairs."""
+
+    answer: Annotated[
+        str | None,
+        typer.Option(help="The token that should follow the clean text.", rich_help_panel=PAIRS),
+    ] = None
+    against: Annotated[
+        str | None,
+        typer.Option(help="The token that it is held against.", rich_help_panel=PAIRS),
+    ] = None
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="How the decoder's text begins, of encoder-decoder models.", rich_help_panel=PAIRS
+        ),
+    ] = None
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="Pairs of a built-in task: induction, induction-swap, ioi, agreement or gender.",
+            rich_help_panel=PAIRS,
+        ),
+    ] = None
+    count: Annotated[int, typer.Option(help="Pairs of a task.", rich_help_panel=PAIRS)] = 60
+    seed: Annotated[
+        int, typer.Option(help="Of a task's draws and of the bootstrap.", rich_help_panel=PAIRS)
+    ] = 0
+    group: Annotated[
+        str | None,
+        typer.Option(
+            help="The field of a file that names what a pair belongs to; these are then taken as "
+            "independent.",
+            metavar="KEY",
+            rich_help_panel=PAIRS,
+        ),
+    ] = None
+    align: Annotated[
+        str,
+        typer.Option(
+            help="Of prompts of different lengths: position, or word by word.",
+            rich_help_panel=PAIRS,
+        ),
+    ] = "position"
+
+
+@dataclass(frozen=True)
+class PatchedOptions:
+    """What is patched, and what is measured."""
+
+    component: Annotated[
+        str,
+        typer.Option(
+            help="Heads' outputs (z), q, k, v or pattern; attention or mlp sublayers; residual.",
+            rich_help_panel=PATCHED,
+        ),
+    ] = "z"
+    by: Annotated[
+        str,
+        typer.Option(help="All positions at once (head), or each position.",
+                     rich_help_panel=PATCHED),
+    ] = "head"  # fmt: skip
+    heads: Annotated[
+        str | None,
+        typer.Option(
+            "--select",
+            "-s",
+            "--heads",
+            help="2.0 or 2.* each alone, 2.0+2.4 or layer:2 together; lists by comma. Every head "
+            "alone by default.",
+            metavar="HEADS",
+            rich_help_panel=PATCHED,
+        ),
+    ] = None
+    at: Annotated[
+        str | None,
+        typer.Option(
+            help="Positions: 3 or -1,-2, or span for those that differ.",
+            metavar="POSITIONS",
+            rich_help_panel=PATCHED,
+        ),
+    ] = None
+    direction: Annotated[
+        str,
+        typer.Option(
+            help="denoise (clean into corrupted), noise (corrupted into clean) or both.",
+            rich_help_panel=PATCHED,
+        ),
+    ] = "both"
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="logit-diff, prob, log-prob, kl or loss.",
+            rich_help_panel=PATCHED,
+            show_default="logit-diff with something to hold the answer against, else log-prob",
+        ),
+    ] = None
+    estimate: Annotated[
+        bool,
+        typer.Option(
+            "--estimate",
+            help="Also estimate every effect from one gradient (attribution patching).",
+            rich_help_panel=PATCHED,
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class PathOptions:
+    """Through whom."""
+
+    paths: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='In place of heads: "1.4 -> *.k", "2.0 -> logits"; repeatable.',
+            metavar="PATH",
+            rich_help_panel=THROUGH,
+        ),
+    ] = None
+    edges: Annotated[
+        int,
+        typer.Option(
+            help="Estimate the paths between all heads by gradients, and measure the N strongest.",
+            metavar="N",
+            rich_help_panel=THROUGH,
+            show_default="none",
+        ),
+    ] = 0
+    steps: Annotated[
+        int,
+        typer.Option(
+            help="Of the estimates' integrated gradients (EAP-IG); 0 for none (EAP).",
+            rich_help_panel=THROUGH,
+        ),
+    ] = 5
+    mlps: Annotated[
+        str,
+        typer.Option(
+            help="Between the ends of a path: frozen, as in the run that is patched, or free.",
+            rich_help_panel=THROUGH,
+        ),
+    ] = "frozen"
+
+
+@flatten
+def patch(
+    model: TrainedOptions,
+    output: OutputOptions,
+    given: PairsOptions,
+    patched: PatchedOptions,
+    through: PathOptions,
+    pairs: Annotated[
+        str | None,
+        typer.Argument(
+            help="The clean text; or a .jsonl file of pairs, with clean, corrupted, answer and "
+            "against.",
+            show_default=False,
+            metavar="CLEAN|FILE",
+        ),
+    ] = None,
+    corrupted: Annotated[
+        str | None, typer.Argument(help="The corrupted text.", show_default=False)
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes.")] = 1,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            help="Run on Ray: local, or the ADDRESS of a cluster (ray://host:10001).",
+            metavar="ADDRESS",
+        ),
+    ] = None,
+    batch_tokens: Annotated[
+        int | None,
+        typer.Option(help="Tokens that run at once at most.", show_default="by memory"),
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option(help="Only the first N rows of the table.", metavar="N", min=1)
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.patch/1).")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line an effect.")] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Also draw it: a .png, .svg or .pdf file.", metavar="FILE"),
+    ] = None,
+) -> None:
+    """Put one run's values into another and see what of the answer comes with them.
+
+    [bold]Examples[/]
+
+      attnviz patch --task induction
+
+      attnviz patch "The king smiled because" "The queen smiled because" --answer he --against she
+
+      attnviz patch pairs.jsonl --group template --component pattern
+
+      attnviz patch --task induction --by position --component residual --plot grid.png
+
+      attnviz patch --task induction --heads "2.0+3.0+3.3, layer:3" --estimate
+
+      attnviz patch --task induction --paths "2.4 -> *.v" --paths "2.0 -> logits" --mlps free
+
+      attnviz patch --task induction --edges 20 --plot edges.svg
+    """
+    from attnviz import files
+    from attnviz.drawing.forms import picture_format
+    from attnviz.features.patch import function, terminal
+    from attnviz.features.patch.pairs import Pair
+
+    if json and csv:
+        raise typer.BadParameter("--json and --csv exclude each other")
+    if plot is not None:
+        picture_format(plot)
+        files.check_writable(plot)
+    what: Pair | str | None = pairs
+    if corrupted is not None:
+        if given.answer is None:
+            raise UsageError("two texts need the token that should follow the first: {answer}",
+                             answer=...)  # fmt: skip
+        what = Pair(pairs or "", corrupted, given.answer, given.against, given.target)
+    elif given.answer is not None or given.against is not None or given.target is not None:
+        raise UsageError(
+            "{} is of one pair; give the clean and the corrupted text, or name it in the file",
+            next(f"--{name}" for name in ("answer", "against", "target") if getattr(given, name)),
+        )
+    elif pairs is not None and " " in pairs.strip() and not Path(pairs).exists():
+        raise UsageError("a clean text needs a corrupted one, and {answer}", answer=...)
+    with Stages(output.quiet) as stages:
+        found = function.patch(
+            what,
+            task=given.task,
+            count=given.count,
+            seed=given.seed,
+            group=given.group,
+            align=given.align,  # type: ignore[arg-type]
+            component=patched.component,  # type: ignore[arg-type]
+            by=patched.by,  # type: ignore[arg-type]
+            heads=patched.heads,
+            at=patched.at,
+            direction=patched.direction,  # type: ignore[arg-type]
+            metric=patched.metric,
+            estimate=patched.estimate,
+            paths=tuple(through.paths or ()),
+            edges=through.edges,
+            steps=through.steps,
+            mlps=through.mlps,  # type: ignore[arg-type]
+            jobs=jobs,
+            ray=ray,
+            batch_tokens=batch_tokens,
+            progress=stages.show,
+            **model.settings(),
+        )
+    if plot is not None:
+        found.save(plot)
+    if json or csv:
+        console.put(found.to_json() if json else found.to_csv())
+        return
+    screen = console.stdout()
+    for part in terminal.parts(found, top):
+        screen.print(part)
+    console.note(found.notes, output.quiet)

@@ -1,0 +1,158 @@
+"""Every edge between heads at once, by gradients: EAP, and EAP with integrated gradients.
+
+The score of the edge s → r.x is Σ δ_s · ∂m/∂(what r reads for x), with δ_s the sender's difference
+in the residual stream and the gradient on the corrupted run (Syed et al. 2023, arXiv:2310.10348),
+or its mean over n inputs between corrupted and clean embeddings (Hanna et al. 2024,
+arXiv:2403.17806). It estimates what path patching with frozen MLPs measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attnviz.captures.kept import Kept
+from attnviz.core.heads import Head, Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import ForwardRequest, Normalization, Part, Source, Start
+from attnviz.features.patch.paths import Path, written
+from attnviz.features.patch.runs import Bench, Both
+
+TOKENS = 512
+"""Of a batch at most: slopes of every head's inputs are kept for all of it."""
+
+_READ: tuple[Part, ...] = ("q", "k", "v")
+
+
+def scores(bench: Bench, runs: Both, paths: Sequence[Path], steps: int) -> NDArray[np.float64]:
+    """The estimated change of the metric along every path, [paths, N], denoising.
+
+    Args:
+        bench: the model and the metric.
+        runs: both runs of a batch whose positions are aligned one to one, with their outputs z.
+        paths: edges.
+        steps: inputs between the corrupted (0) and the clean (1) embeddings: j / steps for j from
+            1; 0 for the corrupted alone (EAP).
+    """
+    source, clean, corrupted = bench.source, runs.clean, runs.corrupted
+    mixes = [step / steps for step in range(1, steps + 1)] or [0.0]
+    slopes: dict[tuple[Site | None, Part | None], Tensor] = {}
+    for mix in mixes:
+        entering = corrupted.states[0] + mix * (clean.states[0] - corrupted.states[0])
+        for key, slope in _slopes(bench, runs, entering).items():
+            slopes[key] = slopes[key] + slope if key in slopes else slope
+    senders = list(dict.fromkeys(path.sender for path in paths))
+    wrote = {head: _difference(source, runs, head) for head in senders}
+    found = np.zeros((len(paths), len(runs.pairs)))
+    by_reader: dict[tuple[Site | None, Part | None], list[int]] = {}
+    for number, path in enumerate(paths):
+        part: Part | None = None if path.side == "logits" else path.side
+        by_reader.setdefault((path.site, part), []).append(number)
+    for key, numbers in by_reader.items():
+        heads = list(dict.fromkeys(paths[n].sender for n in numbers))
+        apart = torch.stack([wrote[head] for head in heads], 1)  # [N, S, T, D]
+        slope = slopes[key] / len(mixes)  # [N, rows, T, D]
+        both = torch.einsum("nstd,nrtd->nsr", apart, slope).double().cpu().numpy()
+        place = {head: n for n, head in enumerate(heads)}
+        for number in numbers:
+            found[number] = both[:, place[paths[number].sender], paths[number].row]
+    return found
+
+
+def _difference(source: Source, runs: Both, head: Head) -> Tensor:
+    """δ of a sender, clean minus corrupted, [N, T, D]."""
+    both = (runs.clean, runs.corrupted)
+    clean, corrupted = (written(source, run.values["z"], head) for run in both)
+    return clean - corrupted
+
+
+def _slopes(
+    bench: Bench, runs: Both, entering: Tensor
+) -> dict[tuple[Site | None, Part | None], Tensor]:
+    """∂m/∂(what is read), [N, rows, T, D]: by layer and input, and of the last states."""
+    source, base = bench.source, runs.corrupted
+    sites = source.layout.sites
+    kept = Kept(_READ, sites)
+    first = entering.detach().clone().requires_grad_()
+    output, logits = bench.forward(
+        list(base.batch), base.at, observers=[kept], start=Start(0, first), states=True, grad=True
+    )
+    total = bench.metric.of(logits, runs.clean.logits, runs.pairs).sum()
+    inside = kept.values
+    wanted = [inside[part][site] for site in sites for part in _READ]
+    *found, last = torch.autograd.grad(total, [*wanted, output.states[-1]])
+    by_site = iter(found)
+    slopes: dict[tuple[Site | None, Part | None], Tensor] = {(None, None): last[:, None]}
+    for site in sites:
+        mine = {part: next(by_site) for part in _READ}
+        state = output.states[site.layer].detach()
+        for part, slope in _through(source, base.batch, site, state, mine).items():
+            slopes[site, part] = slope
+    return slopes
+
+
+def _through(
+    source: Source,
+    batch: Sequence[Inputs],
+    site: Site,
+    state: Tensor,
+    slopes: Mapping[Part, Tensor],
+) -> dict[Part, Tensor]:
+    """From slopes of q, k and v [N, rows, T, d] to those of the stream they are read from."""
+    reading = source.reading(site)
+    matrices: dict[Part, Tensor | None] = {
+        "q": None if reading.turned else reading.query,
+        "k": None if reading.turned else reading.key,
+        "v": reading.value,
+    }
+    found: dict[Part, Tensor] = {}
+    for part, slope in slopes.items():
+        matrix = matrices[part]
+        if matrix is None:
+            continue
+        read = torch.einsum("nhtd,hed->nhte", slope, matrix.to(slope.dtype))
+        found[part] = _back(reading.norm, state, read)
+    rest = [part for part in slopes if part not in found]
+    if rest:
+        found |= _tracked(source, batch, site, state, {part: slopes[part] for part in rest})
+    return found
+
+
+def _back(norm: Normalization | None, state: Tensor, slope: Tensor) -> Tensor:
+    """The slope of a normalization's input at a state [N, T, D], of its output's [N, r, T, D]."""
+    if norm is None:
+        return slope
+    x = state - state.mean(-1, keepdim=True) if norm.centred else state
+    size = (x.pow(2).mean(-1, keepdim=True) + norm.eps).rsqrt()  # [N, T, 1]
+    unit, size = (x * size)[:, None], size[:, None]
+    scaled = slope * norm.scale
+    inner = (scaled * unit).mean(-1, keepdim=True)
+    middle = scaled.mean(-1, keepdim=True) if norm.centred else 0.0
+    return size * (scaled - middle - unit * inner)
+
+
+def _tracked(
+    source: Source,
+    batch: Sequence[Inputs],
+    site: Site,
+    state: Tensor,
+    slopes: Mapping[Part, Tensor],
+) -> dict[Part, Tensor]:
+    """The same by the model's own code, head by head: for rotary positions and the like."""
+    kept = Kept(tuple(slopes), [site])
+    first = state.clone().requires_grad_()
+    start = Start(site.layer, first, site.layer + 1)
+    source.forward(batch, [kept], ForwardRequest(start=start, grad=True))
+    inside, found = kept.values, {}
+    for part, slope in slopes.items():
+        rows = []
+        for row in range(slope.shape[1]):
+            only = torch.zeros_like(slope)
+            only[:, row] = slope[:, row]
+            rows.append(torch.autograd.grad(inside[part][site], first, only, retain_graph=True)[0])
+        found[part] = torch.stack(rows, 1)
+    return found

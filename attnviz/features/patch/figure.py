@@ -1,0 +1,198 @@
+"""Patching as a figure: a grid for each direction, and the largest effects with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from attnviz.drawing import signed_figure
+from attnviz.drawing.canvas import rendered
+from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.heading import GREY, Heading
+from attnviz.drawing.labels import visible
+from attnviz.drawing.palette import ink
+from attnviz.drawing.signed import BLUE, NONE, ORANGE, color, signed
+from attnviz.drawing.signed_figure import CELL
+from attnviz.features.patch import words
+from attnviz.features.patch.result import Direction, Effect, Patch
+from attnviz.features.patch.terminal import cells, strongest
+
+_LISTED = 15
+_MARGIN, _GAP = 0.2, 0.75
+_BAR, _BARS = 0.21, 2.6
+_ROW, _COLUMN = 0.2, 0.42
+_ROWS = 48
+"""Rows of a grid by position at most."""
+_FIGURES = 0.4
+"""Cells from so wide on have their figures, in inches."""
+Place = Callable[[float, float, float, float], tuple[float, float, float, float]]
+_TITLES: dict[Direction, str] = {"denoise": "denoising: restored", "noise": "noising: removed"}
+
+
+def draw(found: Patch, format: str = "png", dpi: float = 150) -> bytes:
+    """The picture, in ``png``, ``svg`` or ``pdf``."""
+    build = _by_position if found.by == "position" else _by_head
+    return rendered(lambda: build(found, dpi), format, dpi)
+
+
+def _by_head(found: Patch, dpi: float) -> Figure:
+    """Grids side by side, and bars of the largest effects."""
+    grids = {
+        direction: {
+            effect.heads[0]: one.share
+            for effect in found.effects
+            if len(effect.heads) == 1 and (one := effect.of(direction)) is not None
+        }
+        for direction in found.directions
+    }
+    alone = all(len(values) > 1 for values in grids.values())
+    layout = found.layout
+    rows, columns = signed_figure.rows(layout), signed_figure.columns(layout)
+    listed = _listed(found)
+    left = 0.3
+    grid = (columns * CELL[0], rows * CELL[1])
+    names = max((len(effect.name) for effect in listed), default=0) * 0.075 + 0.35
+    wide = 2 * _MARGIN + names + _BARS
+    bars_high = len(listed) * _BAR
+    below = len(grids) * (grid[1] + _GAP) - _GAP <= bars_high + 0.6  # one grid below the other
+    if alone:
+        across = 1 if below else len(grids)
+        wide += across * (left + grid[0]) + (across - 1) * 0.2
+    body = max(bars_high, (len(grids) if below else 1) * (grid[1] + _GAP) - _GAP if alone else 0.0)
+    figure, place = _sheet(found, wide, body + 0.55, dpi)
+    x, y = _MARGIN, 0.3
+    for direction, values in grids.items() if alone else ():
+        axes = figure.add_axes(place(x + left, y, *grid))
+        bold = {
+            effect.heads[0]
+            for effect in found.effects
+            if len(effect.heads) == 1 and (one := effect.of(direction)) and one.sure
+        }
+        signed_figure.draw(
+            axes, layout, values, words.most(found, direction), orange=1, bold=bold,
+            legend=f"head · {_TITLES[direction]}",
+        )  # fmt: skip
+        x, y = (x, y + grid[1] + _GAP) if below else (x + left + grid[0] + 0.2, y)
+    if alone and below:
+        x += left + grid[0] + 0.2
+    bars = figure.add_axes(place(x + names - 0.1, 0.3, _BARS, len(listed) * _BAR))
+    _bars(bars, found, listed)
+    return figure
+
+
+def _by_position(found: Patch, dpi: float) -> Figure:
+    """A grid of components and tokens for each direction, one below the other where wide."""
+    tokens = [visible(text.strip()) or "·" for text in words.tokens(found)]
+    grids = [(direction, *cells(found, direction)) for direction in found.directions]
+    shown = strongest(grids[0][1], grids[0][2], _ROWS)
+    column = _COLUMN if len(tokens) <= 24 else 0.22
+    size = (len(tokens) * column, len(shown) * _ROW)
+    left = max(map(len, shown)) * 0.075 + 0.25
+    labels = max(map(len, tokens)) * 0.065 + 0.15
+    beside = len(grids) > 1 and size[0] < 4.5
+    count = len(grids)
+    wide = 2 * _MARGIN + (count if beside else 1) * (left + size[0]) + (0.2 if beside else 0)
+    each = size[1] + labels + 0.45
+    figure, place = _sheet(found, max(wide, 5.0), each * (1 if beside else count) + 0.1, dpi)
+    for number, (direction, _, values) in enumerate(grids):
+        x = _MARGIN + left + (number * (left + size[0] + 0.2) if beside else 0)
+        y = 0.25 + (0 if beside else number * each)
+        axes = figure.add_axes(place(x, y, *size))
+        _cells(axes, found, shown, values, tokens, direction, column)
+    return figure
+
+
+def _cells(
+    axes: Axes,
+    found: Patch,
+    names: Sequence[str],
+    values: dict[tuple[str, int], float],
+    tokens: Sequence[str],
+    direction: Direction,
+    column: float,
+) -> None:
+    end = words.most(found, direction)
+    scale = LinearSegmentedColormap.from_list("signed", [BLUE, NONE, ORANGE])
+    table = [[values[name, n] for n in range(len(tokens))] for name in names]
+    paints = [[_place(value, end) for value in row] for row in table]
+    axes.imshow(paints, cmap=scale, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+    if column >= _FIGURES:
+        for row, line in enumerate(table):
+            for place, value in enumerate(line):
+                if abs(value) >= 0.005:
+                    text = signed(value, 2, 2).replace("0.", ".").replace("-", words.MINUS)
+                    axes.text(place, row, text, ha="center", va="center", fontsize=5.5,
+                              color=ink(color(value, end, 1)))  # fmt: skip
+    axes.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=7)
+    axes.set_yticks(range(len(names)), names, fontsize=7)
+    axes.set_xticks([n - 0.5 for n in range(len(tokens) + 1)], minor=True)
+    axes.set_yticks([n - 0.5 for n in range(len(names) + 1)], minor=True)
+    axes.grid(which="minor", color="white", linewidth=0.6)
+    axes.tick_params(length=0, which="both")
+    axes.set_title(f"{_TITLES[direction]} (full colour at {end:.2g})", fontsize=8, color=GREY,
+                   loc="left", pad=4)  # fmt: skip
+    for side in axes.spines.values():
+        side.set_visible(False)
+
+
+def _place(value: float, end: float) -> float:
+    """Where a value stands between the ends of the colours; by the square root, as in grids."""
+    strength = min(abs(value) / end, 1.0) ** 0.5 if end > 0 else 0.0
+    return strength if value > 0 else -strength
+
+
+def _sheet(found: Patch, wide: float, body: float, dpi: float) -> tuple[Figure, Place]:
+    """A figure with its heading, and inches below that to matplotlib's fractions."""
+    title = words.title(found)
+    below = [words.model_does(found), words.measure(found)]
+    families, missing = choose([title, *below])
+    ruler = Ruler(families, dpi, bold=len(families) == 1)
+    heading = Heading(
+        ruler, spelled(title, missing), [spelled(one, missing) for one in below], wide, _MARGIN
+    )
+    top = _MARGIN + heading.high + 0.2
+    high = top + body + _MARGIN
+    figure = Figure(figsize=(wide, high))
+    heading.draw(figure)
+
+    def place(x: float, y: float, w: float, h: float) -> tuple[float, float, float, float]:
+        return x / wide, 1 - (top + y + h) / high, w / wide, h / high
+
+    return figure, place
+
+
+def _listed(found: Patch) -> list[Effect]:
+    """The effects that are shown one by one."""
+    return sorted(found.ranked()[:_LISTED], key=lambda effect: -effect.first.share)
+
+
+def _bars(axes: Axes, found: Patch, listed: Sequence[Effect]) -> None:
+    """The largest shares: bars for the first direction, dots for the other, intervals as lines."""
+    for number, effect in enumerate(listed):
+        one = effect.first
+        axes.barh(number, one.share, height=0.62, color=ORANGE if one.share > 0 else BLUE)
+        low, high = one.low, one.high
+        if one.joint_low is not None:
+            low, high = one.joint_low, one.joint_high
+        if low is not None and high is not None:
+            axes.plot([low, high], [number, number], color="#1b1b1b", linewidth=1)
+    if len(found.directions) > 1:
+        axes.scatter(
+            [effect.noise.share if effect.noise else 0.0 for effect in listed], range(len(listed)),
+            s=13, marker="o", facecolors="white", edgecolors="#1b1b1b", linewidths=0.8, zorder=3,
+            label="noising",
+        )  # fmt: skip
+        axes.legend(fontsize=7, frameon=False, loc="lower right")
+    axes.set_yticks(range(len(listed)), [visible(effect.name) for effect in listed])
+    axes.set_ylim(len(listed) - 0.4, -0.6)
+    axes.axvline(0, color=GREY, linewidth=0.5)
+    axes.tick_params(axis="y", length=0, labelsize=7)
+    axes.tick_params(axis="x", labelsize=7)
+    joint = listed and listed[0].first.joint_low is not None
+    lines = "; lines: joint 95 %" if joint else "; lines: 95 %" if listed[0].first.low else ""
+    axes.set_xlabel(f"share ({_TITLES[found.directions[0]]}{lines})", fontsize=7)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)

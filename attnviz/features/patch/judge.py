@@ -1,0 +1,192 @@
+"""From the values of pairs to shares of the effect, with their intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from attnviz.core.source import Source
+from attnviz.errors import InputError
+from attnviz.features.patch.measure import Floats, Measured
+from attnviz.features.patch.metrics import Metric
+from attnviz.features.patch.pairs import Ready
+from attnviz.features.patch.paths import Path
+from attnviz.features.patch.result import Baseline, Direction, Edge, Effect, Share
+from attnviz.features.patch.targets import Trial
+from attnviz.statistics.ranks import spearman
+from attnviz.statistics.ratios import mean, ratios
+
+ROUNDING = 1e-5
+"""Changes of a smaller share of the gap are rounding."""
+
+
+def baseline(
+    measured: Sequence[Measured], names: Sequence[str], metric: Metric, side: int, *, held: bool
+) -> Baseline:
+    """How the model does unpatched.
+
+    Args:
+        measured: by pair.
+        names: of their clusters.
+        metric: what is measured.
+        side: 0 for the clean prompts, 1 for the corrupted ones.
+        held: whether every answer is held against another token.
+    """
+    values = np.array([(one.clean, one.corrupted)[side] for one in measured])
+    middle, low, high = mean(values, names)
+    wins = float(np.mean([one.wins[side] for one in measured])) if held else None
+    top = float(np.mean([one.top[side] for one in measured]))
+    return Baseline(middle, known(low), known(high), wins, top)
+
+
+def gap(
+    measured: Sequence[Measured], names: Sequence[str], metric: Metric, source: Source
+) -> Floats:
+    """Clean minus corrupted, by pair: what there is to do.
+
+    Raises:
+        InputError: it is nothing: its interval holds 0, or it is no more than rounding.
+    """
+    found = np.array([one.clean - one.corrupted for one in measured])
+    middle, low, high = mean(found, names)
+    size = max(1.0, *(abs(one.clean) for one in measured))
+    nothing = abs(middle) < ROUNDING * size
+    if nothing or low <= 0 <= high:
+        between = "" if math.isnan(low) else f", 95 % interval {low:+.3g} to {high:+.3g}"
+        raise InputError(
+            "the {} does not move: clean minus corrupted is {:+.3g}{}, so no share of it can be "
+            "taken; change what is corrupted, take another {metric}, or give more pairs",
+            metric.name,
+            middle,
+            between,
+            metric=...,
+        )
+    return found
+
+
+def effects(
+    trials: Sequence[Trial],
+    measured: Sequence[Measured],
+    directions: Sequence[Direction],
+    names: Sequence[str],
+    seed: int,
+) -> tuple[Effect, ...]:
+    """Every trial with its shares.
+
+    Args:
+        trials: what was patched.
+        measured: by pair.
+        directions: in the order of ``Measured.patched``.
+        names: of the pairs' clusters.
+        seed: of the bootstrap.
+    """
+    changes, gaps = moved(measured, directions)
+    found = shares(changes, gaps, names, seed)
+    estimated = np.stack([one.estimated for one in measured])
+    total = float(gaps.sum())
+    made = []
+    for number, trial in enumerate(trials):
+        by: Mapping[Direction, Share] = {
+            name: found[n][number] for n, name in enumerate(directions)
+        }
+        guess = float(estimated[:, number].sum()) / total if estimated.size else None
+        target = trial.target
+        made.append(
+            Effect(
+                target.name, target.heads, target.layer, trial.position, by.get("denoise"),
+                by.get("noise"), guess,
+            )
+        )  # fmt: skip
+    return tuple(made)
+
+
+def moved(measured: Sequence[Measured], directions: Sequence[Direction]) -> tuple[Floats, Floats]:
+    """By pair, what each run changed [pairs, directions, runs], and what there is to change."""
+    patched = np.stack([one.patched for one in measured])
+    clean, corrupted = (
+        np.array([getattr(one, side) for one in measured]) for side in ("clean", "corrupted")
+    )
+    changes = [
+        patched[:, n] - corrupted[:, None] if name == "denoise" else clean[:, None] - patched[:, n]
+        for n, name in enumerate(directions)
+    ]
+    return np.stack(changes, 1), clean - corrupted
+
+
+def edges(
+    paths: Sequence[Path],
+    measured: Sequence[Measured],
+    directions: Sequence[Direction],
+    names: Sequence[str],
+    seed: int,
+    estimated: Mapping[Path, float],
+) -> tuple[Edge, ...]:
+    """Every path with its shares; arguments as for :func:`effects`.
+
+    Args:
+        paths: what was measured.
+        measured: by pair.
+        directions: see :func:`effects`.
+        names: of the pairs' clusters.
+        seed: of the bootstrap.
+        estimated: shares by gradients.
+    """
+    found = shares(*moved(measured, directions), names, seed)
+    by = [dict(zip(directions, some, strict=True)) for some in zip(*found, strict=True)]
+    return tuple(
+        Edge(
+            path.sender, path.receivers, path.side, by[n].get("denoise"), by[n].get("noise"),
+            estimated.get(path),
+        )
+        for n, path in enumerate(paths)
+    )  # fmt: skip
+
+
+def shares(changes: Floats, gaps: Floats, names: Sequence[str], seed: int) -> list[list[Share]]:
+    """Shares of a gap, all judged together: changes [pairs, A, B] -> A lists of B.
+
+    What is no more than rounding in every pair has no interval and is none of the family.
+    """
+    pairs, rows, columns = changes.shape
+    flat = changes.reshape(pairs, -1)
+    real = np.abs(flat).max(0) > ROUNDING * np.abs(gaps).mean()
+    found = ratios(flat[:, real], gaps, names, seed=seed)
+    ends = np.full((4, flat.shape[1]), np.nan)
+    ends[:, real] = (found.low, found.high, found.joint_low, found.joint_high)
+    raw, value = flat.mean(0), flat.sum(0) / gaps.sum()
+    every = [
+        Share(float(raw[n]), float(value[n]), *(known(end) for end in ends[:, n]))
+        for n in range(flat.shape[1])
+    ]
+    return [every[row * columns : (row + 1) * columns] for row in range(rows)]
+
+
+def family(found: Sequence[Effect | Edge]) -> int:
+    """How many intervals hold together."""
+    every = [one for effect in found for one in (effect.denoise, effect.noise)]
+    return sum(one is not None and one.low is not None for one in every)
+
+
+def correlation(found: Sequence[Effect | Edge]) -> float | None:
+    """Spearman's between estimates and exact effects of denoising."""
+    both = [
+        (one.estimate, one.denoise.share)
+        for one in found
+        if one.estimate is not None and one.denoise
+    ]
+    if not both:
+        return None
+    guessed, exact = (np.array(column) for column in zip(*both, strict=True))
+    return spearman(guessed, exact)
+
+
+def clusters(pairs: Sequence[Ready]) -> list[str]:
+    """What each pair counts with."""
+    return [pair.cluster for pair in pairs]
+
+
+def known(value: float) -> float | None:
+    """A number; None for one that is not known."""
+    return float(value) if math.isfinite(value) else None

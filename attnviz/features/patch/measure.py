@@ -1,0 +1,172 @@
+"""Patching many pairs: batches to one process or several, values by pair.
+
+What a batch gives depends on the batch alone, so that any number of processes gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.source import Source
+from attnviz.corpus.running import answered, executor
+from attnviz.features.patch import edges, paths
+from attnviz.features.patch.estimate import estimates
+from attnviz.features.patch.metrics import Metric
+from attnviz.features.patch.pairs import Ready
+from attnviz.features.patch.paths import Mlps, Path
+from attnviz.features.patch.result import Direction
+from attnviz.features.patch.runs import Bench, Both, batches, both
+from attnviz.features.patch.sweep import sweep
+from attnviz.features.patch.targets import Trial, parts_of
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that a batch's values depend on beside the batch; goes to every process.
+
+    Attributes:
+        pairs: all of them.
+        metric: what is measured.
+        trials: what is patched, one run each.
+        directions: which.
+        at: positions, see :func:`~attnviz.features.patch.sweep.marked`.
+        tokens: at most so many run at once.
+        estimate: whether denoising is estimated by gradients as well.
+        paths: what is measured exactly, in the directions, where it is not ``steps`` that is asked.
+        mlps: between sender and receiver.
+        steps: paths are estimated by gradients alone, over so many steps; None to measure them.
+    """
+
+    pairs: tuple[Ready, ...]
+    metric: Metric
+    trials: tuple[Trial, ...]
+    directions: tuple[Direction, ...]
+    at: str = ""
+    tokens: int = 4096
+    estimate: bool = False
+    paths: tuple[Path, ...] = ()
+    mlps: Mlps = "frozen"
+    steps: int | None = None
+
+    @property
+    def at_once(self) -> int:
+        """Tokens in a batch at most."""
+        return self.tokens if self.steps is None else min(self.tokens, edges.TOKENS)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The values of one pair.
+
+    Attributes:
+        number: of the pair.
+        clean: the metric on the clean run; ``corrupted`` on the corrupted one.
+        corrupted: see ``clean``.
+        wins: whether the answer beats what it is held against, in both runs.
+        top: whether it is the likeliest token, in both runs.
+        patched: [directions, trials or paths], the metric of every patched run.
+        estimated: [trials or paths], the estimated change by denoising; empty unless asked for.
+    """
+
+    number: int
+    clean: float
+    corrupted: float
+    wins: tuple[bool, bool]
+    top: tuple[bool, bool]
+    patched: Floats
+    estimated: Floats
+
+
+class Meter:
+    """Measures batches with a model; :meth:`__call__` is what an executor does with a task."""
+
+    def __init__(self, source: Source, plan: Plan) -> None:
+        self._bench, self._plan = Bench(source, plan.metric), plan
+
+    def __call__(self, task: tuple[int, ...]) -> list[Measured]:
+        """The values of a batch's pairs, in their order."""
+        plan, bench = self._plan, self._bench
+        pairs = [plan.pairs[number] for number in task]
+        component = plan.trials[0].target.component if plan.trials else "z"
+        runs = both(bench, pairs, parts_of(component), mlps=component == "mlp")
+        values = [np.zeros((0, len(pairs)))] * len(plan.directions)
+        guessed = np.zeros((0, len(pairs)))
+        if plan.steps is not None:
+            guessed = edges.scores(bench, runs, plan.paths, plan.steps)
+        else:
+            values = [self._patched(runs, direction) for direction in plan.directions]
+        if plan.estimate:
+            guessed = estimates(bench, runs, [trial.target for trial in plan.trials], plan.at)
+        return [
+            Measured(
+                pair.number, *(side[place] for side in unpatched(plan.metric, runs)),
+                *answers(runs, place), np.stack([one[:, place] for one in values]),
+                guessed[:, place],
+            )
+            for place, pair in enumerate(pairs)
+        ]  # fmt: skip
+
+    def _patched(self, runs: Both, direction: Direction) -> Floats:
+        """The metric of every run in one direction, [trials or paths, N]."""
+        plan, bench = self._plan, self._bench
+        if plan.paths:
+            found = paths.sweep(
+                bench, runs, plan.paths, direction, mlps=plan.mlps, tokens=plan.tokens
+            )
+        else:
+            found = sweep(bench, runs, plan.trials, direction, at=plan.at, tokens=plan.tokens)
+        return found.numpy()
+
+
+def unpatched(metric: Metric, runs: Both) -> tuple[list[float], list[float]]:
+    """The metric on the clean and on the corrupted runs, by pair."""
+    clean, corrupted = (
+        metric.of(run.logits, runs.clean.logits, runs.pairs).detach().tolist()
+        for run in (runs.clean, runs.corrupted)
+    )
+    return clean, corrupted
+
+
+def answers(runs: Both, place: int) -> tuple[tuple[bool, bool], tuple[bool, bool]]:
+    """Whether the answer of a pair wins, and whether it is the likeliest, in both runs."""
+    pair = runs.pairs[place]
+    wins, top = [], []
+    for run in (runs.clean, runs.corrupted):
+        logits = run.logits[place]
+        other = pair.against
+        wins.append(other is not None and bool(logits[pair.answer] > logits[other]))
+        top.append(int(logits.argmax()) == pair.answer)
+    return (wins[0], wins[1]), (top[0], top[1])
+
+
+def measure(
+    source: Source,
+    plan: Plan,
+    load: object = None,
+    jobs: int = 1,
+    ray: str | None = None,
+) -> Iterator[list[Measured]]:
+    """Every pair, batch by batch.
+
+    Args:
+        source: the model, for this process.
+        plan: what to do.
+        load: loads the same model in another process; None for a model that is here only.
+        jobs: how many processes or actors.
+        ray: where Ray is; None for without.
+
+    Raises:
+        UsageError: several processes for a model or a metric that is in this one only.
+        AttnvizError: a batch that no process survives.
+    """
+    tasks: Sequence[tuple[int, ...]] = batches(plan.pairs, plan.at_once)
+    with executor(partial(Meter, plan=plan), source, load, jobs, ray) as running:  # type: ignore[arg-type]
+        for _, answer in answered(running, tasks, "a batch of pairs"):
+            yield answer

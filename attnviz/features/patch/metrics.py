@@ -1,0 +1,113 @@
+"""What patching changes: a number for every pair, from the logits at the position that answers.
+
+| metric | value | unit |
+|---|---|---|
+| ``logit-diff`` | logit of the answer minus that of what it is held against | logits |
+| ``prob`` | probability of the answer | |
+| ``log-prob`` | its logarithm | nats |
+| ``loss`` | -log p(answer) | nats |
+| ``kl`` | KL(clean ‖ this run) | nats |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attnviz.errors import InputError, UsageError
+from attnviz.features.patch.pairs import Pair, Ready
+
+MetricName = Literal["logit-diff", "prob", "log-prob", "kl", "loss"]
+Function = Callable[[Tensor, Pair], Any]
+"""Logits [V] of one run and its pair, to one number."""
+
+UNITS = {"logit-diff": "logits", "prob": "", "log-prob": "nats", "loss": "nats", "kl": "nats"}
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric.
+
+    Attributes:
+        name: as options and results call it; ``custom`` for a function.
+        unit: for reports.
+        function: of a custom metric.
+    """
+
+    name: str
+    unit: str
+    function: Function | None = None
+
+    def of(self, logits: Tensor, clean: Tensor, pairs: Sequence[Ready]) -> Tensor:
+        """A value for each run, float64 [n · N].
+
+        Args:
+            logits: [n · N, V], n runs of the same N pairs.
+            clean: [N, V], of the clean runs.
+            pairs: [N].
+
+        Raises:
+            InputError: a custom metric that gives no number.
+        """
+        runs = len(logits) // len(pairs)
+        if self.function is not None:
+            each = zip(logits, list(pairs) * runs, strict=True)
+            return torch.stack([self._one(one, ready) for one, ready in each])
+        scores = logits if logits.dtype == torch.float64 else logits.float()
+        answer = torch.tensor([pair.answer for pair in pairs], device=logits.device).repeat(runs)
+        if self.name == "logit-diff":
+            other = torch.tensor([pair.against or 0 for pair in pairs], device=logits.device)
+            picked = scores.gather(1, torch.stack([answer, other.repeat(runs)], 1)).double()
+            return picked[:, 0] - picked[:, 1]
+        if self.name == "kl":
+            before = clean.to(scores.dtype).log_softmax(-1).repeat(runs, 1)
+            return (before.exp() * (before - scores.log_softmax(-1))).sum(-1).double()
+        loss = F.cross_entropy(scores, answer, reduction="none").double()
+        return {"loss": loss, "log-prob": -loss, "prob": (-loss).exp()}[self.name]
+
+    def _one(self, logits: Tensor, ready: Ready) -> Tensor:
+        assert self.function is not None
+        value = self.function(logits, ready.pair)
+        found = value if isinstance(value, Tensor) else _number(value)
+        if found is None or found.numel() != 1 or not math.isfinite(float(found.detach())):
+            raise InputError(
+                f"the metric gave {str(value)[:40]!r} for pair {ready.number + 1}; it must give "
+                "one finite number"
+            )
+        return found.reshape(()).double()
+
+
+def _number(value: object) -> Tensor | None:
+    try:
+        return torch.tensor(float(value), dtype=torch.float64)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+
+
+def metric_of(given: str | Function | None, pairs: Sequence[Ready]) -> Metric:
+    """The metric that was asked for, or the logit difference where all pairs have both tokens.
+
+    Raises:
+        UsageError: an unknown name, or a logit difference with nothing to hold the answer against.
+    """
+    if callable(given):
+        return Metric("custom", "", given)
+    without = [pair.number + 1 for pair in pairs if pair.against is None]
+    name = given or ("log-prob" if without else "logit-diff")
+    if name not in UNITS:
+        raise UsageError(f"unknown metric {name!r}; choose one of {', '.join(UNITS)}")
+    if name == "logit-diff" and without:
+        raise UsageError(
+            "logit-diff holds the answer against another token, and pair {} names none; add "
+            "{against}, or take another {metric}",
+            without[0],
+            against=...,
+            metric=...,
+        )
+    return Metric(name, UNITS[name])

@@ -1,0 +1,78 @@
+"""What a reader of patching must not miss, in full sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attnviz.features.patch.result import Patch
+from attnviz.statistics.clusters import FEW, LEAST
+
+CHANCE = 0.5
+"""Of an answer that is held against one other token."""
+
+BOTH_WAYS = (
+    "Denoising shows what is enough to restore the answer, noising what the answer needs: they "
+    "differ where heads back each other up (Heimersheim & Nanda 2024, arXiv:2404.15255)."
+)
+
+
+def notes(found: Patch) -> tuple[str, ...]:
+    """What to say of a result."""
+    return tuple(_notes(found))
+
+
+def _notes(found: Patch) -> Iterator[str]:
+    yield from _task(found)
+    if found.clusters < found.pairs:
+        yield (
+            f"{found.pairs:,} pairs count as {found.clusters:,}: those of one group and those with "
+            "the same clean prompt are not independent."
+        )
+    if found.clusters < LEAST:
+        yield (
+            f"From {found.clusters} independent pair{'s' * (found.clusters != 1)} there is no "
+            f"interval, and nothing is known about others; give {FEW} or more."
+        )
+    elif found.clusters < FEW:
+        yield f"Intervals from {found.clusters} pairs cover less than 95 %; give {FEW} or more."
+    if found.metric == "kl":
+        yield "KL to the clean run does not add up: shares of heads need not sum to a group's."
+    if found.estimated:
+        yield (
+            f"The {len(found.edges)} paths were chosen by estimates on the pairs that they are "
+            "measured on."
+        )
+    if found.mlps == "frozen":
+        yield (
+            "MLPs between the ends of a path are held: what they make of a head's output on the "
+            "way is not in its share."
+        )
+    if len(found.directions) == 2:
+        yield BOTH_WAYS
+
+
+def _task(found: Patch) -> Iterator[str]:
+    """Whether the model does the task at all."""
+    clean = found.clean
+    wins = clean.wins
+    if wins is not None and wins <= CHANCE:
+        yield (
+            f"The model does not do this task: the answer wins in {_percent(wins)} of the clean "
+            "prompts, and a coin would in 50 %."
+        )
+    elif (
+        wins is not None
+        and clean.low is not None
+        and clean.low <= 0
+        and found.metric == ("logit-diff")
+    ):
+        yield (
+            "The model hardly does this task: the interval of the clean prompts' mean logit "
+            "difference holds 0."
+        )
+    elif wins is None and clean.top == 0:
+        yield "The model does not do this task: the answer is never its likeliest token."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

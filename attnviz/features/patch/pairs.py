@@ -1,0 +1,305 @@
+"""Pairs of prompts: as they are given, and as a model runs them.
+
+A clean prompt whose answer is known, and a corrupted one that differs from it where the answer
+depends on it. Positions of the two are aligned one to one where they have as many tokens, else by
+spans or words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from attnviz.captures import trials
+from attnviz.captures.trials import predicted
+from attnviz.core.arguments import check_fields
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.source import Source
+from attnviz.core.tokens import Tokens
+from attnviz.corpus import lines
+from attnviz.errors import InputError, UsageError
+
+Align = Literal["position", "word"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A clean and a corrupted prompt.
+
+    Attributes:
+        clean: a text, or token ids.
+        corrupted: likewise.
+        answer: the token that should follow the clean prompt (at ``[MASK]``, of masked models), as
+            a text or an id.
+        against: the token that it is held against, such as the corrupted prompt's answer.
+        target: how the decoder's text begins, of encoder-decoder models.
+        clean_span: first token and end of what differs, where prompts differ in length.
+        corrupted_span: the same in the corrupted prompt; a span's last tokens are aligned.
+        group: what it belongs to; pairs of one group count once where certainty is concerned.
+    """
+
+    clean: str | tuple[int, ...]
+    corrupted: str | tuple[int, ...]
+    answer: str | int
+    against: str | int | None = None
+    target: str | None = None
+    clean_span: tuple[int, int] | None = None
+    corrupted_span: tuple[int, int] | None = None
+    group: str | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A pair as a model runs it.
+
+    Attributes:
+        number: from 0.
+        pair: as it was given.
+        clean: inputs of the clean prompt.
+        corrupted: inputs of the corrupted one.
+        answer: the id that should win.
+        against: the id that it is held against, or None.
+        at: the positions that predict it, in the clean and in the corrupted prompt.
+        partner: for every position of the clean prompt its place in the corrupted one, -1 for none.
+        span: positions of the clean prompt that differ from their partners.
+        cluster: what it counts with.
+    """
+
+    number: int
+    pair: Pair
+    clean: Inputs
+    corrupted: Inputs
+    answer: int
+    against: int | None
+    at: tuple[int, int]
+    partner: tuple[int, ...]
+    span: tuple[int, ...]
+    cluster: str
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Of both prompts: pairs of the same lengths can share a batch."""
+        return self.clean.length, self.corrupted.length
+
+    @property
+    def aligned(self) -> bool:
+        """Whether position i of one is position i of the other, everywhere."""
+        return self.partner == tuple(range(len(predicted(self.corrupted))))
+
+
+def read_pairs(name: str, group: str | None = None) -> list[Pair]:
+    """Pairs from a JSONL file, an object a line.
+
+    Args:
+        name: of the file; ``-`` is standard input.
+        group: the field that names what a pair belongs to.
+
+    Raises:
+        InputError: it cannot be read, or a line is no pair; UsageError: no such field.
+    """
+    found = []
+    for number, line in lines.lines(name):
+        place = f"{lines.shown(name)}:{number}"
+        text = lines.sound(line, place)
+        try:
+            values = json.loads(text)
+        except ValueError:
+            raise InputError(
+                f"{place} is no JSON; write an object with clean, corrupted and answer a line"
+            ) from None
+        found.append(pair_of(values, place, group))
+    if not found:
+        raise InputError(f"{lines.shown(name)} holds no pairs; write one a line")
+    return found
+
+
+_FIELDS = {field.name for field in fields(Pair)}
+_IDS: dict[object, Any] = {
+    "clean_ids": "clean", "corrupted_ids": "corrupted", "answer_id": "answer",
+    "against_id": "against",
+}  # fmt: skip
+
+
+def pair_of(values: object, place: str, group: str | None = None) -> Pair:
+    """A pair from a dictionary.
+
+    Args:
+        values: its fields; others are passed over.
+        place: for messages.
+        group: the field that names what it belongs to.
+
+    Raises:
+        InputError: a field is missing or of another kind; UsageError: no field of that name.
+    """
+    if isinstance(values, Pair):
+        return values
+    if not isinstance(values, Mapping):
+        raise InputError(f"{place} is no pair; give an object with clean, corrupted and answer")
+    named: dict[str, Any] = {
+        name: value for key, value in values.items() if (name := _IDS.get(key, key)) in _FIELDS
+    }
+    if group is not None:
+        if group not in values:
+            raise UsageError("{} has no field {!r} for {group}", place, group, group=...)
+        named["group"] = str(values[group])
+    for wanted in ("clean", "corrupted", "answer"):
+        if wanted not in named:
+            raise InputError(f"{place} has no {wanted}; a pair needs clean, corrupted and answer")
+    for key, value in named.items():
+        if isinstance(value, list):
+            named[key] = tuple(value)
+    try:
+        return Pair(**named)
+    except UsageError as error:
+        raise InputError("{}: {}", place, error.message) from None
+
+
+def prepare(source: Source, pairs: Iterable[Pair], align: Align = "position") -> list[Ready]:
+    """Pairs as a model runs them.
+
+    Args:
+        source: the model.
+        pairs: as they were given.
+        align: where prompts differ in length: not at all, or ``word`` by word.
+
+    Raises:
+        InputError: a pair that cannot be used, with its number, what is wrong and the remedy.
+    """
+    mask = trials.mask_id(source) if trials.is_masked(source) else None
+    found = []
+    for number, pair in enumerate(pairs):
+        try:
+            found.append(_ready(source, number, pair, align, mask))
+        except InputError as error:
+            raise InputError("pair {}: {}", number + 1, error.message) from None
+    if not found:
+        raise InputError("there are no pairs; give at least one")
+    return found
+
+
+def _ready(source: Source, number: int, pair: Pair, align: Align, mask: int | None) -> Ready:
+    clean, corrupted = (_inputs(source, text, pair.target) for text in (pair.clean, pair.corrupted))
+    if _ids(clean) == _ids(corrupted):
+        raise InputError("clean and corrupted are the same tokens; change what the answer needs")
+    answer = _token(source, pair.answer)
+    against = None if pair.against is None else _token(source, pair.against)
+    if answer == against:
+        raise InputError(
+            f"answer and against are the same token {pair.answer!r}; name two that differ"
+        )
+    at = tuple(_predicts(number, inputs, mask) for inputs in (clean, corrupted))
+    partner = _partners(clean, corrupted, pair, align)
+    mine, theirs = predicted(clean).ids, predicted(corrupted).ids
+    span = tuple(i for i, j in enumerate(partner) if j < 0 or mine[i] != theirs[j])
+    cluster = f"group {pair.group}" if pair.group is not None else f"text {_ids(clean)}"
+    return Ready(
+        number, pair, clean, corrupted, answer, against, (at[0], at[1]), partner, span, cluster
+    )
+
+
+def _inputs(source: Source, text: str | tuple[int, ...], target: str | None) -> Inputs:
+    if "cross" in source.layout.kinds and target is None:
+        raise InputError(
+            f"{source.info.model} has a decoder; give target, the beginning of its text"
+        )
+    if isinstance(text, str):
+        return source.prepare(Prompt(text, target=target))
+    return source.prepare(Prompt(ids=text, target=target, special_tokens=False))
+
+
+def _ids(inputs: Inputs) -> tuple[tuple[int, ...], ...]:
+    """All ids of all sides, which tell prompts apart."""
+    return tuple(side.keys.ids + side.queries.ids for side in inputs.sides.values())
+
+
+def _token(source: Source, word: str | int) -> int:
+    if isinstance(word, str):
+        return trials.one_token(source, word)
+    if not 0 <= word < (source.vocab_size or 0):
+        raise InputError(f"id {word} is not in the vocabulary of {source.vocab_size:,} tokens")
+    return word
+
+
+def _predicts(number: int, inputs: Inputs, mask: int | None) -> int:
+    """The position whose logits are looked at."""
+    if mask is None:
+        return len(predicted(inputs)) - 1
+    (trial,) = trials.at_mask(number, inputs, mask)
+    return trial.positions[0]
+
+
+def _partners(clean: Inputs, corrupted: Inputs, pair: Pair, align: Align) -> tuple[int, ...]:
+    """For every position of the clean prompt its place in the corrupted one, -1 for none."""
+    mine, theirs = predicted(clean), predicted(corrupted)
+    spans = (pair.clean_span, pair.corrupted_span)
+    if spans != (None, None):
+        if None in spans:
+            raise InputError("clean_span and corrupted_span go together; give both")
+        return _by_spans(len(mine), len(theirs), *spans)  # type: ignore[arg-type]
+    if all(
+        len(one.keys) == len(corrupted.sides[kind].keys) for kind, one in clean.sides.items()
+    ) and len(mine) == len(theirs):
+        return tuple(range(len(mine)))
+    if align == "word" and len(clean.sides) == 1:
+        return _by_words(mine, theirs)
+    sides = next(iter(clean.sides.values())).keys, next(iter(corrupted.sides.values())).keys
+    shown = " and ".join(f"{len(one)} tokens ({'|'.join(one.texts)[:70]})" for one in sides)
+    raise InputError(
+        "prompts of {} cannot be aligned by position; give clean_span and corrupted_span, or "
+        "{align}",
+        shown,
+        align="word",
+    )
+
+
+def _by_spans(
+    mine: int, theirs: int, span: tuple[int, int], other: tuple[int, int]
+) -> tuple[int, ...]:
+    """Outside by position, from both ends; inside by position from the end."""
+    for (first, end), length in ((span, mine), (other, theirs)):
+        if not 0 <= first < end <= length:
+            raise InputError(f"a span [{first}, {end}] is not inside of {length} tokens")
+    if span[0] != other[0] or mine - span[1] != theirs - other[1]:
+        raise InputError(
+            f"what surrounds the spans differs in length: {span[0]} and {other[0]} tokens before, "
+            f"{mine - span[1]} and {theirs - other[1]} after; mark all that differs"
+        )
+    apart = theirs - mine
+    inside = [
+        place + apart if place + apart >= other[0] else -1 for place in range(span[0], span[1])
+    ]
+    return (*range(span[0]), *inside, *range(other[1], theirs))
+
+
+def _by_words(mine: Tokens, theirs: Tokens) -> tuple[int, ...]:
+    """Word by word, the last tokens of each; special tokens in their order."""
+    own, other = _words(mine), _words(theirs)
+    if len(own) != len(other):
+        raise InputError(
+            f"{len(own)} and {len(other)} words cannot be aligned ({'|'.join(mine.texts)[:60]} and "
+            f"{'|'.join(theirs.texts)[:60]}); give clean_span and corrupted_span"
+        )
+    partner = [-1] * len(mine)
+    for a, b in zip(own, other, strict=True):
+        for i, j in zip(reversed(a), reversed(b), strict=False):
+            partner[i] = j
+    return tuple(partner)
+
+
+def _words(tokens: Tokens) -> list[list[int]]:
+    """Positions by word; a token that belongs to none is one of its own."""
+    found: dict[tuple[str, int], list[int]] = {}
+    for place, word in enumerate(tokens.words):
+        key = ("word", word) if word >= 0 else ("special", place)
+        found.setdefault(key, []).append(place)
+    return list(found.values())
+
+
+def regrouped(pairs: Sequence[Pair], groups: Sequence[str | None]) -> list[Pair]:
+    """Pairs with groups of their own."""
+    return [replace(pair, group=group) for pair, group in zip(pairs, groups, strict=True)]

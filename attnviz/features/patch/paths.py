@@ -1,0 +1,267 @@
+"""Path patching: one head's difference, through one input of another head, or to the logits.
+
+Goldowsky-Dill et al. 2023 (arXiv:2304.05969), Wang et al. 2022 (arXiv:2211.00593). With b the base
+run and d the donor, and δ = (z_s(d) - z_s(b)) W_O,s what the sender s would write differently:
+
+1. what enters the receiver's layer is base + δ (MLPs between held), or, with free MLPs, the state
+   of the base run with z_s of the donor and every other head's output as in the base;
+2. of that, the receiver's layer makes queries, keys and values: those of one input are taken;
+3. the base run goes on from the receiver's layer with that input in place of its own, and
+   everything behind it free.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from attnviz.captures.kept import Kept
+from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.source import Donor, ForwardRequest, Part, Source, Start
+from attnviz.errors import ModelError, SelectionError
+from attnviz.features.patch.result import Direction, Side
+from attnviz.features.patch.runs import Bench, Both, Run
+from attnviz.scoring.select import select
+
+Mlps = Literal["frozen", "free"]
+
+_ARROW = re.compile(r"\s*(?:->|→)\s*")
+_INPUT = re.compile(r"(?P<heads>.+)\.(?P<side>[qkv])")
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A sender and an input of a receiver.
+
+    Attributes:
+        sender: whose difference goes in.
+        receivers: the head that reads it; of keys and values all heads that share them.
+        side: which input; ``logits`` for no receiver.
+        row: of the receiver's input: its query head, or its key head.
+    """
+
+    sender: Head
+    receivers: tuple[Head, ...]
+    side: Side
+    row: int = 0
+
+    @property
+    def site(self) -> Site | None:
+        """The receiver's layer; None for the logits."""
+        return self.receivers[0].site if self.receivers else None
+
+
+def read_paths(
+    texts: Iterable[str], layout: Layout, shared: Mapping[Site, int]
+) -> tuple[Path, ...]:
+    """Read paths such as ``1.4 -> *.k``, ``2.0 -> logits`` and ``1.* -> 2.0``.
+
+    Args:
+        texts: senders, an arrow and receivers; an input for each receiver, or all three.
+        layout: the heads of the model.
+        shared: key heads by layer.
+
+    Raises:
+        SelectionError: it cannot be read, or no receiver comes after a sender.
+    """
+    found: dict[Path, None] = {}
+    for text in texts:
+        parts = _ARROW.split(text.strip())
+        if len(parts) != 2 or not all(parts):
+            raise SelectionError(
+                f"cannot read {text[:40]!r} as a path; write 1.4 -> *.k, 1.4 -> 2.0 or 2.0 -> "
+                "logits"
+            )
+        senders = select(_all(parts[0]), layout)
+        some = [path for one in senders for path in _onward(one, parts[1], layout, shared)]
+        if not some:
+            raise SelectionError(f"{text[:40]!r}: no receiver is in a layer after its sender")
+        found |= dict.fromkeys(some)
+    return tuple(found)
+
+
+def every_path(layout: Layout, shared: Mapping[Site, int]) -> tuple[Path, ...]:
+    """All edges between heads, and from heads to the logits."""
+    return tuple(
+        path
+        for head in layout
+        for receivers in ("*.*", "logits")
+        for path in _onward(head, receivers, layout, shared)
+    )
+
+
+def _onward(
+    sender: Head, receivers: str, layout: Layout, shared: Mapping[Site, int]
+) -> Iterator[Path]:
+    if receivers == "logits":
+        yield Path(sender, (), "logits")
+        return
+    match = _INPUT.fullmatch(receivers)
+    sides: tuple[Side, ...] = ("q", "k", "v")
+    if match is not None:
+        receivers, sides = match["heads"], (match["side"],)  # type: ignore[assignment]
+    for head in select(_all(receivers), layout):
+        if head.layer <= sender.layer:
+            continue
+        each = layout.heads[head.site.kind][head.layer] // shared[head.site]
+        for side in sides:
+            if side == "q":
+                yield Path(sender, (head,), side, head.index)
+            else:
+                row = head.index // each
+                heads = tuple(Head(head.site, row * each + n) for n in range(each))
+                yield Path(sender, heads, side, row)
+
+
+def _all(text: str) -> str:
+    """``*`` for every head."""
+    return "*.*" if text.strip() == "*" else text
+
+
+def check(source: Source, mlps: Mlps) -> None:
+    """Refuse models whose stream is no sum, or whose layers are no plain list.
+
+    Raises:
+        ModelError: it says which, and what to do.
+    """
+    if source.start_kind is None:
+        raise ModelError(
+            "paths run from layer to layer, and {} has no plain list of them; patch heads",
+            source.info.model,
+        )
+    if mlps == "free":
+        return
+    for site in source.layout.sites:
+        order, weight = source.sublayer(site).order, source.output(site).weight
+        if order != "pre" or weight is None:
+            raise ModelError(
+                "what a head of {} writes does not reach later layers as it is (layer {}): its "
+                "layers normalize the sum; let what is between run, with {mlps}",
+                source.info.model,
+                site.layer,
+                mlps="free",
+            )
+
+
+def written(source: Source, values: Mapping[Site, Tensor], head: Head) -> Tensor:
+    """What a head writes, z W_O: [N, T, D], of outputs z [N, H, T, d_v] by layer."""
+    weight = source.output(head.site).weight
+    assert weight is not None
+    return values[head.site][:, head.index] @ weight[head.index].to(values[head.site].dtype)
+
+
+def sweep(
+    bench: Bench,
+    runs: Both,
+    paths: Sequence[Path],
+    direction: Direction,
+    *,
+    mlps: Mlps = "frozen",
+    tokens: int = 4096,
+) -> Tensor:
+    """The metric of every path's run, float64 [paths, N].
+
+    Args:
+        bench: the model and the metric.
+        runs: both runs of a batch whose positions are aligned one to one, with their outputs z.
+        paths: one run each.
+        direction: from which run into which.
+        mlps: between sender and receiver, as in the base run, or free.
+        tokens: at most so many run at once (but always a whole batch).
+    """
+    base, donor = runs.base(direction), runs.donor(direction)
+    entered = _Entered(bench.source, base, donor, mlps)
+    at_once = max(1, tokens // (len(base.batch) * base.states[0].shape[1]))
+    found = torch.zeros(len(paths), len(base.batch), dtype=torch.float64)
+    by_layer: dict[int, list[int]] = {}
+    last = len(base.states) - 1
+    for number, path in enumerate(paths):
+        layer = last if path.site is None else path.site.layer
+        by_layer.setdefault(layer, []).append(number)
+    for layer, numbers in by_layer.items():
+        for first in range(0, len(numbers), at_once):
+            some = numbers[first : first + at_once]
+            logits = _logits(bench, base, [paths[n] for n in some], layer, entered)
+            values = bench.metric.of(logits, runs.clean.logits, runs.pairs)
+            found[some] = values.view(len(some), -1).cpu()
+    return found
+
+
+def _logits(
+    bench: Bench, base: Run, paths: Sequence[Path], layer: int, entered: _Entered
+) -> Tensor:
+    """[n · N, V] of n paths whose receivers are in one layer, or of all to the logits."""
+    batch, at = list(base.batch) * len(paths), base.at.repeat(len(paths))
+    site = paths[0].site
+    if site is None:
+        states = torch.cat([entered(path.sender, layer) for path in paths])
+        return bench.forward(batch, at, start=Start(layer, states))[1]
+    senders = list(dict.fromkeys(path.sender for path in paths))
+    inputs = _inputs(bench.source, base, site, [entered(one, layer) for one in senders])
+    count, donors = len(base.batch), list[Donor]()
+    for part, values in inputs.items():
+        share = values.new_zeros(len(paths), count, values.shape[2])
+        for number, path in enumerate(paths):
+            if path.side == part:
+                share[number, :, path.row] = 1
+        theirs = torch.cat([values[senders.index(path.sender)] for path in paths])
+        donors.append(Donor(part, theirs, share.flatten(0, 1)))
+    start = Start(layer, base.states[layer])
+    return bench.forward(batch, at, donors={site: donors}, start=start)[1]
+
+
+def _inputs(source: Source, base: Run, site: Site, states: Sequence[Tensor]) -> dict[Part, Tensor]:
+    """Queries, keys and values [senders, N, heads, T, d] that a layer makes of some states."""
+    kept = Kept(("q", "k", "v"), [site])
+    source.forward(
+        list(base.batch) * len(states),
+        [kept],
+        ForwardRequest(start=Start(site.layer, torch.cat(list(states)), site.layer + 1)),
+    )
+    return {
+        part: values[site].view(len(states), -1, *values[site].shape[1:])
+        for part, values in kept.values.items()
+    }
+
+
+class _Entered:
+    """What enters a layer with a sender's difference and all other heads as in the base run."""
+
+    def __init__(self, source: Source, base: Run, donor: Run, mlps: Mlps) -> None:
+        self.source, self.base, self.donor, self.mlps = source, base, donor, mlps
+        self._states: dict[Head, tuple[Tensor, ...]] = {}
+        self._difference: dict[Head, Tensor] = {}
+
+    def __call__(self, sender: Head, layer: int) -> Tensor:
+        """[N, T, D]; the number of layers for what leaves the last one."""
+        if self.mlps == "frozen":
+            if sender not in self._difference:
+                theirs, own = (
+                    written(self.source, run.values["z"], sender) for run in (self.donor, self.base)
+                )
+                self._difference[sender] = theirs - own
+            return self.base.states[layer] + self._difference[sender]
+        if sender not in self._states:
+            self._states[sender] = self._free(sender)
+        return self._states[sender][layer - sender.layer]
+
+    def _free(self, sender: Head) -> tuple[Tensor, ...]:
+        """The states from the sender's layer on, MLPs free."""
+        base, donors = self.base, {}
+        count = len(base.batch)
+        for site, own in base.values["z"].items():
+            if site.layer < sender.layer:
+                continue
+            donors[site] = [Donor("z", own, own.new_ones(count, own.shape[1]))]
+        own, theirs = base.values["z"][sender.site], self.donor.values["z"][sender.site]
+        mixed = own.clone()
+        mixed[:, sender.index] = theirs[:, sender.index]
+        donors[sender.site] = [Donor("z", mixed, own.new_ones(count, own.shape[1]))]
+        start = Start(sender.layer, base.states[sender.layer])
+        request = ForwardRequest(donors=donors, start=start, states=True)
+        return self.source.forward(base.batch, request=request).states

@@ -1,0 +1,223 @@
+"""What patching found. A figure that is not known is None and never 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from attnviz.core.heads import Head, Layout
+from attnviz.core.result import Result
+from attnviz.drawing.forms import Shown
+
+Direction = Literal["denoise", "noise"]
+Side = Literal["q", "k", "v", "logits"]
+DIRECTIONS: tuple[Direction, ...] = ("denoise", "noise")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a patch does, as a share of what there is to do.
+
+    Attributes:
+        raw: the metric's mean change over pairs: patched - corrupted for denoising, clean - patched
+            for noising.
+        share: Σ of that over pairs / Σ (clean - corrupted).
+        low: of its 95 % interval over pairs; None from fewer than 5 independent pairs.
+        high: the other end.
+        joint_low: of the interval that holds together with all others of the result; None from
+            fewer than 20.
+        joint_high: the other end.
+    """
+
+    raw: float
+    share: float
+    low: float | None = None
+    high: float | None = None
+    joint_low: float | None = None
+    joint_high: float | None = None
+
+    @property
+    def sure(self) -> bool:
+        """Whether it differs from 0, judged together with all others."""
+        low, high = self.joint_low, self.joint_high
+        return low is not None and high is not None and (low > 0 or high < 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What patching one thing does.
+
+    Attributes:
+        name: ``2.0``, ``2.0+2.4``, ``keys of 2.0+2.1``, ``attention 2``, ``MLP 2``, ``residual 2``.
+        heads: those whose values are patched; none for MLPs and residual states.
+        layer: its first layer; the number of layers for the last residual states.
+        position: of the run that is patched, from 0; None for all that were asked for.
+        denoise: clean values into the corrupted run; None where it was not asked for.
+        noise: corrupted values into the clean run; None likewise.
+        estimate: attribution patching's estimate of ``denoise``, None where it was not taken.
+    """
+
+    name: str
+    heads: tuple[Head, ...]
+    layer: int
+    position: int | None = None
+    denoise: Share | None = None
+    noise: Share | None = None
+    estimate: float | None = None
+
+    def of(self, direction: Direction) -> Share | None:
+        """By direction."""
+        return self.denoise if direction == "denoise" else self.noise
+
+    @property
+    def first(self) -> Share:
+        """Denoising, or noising where that alone was asked for."""
+        found = self.denoise or self.noise
+        assert found is not None
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What one head's difference does through one input of another, or straight to the logits.
+
+    Attributes:
+        sender: whose difference goes in.
+        receivers: the head that reads it, of shared keys and values all that do; none for logits.
+        side: which input; ``logits`` for none.
+        denoise: the clean difference in the corrupted run; None where it was not asked for.
+        noise: the corrupted difference in the clean run; None likewise.
+        estimate: EAP's estimate of ``denoise``, None where it was not taken.
+    """
+
+    sender: Head
+    receivers: tuple[Head, ...]
+    side: Side
+    denoise: Share | None = None
+    noise: Share | None = None
+    estimate: float | None = None
+
+    def of(self, direction: Direction) -> Share | None:
+        """By direction."""
+        return self.denoise if direction == "denoise" else self.noise
+
+    @property
+    def first(self) -> Share:
+        """Denoising, or noising where that alone was asked for."""
+        found = self.denoise or self.noise
+        assert found is not None
+        return found
+
+    def name(self, layout: Layout) -> str:
+        """``1.4 -> 2.0.k``."""
+        into = f"{'+'.join(map(layout.name, self.receivers))}.{self.side}"
+        return f"{layout.name(self.sender)} -> {into if self.receivers else 'logits'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """How a model does on the clean or on the corrupted prompts, unpatched.
+
+    Attributes:
+        mean: of the metric over pairs.
+        low: of its interval, None from fewer than 5 independent pairs.
+        high: the other end.
+        wins: share of the pairs in which the answer beats what it is held against; None where it
+            is held against nothing.
+        top: share of the pairs in which the answer is the likeliest token.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    wins: float | None
+    top: float
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the pairs that are answered: by winning, or by the likeliest token."""
+        return self.top if self.wins is None else self.wins
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """The first pair.
+
+    Attributes:
+        clean: its tokens.
+        corrupted: its tokens.
+        answer: the token that should win.
+        against: the one it is held against; empty for none.
+        at: the position of the clean prompt that predicts it.
+    """
+
+    clean: tuple[str, ...]
+    corrupted: tuple[str, ...]
+    answer: str
+    against: str
+    at: int
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Patch(Shown, Result):
+    """Effects of patching, and how they were measured.
+
+    Attributes:
+        task: ``induction``, ``ioi``, ... or ``pairs`` for pairs that were given.
+        metric: ``logit-diff``, ``prob``, ``log-prob``, ``kl``, ``loss`` or ``custom``.
+        unit: of the metric.
+        component: ``z``, ``q``, ``k``, ``v``, ``pattern``, ``attention``, ``mlp``, ``residual``.
+        by: ``head`` for all positions at once, ``position`` for each by itself.
+        positions: at which positions, as asked for; empty for all.
+        directions: ``denoise``, ``noise`` or both.
+        pairs: how many.
+        clusters: how many of them are independent: pairs of one group, and equal ones, count once.
+        family: how many intervals hold together.
+        clean: the model on the clean prompts.
+        corrupted: and on the corrupted ones.
+        effects: in the order of the layers.
+        example: the first pair.
+        correlation: Spearman's between estimates and exact effects, or exact edges; None where
+            they were not both taken.
+        edges: paths in place of effects; the strongest of those that were estimated.
+        estimated: how many paths were estimated.
+        steps: of the estimates' integrated gradients; None where none were taken.
+        mlps: between the ends of a path; empty without paths.
+    """
+
+    schema: ClassVar[str] = "attnviz.patch/1"
+    command: ClassVar[str] = "patch"
+
+    task: str
+    metric: str
+    unit: str
+    component: str
+    by: str
+    positions: str
+    directions: tuple[Direction, ...]
+    pairs: int
+    clusters: int
+    family: int
+    clean: Baseline
+    corrupted: Baseline
+    effects: tuple[Effect, ...]
+    example: Example
+    correlation: float | None = None
+    edges: tuple[Edge, ...] = ()
+    estimated: int = 0
+    steps: int | None = None
+    mlps: str = ""
+
+    def strongest(self) -> tuple[Edge, ...]:
+        """The edges, the largest first by size."""
+        return tuple(sorted(self.edges, key=lambda edge: -abs(edge.first.share)))
+
+    def ranked(self) -> tuple[Effect, ...]:
+        """The effects, the largest first by size."""
+        return tuple(sorted(self.effects, key=lambda effect: -abs(effect.first.share)))
+
+    def __repr__(self) -> str:
+        named = [(effect.name, effect.first) for effect in self.ranked()]
+        named += [(edge.name(self.layout), edge.first) for edge in self.strongest()]
+        most = ", ".join(f"{name} {share.share:+.3f}" for name, share in named[:3])
+        return f"<Patch {self.source.model}, {self.task}, {self.pairs} pairs: {most}>"

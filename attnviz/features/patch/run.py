@@ -1,0 +1,280 @@
+"""Patching from pairs to a result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from attnviz.captures.trials import predicted
+from attnviz.core.heads import Site
+from attnviz.core.source import Source
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.features.patch import judge, paths
+from attnviz.features.patch.measure import Measured, Plan, measure
+from attnviz.features.patch.metrics import Function, Metric, metric_of
+from attnviz.features.patch.notes import notes
+from attnviz.features.patch.pairs import Pair, Ready, prepare
+from attnviz.features.patch.result import Example, Patch
+from attnviz.features.patch.settings import PatchSettings
+from attnviz.features.patch.sweep import positions
+from attnviz.features.patch.targets import key_heads, targets, trials
+from attnviz.features.patch.tasks import TASKS, task_pairs
+from attnviz.models.memory import physical_memory
+
+Progress = Callable[[str, int, int], None]
+"""Called with the stage, how many pairs are done and how many there are."""
+
+Loader = Callable[[], Source]
+
+
+@dataclass
+class Study:
+    """What is patched: a model, pairs, and how.
+
+    Attributes:
+        source: the model.
+        pairs: as given; or the name of a built-in task.
+        settings: how.
+        metric: a name, a function, or None for the default.
+        load: loads the model in another process.
+        progress: called again and again.
+    """
+
+    source: Source
+    pairs: Sequence[Pair] | str
+    settings: PatchSettings
+    metric: str | Function | None = None
+    load: Loader | None = None
+    progress: Progress = lambda stage, done, all_: None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def task(self) -> str:
+        """The built-in task, or ``pairs``."""
+        return self.pairs if isinstance(self.pairs, str) else "pairs"
+
+    def ready(self) -> tuple[list[Ready], Metric]:
+        """The pairs as the model runs them, and the metric.
+
+        Raises:
+            InputError: a pair that cannot be used; UsageError: no such task or metric.
+            ModelError: a model that gives no logits, or whose attention cannot be patched.
+        """
+        source, settings = self.source, self.settings
+        if source.no_gates:
+            raise ModelError("{} cannot be patched: {}", source.info.model, source.no_gates)
+        if source.no_logits:
+            raise ModelError("{} gives no answers: {}", source.info.model, source.no_logits)
+        pairs = self.pairs
+        if isinstance(pairs, str):
+            if pairs not in TASKS:
+                raise UsageError(f"unknown task {pairs!r}; choose one of {', '.join(TASKS)}")
+            pairs, wanted = task_pairs(source, pairs, settings.count, settings.seed)
+            if len(pairs) < wanted:
+                self.notes.append(
+                    f"The task has {len(pairs)} pairs of words that the tokenizer keeps whole; "
+                    f"{wanted} were asked for."
+                )
+        found = prepare(source, pairs, settings.align)
+        return found, metric_of(self.metric, found)
+
+
+def run(study: Study) -> Patch:
+    """Measure what a study asks for.
+
+    Raises:
+        InputError, UsageError, SelectionError, ModelError: what was asked for makes no sense here.
+    """
+    settings, source = study.settings, study.source
+    settings.check()
+    pairs, metric = study.ready()
+    check(study, pairs, metric)
+    shared = key_heads(source, pairs[0])
+    if settings.traced:
+        return _traced(study, pairs, metric, shared)
+    found = targets(source, settings.component, settings.heads, shared)
+    places = _places(pairs, settings)
+    runs = trials(found, settings.by, places)
+    plan = Plan(
+        tuple(pairs), metric, runs, settings.directions, settings.where,
+        settings.batch_tokens or affordable(source), settings.estimate,
+    )  # fmt: skip
+    measured, partial = _measured(study, plan)
+    if not measured:
+        raise InputError("interrupted before anything was measured")
+    result = _result(study, pairs, metric, measured)
+    names = judge.clusters([pairs[one.number] for one in measured])
+    effects = judge.effects(runs, measured, settings.directions, names, settings.seed)
+    result = replace(
+        result,
+        effects=effects,
+        family=judge.family(effects),
+        correlation=judge.correlation(effects) if settings.estimate else None,
+        partial=partial,
+    )
+    return replace(result, notes=(*study.notes, *notes(result)))
+
+
+def _traced(
+    study: Study, pairs: Sequence[Ready], metric: Metric, shared: Mapping[Site, int]
+) -> Patch:
+    """Paths that were asked for, or the strongest of all by gradients, measured exactly."""
+    settings, source = study.settings, study.source
+    paths.check(source, settings.mlps)
+    if not all(pair.aligned for pair in pairs):
+        raise UsageError("paths need prompts of as many tokens; give pairs of equal lengths")
+    layout = source.layout
+    plan = Plan(
+        tuple(pairs), metric, (), settings.directions, tokens=affordable(source),
+        mlps=settings.mlps,
+    )  # fmt: skip
+    plan = replace(plan, tokens=settings.batch_tokens or plan.tokens)
+    every, estimated, cut = paths.read_paths(settings.paths, layout, shared), {}, False
+    if settings.edges:
+        paths.check(source, "frozen")
+        every = paths.every_path(layout, shared)
+        guess = replace(plan, paths=every, steps=settings.steps)
+        guessed, cut = _measured(study, guess, "estimates")
+        if not guessed or cut:
+            raise InputError("interrupted before anything was measured")
+        total = sum(one.clean - one.corrupted for one in guessed)
+        by_path = sum(one.estimated for one in guessed) / total
+        estimated = dict(zip(every, map(float, by_path), strict=True))
+        every = tuple(sorted(every, key=lambda one: -abs(estimated[one]))[: settings.edges])
+    measured, partial = _measured(study, replace(plan, paths=every))
+    if not measured:
+        raise InputError("interrupted before anything was measured")
+    result = _result(study, pairs, metric, measured)
+    names = judge.clusters([pairs[one.number] for one in measured])
+    found = judge.edges(every, measured, settings.directions, names, settings.seed, estimated)
+    result = replace(
+        result,
+        edges=found,
+        family=judge.family(found),
+        correlation=judge.correlation(found),
+        estimated=len(estimated),
+        steps=settings.steps if estimated else None,
+        mlps=settings.mlps,
+        partial=partial,
+    )
+    return replace(result, notes=(*study.notes, *notes(result)))
+
+
+def check(study: Study, pairs: Sequence[Ready], metric: Metric) -> None:
+    """Refuse what does not go together with these pairs.
+
+    Raises:
+        UsageError: it says which, and why.
+    """
+    settings, aligned = study.settings, all(pair.aligned for pair in pairs)
+    if settings.component == "pattern" and not aligned:
+        raise UsageError(
+            "weights of prompts of different lengths cannot be exchanged; patch q and k, with "
+            "{component}",
+            component=...,
+        )
+    if metric.function is not None and (settings.jobs > 1 or settings.ray is not None):
+        raise UsageError("a function as {metric} stays in this process; leave out {jobs} and {ray}",
+                         metric=..., jobs=..., ray=...)  # fmt: skip
+    if len(study.source.layout.kinds) > 1 and (settings.where or settings.by == "position"):
+        raise UsageError(
+            "an encoder-decoder model has two sequences of positions; leave out {at} and {by}",
+            at=...,
+            by=...,
+        )
+    if not settings.where or settings.where == "span":
+        return
+    for pair in pairs:
+        for direction in settings.directions:
+            try:
+                list(positions(pair, direction, settings.where))
+            except IndexError as error:
+                raise UsageError(
+                    "pair {} has no position {}: its prompts have {} and {} tokens; choose another "
+                    "{at}",
+                    pair.number + 1,
+                    error.args[0],
+                    *pair.lengths,
+                    at=...,
+                ) from None
+
+
+def _places(pairs: Sequence[Ready], settings: PatchSettings) -> range:
+    """The positions that all pairs have, where each is patched by itself."""
+    if settings.by == "head":
+        return range(0)
+    lengths = {length for pair in pairs for length in pair.lengths}
+    if len(lengths) > 1:
+        raise UsageError(
+            "{by} lays positions of all pairs on each other, and they have {} to {} tokens; give "
+            "pairs of one length",
+            min(lengths),
+            max(lengths),
+            by="position",
+        )
+    return range(lengths.pop())
+
+
+def _measured(study: Study, plan: Plan, stage: str = "pairs") -> tuple[list[Measured], bool]:
+    """Every pair in its order, and whether it was interrupted before the end."""
+    found: list[Measured] = []
+    settings, partial = study.settings, False
+    try:
+        for batch in measure(study.source, plan, study.load, settings.jobs, settings.ray):
+            found += batch
+            study.progress(stage, len(found), len(plan.pairs))
+    except KeyboardInterrupt:
+        partial = True
+    return sorted(found, key=lambda one: one.number), partial
+
+
+def _result(
+    study: Study, pairs: Sequence[Ready], metric: Metric, measured: Sequence[Measured]
+) -> Patch:
+    """A result with everything but what patching did.
+
+    Raises:
+        InputError: there is nothing to take a share of.
+    """
+    settings, source = study.settings, study.source
+    pairs = [pairs[one.number] for one in measured]
+    names = judge.clusters(pairs)
+    held = all(pair.against is not None for pair in pairs)
+    sides = [judge.baseline(measured, names, metric, side, held=held) for side in (0, 1)]
+    judge.gap(measured, names, metric, source)
+    return Patch(
+        source=source.info,
+        layout=source.layout,
+        texts=2 * len(pairs),
+        seed=settings.seed,
+        task=study.task,
+        metric=metric.name,
+        unit=metric.unit,
+        component=settings.component,
+        by=settings.by,
+        positions=settings.where,
+        directions=settings.directions,
+        pairs=len(pairs),
+        clusters=len(set(names)),
+        family=0,
+        clean=sides[0],
+        corrupted=sides[1],
+        effects=(),
+        example=example(source, pairs),
+    )
+
+
+def example(source: Source, pairs: Sequence[Ready]) -> Example:
+    """The first pair, as it is shown."""
+    one = pairs[0]
+    clean, corrupted = (predicted(inputs).texts for inputs in (one.clean, one.corrupted))
+    against = "" if one.against is None else source.tokens([one.against]).texts[0]
+    answer = source.tokens([one.answer]).texts[0]
+    return Example(clean, corrupted, answer, against, one.at[0])
+
+
+def affordable(source: Source) -> int:
+    """How many tokens may run at once in an eighth of the memory."""
+    vocabulary = source.vocab_size or 0
+    each = 4 * (64 * 64 + (0 if source.readout().table is not None else 3 * vocabulary))
+    return int(min(max(physical_memory() // (8 * each), 256), 4096))

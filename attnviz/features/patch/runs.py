@@ -1,0 +1,199 @@
+"""The clean and the corrupted run of a batch of pairs: what patches take from one to the other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attnviz.captures.kept import Kept
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import (
+    Donors,
+    ForwardRequest,
+    Gates,
+    Observer,
+    Output,
+    Part,
+    Readout,
+    Source,
+    Start,
+)
+from attnviz.features.patch.metrics import Metric
+from attnviz.features.patch.pairs import Ready
+from attnviz.features.patch.result import Direction
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Run:
+    """One of the two runs of a batch.
+
+    Attributes:
+        batch: what runs.
+        at: int64 [N], the position whose logits count.
+        values: what its attention layers had inside, see :class:`~attnviz.captures.kept.Kept`.
+        states: between the layers, [N, T, D] each; empty where a pass cannot begin at one.
+        mlps: what the feed-forward parts add; empty unless asked for.
+        logits: [N, V] at ``at``.
+    """
+
+    batch: tuple[Inputs, ...]
+    at: Tensor
+    values: Mapping[Part, Mapping[Site, Tensor]]
+    states: tuple[Tensor, ...]
+    mlps: tuple[Tensor, ...]
+    logits: Tensor
+
+
+class Bench:
+    """A model, and the logits of its passes at single positions.
+
+    Args:
+        source: the model.
+        metric: what is measured.
+    """
+
+    def __init__(self, source: Source, metric: Metric) -> None:
+        self.source, self.metric = source, metric
+
+    @cached_property
+    def _readout(self) -> Readout | None:
+        """How states become logits at one position, where that is known."""
+        readout = self.source.readout()
+        return readout if readout.table is not None and not self.source.no_logits else None
+
+    def forward(
+        self,
+        batch: Sequence[Inputs],
+        at: Tensor,
+        *,
+        observers: Sequence[Observer] = (),
+        donors: Donors | None = None,
+        gates: Gates | None = None,
+        start: Start | None = None,
+        states: bool = False,
+        mlps: bool = False,
+        grad: bool = False,
+    ) -> tuple[Output, Tensor]:
+        """A pass, and its logits [B, V] at one position of each item.
+
+        Only there does the LM head run, where the model's readout is known.
+        """
+        readout = self._readout
+        output = self.source.forward(
+            batch,
+            observers,
+            ForwardRequest(
+                gates=gates, donors=donors, hidden=True, logits=readout is None, states=states,
+                mlps=mlps, grad=grad, start=start,
+            ),
+        )  # fmt: skip
+        items = torch.arange(len(batch), device=at.device)
+        with torch.set_grad_enabled(grad):
+            if readout is None:
+                assert output.logits is not None
+                return output, output.logits[items, at]
+            assert output.hidden is not None
+            assert readout.table is not None
+            return output, F.linear(output.hidden[items, at], readout.table, readout.bias)
+
+    def run(
+        self,
+        batch: Sequence[Inputs],
+        at: Sequence[int],
+        parts: Collection[Part],
+        *,
+        mlps: bool = False,
+    ) -> Run:
+        """One of the two runs, with what is to be taken from it."""
+        source = self.source
+        places = torch.tensor(at, device=source.info.device)
+        kept = Kept(parts, source.layout.sites)
+        output, logits = self.forward(
+            batch, places, observers=[kept] if parts else [], mlps=mlps,
+            states=source.start_kind is not None,
+        )  # fmt: skip
+        return Run(tuple(batch), places, kept.values, output.states, output.mlps, logits)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Both:
+    """Both runs of a batch of pairs, all of the same two lengths.
+
+    Attributes:
+        pairs: the batch.
+        clean: the run on the clean prompts.
+        corrupted: that on the corrupted ones.
+    """
+
+    pairs: tuple[Ready, ...]
+    clean: Run
+    corrupted: Run
+
+    def base(self, direction: Direction) -> Run:
+        """The run that is patched."""
+        return self.corrupted if direction == "denoise" else self.clean
+
+    def donor(self, direction: Direction) -> Run:
+        """The run that is patched from."""
+        return self.clean if direction == "denoise" else self.corrupted
+
+    def places(self, direction: Direction) -> Tensor | None:
+        """For every position of the base its place in the donor, [N, T], -1 for none.
+
+        None where all are the same.
+        """
+        if all(pair.aligned for pair in self.pairs):
+            return None
+        rows = []
+        for pair in self.pairs:
+            partner = list(pair.partner)
+            if direction == "denoise":
+                length = pair.lengths[1]
+                back = [-1] * length
+                for mine, theirs in enumerate(partner):
+                    if theirs >= 0:
+                        back[theirs] = mine
+                partner = back
+            rows.append(partner)
+        return torch.tensor(rows, device=self.clean.at.device)
+
+
+def both(
+    bench: Bench, pairs: Sequence[Ready], parts: Collection[Part], *, mlps: bool = False
+) -> Both:
+    """Run a batch of pairs, clean and corrupted."""
+    runs = [
+        bench.run(
+            [pair.corrupted if side else pair.clean for pair in pairs],
+            [pair.at[side] for pair in pairs],
+            parts,
+            mlps=mlps,
+        )
+        for side in (0, 1)
+    ]
+    return Both(tuple(pairs), *runs)
+
+
+def batches(pairs: Sequence[Ready], tokens: int, most: int = 16) -> list[tuple[int, ...]]:
+    """Numbers of pairs in batches of the same two lengths, by these alone.
+
+    Args:
+        pairs: all of them.
+        tokens: at most so many in a batch (but always one pair).
+        most: pairs in a batch.
+    """
+    by_length: dict[tuple[int, int], list[int]] = {}
+    for number, pair in enumerate(pairs):
+        by_length.setdefault(pair.lengths, []).append(number)
+    found = []
+    for lengths in sorted(by_length):
+        numbers = by_length[lengths]
+        size = max(1, min(most, tokens // max(lengths)))
+        found += [tuple(numbers[n : n + size]) for n in range(0, len(numbers), size)]
+    return found

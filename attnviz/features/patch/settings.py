@@ -1,0 +1,120 @@
+"""What can be asked of patching, with its defaults; the parameters of ``attnviz.patch``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+from attnviz.core.arguments import check_fields
+from attnviz.errors import Setting, UsageError
+from attnviz.features.patch.pairs import Align
+from attnviz.features.patch.paths import Mlps
+from attnviz.features.patch.result import DIRECTIONS, Direction
+from attnviz.features.patch.targets import WHOLE, Component
+
+By = Literal["head", "position"]
+Directions = Literal["denoise", "noise", "both"]
+
+_AT = re.compile(r"-?[0-9]{1,6}(,-?[0-9]{1,6})*")
+_LEAST = {"edges": 0, "steps": 0, "count": 1, "seed": 0, "batch_tokens": 1, "jobs": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class PatchSettings:
+    """What is patched, and where.
+
+    Attributes:
+        component: heads' outputs ``z``, ``q``, ``k``, ``v``, the ``pattern`` alone, ``attention``
+            and ``mlp`` sublayers, ``residual`` states.
+        by: ``head`` for all positions at once, ``position`` for each by itself.
+        heads: groups of heads; every head alone by default.
+        at: positions: numbers by comma, negative ones from the end, or ``span`` for those that
+            differ between the prompts; all by default.
+        direction: ``denoise``, ``noise`` or both.
+        align: positions of prompts of different lengths: not at all, or by ``word``.
+        estimate: also estimate each effect by gradients (attribution patching).
+        paths: in place of all that, paths such as ``1.4 -> *.k``.
+        edges: estimate all paths by gradients, and measure so many of the strongest.
+        steps: of the gradients' mean; 0 for the corrupted run alone.
+        mlps: between the ends of a path, ``frozen`` or ``free``.
+        count: pairs of a built-in task.
+        seed: of a task's draws and of the bootstrap.
+        batch_tokens: tokens that run at once at most; found by itself if None.
+        jobs: processes, or actors on Ray.
+        ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
+    """
+
+    component: Component = "z"
+    by: By = "head"
+    heads: str | None = None
+    at: str | None = None
+    direction: Directions = "both"
+    align: Align = "position"
+    estimate: bool = False
+    paths: tuple[str, ...] = ()
+    edges: int = 0
+    steps: int = 5
+    mlps: Mlps = "frozen"
+    count: int = 60
+    seed: int = 0
+    batch_tokens: int | None = None
+    jobs: int = 1
+    ray: str | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        """Those that were asked for, denoising first."""
+        return tuple(one for one in DIRECTIONS if self.direction in (one, "both"))
+
+    @property
+    def where(self) -> str:
+        """Positions without blanks; empty for all."""
+        return (self.at or "").replace(" ", "")
+
+    def asked(self) -> dict[str, Any]:
+        """All of it as parameters."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def check(self) -> None:
+        """Raise UsageError on what does not exist or does not go together."""
+        choices = {"component": Component, "by": By, "direction": Directions, "align": Align,
+                   "mlps": Mlps}  # fmt: skip
+        for name, kind in choices.items():
+            value, known = getattr(self, name), get_args(kind)
+            if value not in known:
+                raise UsageError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UsageError(f"{name} must be a whole number from {least}, got {value!r}")
+        if self.where and self.where != "span" and not _AT.fullmatch(self.where):
+            raise UsageError(
+                "{at} takes positions such as 3 or -1,-2, or span for those that differ", at=self.at
+            )
+        if self.estimate and (self.component in (*WHOLE, "attention") or self.by == "position"):
+            raise UsageError(
+                "{estimate} is of heads at all positions together, not of {component} with {by}",
+                estimate=True,
+                component=self.component,
+                by=self.by,
+            )
+        if self.paths and self.edges:
+            raise UsageError("{edges} estimates all paths; leave out {paths}", edges=self.edges,
+                             paths=...)  # fmt: skip
+        if not self.traced:
+            return
+        for name, value in (("component", "z"), ("by", "head"), ("heads", None), ("at", None)):
+            given = getattr(self, name)
+            if given != value:
+                raise UsageError(
+                    "a path takes a head's whole output along; leave out {}", Setting(name, given)
+                )
+
+    @property
+    def traced(self) -> bool:
+        """Whether paths are asked for, in place of heads or sublayers."""
+        return bool(self.paths or self.edges)

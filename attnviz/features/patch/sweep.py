@@ -1,0 +1,186 @@
+"""Patching one batch of pairs with many things, one run each.
+
+A patch leaves everything below its first layer as it was, so a run begins there with the states of
+the base run, and several runs that begin at one layer are one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from attnviz.core.heads import Site
+from attnviz.core.source import Donor, Part, Start
+from attnviz.features.patch.pairs import Ready
+from attnviz.features.patch.result import Direction
+from attnviz.features.patch.runs import Bench, Both
+from attnviz.features.patch.targets import Trial
+
+
+def sweep(
+    bench: Bench,
+    runs: Both,
+    trials: Sequence[Trial],
+    direction: Direction,
+    *,
+    at: str = "",
+    tokens: int = 4096,
+) -> Tensor:
+    """The metric of every patched run, float64 [trials, N].
+
+    Args:
+        bench: the model and the metric.
+        runs: both runs of the batch, with the parts that the trials take.
+        trials: what to patch, one after the other.
+        direction: from which run into which.
+        at: positions of the base run, see :func:`marked`, for trials without one of their own.
+        tokens: at most so many run at once (but always a whole batch).
+    """
+    base = runs.base(direction)
+    where = marked(runs, direction, at)
+    at_once = max(1, tokens // (len(base.batch) * max(item.length for item in base.batch)))
+    found = torch.zeros(len(trials), len(base.batch), dtype=torch.float64)
+    patching = _Patching(bench, runs, direction, where)
+    for layer, numbers in _by_start(trials, bench):
+        for first in range(0, len(numbers), at_once):
+            some = numbers[first : first + at_once]
+            logits = patching.logits([trials[n] for n in some], layer)
+            values = bench.metric.of(logits, runs.clean.logits, runs.pairs)
+            found[some] = values.view(len(some), -1).detach().cpu()
+    return found
+
+
+def marked(runs: Both, direction: Direction, at: str) -> Tensor | None:
+    """Which positions of the base run are patched, bool [N, T]; None for all that have partners.
+
+    Args:
+        runs: the batch.
+        direction: which run is the base.
+        at: ``span`` for those that differ between the prompts, or numbers by comma, negative ones
+            from the end; empty for all.
+    """
+    places, base = runs.places(direction), runs.base(direction)
+    if places is None and not at:
+        return None
+    length = max(item.length for item in base.batch)
+    found = torch.ones(len(base.batch), length, dtype=torch.bool, device=base.at.device)
+    if places is not None:
+        found &= places >= 0
+    if at:
+        chosen = torch.zeros_like(found)
+        for row, pair in enumerate(runs.pairs):
+            chosen[row, list(positions(pair, direction, at))] = True
+        found &= chosen
+    return found
+
+
+def positions(pair: Ready, direction: Direction, at: str) -> Iterator[int]:
+    """The positions of one pair's base run; IndexError for one that is not there."""
+    length = pair.lengths[1 if direction == "denoise" else 0]
+    if at == "span":
+        for place in pair.span:
+            mine = pair.partner[place] if direction == "denoise" else place
+            if mine >= 0:
+                yield mine
+        return
+    for text in at.split(","):
+        place = int(text)
+        if not -length <= place < length:
+            raise IndexError(place)
+        yield place % length
+
+
+def moved(values: Tensor, places: Tensor | None) -> Tensor:
+    """Another run's values [N, heads, T, width] at the places of this run's positions.
+
+    Args:
+        values: of the other run.
+        places: [N, T'], see :meth:`~attnviz.features.patch.runs.Both.places`.
+    """
+    if places is None:
+        return values
+    index = places.clamp(min=0)[:, None, :, None]
+    return values.gather(2, index.expand(-1, values.shape[1], -1, values.shape[3]))
+
+
+def _by_start(trials: Sequence[Trial], bench: Bench) -> Iterator[tuple[int | None, list[int]]]:
+    """Numbers of trials by the layer that their run can begin at; None for a whole pass."""
+    found: dict[int | None, list[int]] = {}
+    for number, trial in enumerate(trials):
+        target, layer = trial.target, None
+        if bench.source.start_kind is not None:
+            layer = target.layer + (target.component == "mlp")
+        found.setdefault(layer, []).append(number)
+    yield from found.items()
+
+
+class _Patching:
+    """Runs patches of one batch in one direction."""
+
+    def __init__(
+        self, bench: Bench, runs: Both, direction: Direction, where: Tensor | None
+    ) -> None:
+        self.bench, self.base, self.donor = bench, runs.base(direction), runs.donor(direction)
+        self.where, self.places = where, runs.places(direction)
+
+    def logits(self, trials: Sequence[Trial], layer: int | None) -> Tensor:
+        """[n · N, V] of n trials that begin at one layer."""
+        base = self.base
+        donors: dict[Site, list[Donor]] = {}
+        start = None
+        if trials[0].target.part is not None:
+            donors = self._donors(trials)
+            start = None if layer is None else Start(layer, base.states[layer])
+        else:
+            assert layer is not None
+            start = Start(layer, torch.cat([self._state(trial, layer) for trial in trials]))
+        _, logits = self.bench.forward(
+            list(base.batch) * len(trials), base.at.repeat(len(trials)), donors=donors, start=start
+        )
+        return logits
+
+    def _donors(self, trials: Sequence[Trial]) -> dict[Site, list[Donor]]:
+        shares: dict[tuple[Site, Part], Tensor] = {}
+        values: dict[tuple[Site, Part], Tensor] = {}
+        count = len(self.base.batch)
+        some = self.where is not None or any(trial.position is not None for trial in trials)
+        for number, trial in enumerate(trials):
+            part = trial.target.part
+            assert part is not None
+            for site, rows in trial.target.rows.items():
+                key = (site, part)
+                if key not in shares:
+                    values[key] = theirs = moved(self.donor.values[part][site], self.places)
+                    size = (len(trials), count, theirs.shape[1])
+                    shares[key] = theirs.new_zeros((*size, theirs.shape[2]) if some else size)
+                mask = self._mask(trial, shares[key].shape[3])[:, None] if some else True
+                shares[key][number][:, list(rows)] = mask * shares[key].new_ones(())
+        donors: dict[Site, list[Donor]] = {}
+        for (site, part), share in shares.items():
+            whole = share.flatten(0, 1)
+            donors.setdefault(site, []).append(Donor(part, values[site, part], whole))
+        return donors
+
+    def _mask(self, trial: Trial, length: int) -> Tensor:
+        """Bool [N, length], which positions one trial patches."""
+        count = len(self.base.batch)
+        if trial.position is not None:
+            mask = torch.zeros(count, length, dtype=torch.bool, device=self.base.at.device)
+            mask[:, trial.position] = True
+            return mask if self.where is None else mask & self.where
+        if self.where is not None:
+            return self.where
+        return torch.ones(count, length, dtype=torch.bool, device=self.base.at.device)
+
+    def _state(self, trial: Trial, layer: int) -> Tensor:
+        """The states [N, T, D] that a patched residual stream or MLP leaves."""
+        base, donor = self.base, self.donor
+        mask = self._mask(trial, base.states[layer].shape[1])[..., None]
+        if trial.target.component == "mlp":
+            theirs = moved(donor.mlps[layer - 1][:, None], self.places)[:, 0]
+            changed = base.states[layer] - base.mlps[layer - 1] + theirs
+        else:
+            changed = moved(donor.states[layer][:, None], self.places)[:, 0]
+        return torch.where(mask, changed, base.states[layer])

@@ -1,0 +1,39 @@
+"""The effects of patching as rows."""
+
+from __future__ import annotations
+
+from attnviz.drawing.tables import Row
+from attnviz.features.patch.result import DIRECTIONS, Edge, Effect, Patch
+
+_SHARE = ("share", "low", "high", "joint_low", "joint_high", "raw")
+COLUMNS = (
+    "name", "heads", "layer", "position",
+    *(f"{direction}_{name}" for direction in DIRECTIONS for name in _SHARE), "estimate",
+)  # fmt: skip
+
+
+def rows(found: Patch) -> list[Row]:
+    """A row for each thing that was patched; None for what is not known."""
+    made = [_edge(found, edge) for edge in found.edges]
+    for effect in found.effects:
+        heads = " ".join(found.layout.name(head) for head in effect.heads)
+        row: Row = {"name": effect.name, "heads": heads, "layer": effect.layer}
+        row["position"] = effect.position
+        made.append(row | _shares(effect) | {"estimate": effect.estimate})
+    return made
+
+
+def _edge(found: Patch, edge: Edge) -> Row:
+    """A row of a path: its heads are the sender and the receivers."""
+    heads = " ".join(found.layout.name(head) for head in (edge.sender, *edge.receivers))
+    row: Row = {"name": edge.name(found.layout), "heads": heads, "layer": edge.sender.layer}
+    return row | {"position": None} | _shares(edge) | {"estimate": edge.estimate}
+
+
+def _shares(one: Effect | Edge) -> Row:
+    return {
+        f"{direction}_{name}": None if share is None else getattr(share, name)
+        for direction in DIRECTIONS
+        for share in [one.of(direction)]
+        for name in _SHARE
+    }

@@ -1,0 +1,169 @@
+"""What can be patched: heads, keys and values that heads share, sublayers, residual states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from attnviz.captures.kept import Kept
+from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.source import ForwardRequest, Part, Source
+from attnviz.errors import ModelError, SelectionError, UsageError
+from attnviz.features.patch.pairs import Ready
+from attnviz.scoring.groups import Group, every_head, read_groups
+
+Component = Literal["z", "q", "k", "v", "pattern", "attention", "mlp", "residual"]
+OF_HEADS: tuple[Component, ...] = ("z", "q", "k", "v", "pattern")
+WHOLE: tuple[Component, ...] = ("mlp", "residual")
+"""What has no heads."""
+
+_WORDS = {"k": "keys", "v": "values"}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What one run patches.
+
+    Attributes:
+        name: as it is shown.
+        component: what it is.
+        heads: whose values; of ``k`` and ``v`` all query heads that read them.
+        rows: by layer, which rows of the part are replaced: query heads, or key heads.
+        layer: the first layer that it touches; of residual states the layer that they enter.
+    """
+
+    name: str
+    component: Component
+    heads: tuple[Head, ...]
+    rows: Mapping[Site, tuple[int, ...]]
+    layer: int
+
+    @property
+    def part(self) -> Part | None:
+        """What of the layers; None for sublayers and states."""
+        if self.component == "attention":
+            return "z"
+        return None if self.component in WHOLE else self.component  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run: a target at one position of the base run, or wherever it is asked for."""
+
+    target: Target
+    position: int | None = None
+
+
+def parts_of(component: Component) -> tuple[Part, ...]:
+    """What must be kept of a run to patch that."""
+    if component in WHOLE:
+        return ()
+    return ("z",) if component == "attention" else (component,)  # type: ignore[return-value]
+
+
+def key_heads(source: Source, pair: Ready) -> dict[Site, int]:
+    """G of every layer: heads that have keys and values of their own."""
+    kept = Kept(["k"], source.layout.sites)
+    source.forward([pair.clean], [kept], ForwardRequest(hidden=False))
+    return {site: one.shape[1] for site, one in kept.values["k"].items()}
+
+
+def targets(
+    source: Source, component: Component, heads: str | None, shared: Mapping[Site, int]
+) -> tuple[Target, ...]:
+    """Everything of a kind, or what was asked for.
+
+    Args:
+        source: the model.
+        component: the kind.
+        heads: groups of heads, see :mod:`attnviz.scoring.groups`; None for every head alone.
+        shared: key heads by layer.
+
+    Raises:
+        UsageError: heads for what has none; SelectionError: no such heads.
+        ModelError: sublayers or states that this model does not have apart.
+    """
+    layout = source.layout
+    if component in ("attention", *WHOLE):
+        if heads is not None:
+            raise UsageError(
+                "{component} is of a whole layer; leave out {heads}", component=component,
+                heads=heads,
+            )  # fmt: skip
+        return _whole(source, component)
+    groups = every_head(layout) if heads is None else read_groups(heads, layout, _no_roles)
+    made: dict[str, Target] = {}
+    for group in groups:
+        one = _of_heads(group, component, layout, shared)
+        made.setdefault(one.name, one)
+    return tuple(made.values())
+
+
+def _of_heads(
+    group: Group, component: Component, layout: Layout, shared: Mapping[Site, int]
+) -> Target:
+    """A group of heads; of keys and values with all that read the same."""
+    layer = min(head.layer for head in group.heads)
+    if component not in ("k", "v"):
+        rows = {
+            site: tuple(head.index for head in group.heads if head.site == site)
+            for site in group.sites
+        }
+        return Target(group.name, component, group.heads, rows, layer)
+    rows, heads = {}, list[Head]()
+    for site in group.sites:
+        each = layout.heads[site.kind][site.layer] // shared[site]
+        mine = dict.fromkeys(head.index // each for head in group.heads if head.site == site)
+        rows[site] = tuple(mine)
+        heads += [Head(site, key * each + n) for key in mine for n in range(each)]
+    name = "+".join(map(layout.name, heads))
+    if any(layout.heads[site.kind][site.layer] != shared[site] for site in group.sites):
+        name = f"{_WORDS[component]} of {name}"
+    return Target(name, component, tuple(heads), rows, layer)
+
+
+def _whole(source: Source, component: Component) -> tuple[Target, ...]:
+    """Sublayers, or the states between them."""
+    layout = source.layout
+    if component == "attention":
+        return tuple(
+            Target(
+                f"attention {layout.name(Head(site, 0)).rpartition('.')[0]}",
+                component,
+                heads := tuple(Head(site, n) for n in range(count)),
+                {site: tuple(head.index for head in heads)},
+                site.layer,
+            )
+            for site in layout.sites
+            if (count := layout.heads[site.kind][site.layer])
+        )
+    if source.start_kind is None:
+        raise ModelError(
+            "{} has no plain list of layers that run one after the other; patch heads, with "
+            "{component}",
+            source.info.model,
+            component="z",
+        )
+    layers = layout.layers(source.start_kind)
+    if component == "mlp":
+        if reason := source.readout().reason:
+            raise ModelError(
+                "what the MLPs of {} add cannot be told: {}", source.info.model, reason
+            )
+        return tuple(Target(f"MLP {n}", component, (), {}, n) for n in range(layers))
+    return tuple(Target(f"residual {n}", component, (), {}, n) for n in range(layers + 1))
+
+
+def _no_roles(name: str) -> tuple[Head, ...]:
+    raise SelectionError(
+        f"role:{name} is found on texts, and patching runs pairs; name the heads, as attnviz heads "
+        "lists them"
+    )
+
+
+def trials(found: Sequence[Target], by: str, positions: Sequence[int]) -> tuple[Trial, ...]:
+    """The runs: every target, at all positions at once or at each by itself."""
+    if by == "head":
+        return tuple(Trial(target) for target in found)
+    return tuple(Trial(target, place) for target in found for place in positions)

@@ -1,0 +1,202 @@
+"""Patching on the terminal: whether the model does the task, the grids, the table, the sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from attnviz.core.heads import Head
+from attnviz.drawing.labels import signs, visible
+from attnviz.drawing.signed import SignedGrid, coloured, on_terminal, signed
+from attnviz.drawing.terminal import Line
+from attnviz.features.patch import words
+from attnviz.features.patch.result import Direction, Edge, Effect, Patch
+from attnviz.statistics.simultaneous import ENOUGH
+
+_ROWS = 24
+"""Rows of a grid by position on the terminal."""
+_CELL = 5
+_LEAST = 0.005
+"""A smaller share is left blank in such a grid."""
+_VERBS: Mapping[Direction, str] = {"denoise": "restored", "noise": "removed"}
+
+
+def parts(found: Patch, top: int | None = None) -> Iterator[RenderableType]:
+    """The model on the task, a grid for each direction, the table, a sentence and the origin.
+
+    Args:
+        found: the result.
+        top: the rows of the table at most.
+    """
+    yield Line(words.model_does(found), "bold")
+    yield ""
+    for direction in found.directions if found.effects else ():
+        yield Grid(found, direction)
+    if found.edges:
+        yield edges_table(found, found.strongest()[: top or len(found.edges)])
+    else:
+        most = 20 if found.by == "position" else len(found.effects)
+        yield table(found, found.ranked()[: top or most])
+    yield ""
+    yield Text(words.quote(found))
+    yield ""
+    yield Line(closing(found), "dim")
+
+
+class Grid:
+    """A renderable: heads or layers, or these by position, each with its share."""
+
+    def __init__(self, found: Patch, direction: Direction) -> None:
+        self.found, self.direction = found, direction
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """Draw for this console; nothing where there is no grid of single heads."""
+        found, direction = self.found, self.direction
+        end = words.most(found, direction)
+        if found.by == "position":
+            yield from self._by_position(console, options, end)
+        else:
+            alone: dict[Head, float] = {
+                effect.heads[0]: one.share
+                for effect in found.effects
+                if len(effect.heads) == 1 and (one := effect.of(direction)) is not None
+            }
+            if len(alone) < 2:
+                return
+            yield SignedGrid(found.layout, alone, end, 1)
+        scale = f"; full colour at {end:.2g}" if coloured(console) else ""
+        said = f"share {_VERBS[direction]} ({words.TOWARDS[direction]}){scale}"
+        yield Text(signs(said, options.ascii_only), "dim")
+        yield Text("")
+
+    def _by_position(
+        self, console: Console, options: ConsoleOptions, end: float
+    ) -> Iterator[RenderableType]:
+        """Components downwards, positions across, in bands; the largest components only."""
+        found, direction = self.found, self.direction
+        tokens = [visible(text.strip(), ascii_only=options.ascii_only) for text in
+                  words.tokens(found)]  # fmt: skip
+        names, values = cells(found, direction)
+        large = {name for (name, _), value in values.items() if abs(value) >= _LEAST}
+        shown = [name for name in strongest(names, values, _ROWS) if name in large]
+        if not shown:
+            return
+        wide = max(map(cell_len, shown))
+        fitting = max((options.max_width - wide - 1) // (_CELL + 1), 1)
+        for first in range(0, len(tokens), fitting):
+            columns = range(first, min(first + fitting, len(tokens)))
+            for label in ([str(n) for n in columns], [tokens[n][:_CELL] for n in columns]):
+                yield Text(" " * (wide + 1) + " ".join(f"{text:^{_CELL}}" for text in label), "dim")
+            for name in shown:
+                line = Text(f"{name:<{wide}} ", no_wrap=True)
+                for place in columns:
+                    value = values[name, place]
+                    style = Style()
+                    if coloured(console):
+                        style = on_terminal(value, end, 1)
+                    figure = "" if abs(value) < _LEAST else signed(value, 2, 2)
+                    line.append(f"{figure.replace('0.', '.', 1):^{_CELL}}", style)
+                    line.append(" ")
+                yield line
+            yield Text("")
+        if len(shown) < len(names):
+            said = (
+                f"{len(shown)} of {len(names)} {words.nouns(found)}: those with the largest "
+                f"shares, from {_LEAST} on"
+            )
+            yield Text(said, "dim")
+
+
+def cells(found: Patch, direction: Direction) -> tuple[list[str], dict[tuple[str, int], float]]:
+    """Names of the rows of a grid by position, and its values."""
+    values = {
+        (effect.name, effect.position): one.share
+        for effect in found.effects
+        if effect.position is not None and (one := effect.of(direction)) is not None
+    }
+    return list(dict.fromkeys(name for name, _ in values)), values
+
+
+def strongest(
+    names: Sequence[str], values: Mapping[tuple[str, int], float], count: int
+) -> list[str]:
+    """Those names with the largest values, in their order."""
+    size = dict.fromkeys(names, 0.0)
+    for (name, _), value in values.items():
+        size[name] = max(size[name], abs(value))
+    kept = set(sorted(names, key=lambda name: -size[name])[:count])
+    return [name for name in names if name in kept]
+
+
+def table(found: Patch, effects: Sequence[Effect]) -> RenderableType:
+    """One line for each effect: its shares, their intervals, and the raw change."""
+    made, tail = _table(found, effects, "patched", ["position"] * (found.by == "position"))
+    for effect in effects:
+        row = [visible(effect.name)]
+        if found.by == "position":
+            row.append(words.place(found, effect.position or 0).removeprefix("position "))
+        made.add_row(*map(Text, row + tail(effect)), style=_style(found, effect))
+    return made
+
+
+def edges_table(found: Patch, edges: Sequence[Edge]) -> RenderableType:
+    """One line for each path."""
+    made, tail = _table(found, edges, "path", [])
+    for edge in edges:
+        row = [edge.name(found.layout), *tail(edge)]
+        made.add_row(*map(Text, row), style=_style(found, edge))
+    return made
+
+
+def _table(
+    found: Patch, shown: Sequence[Effect | Edge], title: str, more: Sequence[str]
+) -> tuple[Table, Callable[[Effect | Edge], list[str]]]:
+    """An empty table with its columns, and what stands in those of figures."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    made.add_column(title, overflow="fold")
+    for name in more:
+        made.add_column(name, no_wrap=True)
+    joint = any(one.first.joint_low is not None for one in shown)
+    known = any(one.first.low is not None for one in shown)
+    guessed = any(one.estimate is not None for one in shown)
+    for direction in found.directions:
+        made.add_column(_VERBS[direction], justify="right", no_wrap=True)
+        if known:
+            made.add_column("joint 95 %" if joint else "95 %", justify="right", no_wrap=True)
+    if guessed:
+        made.add_column("estimate", justify="right")
+    made.add_column(f"in {found.unit or words.METRICS[found.metric]}", justify="right")
+
+    def tail(one: Effect | Edge) -> list[str]:
+        row = []
+        for direction in found.directions:
+            share = one.of(direction)
+            row += [words.share(share), words.interval(share, joint=joint)][: 1 + known]
+        if guessed:
+            row.append("" if one.estimate is None else signed(one.estimate, 3, 4))
+        return [*row, signed(one.first.raw, 3)]
+
+    return made, tail
+
+
+def _style(found: Patch, one: Effect | Edge) -> str:
+    """Faint for what does not differ from 0, where that can be said."""
+    joint = one.first.joint_low is not None or (found.clusters >= ENOUGH and one.first.low is None)
+    return "dim" if joint and not one.first.sure else ""
+
+
+def closing(found: Patch) -> str:
+    """What was measured, on which model, in one line."""
+    info = found.source
+    return " · ".join(
+        [words.measure(found), f"{info.model}, {info.backend} backend",
+         f"{info.device} {info.dtype}"]
+    )  # fmt: skip

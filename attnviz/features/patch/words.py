@@ -1,0 +1,235 @@
+"""The words and figures that every picture of patching shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from attnviz.drawing.labels import visible
+from attnviz.drawing.signed import signed
+from attnviz.features.patch.result import Baseline, Direction, Effect, Patch, Share
+from attnviz.features.patch.tasks import TASKS
+
+COMPONENTS = {
+    "z": "output",
+    "q": "queries",
+    "k": "keys",
+    "v": "values",
+    "pattern": "attention pattern",
+    "attention": "attention sublayer",
+    "mlp": "MLP",
+    "residual": "residual state",
+}
+METRICS = {
+    "logit-diff": "logit difference",
+    "prob": "probability of the answer",
+    "log-prob": "log-probability of the answer",
+    "kl": "KL divergence from the clean run",
+    "loss": "loss",
+    "custom": "metric",
+}
+SIDES = {"q": "queries", "k": "keys", "v": "values"}
+TOWARDS: dict[Direction, str] = {
+    "denoise": "clean values into the corrupted run",
+    "noise": "corrupted values into the clean run",
+}
+MINUS = "−"
+
+
+def title(found: Patch) -> str:
+    """What a picture shows."""
+    of = "pairs" if found.task == "pairs" else found.task
+    if found.edges:
+        return f"{found.source.model}: through whom the answer goes ({of})"
+    return f"{found.source.model}: which {nouns(found)} carry the answer ({of})"
+
+
+def nouns(found: Patch) -> str:
+    """What was patched, as the plural of a name."""
+    whole = {"attention": "attention sublayers", "mlp": "MLPs", "residual": "residual states"}
+    return whole.get(found.component, "heads")
+
+
+def share(one: Share | None) -> str:
+    """``+0.231``, with the digits that its interval leaves known; empty for none."""
+    if one is None:
+        return ""
+    low, high = one.low, one.high
+    if low is None or high is None or high <= low:
+        return signed(one.share, 3, 3)
+    decimals = max(1, min(4, 1 - math.floor(math.log10((high - low) / 2))))
+    text = f"{one.share:+.{decimals}f}"
+    return "0" if float(text) == 0 else text.replace("-", MINUS)
+
+
+def interval(one: Share | None, *, joint: bool = True) -> str:
+    """``+0.196 to +0.266``; empty where there is none."""
+    ends = (None, None) if one is None else (one.low, one.high)
+    if one is not None and joint:
+        ends = (one.joint_low, one.joint_high)
+    low, high = ends
+    if low is None or high is None:
+        return ""
+    half = max((high - low) / 2, 1e-12)
+    decimals = max(1, min(4, 1 - math.floor(math.log10(half))))
+    return f"{low:+.{decimals}f} to {high:+.{decimals}f}".replace("-", MINUS)
+
+
+def percent(value: float) -> str:
+    """A share of 1 in percent."""
+    return f"{100 * value:.0f} %".replace("-", MINUS)
+
+
+def model_does(found: Patch) -> str:
+    """The first line: whether the model does the task at all."""
+    clean, corrupted = (_side(found, one) for one in (found.clean, found.corrupted))
+    what = f" ({TASKS[found.task].title})" if found.task in TASKS else ""
+    said = "the answer wins" if found.clean.wins is not None else "the answer is the likeliest"
+    clean_share, corrupted_share = (percent(one.accuracy) for one in (found.clean, found.corrupted))
+    return (
+        f"{found.task}{what}, {found.pairs:,} pairs: {said} in {clean_share} of the clean prompts "
+        f"({clean}) and in {corrupted_share} of the corrupted ones ({corrupted})"
+    )
+
+
+def _side(found: Patch, one: Baseline) -> str:
+    known = ""
+    if one.low is not None and one.high is not None:
+        known = f" [{one.low:.3g}, {one.high:.3g}]"
+    return f"{METRICS[found.metric]} {one.mean:.3g}{known}".replace("-", MINUS).replace(
+        f"log{MINUS}prob", "log-prob"
+    )
+
+
+def quote(found: Patch) -> str:
+    """The sentence that one would quote."""
+    if found.edges:
+        return _quote_edge(found)
+    if found.by == "position":
+        return _quote_position(found)
+    first = found.ranked()[0]
+    sure = [effect for effect in found.effects if effect.first.sure]
+    pairs = f"On {found.pairs:,} pairs" + ("" if found.task == "pairs" else f" of {found.task}")
+    what = METRICS[found.metric]
+    parts = [part for part in (_restores(found, first, what), _removes(found, first)) if part]
+    said = f"{pairs}, {', and '.join(parts)}"
+    if found.family > 1 and first.first.joint_low is not None:
+        direction = "restores" if first.denoise else "removes"
+        said += (
+            f"; of {len(found.effects)} {nouns(found)}, {len(sure)} "
+            f"{direction if len(sure) == 1 else direction[:-1]} a share that differs from 0."
+        )
+        return said
+    return said + "."
+
+
+def _restores(found: Patch, first: Effect, what: str) -> str:
+    one = first.denoise
+    if one is None:
+        return ""
+    known = interval_percent(one)
+    return (
+        f"{subject(found, first)} of the clean run alone restores {percent(one.share)} of the "
+        f"{what}{known}"
+    )
+
+
+def _removes(found: Patch, first: Effect) -> str:
+    one = first.noise
+    if one is None:
+        return ""
+    known = interval_percent(one)
+    if first.denoise is not None:
+        return f"that of the corrupted run removes {percent(one.share)}{known}"
+    return (
+        f"{subject(found, first)} of the corrupted run alone removes {percent(one.share)} of the "
+        f"{METRICS[found.metric]}{known}"
+    )
+
+
+def subject(found: Patch, effect: Effect) -> str:
+    """``the output of 2.0``; ``MLP 2`` for what has no heads."""
+    if found.component in ("attention", "mlp", "residual") or " of " in effect.name:
+        return f"{effect.name}"
+    plural = found.component in ("q", "k", "v")
+    return (
+        f"the {COMPONENTS[found.component]}{'s' * (len(effect.heads) > 1 and not plural)} of "
+        f"{effect.name}"
+    )
+
+
+def interval_percent(one: Share) -> str:
+    """`` (joint 95 % interval 20 to 27 %)``; empty where there is none."""
+    if one.joint_low is None or one.joint_high is None:
+        if one.low is None or one.high is None:
+            return ""
+        return f" (95 % interval {100 * one.low:.0f} to {100 * one.high:.0f} %)".replace("-", MINUS)
+    return (
+        f" (joint 95 % interval {100 * one.joint_low:.0f} to {100 * one.joint_high:.0f} %)"
+    ).replace("-", MINUS)
+
+
+def _quote_edge(found: Patch) -> str:
+    first = found.strongest()[0]
+    one, verb = first.first, "restores" if first.denoise else "removes"
+    run = "clean" if first.denoise else "corrupted"
+    through = "the logits" if first.side == "logits" else (
+        f"the {SIDES[first.side]} of {'+'.join(map(found.layout.name, first.receivers))}"
+    )  # fmt: skip
+    of = f" of {found.estimated:,} that were estimated" if found.estimated else ""
+    return (
+        f"On {found.pairs:,} pairs, what {found.layout.name(first.sender)} writes in the {run} "
+        f"run, entering {through} alone, {verb} {percent(one.share)} of the {METRICS[found.metric]}"
+        f"{interval_percent(one)}, the most of {len(found.edges):,} paths{of}."
+    )
+
+
+def _quote_position(found: Patch) -> str:
+    first = found.ranked()[0]
+    one = first.first
+    verb = "restores" if first.denoise else "removes"
+    return (
+        f"On {found.pairs:,} pairs, {subject(found, first)} at {place(found, first.position or 0)} "
+        f"alone {verb} {percent(one.share)} of the {METRICS[found.metric]}"
+        f"{interval_percent(one)}, the most of all {len(found.effects):,} cells."
+    )
+
+
+def place(found: Patch, position: int) -> str:
+    """``position 6 ( mot)``: its token is that of the first pair."""
+    return f"position {position} ({visible(tokens(found)[position].strip())})"
+
+
+def tokens(found: Patch) -> Sequence[str]:
+    """Of the first pair's run that is patched."""
+    example = found.example
+    return example.corrupted if found.directions[0] == "denoise" else example.clean
+
+
+def measure(found: Patch) -> str:
+    """What was measured, on what and how, in one line."""
+    values = " and ".join(TOWARDS[one] for one in found.directions)
+    where = f" at {found.positions}" if found.positions else ""
+    what = f"patching the {COMPONENTS[found.component]}{where}"
+    if found.edges:
+        what = f"a head's difference along one path (MLPs between {found.mlps})"
+    parts = [
+        f"share of the {METRICS[found.metric]}, clean {MINUS} corrupted, that {what} moves",
+        values,
+        f"{found.pairs:,} pairs",
+    ]
+    if found.steps is not None:
+        how = f"EAP-IG, {found.steps} steps" if found.steps else "EAP"
+        parts.append(f"{found.estimated:,} paths estimated by {how}")
+    every = (*found.effects, *found.edges)
+    if found.family > 1 and any(one.first.joint_low is not None for one in every):
+        parts.append(f"95 % intervals that hold for all {found.family:,} at once")
+    if found.correlation is not None:
+        parts.append(f"rank correlation of estimates and effects {found.correlation:.2f}")
+    return " · ".join(parts)
+
+
+def most(found: Patch, direction: Direction) -> float:
+    """The end of the colours: the largest share of a single target."""
+    alone = [abs(one.share) for effect in found.effects if (one := effect.of(direction))]
+    return max(alone, default=0.0)
