@@ -67,7 +67,8 @@ def claims() -> list[Claim]:
         text = page.read_text("utf-8")
         for comment in COMMENT.finditer(text):
             before = COMMENT.sub("", text[: comment.start()]).rstrip()
-            paragraph = " ".join(before.rpartition("\n\n")[2].split())
+            end = "```\n" if before.endswith("\n```") else "\n\n"  # of what stands before
+            paragraph = " ".join(before.removesuffix("```").rpartition(end)[2].split())
             for line in comment.group(2).strip().splitlines():
                 words, _, expression = line.partition(" :: ")
                 found.append(

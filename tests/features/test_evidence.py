@@ -82,7 +82,8 @@ def test_an_ablation_gives_effects_with_intervals_and_gradients(files, reports) 
     found, report = read(files["ablate"]), reports["ablate"]
     effects = {one.name: one for one in report.effects if len(one.heads) == 1}
     assert measure(found, "effect").values == {
-        name: (one.change, one.low, one.high) for name, one in effects.items()
+        name: (one.change, one.first.joint_low, one.first.joint_high)
+        for name, one in effects.items()
     }
     assert measure(found, "effect").orange == -1  # what helps is blue, as in logits
     assert measure(found, "gradient").values == {

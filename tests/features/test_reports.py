@@ -141,7 +141,7 @@ def test_without_pandas(reports: dict[str, Any], monkeypatch: pytest.MonkeyPatch
         ("profile", ["layer ↓  head →", "95 %", "2 texts"]),
         ("ablate", ["layer ↓  head →", "effect", "loss in nats"]),
         ("logits", ["probability", "adds", "native backend"]),
-        ("syntax", ["layer ↓  head →", "relation", "95 %", "best fixed offset"]),
+        ("syntax", ["layer ↓  head →", "relation", "95 %", "fixed offset"]),
         ("coref", ["layer ↓  head →", "baseline", "95 %", "measured on"]),
         ("flow", ["own token", "native backend", "three"]),
         ("circuits", ["layer ↓  head →", "random", "Composition", "native backend"]),

@@ -183,7 +183,7 @@ def _copying(
             if kind not in chance:
                 chance[kind] = texts.chance(*parts, settings.seed)
             drawn += texts.matched(*parts, settings.seed + number)
-        matched[kind] = Chance(*(float(f(drawn)) for f in (np.mean, np.std)), len(drawn))
+        matched[kind] = Chance(float(np.mean(drawn)), float(np.std(drawn)), len(drawn))
     return replace(
         report,
         plain=found["plain"],

@@ -116,7 +116,7 @@ def test_cards_say_what_was_found_and_how(shared: Opened, page: Path, report) ->
     card = shared.text("#card-body")
     one = effects(report)["0.5"]
     assert "Effect of ablating it" in card
-    assert f"[{one.low:+.2g}"[:4] in card
+    assert f"[{one.first.joint_low:+.2g}"[:4] in card
     assert f"mean |∂/∂gate| {one.gradient:.2g}" in card
     assert "these texts: Change of the loss without it (nats)" in card
     assert "by ablation (mean at every position" in card
@@ -150,7 +150,7 @@ def test_dots_tables_and_pictures_carry_the_numbers(shared: Opened, page: Path, 
     for line in lines:
         one = found[line[0]]
         assert [float(part) for part in line[place : place + 3]] == pytest.approx(
-            [one.change, one.low, one.high], rel=1e-3, abs=1e-6
+            [one.change, one.first.joint_low, one.first.joint_high], rel=1e-3, abs=1e-6
         )
 
 
