@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.scores import HeadScores
 from attnviz.errors import SelectionError
-from attnviz.scoring.roles import ROLES
+from attnviz.scoring.roles import ROLES, role_name
 from attnviz.scoring.select import select
 
 Roles = Callable[[str], Collection[Head]]
@@ -72,6 +72,7 @@ def read_groups(text: str, layout: Layout, roles: Roles) -> tuple[Group, ...]:
 
 def role_heads(scores: Iterable[HeadScores], name: str) -> tuple[Head, ...]:
     """The heads that show a role, by what was measured; SelectionError where there is no such."""
+    name = role_name(name)
     if name not in ROLES:
         raise SelectionError(f"unknown role {name!r}; choose one of {', '.join(ROLES)}")
     return tuple(one.head for one in scores if any(role.name == name for role in one.roles))

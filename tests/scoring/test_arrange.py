@@ -42,6 +42,7 @@ def names(**options: object) -> str:
         ({"everything": True}, "0.0 0.1 1.0 1.1 2.0 2.1"),
         ({"role": "previous"}, "1.0 1.1"),
         ({"role": "first"}, "1.0"),
+        ({"role": "attention sink"}, "1.0"),
         ({"role": "diffuse"}, "2.1"),
         ({"role": "separator"}, ""),
         ({"role": "previous", "everything": True}, "1.0 1.1"),
