@@ -47,3 +47,13 @@ def test_a_capture_as_a_tidy_frame() -> None:
     row = found[(found["head"] == "2.0") & (found["query"] == 3) & (found["key"] == 1)].iloc[0]
     assert row["weight"] == capture["2.0"][3, 1]
     assert (row["query_token"], row["key_token"]) == (capture.tokens[3], capture.tokens[1])
+
+
+def test_no_cell_of_a_csv_is_a_formula() -> None:
+    import csv
+    import io
+
+    found = list(csv.reader(io.StringIO(av.logits("=1 + 2 @ a - b", top=3).to_csv())))
+    cells = [cell for row in found for cell in row]
+    assert not [cell for cell in cells if cell[:1] in ("=", "+", "@")]
+    assert all(float(cell) < 0 for cell in cells if cell.startswith("-"))
