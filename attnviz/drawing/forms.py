@@ -16,7 +16,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from attnviz import files
-from attnviz.core.compared import Figures
 from attnviz.core.findings import Finding
 from attnviz.core.result import Record
 from attnviz.drawing import paper
@@ -24,6 +23,8 @@ from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from attnviz.core.compared import Figures
 
 _WIDTH = 100
 """Columns of a printed result."""
