@@ -15,6 +15,7 @@ from attnviz.drawing import html
 from attnviz.drawing.forms import frame, printed
 from attnviz.errors import SelectionError, UsageError
 from attnviz.scoring.select import select
+from attnviz.scoring.stored import allowed_in
 
 
 class Captured(Capture):
@@ -65,6 +66,67 @@ class Captured(Capture):
     def source_tokens(self) -> tuple[str, ...]:
         """The text of each position that is attended to; the encoder's where there are two."""
         return self.inputs.sides[self.layout.kinds[-1]].keys.texts
+
+    def to_pandas(self) -> Any:
+        """A tidy ``pandas.DataFrame``, a row for each head, query and key that it may attend to.
+
+        Its columns are head, layer, index, query and key (positions from 0), query_token,
+        key_token, and the weight under the name of what the maps are of.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        parts: dict[str, list[Any]] = {}
+        for head in self.layout:
+            if not self.holds(head):
+                continue
+            weights, sides = self[head], self.sides(head)
+            reach = self.reach.get(head.site)
+            allowed = allowed_in(self.maps[head.site], head.site.kind, reach)
+            rows, columns = allowed[self.place(head) if len(allowed) > 1 else 0].nonzero()
+            count = len(rows)
+            values = {
+                "head": [self.layout.name(head)] * count,
+                "layer": [head.layer] * count,
+                "index": [head.index] * count,
+                "query": rows,
+                "key": columns,
+                "query_token": np.array(sides.queries.texts, object)[rows],
+                "key_token": np.array(sides.keys.texts, object)[columns],
+                self.quantity.removesuffix("s"): weights[rows, columns],
+            }
+            for name, column in values.items():
+                parts.setdefault(name, []).append(column)
+        return frame({name: np.concatenate(columns) for name, columns in parts.items()})
+
+    def to_xarray(self, kind: str | None = None) -> Any:
+        """The maps as an ``xarray.DataArray`` with dimensions head, query and key.
+
+        Args:
+            kind: of layers, where there are several: ``encoder``, ``decoder`` or ``cross``.
+
+        Raises:
+            UsageError: xarray is not installed, or there are several kinds of layers.
+        """
+        try:
+            import xarray
+        except ImportError:
+            raise UsageError("xarray is not installed; install it, or use to_pandas()") from None
+        kinds = list(dict.fromkeys(site.kind for site in self.maps))
+        if kind not in kinds and (kind is not None or len(kinds) > 1):
+            raise UsageError("{kind} takes one of {}", ", ".join(kinds), kind=kind or ...)
+        heads = [h for h in self.layout if self.holds(h) and h.site.kind == (kind or kinds[0])]
+        sides = self.sides(heads[0])
+        return xarray.DataArray(
+            np.stack([self[head] for head in heads]),
+            dims=("head", "query", "key"),
+            coords={
+                "head": [self.layout.name(head) for head in heads],
+                "query_token": ("query", list(sides.queries.texts)),
+                "key_token": ("key", list(sides.keys.texts)),
+            },
+            name=self.quantity,
+        )
 
     def _repr_html_(self) -> str:
         known = {"model": self.source.model, "backend": self.source.backend}

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs
+from attnviz.core.scores import HeadScores
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.scoring.groups import read_groups, role_heads
 from attnviz.scoring.observe import ScoreObserver
 
 
 @contextmanager
-def closed(source: Source, without: str | None, inputs: Inputs) -> Iterator[Inputs]:
+def closed(
+    source: Source,
+    without: str | None,
+    inputs: Inputs,
+    annotated: Callable[[Sequence[HeadScores]], Sequence[HeadScores]] = lambda scores: scores,
+) -> Iterator[Inputs]:
     """Take heads away inside the ``with`` block.
 
     Args:
         source: the model.
         without: which heads, see :mod:`attnviz.scoring.groups`; None for none.
         inputs: the text, on which roles are measured.
+        annotated: adds roles from elsewhere to what was measured.
 
     Yields:
         The inputs, with a note of what is missing.
@@ -35,7 +42,7 @@ def closed(source: Source, without: str | None, inputs: Inputs) -> Iterator[Inpu
     def roles(name: str) -> tuple[Head, ...]:
         observer = ScoreObserver([inputs], source.layout)
         source.forward([inputs], [observer], ForwardRequest(hidden=False))
-        return role_heads(observer.result(), name)
+        return role_heads(annotated(observer.result()), name)
 
     groups = read_groups(without, source.layout, roles)
     gone = dict.fromkeys(head for group in groups for head in group.heads)

@@ -49,13 +49,14 @@ COMMANDS = {
     "shapes": (LEARN, "sizes, such as --d-model 512 --heads 8"),
     "models": (LEARN, ""),
     "demo": (LEARN, ""),
+    "help": (LEARN, ""),
 }
 """In the order of ``--help``: its group there, and what it needs at least; empty for nothing.
 
 Each is a function of its name in ``command.py`` of its feature's folder.
 """
 
-FOLDERS = {"ablate": "ablation", "demo": "tour"}
+FOLDERS = {"ablate": "ablation", "demo": "tour", "help": "glossary"}
 """Features whose folder has another name than their command: a noun for a verb."""
 
 _TRACEBACK = "--traceback"

@@ -31,7 +31,10 @@ def _option(help: str, *names: str, panel: str | None = None, **more: Any) -> An
 
 
 SPECIAL_TOKENS = _option(
-    "Leave out the tokens that the tokenizer adds.", " /--no-special-tokens", panel=INPUT
+    "Leave out the tokens that the tokenizer adds.",
+    " /--no-special-tokens",
+    panel=INPUT,
+    show_default=False,
 )
 EVIDENCE = _option(
     "Add results of another command on these heads (its --json file); repeatable.",

@@ -6,10 +6,11 @@ import sys
 from typing import Any
 
 from attnviz.cli import console
+from attnviz.cli.logged import Log
 
 
 class Stages:
-    """A bar for each stage, one at a time; nothing where nobody watches.
+    """A bar for each stage, one at a time; in a log a line now and then.
 
     Args:
         quiet: show nothing.
@@ -17,6 +18,7 @@ class Stages:
 
     def __init__(self, quiet: bool) -> None:
         self._shown = not quiet and sys.stderr.isatty()
+        self._log = Log(quiet)
         self._progress: Any = None
         self._tasks: dict[str, Any] = {}
 
@@ -40,6 +42,7 @@ class Stages:
 
     def show(self, stage: str, done: int, total: int) -> None:
         """So much of a stage is done."""
+        self._log.tell(f"({stage})", done, total)
         if self._progress is None:
             return
         self._progress.start()  # only now: until then a text may grow; again it does nothing

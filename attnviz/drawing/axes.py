@@ -27,8 +27,10 @@ def draw(axes: Axes, weights: NDArray[np.floating[Any]], sides: Sides, style: St
         sides: the tokens on the axes.
         style: palette, scale, and whether there are labels.
     """
-    array = checked(weights, sides)
-    shown = np.ma.array(shades(array, style, largest([array])), mask=hidden(weights))
+    array, masked = checked(weights, sides), hidden(weights)
+    shown = np.ma.array(
+        shades(array, style, largest([array])), mask=False if masked is None else masked
+    )
     colors = LinearSegmentedColormap.from_list(style.palette, anchors(style.palette))
     axes.imshow(
         shown,

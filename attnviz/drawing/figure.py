@@ -25,13 +25,16 @@ FORMATS: tuple[str, ...] = ("png", "svg", "pdf")
 
 
 def check_format(format: str) -> str:
-    """The format itself; UsageError when figures cannot be written as such.
-
-    ``figure`` is one too, for a :class:`matplotlib.figure.Figure`.
-    """
-    if format not in (*FORMATS, "figure"):
+    """The format itself; UsageError when figures cannot be written as such."""
+    if format not in FORMATS:
         raise UsageError(f"unknown figure format {format!r}: choose one of {', '.join(FORMATS)}")
     return format
+
+
+def check_drawn(format: str) -> None:
+    """UsageError for what figures cannot become: a file of some format, or ``figure``."""
+    if format != "figure":
+        check_format(format)
 
 
 def heatmap_figure(
@@ -64,7 +67,7 @@ def heatmap_figure(
         InputError: when a map does not fit its tokens or is not finite.
         UsageError: when there is no map, or no such format.
     """
-    check_format(format)
+    check_drawn(format)
     if not maps:
         raise UsageError("no attention map to draw: select at least one head")
     from attnviz.drawing import canvas
@@ -103,7 +106,7 @@ def overlay_figure(
     Raises:
         UsageError: when there is no map, or no such format.
     """
-    check_format(format)
+    check_drawn(format)
     if not maps:
         raise UsageError("no attention map to draw: select at least one head")
     from attnviz.drawing import canvas
@@ -128,7 +131,7 @@ def heads_figure(report: ScoredHeads, format: str = "png", *, dpi: float = Style
     Raises:
         UsageError: when there is no such format.
     """
-    check_format(format)
+    check_drawn(format)
     from attnviz.drawing import canvas
     from attnviz.drawing import grid_figure as figure_heads
 
@@ -144,7 +147,7 @@ def mosaic_figure(
     format: str = "png",
 ) -> Any:
     """:func:`attnviz.drawing.mosaic.mosaic_png` through matplotlib, in one of :data:`FORMATS`."""
-    check_format(format)
+    check_drawn(format)
     from attnviz.drawing import canvas
     from attnviz.drawing import mosaic_figure as figure_mosaic
 

@@ -215,8 +215,8 @@ class Pictured:
         return html.picture(self._repr_png_(), self.described())
 
 
-def frame(rows: list[dict[str, Any]]) -> Any:
-    """Rows as a ``pandas.DataFrame``; UsageError where pandas is not installed."""
+def frame(rows: Any) -> Any:
+    """Rows, or columns by name, as a ``pandas.DataFrame``; UsageError without pandas."""
     try:
         import pandas
     except ImportError:

@@ -283,6 +283,11 @@ def head_title(name: str, roles: Sequence[Role]) -> str:
     return named + (f": {head_phrase(roles)}" if roles else "")
 
 
+def said_alone(text: str) -> str:
+    """A token among numbers and commas: in quotes where it is nothing but marks."""
+    return text if any(char.isalnum() for char in text) else f"“{text}”"
+
+
 def model_name(info: SourceInfo) -> str:
     """The model as the user named it, a long path by its last two folders."""
     name = visible(paper.current().name or info.model)

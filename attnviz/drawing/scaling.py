@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from matplotlib.artist import Artist
+import numpy as np
 from matplotlib.axis import Axis, Tick
-from matplotlib.collections import Collection
+from matplotlib.collections import Collection, PathCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, Patch
@@ -16,7 +16,8 @@ from matplotlib.text import Annotation, Text
 def scale(figure: Figure, factor: float) -> None:
     """Multiply every length of a figure by a factor, in place."""
     figure.set_size_inches(*(factor * figure.get_size_inches()))
-    for axes in figure.get_axes():
+    every: list[Any] = figure.get_axes()
+    for axes in every:
         pad = axes.titleOffsetTrans.get_matrix()[1, 2] * 72 / figure.dpi
         axes._set_title_offset_trans(factor * pad)
         for axis in (axes.xaxis, axes.yaxis):
@@ -43,12 +44,13 @@ def _ticks(axis: Axis, which: Any, tick: Any, factor: float) -> None:
     )
 
 
-def _artist(artist: Artist, factor: float) -> None:
+def _artist(artist: Any, factor: float) -> None:
     """Text, lines and marks, whose sizes are in points."""
     if isinstance(artist, Text):
-        artist.set_fontsize(factor * artist.get_fontsize())
-        if isinstance(artist, Annotation) and artist.anncoords == "offset points":
-            artist.xyann = tuple(factor * place for place in artist.xyann)
+        artist.set_fontsize(factor * float(artist.get_fontsize()))
+    if isinstance(artist, Annotation) and artist.anncoords == "offset points":
+        across, up = artist.xyann
+        artist.xyann = (factor * across, factor * up)
     elif isinstance(artist, Line2D):
         artist.set_linewidth(factor * artist.get_linewidth())
         artist.set_markersize(factor * artist.get_markersize())
@@ -57,6 +59,6 @@ def _artist(artist: Artist, factor: float) -> None:
         if isinstance(artist, FancyArrowPatch):
             artist.set_mutation_scale(factor * artist.get_mutation_scale())
     elif isinstance(artist, Collection):
-        artist.set_linewidth([factor * width for width in artist.get_linewidth()])
-        if hasattr(artist, "set_sizes"):
-            artist.set_sizes([factor**2 * size for size in artist.get_sizes()])
+        artist.set_linewidth((factor * np.asarray(artist.get_linewidth())).tolist())
+        if isinstance(artist, PathCollection):
+            artist.set_sizes(factor**2 * np.asarray(artist.get_sizes()))

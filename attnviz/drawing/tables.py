@@ -45,6 +45,8 @@ def head_cells(scores: HeadScores) -> Row:
 def as_csv(rows: Sequence[Row], columns: Sequence[str] = ()) -> str:
     """Rows as CSV text under a line of their names; empty cells for what is not known.
 
+    A text that a spreadsheet would run as a formula has an apostrophe before it.
+
     Args:
         rows: with the same names all.
         columns: the names, where there may be no row.
@@ -52,8 +54,14 @@ def as_csv(rows: Sequence[Row], columns: Sequence[str] = ()) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, list(rows[0]) if rows else columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: _inert(value) for name, value in row.items()} for row in rows)
     return out.getvalue()
+
+
+def _inert(value: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula."""
+    formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{value}" if formula else value
 
 
 def role_json(role: Role | None) -> dict[str, Any] | None:

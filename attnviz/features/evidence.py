@@ -81,6 +81,15 @@ def attach(
     return scored, tuple(notes(several, identity)), findings
 
 
+def given_roles(several: Sequence[Attached]) -> Roles:
+    """The roles that results give to heads, of all of them together."""
+    found: dict[Head, tuple[tuple[Role, Estimate], ...]] = {}
+    for one in several:
+        for head, roles in one.result.annotated_roles().items():
+            found[head] = (*found.get(head, ()), *roles)
+    return found
+
+
 def with_roles(scores: Sequence[HeadScores], roles: Roles) -> tuple[HeadScores, ...]:
     """Scores of heads with these roles before their own, those first that have most margin."""
     found = []

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
 
-from attnviz import files
 from attnviz.core.result import Record, parsed
 from attnviz.errors import InputError
 
@@ -52,15 +51,6 @@ def read_record(document: Any, name: str) -> Record:
     return found.from_dict(document, name)
 
 
-def _zipped(path: Path) -> bool:
-    """Whether a file is a zip archive; a pipe, a device and what cannot be opened are none."""
-    try:
-        with files.opened(path) as file:
-            return is_zipfile(file)
-    except OSError:
-        return False
-
-
 def read(path: str | Path) -> Any:
     """The typed result in any file that attnviz wrote.
 
@@ -77,7 +67,7 @@ def read(path: str | Path) -> Any:
 
         return read_capture(path)
     name = path.name
-    if _zipped(path):
+    if path.is_file() and is_zipfile(path):  # a device has no end to look for
         profile = import_module("attnviz.features.profile.function")
         return profile.read_profile(path)
     from attnviz.corpus.lines import text

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from attnviz.core.heads import Head
 from attnviz.core.scores import HeadScores
 from attnviz.errors import UsageError
-from attnviz.scoring.roles import ANNOTATED, MIN_ROWS, SHOWN, does_something
+from attnviz.scoring.roles import ANNOTATED, MIN_ROWS, SHOWN, does_something, role_name
 from attnviz.scoring.scores import SCORES
 
 
@@ -25,8 +25,8 @@ def arrange(
         heads: in the order of the layout.
         role: keep only heads that have this role, such as ``syntactic`` or ``syntactic: obj``.
         sort: ``layer`` (as they are), ``role`` (by what they do, else where they rest, in the
-            table's order of roles, the strongest evidence first), or the name of a score (largest
-            mean first).
+            table's order of roles, the strongest evidence first), ``score`` (of the role, largest
+            first), or the name of a score (largest mean first).
         top: how many to keep at most.
         everything: keep all heads; otherwise, where no role is asked for, only those that do
             something beyond resting.
@@ -34,10 +34,12 @@ def arrange(
     Raises:
         UsageError: an unknown role or order; the message names those that exist.
     """
+    role = None if role is None else role_name(role)
     if role is not None and role not in SHOWN and role.partition(":")[0] not in ANNOTATED:
         raise UsageError(f"unknown role {role!r}; roles are {', '.join(SHOWN)}")
-    if sort not in ("layer", "role", *SCORES):
-        raise UsageError(f"cannot sort by {sort!r}; use layer, role or {', '.join(SCORES)}")
+    if sort not in ("layer", "role", "score", *SCORES):
+        known = ", ".join(SCORES)
+        raise UsageError(f"cannot sort by {sort!r}; use layer, role, score or one of {known}")
     if role is not None:
         kept = [h for h in heads if any(role in (r.name, r.title) for r in h.roles)]
     else:
@@ -51,6 +53,8 @@ def arrange(
                 else (len(order), 0.0)
             )
         )
+    elif sort == "score":
+        kept.sort(key=lambda h: -(h.roles[0].evidence.mean or 0.0) if h.roles else 0.0)
     elif sort != "layer":
         kept.sort(key=lambda h: -_mean(h, sort))
     return tuple(kept[:top])

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.scores import HeadScores
 from attnviz.errors import SelectionError
-from attnviz.scoring.roles import ROLES
+from attnviz.scoring.roles import ROLES, role_name
 from attnviz.scoring.select import select
 
 Roles = Callable[[str], Collection[Head]]
@@ -71,10 +71,24 @@ def read_groups(text: str, layout: Layout, roles: Roles) -> tuple[Group, ...]:
 
 
 def role_heads(scores: Iterable[HeadScores], name: str) -> tuple[Head, ...]:
-    """The heads that show a role, by what was measured; SelectionError where there is no such."""
-    if name not in ROLES:
-        raise SelectionError(f"unknown role {name!r}; choose one of {', '.join(ROLES)}")
-    return tuple(one.head for one in scores if any(role.name == name for role in one.roles))
+    """The heads that show a role, by what was measured.
+
+    Args:
+        scores: of the heads; roles from annotated text may be among theirs.
+        name: of a role, or what such a role is about: ``syntactic``, ``syntactic:obj``, ``obj``.
+
+    Raises:
+        SelectionError: no role of that name.
+    """
+    name = role_name(name)
+    roles = [(one.head, role) for one in scores for role in one.roles]
+    found = dict.fromkeys(
+        head for head, role in roles if name in (role.name, role.of, role.title.replace(" ", ""))
+    )
+    if not found and name not in ROLES:
+        about = sorted({role.of for _, role in roles if role.of})
+        raise SelectionError(f"unknown role {name!r}; choose one of {', '.join([*ROLES, *about])}")
+    return tuple(found)
 
 
 def _item(item: str, layout: Layout, roles: Roles) -> Sequence[Group]:

@@ -15,6 +15,7 @@ alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -204,6 +205,21 @@ ANNOTATED: Mapping[str, RoleDef] = MappingProxyType(
 
 SHOWN: Mapping[str, RoleDef] = MappingProxyType({**ROLES, **ANNOTATED})
 """Every role that a head can be shown with, in the order of legends."""
+
+_ALSO = {"sink": "first", "attentionsink": "first", "coref": "coreference", "syntax": "syntactic"}
+"""Other names of roles, without spaces and hyphens; the first token is the sink of most models."""
+
+
+def role_name(text: str) -> str:
+    """A role by whichever name it was asked for: ``previous-token head`` is ``previous``.
+
+    What is no name of a role comes back as it is, for whoever refuses it.
+    """
+    plain = re.sub(r"[\s_-]", "", text.lower())
+    plain = re.sub(r"(?<=.)(tokens?)?(heads?)?$", "", plain) if plain not in SHOWN else plain
+    found = _ALSO.get(plain, plain)
+    return found if found in SHOWN else text
+
 
 _NOTHING: Shares = MappingProxyType({})
 

@@ -324,3 +324,39 @@ def test_what_is_no_result_is_one_line(tmp_path, capsys, text: str, says: str) -
     error = capsys.readouterr().err
     assert says in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "heads"),
+    [
+        ("role:obj", ["1.2"]),
+        ("role:syntactic: obj", ["1.2"]),
+        ("role:nmod:poss", ["1.2"]),
+        ("role:coref", ["1.2", "3.0"]),
+    ],
+)
+def test_annotated_roles_choose_heads_to_ablate(
+    annotated: list[Path], asked: str, heads: list[str]
+) -> None:
+    options = {"model": "demo-bert", "method": "zero", "metric": "hidden", "evidence": annotated}
+    found = av.ablate(ROLES_TEXT, heads=asked, **options)
+    assert [[head.name for head in effect.heads] for effect in found.effects] == [heads]
+
+
+def test_a_role_that_nothing_gives_is_refused_with_those_that_there_are(
+    annotated: list[Path], capsys: Any
+) -> None:
+    line = ["ablate", ROLES_TEXT, "-m", "demo-bert", "--select", "role:nsubj", "-q"]
+    assert main([*line, "--with", str(annotated[0])]) == 2
+    assert "unknown role 'nsubj'; choose one of previous" in (error := capsys.readouterr().err)
+    assert "nmod:poss, obj" in error
+    with pytest.raises(UsageError, match="what was measured holds for that model alone"):
+        av.ablate(ROLES_TEXT, heads="role:obj", evidence=annotated)
+
+
+def test_annotated_roles_choose_heads_to_leave_out(annotated: list[Path]) -> None:
+    options = {"model": "demo-bert", "evidence": annotated}
+    found = av.heads(ROLES_TEXT, without="role:obj", **options)
+    named = av.heads(ROLES_TEXT, without="1.2", **options)
+    assert [head.scores for head in found.heads] == [head.scores for head in named.heads]
+    assert any(note.startswith("Without 1.2: the output of these heads") for note in found.notes)

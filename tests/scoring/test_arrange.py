@@ -42,6 +42,7 @@ def names(**options: object) -> str:
         ({"everything": True}, "0.0 0.1 1.0 1.1 2.0 2.1"),
         ({"role": "previous"}, "1.0 1.1"),
         ({"role": "first"}, "1.0"),
+        ({"role": "attention sink"}, "1.0"),
         ({"role": "diffuse"}, "2.1"),
         ({"role": "separator"}, ""),
         ({"role": "previous", "everything": True}, "1.0 1.1"),
@@ -78,9 +79,9 @@ def test_every_role_and_every_score_is_an_order() -> None:
 
 
 def test_unknown_names_are_told_what_exists() -> None:
-    with pytest.raises(UsageError, match=f"no role 'prev'; roles are {', '.join(ROLES)}"):
+    with pytest.raises(UsageError, match=f"unknown role 'prev'; roles are {', '.join(ROLES)}"):
         arrange(HEADS, role="prev")
-    orders = f"cannot sort by 'mean'; use layer, role or {', '.join(SCORES)}"
+    orders = f"cannot sort by 'mean'; use layer, role, score or one of {', '.join(SCORES)}"
     with pytest.raises(UsageError, match=orders):
         arrange(HEADS, sort="mean")
 

@@ -17,7 +17,7 @@ from attnviz.core.scores import HeadScores, Rival, Score
 from attnviz.core.source import Rows
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.scoring.observe import ScoreObserver
-from attnviz.scoring.roles import FEW_ROWS, MIN_ROWS, ROLES, SHOWN, Evidence, assign
+from attnviz.scoring.roles import FEW_ROWS, MIN_ROWS, ROLES, SHOWN, Evidence, assign, role_name
 from attnviz.scoring.scores import LOCAL_WINDOW, SCORES, SINK_REST
 from tests import ROOT
 
@@ -398,3 +398,24 @@ def test_a_score_without_a_role_is_no_rival() -> None:
     measured = {"previous": Score(0.6, 0.1, 6.0, 20)}
     (role,) = assign(measured, {"previous": {"previous": 0.6, "a new score": 0.9}})
     assert (role.name, role.rival) == ("previous", None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ("sink", "first"),
+        ("attention sink", "first"),
+        ("Previous-token head", "previous"),
+        ("induction heads", "induction"),
+        ("duplicate_token", "duplicate"),
+        ("coref", "coreference"),
+        ("king", "king"),
+        ("head", "head"),
+    ],
+)
+def test_roles_are_found_by_the_names_of_the_literature(asked: str, name: str) -> None:
+    assert role_name(asked) == name
+
+
+def test_every_role_is_found_by_its_own_name() -> None:
+    assert [role_name(name) for name in SHOWN] == list(SHOWN)

@@ -10,7 +10,7 @@ import typer
 
 from attnviz.cli import console
 from attnviz.cli.flattening import flatten
-from attnviz.cli.options import OutputOptions, TextsOptions, TrainedOptions, has_fields
+from attnviz.cli.options import EVIDENCE, OutputOptions, TextsOptions, TrainedOptions, has_fields
 from attnviz.cli.stages import Stages
 from attnviz.cli.style_options import PaperOptions
 from attnviz.errors import Setting, UsageError
@@ -171,6 +171,7 @@ def ablate(
     away: AwayOptions,
     measured: MetricOptions,
     walk: CurveOptions,
+    evidence: Annotated[list[Path] | None, EVIDENCE] = None,
     probe: Annotated[
         bool, typer.Option("--probe", help="Repeat random tokens; loss on the second half.")
     ] = False,
@@ -270,6 +271,7 @@ def ablate(
             probe=probe,
             reference=others,
             groups=groups,
+            evidence=evidence,
             progress=stages.show,
             **settings.asked(),
             **model.settings(),

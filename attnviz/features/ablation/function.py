@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from attnviz.captures.look import DEFAULT_MODEL, Look, Model, load, loader, prepared
 from attnviz.core.prompt import Inputs
+from attnviz.core.source import Source
 from attnviz.errors import UsageError
 from attnviz.features.ablation.fills import MeanOver
 from attnviz.features.ablation.metrics import MetricName
@@ -20,6 +21,7 @@ from attnviz.features.ablation.settings import (
     Normalize,
     Order,
 )
+from attnviz.features.evidence import Evidence, Roles, given_roles, read_evidence
 from attnviz.models.identity import identity
 
 
@@ -55,6 +57,7 @@ def ablate(
     device: str = "auto",
     dtype: str = "auto",
     progress: Progress | None = None,
+    evidence: Evidence | Sequence[Evidence] | None = None,
 ) -> Ablation:
     """Ablate heads, alone or in groups, and measure what that changes.
 
@@ -100,6 +103,8 @@ def ablate(
         device: where to run.
         dtype: in which precision.
         progress: called again and again with a stage, how much is done and how much there is.
+        evidence: results of :func:`attnviz.syntax` or :func:`attnviz.coref`, or their files, whose
+            roles ``heads`` may then name: ``"role:obj"``.
 
     Raises:
         UsageError: options that make no sense, alone or together.
@@ -150,6 +155,7 @@ def ablate(
         loader(model, source, device=device, dtype=dtype),
         progress or (lambda stage, done, all_: None),
         tuple(groups or ()),
+        _annotated(evidence, source, model),
     )
     if groups is not None and len(study.groups) != len(study.texts or ()):
         raise UsageError(
@@ -159,6 +165,16 @@ def ablate(
         )
     study.notes.extend(_written(study.texts or ()))
     return replace(run(study), identity=identity(model))
+
+
+def _annotated(
+    evidence: Evidence | Sequence[Evidence] | None, source: Source, model: Model
+) -> Roles:
+    """Roles that results about this model give its heads; UsageError for another model's."""
+    several = read_evidence(evidence)
+    for one in several:
+        one.result.check_model(one.name, source.info, source.layout, identity(model))
+    return given_roles(several)
 
 
 def _written(texts: Sequence[Inputs]) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from attnviz.features.ablation.reference import Reference
 from attnviz.features.ablation.result import Ablation, CurvePoint, Effect
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.features.ablation.summed import Summed
+from attnviz.features.evidence import Roles, with_roles
 from attnviz.scoring.groups import Group, every_head, read_groups, role_heads
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.roles import ROLES
@@ -58,6 +59,7 @@ class Study:
         load: loads the model in another process.
         progress: called again and again.
         groups: for each text what it belongs to, None for a text on its own; none by default.
+        annotated: roles of heads that annotated text gives, to choose heads by.
     """
 
     source: Source
@@ -67,6 +69,7 @@ class Study:
     load: Loader | None = None
     progress: Progress = lambda stage, done, all_: None
     groups: Sequence[str | None] = ()
+    annotated: Roles = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -93,7 +96,7 @@ def run(study: Study) -> Ablation:
     fold = reference.halves(texts, clusters, settings.seed)
     plan = _plan(study, metric, tested, fold)
     scores = _scores(source, list(texts.values()), plan.tokens)
-    groups, roles = _groups(study, scores)
+    groups, roles = _groups(study, with_roles(scores, study.annotated))
     points: tuple[CurvePoint, ...] = ()
     with Bench(source, plan, study.load, settings.jobs, settings.ray) as bench:
         measured, partial = _measured(bench, groups + roles, study.progress, "heads")

@@ -28,6 +28,7 @@ def diff(
     after: Look | str | Path | Result | None = None,
     *,
     model: Model = DEFAULT_MODEL,
+    tokenizer: Any = None,
     against: Model | None = None,
     align: str = "token",
     device: str = "auto",
@@ -41,6 +42,7 @@ def diff(
             (.profile); or a text; with ``against`` one text or several.
         after: what to compare it with; nothing with ``against``.
         model: for texts, see :func:`attnviz.load`, as for ``device`` and ``dtype``.
+        tokenizer: of a transformers model in memory.
         against: the model that the same texts go through after ``model``.
         align: which rows and keys belong together: the same ``token`` at the same position, the
             same ``position`` of texts of the same length, or the n-th ``word``.
@@ -54,6 +56,9 @@ def diff(
         raise UsageError(
             "give two runs to compare, or texts and the other model with {against}", against=...
         )
+    if tokenizer is not None:
+        model = load(model, tokenizer=tokenizer, device=device, dtype=dtype)
+        device = dtype = "auto"
     options: dict[str, Any] = {"device": device, "dtype": dtype}
     if against is not None:
         single = isinstance(before, str | Prompt | Capture | Path | Result)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from attnviz.cli import console, voice
+from attnviz.cli.logged import Log
 from attnviz.errors import AttnvizError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class ExportBar:
     ) -> None:
         self._inputs, self._recorded, self._skip, self._limit = inputs, recorded, skip, limit
         self._shown = not quiet and sys.stderr.isatty()
+        self._log, self._all = Log(quiet), None if quiet else self._total()
         self._progress: Any = None
         self._told, self._drawn = 0, 0.0
         self._task: Any = None
@@ -49,7 +51,7 @@ class ExportBar:
                 console=console.stderr(),
                 transient=True,
             )
-            self._task = self._progress.add_task("", total=self._total(), pictures=0, rate=0.0)
+            self._task = self._progress.add_task("", total=self._all, pictures=0, rate=0.0)
             self._progress.start()
             self._start = time.perf_counter()
         return self
@@ -67,6 +69,7 @@ class ExportBar:
                 self._progress.console.print(f"attnviz: {text}", soft_wrap=True)
             else:
                 sys.stderr.write(f"attnviz: {text}\n")
+        self._log.tell("inputs", result.inputs + len(result.bad), self._all)
         now = time.perf_counter()
         if self._progress is not None and now - self._drawn > _EVERY:
             self._drawn = now

@@ -17,6 +17,7 @@ from attnviz.features.export.pictures import ExportPicture, Job, Written
 from attnviz.features.export.scored import Scored
 from attnviz.features.export.settings import ExportSettings
 from attnviz.scoring.arrange import leading
+from attnviz.scoring.roles import role_name
 from attnviz.scoring.shown import shown_map, shown_sides
 
 _JOB_BYTES = 4 << 20
@@ -31,10 +32,11 @@ def chosen(scored: Scored, heads: Iterable[Head], settings: ExportSettings) -> t
     heads without a role last, by any score's lift.
     """
     kept = [head for head in heads if head in scored.scores]
-    if settings.role is not None:
-        kept = [h for h in kept if any(r.name == settings.role for r in scored.scores[h].roles)]
+    wanted = None if settings.role is None else role_name(settings.role)
+    if wanted is not None:
+        kept = [h for h in kept if any(r.name == wanted for r in scored.scores[h].roles)]
     if settings.top is not None:
-        ranked = sorted(kept, key=lambda head: leading(scored.scores[head], settings.role))
+        ranked = sorted(kept, key=lambda head: leading(scored.scores[head], wanted))
         best = frozenset(ranked[: settings.top])
         kept = [head for head in kept if head in best]
     return tuple(kept)

@@ -12,7 +12,7 @@ from attnviz.drawing.figure import check_format
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
 from attnviz.features.export.names import KINDS
-from attnviz.scoring.roles import ROLES
+from attnviz.scoring.roles import ROLES, role_name
 
 WEIGHTS = ("npz", "safetensors")
 
@@ -56,7 +56,7 @@ class ExportSettings:
                 raise UsageError(
                     f"unknown kind of picture {kind!r}; choose from {', '.join(KINDS)}"
                 )
-        if self.role is not None and self.role not in ROLES:
+        if self.role is not None and role_name(self.role) not in ROLES:
             raise UsageError(f"unknown role {self.role!r}: choose one of {', '.join(ROLES)}")
         if self.top is not None and self.top < 1:
             raise UsageError("{top} must be at least 1, not {}", self.top, top=...)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from attnviz.drawing import paper
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.figure import check_format
+from attnviz.drawing.figure import check_drawn
 from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.labels import shorten, token_labels
 from attnviz.drawing.palette import anchors, dark, masked_color
@@ -66,7 +66,7 @@ def draw(report: Flow, format: str = "png", style: Style | None = None) -> Any:
     Raises:
         UsageError: no such format, or a picture of too many pixels.
     """
-    check_format(format)
+    check_drawn(format)
     looks = style or Style()
     return rendered(lambda: _FlowFigure(report, looks).draw(), format, looks.dpi)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attnviz.captures.look import (
@@ -84,16 +85,18 @@ def heads(
         observer, empty = score_capture(what), what.empty_rows
     else:
         prompt = prompt_of(what)
+        more_roles: Callable[[Sequence[HeadScores]], Sequence[HeadScores]] = tuple
         if evidence is not None:
-            from attnviz.features.evidence import read_evidence
+            from attnviz.features.evidence import given_roles, read_evidence, with_roles
 
             evidence = read_evidence(evidence)
+            more_roles = partial(with_roles, roles=given_roles(evidence))
         loaded = source_for(prompt, model, device, dtype)
         inputs = loaded.prepare(prompt)
         mixing = MixingObserver(loaded, quantity(weigh), [inputs])
         shown = weighed(loaded, weigh, shares=True, beside=[mixing])
         observer = ScoreObserver([inputs], shown.layout)
-        with closed(loaded, without, inputs) as inputs:
+        with closed(loaded, without, inputs, more_roles) as inputs:
             shown.forward([inputs], [observer], ForwardRequest(hidden=False))
             if probe:
                 probed, matching = _probed(loaded, weigh)

@@ -70,7 +70,7 @@ def logits(
 
       attnviz logits "The keys to the cabinet" --token are --against is --model gpt2
 
-      attnviz logits "one two three one two" --by token -o votes.png
+      attnviz logits "the cat river moon stone bread the cat river moon stone" --by token
 
       attnviz logits "The cat sat on the [MASK]." --model demo-bert
     """

@@ -56,7 +56,7 @@ class Predictions:
             by_place.setdefault(prediction.position, []).append(prediction)
         if len(by_place) == 1:
             ((position, found),) = by_place.items()
-            yield Text(f"What the model says {place(report, position, ascii_only=plain)}", "bold")
+            yield Text(f"Predictions {place(report, position, ascii_only=plain)}", "bold")
             table = _table(("rank", ">"), ("word", "<"), ("probability", ">"), ("logit", ">"),
                            ("", "<"))  # fmt: skip
             for one in found:

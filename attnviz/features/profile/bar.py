@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from attnviz.cli import console, voice
+from attnviz.cli.logged import Log
 from attnviz.errors import AttnvizError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class CorpusBar:
     ) -> None:
         self._inputs, self._whole, self._limit, self._sample = inputs, whole, limit, sample
         self._shown = not quiet and sys.stderr.isatty()
+        self._log, self._all = Log(quiet), None if quiet else self._total()
         self._progress: Any = None
         self._task: Any = None
         self._told = 0
@@ -53,7 +55,7 @@ class CorpusBar:
                 console=console.stderr(),
                 transient=True,
             )
-            self._task = self._progress.add_task("", total=self._total(), rate=0.0)
+            self._task = self._progress.add_task("", total=self._all, rate=0.0)
             self._progress.start()
         return self
 
@@ -69,6 +71,7 @@ class CorpusBar:
                 self._say(f"{bad.place}: {voice.words(bad.reason)}; skipped")
             elif self._told == _NAMED + 1:
                 self._say("more texts cannot be used; they are counted")
+        self._log.tell("texts", done.texts, self._all)
         if self._progress is not None:
             rate = done.tokens / max(done.seconds, 1e-9)
             self._progress.update(self._task, completed=done.texts, rate=rate)

@@ -13,7 +13,7 @@ from matplotlib.transforms import Bbox
 
 from attnviz.drawing import canvas, paper
 from attnviz.drawing import grid_figure as figure_heads
-from attnviz.drawing.figure import check_format
+from attnviz.drawing.figure import check_drawn
 from attnviz.drawing.fonts import choose, spelled
 from attnviz.drawing.grid import grids, tally
 from attnviz.drawing.labels import model_name
@@ -37,7 +37,7 @@ def draw(found: Profile, format: str = "png") -> Any:
     Raises:
         UsageError: when there is no such format.
     """
-    check_format(format)
+    check_drawn(format)
     return canvas.rendered(lambda: build(found), format, Style().dpi)
 
 

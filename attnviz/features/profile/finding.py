@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from attnviz.core.findings import Finding, Measure
 from attnviz.core.scores import Role
-from attnviz.drawing.labels import percent, visible
+from attnviz.drawing.labels import percent, said_alone, visible
 from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.scoring.scores import SCORES
 
@@ -59,7 +59,7 @@ def _habits(head: HeadProfile) -> Iterator[str]:
     if scores.does is None and scores.rests is None:
         yield "no role"
     strings = [
-        f"{visible(text)} {percent(share.weight)} (uniform {percent(share.uniform)})"
+        f"{said_alone(visible(text))} {percent(share.weight)} (uniform {percent(share.uniform)})"
         for text, share in head.tokens[:_STRINGS]
     ]
     if strings:

@@ -21,6 +21,7 @@ from attnviz.drawing.labels import (
     rest_phrase,
     role_phrase,
     said,
+    said_alone,
     shorten,
     signs,
     times,
@@ -266,5 +267,5 @@ def _tokens(found: HeadProfile) -> str:
     """The strings with the most weight, with their shares."""
     shown = []
     for text, share in found.tokens[:2]:
-        shown.append(f"{shorten(visible(text), 12)} {100 * share.weight:.0f} %")
+        shown.append(f"{said_alone(shorten(visible(text), 12))} {100 * share.weight:.0f} %")
     return ", ".join(shown)

@@ -178,7 +178,7 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no text to compare"):
         av.diff([], against="demo-gpt2")
     (tmp_path / "x.json").write_text('{"schema": "other"}')
-    with pytest.raises(InputError, match=r"x.json is a result of other; give the JSON"):
+    with pytest.raises(InputError, match=r"x.json is a result of other; give a JSON"):
         av.diff(tmp_path / "x.json", tmp_path / "x.json")
     with pytest.raises(InputError, match="only be compared with another report"):
         av.diff(av.heads("a b").save(tmp_path / "heads.json"), one)

@@ -37,7 +37,7 @@ def diagram_figure(walk: Walk, format: str) -> bytes:
         drawing.draw()
         return drawing.scene.figure
 
-    return rendered(build, format, DPI)
+    return bytes(rendered(build, format, DPI))
 
 
 class _Drawing:

@@ -20,7 +20,7 @@ def diagram_printed(walk: Walk) -> Printed:
         return _Drawing(walk, min(width, MAX_WIDTH), paint).lines()
 
     notes: list[str] = [
-        Message("{output}, .png or .pdf draws it with widths in proportion.", output="F.svg")
+        Message("{out}, .png or .pdf draws it with widths in proportion.", out="F.svg")
     ]
     if walk.spec.group > 1:
         notes.insert(0, "Query heads under one key head share its colour.")

@@ -86,7 +86,7 @@ def sweep_figure(found: Sweep, format: str) -> bytes:
         memory.yaxis.set_major_formatter(lambda value, _: size(value))
         return figure
 
-    return rendered(build, format, DPI)
+    return bytes(rendered(build, format, DPI))
 
 
 def _key_heads_figure(found: Sweep, format: str) -> bytes:
@@ -122,7 +122,7 @@ def _key_heads_figure(found: Sweep, format: str) -> bytes:
             )
         return figure
 
-    return rendered(build, format, DPI)
+    return bytes(rendered(build, format, DPI))
 
 
 def _mark_crossing(axes: Axes, found: Sweep) -> None:
@@ -173,4 +173,4 @@ def scaling_figure(found: Scaling, format: str) -> bytes:
             axes.legend(facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5)
         return figure
 
-    return rendered(build, format, DPI)
+    return bytes(rendered(build, format, DPI))

@@ -1,0 +1,1 @@
+"""The terms that attnviz uses, and ``attnviz help``."""

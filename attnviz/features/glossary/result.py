@@ -1,0 +1,56 @@
+"""The terms that attnviz uses, each defined once."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+
+from attnviz.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term.
+
+    Attributes:
+        name: as the literature has it; ``also`` other names.
+        also: see ``name``.
+        text: what it means here.
+        source: where it is defined; empty for terms of our own.
+    """
+
+    name: str
+    also: tuple[str, ...]
+    text: str
+    source: str
+
+
+@cache
+def terms() -> tuple[Term, ...]:
+    """All of them, by name."""
+    text = files(__package__).joinpath("terms.toml").read_text(encoding="utf-8")
+    found = tomllib.loads(text)["term"]
+    return tuple(Term(one["name"], tuple(one["also"]), one["text"], one["source"]) for one in found)
+
+
+def term(name: str) -> Term:
+    """The term of a name, whatever its case, hyphens and plural.
+
+    Raises:
+        UsageError: none of that name; the message has the nearest.
+    """
+    known = {_plain(other): one for one in terms() for other in (one.name, *one.also)}
+    asked = _plain(name)
+    found = known.get(asked) or known.get(asked.removesuffix("s"))
+    if found is None:
+        close = get_close_matches(asked, known, 3)
+        near = f"; did you mean {' or '.join(close)}?" if close else ";"
+        raise UsageError(f"the glossary has no term {name[:40]!r}{near} attnviz help lists all")
+    return found
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.lower().replace("-", " ").split())

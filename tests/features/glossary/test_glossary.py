@@ -1,0 +1,62 @@
+"""The glossary: its terms, its page, and ``attnviz help``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attnviz.cli import main
+from attnviz.errors import UsageError
+from attnviz.features.glossary.markdown import page
+from attnviz.features.glossary.result import term, terms
+from attnviz.scoring.roles import SHOWN
+
+DOCS = Path(__file__).parents[3] / "docs" / "glossary.md"
+
+
+def test_every_term_and_other_name_is_there_once_and_in_order() -> None:
+    names = [name.lower() for one in terms() for name in (one.name, *one.also)]
+    assert len(names) == len(set(names))
+    assert [one.name.lower() for one in terms()] == sorted(one.name.lower() for one in terms())
+    assert all(one.text.endswith(".") and not one.source.endswith(".") for one in terms())
+
+
+def test_the_page_is_written_from_the_terms() -> None:
+    assert DOCS.read_text(encoding="utf-8") == page()
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ("induction", "induction head"),
+        ("Induction-Heads", "induction head"),
+        ("SINK", "attention sink"),
+        ("dla", "direct logit attribution"),
+        ("top p", "temperature"),
+    ],
+)
+def test_terms_are_found_by_other_names(asked: str, name: str) -> None:
+    assert term(asked).name == name
+
+
+def test_what_is_no_term_has_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"no term 'indction'; did you mean induction"):
+        term("indction")
+
+
+@pytest.mark.parametrize("role", [name for name in SHOWN if name not in ("self", "next")])
+def test_most_roles_are_terms(role: str) -> None:
+    assert term({"separator": "sink", "punctuation": "sink", "coreference": "GAP"}.get(role, role))
+
+
+def test_help_on_the_command_line(capsys) -> None:
+    assert main(["help", "attention sink"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.startswith("attention sink (also: sink) A token that gets most of the attention")
+    assert out.endswith("arXiv:1906.04341")
+    assert main(["help"]) == 0
+    assert "attnviz help TERM" in capsys.readouterr().out
+    assert main(["help", "heatmap"]) == 0
+    assert "attnviz heatmap --help" in capsys.readouterr().out
+    assert main(["help", "nonsense"]) == 2
