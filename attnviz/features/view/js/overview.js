@@ -2,7 +2,7 @@ import { byId, clamp, fill, make } from "./dom.js";
 import { headsOf, isLoaded, itemOf, kindOf, load, page } from "./data.js";
 import { get, set, shows, SORTS, sortsOf, toggle } from "./store.js";
 import { ink, rampOf } from "./colors.js";
-import { NOT_ALLOWED } from "./masked.js";
+import { legend } from "./legend.js";
 import { chosen } from "./token.js";
 import { axesOf, cutSaid, fullSaid, isCut, nounOf } from "./panel.js";
 import { magnified, prepared } from "./painter.js";
@@ -117,12 +117,10 @@ function pairUnder() {
 /** What the colours of the maps mean. @param {State} state */
 function drawLegend(state) {
   const colors = rampOf(state.palette);
-  const bar = make("i", {});
   const steps = Array.from({ length: 17 }, (_, i) => `rgb(${colors.subarray(48 * i - 3 * Number(i === 16), 48 * i - 3 * Number(i === 16) + 3).join(" ")})`);
-  bar.style.background = `linear-gradient(to right, ${steps.join(", ")})`;
   const end = { map: `each map’s largest ${nounOf(state)}, by the square root`, row: `each row’s largest ${nounOf(state)}`, one: fullSaid(state) }[state.scale] || "";
   const masked = kindOf(state).sites.some(({ reach }) => reach && (reach.causal || reach.window !== null || reach.bits));
-  fill(byId("overview-legend"), "0", bar, end, ...(masked ? [make("i", { class: "masked" }), NOT_ALLOWED] : []));
+  fill(byId("overview-legend"), ...legend(steps, "0", end, masked));
 }
 
 /**
