@@ -128,10 +128,11 @@ export function drawGrid() {
     const found = colorOf(tint, head);
     button.style.background = found ? found.color : "";
     button.style.color = found ? found.ink : "";
-    fill(button, found && CELL >= SIGNED && found.sure > READ ? make("span", { "aria-hidden": "true" }, found.sign) : "");
+    const sign = found && CELL >= SIGNED && found.sure > READ ? found.sign : "";
+    button.textContent = sign;
     button.style.opacity = found ? String(found.sure) : "";
     button.classList.toggle("none", !found);
-    const said = `${head.name}: ${found ? `${tint.title} ${found.said}` : `${tint.title} unknown or none`}`;
+    const said = `${head.name}${sign ? ` ${sign}` : ""}: ${found ? `${tint.title} ${found.said}` : `${tint.title} unknown or none`}`;
     button.title = said;
     button.setAttribute("aria-label", said);
     if (head.name === chosen) button.setAttribute("aria-current", "true");
