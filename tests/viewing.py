@@ -203,8 +203,10 @@ class Opened:
 
     def downloaded(self, kind: str) -> bytes:
         """What a button saves, through the browser's downloads."""
+        self.page.evaluate("document.getElementById('save').open = true")
         with self.page.expect_download() as waiting:
             self.page.click(f"#save-{kind}")
+        self.page.evaluate("document.getElementById('save').open = false")
         return Path(waiting.value.path()).read_bytes()
 
     def saved(self, kind: str) -> bytes:

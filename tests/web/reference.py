@@ -106,10 +106,10 @@ def _known(low: float, high: float) -> str:
         if both and (low == high or len(str(text).lstrip("0.").replace(".", "")) >= 2):
             return f"{text:f}"
     half, middle = (high - low) / 2, (high + low) / 2
-    if half == 0 or low < half:
-        return f"<{_upward(max(high, 1e-6)):f}"
-    decimals = min(6, max(0, -math.floor(math.log10(half))))
+    decimals = min(6, max(0, -math.floor(math.log10(half)))) if half else 0
     shown = _rounded(middle, decimals)
+    if half == 0 or low < half or shown == 0:
+        return f"<{_upward(max(high, 1e-6)):f}"
     return f"{shown:f} ± {_upward(half + abs(middle - float(shown))):f}"
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from attnviz.core.heads import Head
 from attnviz.core.scores import Role
 from attnviz.drawing.labels import visible
-from attnviz.drawing.palette import anchors, ink
+from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
+from attnviz.drawing.signed import SCHEMES
 from attnviz.features.atlas import words
 from attnviz.features.atlas.gather import examples
 from attnviz.features.atlas.result import Atlas, AtlasHead
@@ -32,7 +33,8 @@ def page(atlas: Atlas) -> bytes:
             for role in ROLES.values()
         },
         "scores": {score.name: score.formula for score in SCORES.values()},
-        "palettes": {"light": list(anchors("blues")), "dark": list(anchors("magma"))},
+        "palette": list(anchors(DEFAULT_PALETTE)),
+        "signed": {scheme: list(colors) for scheme, colors in SCHEMES.items()},
     }
     return html_page(
         template,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from attnviz.core.heads import Head
 from attnviz.core.tokens import Sides
 from attnviz.drawing.labels import model_name, token_labels, visible
-from attnviz.drawing.palette import anchors
+from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.signed import SCHEMES
 from attnviz.errors import UsageError
 from attnviz.features.diff import words
@@ -63,7 +63,7 @@ def _data(report: Diff) -> dict[str, Any]:
             for kind, sides in report.sides.items()
         },
         "heads": [_head(report, by_name[one.name], asdict(one)) for one in report.heads],
-        "palettes": {"light": list(anchors("blues")), "dark": list(anchors("magma"))},
+        "palette": list(anchors(DEFAULT_PALETTE)),
         "signed": {scheme: list(colors) for scheme, colors in SCHEMES.items()},
     }
 

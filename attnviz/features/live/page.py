@@ -14,7 +14,7 @@ from typing import Any
 from attnviz.core.portable import Portable
 from attnviz.core.scores import HeadScores
 from attnviz.drawing.labels import head_phrase, visible
-from attnviz.drawing.palette import anchors, ink
+from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
 from attnviz.features.live.pack import pack
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.roles import ROLES
@@ -74,7 +74,7 @@ def live_page(
         "tour": [
             {"say": s.say, "text": s.text, "off": s.off, "head": s.head, "at": s.at} for s in tour
         ],
-        "palettes": {"light": list(anchors("blues")), "dark": list(anchors("magma"))},
+        "palette": list(anchors(DEFAULT_PALETTE)),
         "notes": [visible(note) for note in notes],
     }
     return html_page(

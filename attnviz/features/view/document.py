@@ -38,6 +38,22 @@ _CODE = 5
 _TEXT = 2000
 _NO_SPACE_BEFORE = frozenset(".,;:!?%)]}'’”…")
 _ENDINGS = frozenset(("t", "s", "d", "m", "ll", "re", "ve"))
+_PLAIN = {
+    "previous": "looks at the previous token",
+    "next": "looks at the next token",
+    "self": "looks at the token itself",
+    "first": "rests on the first token",
+    "separator": "rests on separators",
+    "punctuation": "looks at punctuation",
+    "local": "looks at the tokens close by",
+    "duplicate": "looks at earlier copies of the token",
+    "induction": "looks at what followed the same token before",
+    "monotonic": "walks along the keys in order",
+    "registers": "rests on registers",
+    "diffuse": "spreads its weight over all tokens",
+}
+"""What a head of a role does, in a plain sentence."""
+
 _TITLES: dict[SiteKind, str] = {
     "encoder": "encoder self-attention",
     "decoder": "decoder self-attention",
@@ -263,7 +279,8 @@ def _see(capture: Capture, scored: HeadScores) -> dict[str, Any] | None:
     pair = strongest_pair(capture, scored.head, role.score) if role.score in SCORES else None
     verb = "sink:" if role.rests else "does"
     said = "is diffuse" if role.name == "diffuse" else f"{verb} {role.title}"
-    return {"said": said, "pair": pair}
+    weight = None if pair is None else _short(float(capture[scored.head][pair]))
+    return {"said": _PLAIN.get(role.name, said), "pair": pair, "weight": weight}
 
 
 def _cut(text: str, most: int) -> str:

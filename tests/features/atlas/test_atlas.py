@@ -246,6 +246,40 @@ def test_no_share_of_cases_without_how_many(page: Opened, demo: Atlas) -> None:
     assert "of 1 held-out case (" in page.page.inner_text("#card")
 
 
+def test_the_grid_is_tinted_and_the_address_holds_it_all(page: Opened, demo: Atlas) -> None:
+    look = page.page
+    grounds = "all => all.map(one => [one.dataset.head, one.style.background])"
+    roles = dict(look.eval_on_selector_all("#grid button", grounds))
+    named = {
+        demo.layout.name(one.head) for one in demo.heads if one.profile.scores.does is not None
+    }
+    assert {name for name, ground in roles.items() if ground} == named
+    look.select_option("#tint", "cost")
+    costs = dict(look.eval_on_selector_all("#grid button", grounds))
+    assert all(costs.values())
+    look.click('#grid [data-head="1.4"]')
+    assert look.inner_text("#card h2") == "Head 1.4"
+    edges = {
+        (edge.writer, edge.side, edge.reader)
+        for one in demo.heads
+        if demo.layout.name(one.head) == "1.4"
+        for edge in (*one.feeds, *one.reads)
+    }
+    assert look.locator(".arcs path.own").count() >= len(edges) > 0
+    look.click("#columns summary")
+    look.uncheck("#columns [data-column='copies']")
+    look.fill("#find", "needed")
+    link = look.evaluate("location.href")
+    before = look.inner_text("#heads")
+    look.goto("about:blank")
+    look.goto(link)
+    assert look.input_value("#tint") == "cost"
+    assert look.input_value("#find") == "needed"
+    assert look.inner_text("#heads") == before
+    assert not look.is_visible("#heads th[data-column='copies']")
+    assert look.inner_text("#card h2") == "Head 1.4"
+
+
 def test_a_head_has_a_link_and_a_card(page: Opened, pages: dict[str, Path], demo: Atlas) -> None:
     page.page.click('[data-head="2.4"] a')
     assert page.page.evaluate("location.hash") == "#2.4"

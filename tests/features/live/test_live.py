@@ -206,6 +206,8 @@ def test_it_writes_what_the_model_would(gpt2: Opened) -> None:
 
 def test_switches_links_and_the_tour(gpt2: Opened, pages: dict[str, Path]) -> None:
     page = gpt2.page
+    mine = "my own words"
+    page.fill("#text", mine)
     page.click("#open-tour")
     said, expected = [], []
     for step, _ in enumerate(TOUR):
@@ -221,6 +223,7 @@ def test_switches_links_and_the_tour(gpt2: Opened, pages: dict[str, Path]) -> No
     assert said == [step.say for step in TOUR]
     # what the tour says: bread, until the heads that find it are off
     assert [word == "·bread" for word in expected] == [True, True, True, False, True, False, True]
+    assert page.input_value("#text") == mine, "what was there comes back"
     page.click('[data-head="2.4"]', modifiers=["Shift"])
     settled(gpt2)
     assert page.inner_text("#off-count") == "1 of 24 off"
@@ -237,6 +240,35 @@ def test_switches_links_and_the_tour(gpt2: Opened, pages: dict[str, Path]) -> No
     page.keyboard.press("x")
     settled(gpt2)
     assert page.inner_text("#off-count") == "24"
+
+
+def test_a_fresh_page_offers_the_tour_and_back_goes_back(
+    browser: Any, pages: dict[str, Path]
+) -> None:
+    with opened(browser) as found:
+        started(found, pages["demo-gpt2"], "")
+        page = found.page
+        assert page.inner_text("#tour-next") == "start the tour"
+        for step in (1, 2):
+            page.click("#tour-next")
+            settled(found)
+            page.wait_for_timeout(250)
+            assert page.inner_text("#tour-count") == f"{step} of {len(TOUR)}"
+        page.go_back()
+        settled(found)
+        assert page.inner_text("#tour-said") == TOUR[0].say
+        started(found, pages["demo-gpt2"], "off=2.4")
+        assert not page.is_visible("#tour")
+
+
+def test_what_a_causal_model_may_not_see_is_grey(gpt2: Opened) -> None:
+    page = gpt2.page
+    page.fill("#text", "a b a b a b")
+    settled(gpt2)
+    box = page.locator("#map-before").bounding_box()
+    page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 0.1 * box["height"])
+    assert page.inner_text("#tip").endswith("not allowed")
+    assert gpt2.pixel("#map-before", 0.9 * box["width"], 0.2 * box["height"]) == (217, 217, 217)
 
 
 def test_hostile_text_stays_text(gpt2: Opened) -> None:

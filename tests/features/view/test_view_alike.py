@@ -55,7 +55,7 @@ def svg_dots(page: Opened) -> dict[tuple[float, float], str]:
 
 
 def test_dots_are_as_far_apart_as_the_plane_has_heads(shared: Opened, pages, demo) -> None:
-    shared.open(pages["demo"]).click("#sorts [data-sort=likeness]")
+    shared.open(pages["demo"], "view=overview").click("#sorts [data-sort=likeness]")
     assert "sort=likeness" in shared.hash()
     assert not shared.page.is_visible("#overview-tiles")
     ((plane,),) = (one.values() for one in alike([demo], [frozenset(demo.layout)]))
@@ -97,7 +97,7 @@ def dot(page: Opened, name: str) -> tuple[float, float]:
 
 
 def test_pointing_shows_the_nearest_and_a_click_opens(shared: Opened, pages) -> None:
-    shared.open(pages["demo"], "sort=likeness&head=0.0&on=0.0")
+    shared.open(pages["demo"], "view=overview&sort=likeness&head=0.0&on=0.0")
     box = shared.page.locator("#plane-dots").bounding_box()
     x, y = dot(shared, "1.4")
     blue = rgb(ROLES["previous"].color)
@@ -117,7 +117,7 @@ def test_pointing_shows_the_nearest_and_a_click_opens(shared: Opened, pages) -> 
     assert "view=map" in shared.hash()
     assert shared.text("#map-caption").startswith("head 1.4")
     assert not shared.page.is_visible("#preview")
-    shared.go("sort=likeness&head=1.4&on=1.4")
+    shared.go("view=overview&sort=likeness&head=1.4&on=1.4")
     named = shared.page.get_attribute("#plane-dots", "aria-label").partition("most alike: ")[2]
     assert told.endswith(f"most alike: {named}")
     place = {"x": other[0], "y": other[1]}
@@ -126,7 +126,7 @@ def test_pointing_shows_the_nearest_and_a_click_opens(shared: Opened, pages) -> 
 
 
 def test_arrows_go_to_the_nearest_dot_that_way(shared: Opened, pages) -> None:
-    shared.open(pages["demo"], "sort=likeness&head=1.4&on=1.4")
+    shared.open(pages["demo"], "view=overview&sort=likeness&head=1.4&on=1.4")
     shared.page.focus("#plane-dots")
     places = {line[0]: np.array([float(line[2]), -float(line[3])]) for line in shared.table()[1]}
     now = "1.4"
@@ -163,12 +163,12 @@ def test_a_card_names_the_nearest_heads_as_links(shared: Opened, pages, demo) ->
 
 
 def test_texts_of_one_model_share_a_plane_and_kinds_have_their_own(shared: Opened, pages) -> None:
-    shared.open(pages["several"], "sort=likeness")
+    shared.open(pages["several"], "view=overview&sort=likeness")
     said = shared.text("#overview-said")
     assert "over 12 rows of 2 texts of this page" in said
     shared.press("]")
     assert shared.text("#overview-said") == said
-    shared.open(pages["three"], "sort=likeness&kind=cross")
+    shared.open(pages["three"], "view=overview&sort=likeness&kind=cross")
     assert len(shared.table()[1]) == 4
     assert shared.page.get_attribute("#plane-dots", "aria-label").startswith("4 heads")
     shared.click("#kinds [data-kind=encoder]")
@@ -176,7 +176,7 @@ def test_texts_of_one_model_share_a_plane_and_kinds_have_their_own(shared: Opene
 
 
 def test_too_few_heads_have_no_map(shared: Opened, pages) -> None:
-    shared.open(pages["two"], "sort=likeness")
+    shared.open(pages["two"], "view=overview&sort=likeness")
     assert "sort=" not in shared.hash()
     assert shared.page.is_disabled("#sorts [data-sort=likeness]")
     shared.press("l", "l")
@@ -189,7 +189,7 @@ def test_too_few_heads_have_no_map(shared: Opened, pages) -> None:
 @pytest.mark.parametrize("width", [360, 1280, 3840])
 def test_every_width_has_room(browser: Any, pages, width: int) -> None:
     with opened(browser, viewport={"width": width, "height": 900}) as page:
-        page.open(pages["many"], "sort=likeness")
+        page.open(pages["many"], "view=overview&sort=likeness")
         assert page.page.evaluate("document.documentElement.scrollWidth") <= width
         box = page.page.locator("#plane-dots").bounding_box()
         assert box["width"] <= width
@@ -199,7 +199,7 @@ def test_every_width_has_room(browser: Any, pages, width: int) -> None:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_by_likeness(browser: Any, pages, theme: str) -> None:
     with opened(browser, color_scheme=theme) as page:
-        page.open(pages["demo"], "sort=likeness")
+        page.open(pages["demo"], "view=overview&sort=likeness")
         page.page.evaluate(axe())
         found = page.page.evaluate("axe.run()")["violations"]
         assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in found] == []
@@ -207,7 +207,7 @@ def test_axe_finds_nothing_by_likeness(browser: Any, pages, theme: str) -> None:
 
 def test_paper_gets_the_dots(browser: Any, pages) -> None:
     with opened(browser, color_scheme="dark") as page:
-        page.open(pages["demo"], "sort=likeness")
+        page.open(pages["demo"], "view=overview&sort=likeness")
         page.page.wait_for_timeout(300)
         page.settle()
         page.page.evaluate("dispatchEvent(new Event('beforeprint'))")

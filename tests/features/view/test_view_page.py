@@ -409,7 +409,7 @@ STATES = (
 def test_a_link_shows_the_same_again(shared: Opened, pages, state: str) -> None:
     shared.open(pages["three"], state)
     link = shared.hash()
-    wanted = {part for part in state.split("&") if part not in ("kind=encoder", "view=overview")}
+    wanted = {part for part in state.split("&") if part != "kind=encoder"}
     assert wanted <= set(link.removeprefix("#").split("&"))
     picture = shared.page.screenshot()
     shared.open(pages["three"], link.removeprefix("#"), again=True)
@@ -423,15 +423,16 @@ def test_junk_in_a_link_is_left_out(shared: Opened, pages) -> None:
         "view=evil&on=99.99,%00&head=__proto__&top=-3&zoom=x&text=77&pin=q&constructor=1"
         "&palette=toString",
     )
-    assert shared.page.is_visible("#view-overview")
+    for part in ("text", "map", "overview"):
+        assert shared.page.is_visible(f"#view-{part}")
     leads = min(av.heads(pair()).heads, key=leading).head.name
     assert shared.pressed("#heads") == [leads]
-    assert shared.hash() == f"#head={leads}&on={leads}"
+    assert shared.hash() == f"#head={leads}&on={leads}&pin=q9"
 
 
 def test_keyboard_alone_goes_everywhere(shared: Opened, pages) -> None:
     capture = pair()
-    shared.open(pages["pair"])
+    shared.open(pages["pair"], "view=overview")
     shared.press("ArrowRight", "ArrowDown", "ArrowRight")
     assert shared.pressed("#overview-tiles") == ["1.2"]
     shared.press("ArrowUp", "ArrowLeft", "Enter")
@@ -445,12 +446,12 @@ def test_keyboard_alone_goes_everywhere(shared: Opened, pages) -> None:
     assert (where, says(told, weight)) == ("a to a", True)
     shared.press("ArrowDown", "x")
     assert shared.pressed("#heads") == ["1.1"]
-    shared.press("a", "m", "w", "s", "f", "r", "3")
+    shared.press("a", "m", "w", "s", "f", "r", "4")
     link = shared.hash()
     for part in ("on=*", "mix=mean", "words=1", "separators=1", "first=1", "rescale=1"):
         assert part in link.replace("%2A", "*")
     assert shared.page.is_visible("#view-lines")
-    shared.press("w", "s", "f", "o", "4", "/")
+    shared.press("w", "s", "f", "o", "5", "/")
     shared.page.keyboard.type("EL")
     assert shared.settle().text("#find-said") == "1 match"
     shared.press("Enter", "Escape")
@@ -462,7 +463,7 @@ def test_keyboard_alone_goes_everywhere(shared: Opened, pages) -> None:
     assert "Shift + arrows" in shared.text("#help")
     shared.press("Escape")
     assert not shared.page.is_visible("#help")
-    shared.press("2", "+", "+")
+    shared.press("3", "+", "+")
     assert "zoom=2.250" in shared.hash()
     shared.press("0", "t", "t")
     assert "zoom" not in shared.hash()
@@ -475,7 +476,7 @@ def test_keyboard_alone_goes_everywhere(shared: Opened, pages) -> None:
                 "document.activeElement.id || document.activeElement.parentElement.id"
             )
         )
-    assert {"save-png", "open-help", "find", "words", "palette", "tab-map", "map-over"} <= reached
+    assert {"open-help", "find", "words", "palette", "tab-map", "map-over"} <= reached
 
 
 def test_search_marks_and_walks_the_matches(shared: Opened, pages) -> None:
@@ -641,14 +642,14 @@ def test_a_phone_shows_it_all_by_touch(browser: Any, pages, sizes) -> None:
             for view in some:
                 page.open(path, f"view={view}&on=0.0,0.1")
                 assert page.page.evaluate("document.documentElement.scrollWidth") <= 360, view
-        page.open(pages["pair"])
+        page.open(pages["pair"], "view=overview")
         page.page.tap("#overview-tiles [data-head='0.2']")
         page.settle()
         assert page.text("#map-caption").startswith("head 0.2")
         x, y = cell(page, 3, 4, 0.5)
         page.page.tap("#map-over", position={"x": x, "y": y})
         assert page.settle().text("#tip").startswith("##board → .")
-        page.page.tap("summary")
+        page.page.tap("#panel summary")
         page.page.tap("#heads [data-head='1.0']")
         assert page.settle().pressed("#heads") == ["0.2", "1.0"]
         page.page.tap("#tab-text")

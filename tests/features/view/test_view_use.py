@@ -116,7 +116,7 @@ def test_a_table_says_how_far_off_each_weight_can_be(
 
 def test_an_overview_is_saved_whole_from_the_top_of_a_tall_model(browser: Any, pages) -> None:
     with opened(browser, viewport={"width": 1400, "height": 400}) as page:
-        page.open(pages["tall"])
+        page.open(pages["tall"], "view=overview")
         svg = ElementTree.fromstring(page.downloaded("svg"))
         assert len([g for g in svg.iter(f"{SVG}g") if g.get("class") == "map"]) == 4 * 14
         assert Image.open(io.BytesIO(page.downloaded("png"))).size[1] > 2000
@@ -144,8 +144,10 @@ def test_the_red_bar_goes_when_the_page_is_drawn_again(browser: Any, pages) -> N
 )
 def test_a_file_is_named_after_what_it_shows(shared: Opened, pages, state, name) -> None:
     shared.open(pages["pair"], state)
+    shared.page.click("#save summary")
     with shared.page.expect_download() as waiting:
         shared.page.click("#save-png")
+    shared.page.click("#save summary")
     assert waiting.value.suggested_filename == name
 
 
@@ -205,15 +207,15 @@ def test_the_focus_goes_with_the_arrows(shared: Opened, pages) -> None:
 
 
 def test_the_focus_goes_on_in_the_view_that_opens(shared: Opened, pages) -> None:
-    shared.open(pages["pair"])
+    shared.open(pages["pair"], "view=overview")
     shared.page.focus("#overview-tiles [data-head='0.0']")
     shared.press("Enter")
     assert shared.page.evaluate(HELD) == "map-over"
-    shared.press("3")
-    assert shared.page.evaluate(HELD) == "lines-frame"
     shared.press("4")
+    assert shared.page.evaluate(HELD) == "lines-frame"
+    shared.press("5")
     assert shared.page.evaluate("document.activeElement.className") == "word special"
-    shared.press("1")
+    shared.press("2")
     assert shared.page.evaluate(HELD) == "0.0"
 
 
@@ -221,7 +223,7 @@ def test_single_keys_can_be_turned_off(shared: Opened, pages) -> None:
     shared.open(pages["pair"], "view=map&on=0.0")
     shared.press("?")
     shared.page.uncheck("#letters")
-    shared.press("Escape", "a", "w", "4", "+")
+    shared.press("Escape", "a", "w", "5", "+")
     assert shared.page.is_visible("#view-map")
     assert shared.pressed("#heads") == ["0.0"]
     link = shared.hash()
@@ -231,7 +233,7 @@ def test_single_keys_can_be_turned_off(shared: Opened, pages) -> None:
     assert shared.pressed("#heads") == ["1.0"], "arrows still work"
     shared.click("#open-help")
     shared.page.check("#letters")
-    shared.press("Escape", "4")
+    shared.press("Escape", "5")
     assert shared.page.is_visible("#view-text")
 
 
@@ -298,7 +300,7 @@ def test_a_number_can_be_typed_anew(shared: Opened, pages) -> None:
 
 def test_back_goes_to_the_view_and_head_before(browser: Any, pages) -> None:
     with opened(browser) as page:
-        page.open(pages["pair"], "on=0.0")
+        page.open(pages["pair"], "view=overview&on=0.0")
         page.hash()
         page.click("#overview-tiles [data-head='1.2']").hash()
         page.click("#words").hash()
@@ -310,7 +312,7 @@ def test_back_goes_to_the_view_and_head_before(browser: Any, pages) -> None:
             page.settle()
             link = page.hash()
             seen.append((re.findall(r"view=(\w+)", link), re.findall(r"head=([\d.]+)", link)))
-        assert seen == [(["text"], ["1.2"]), (["map"], ["1.2"]), ([], ["0.0"])]
+        assert seen == [(["text"], ["1.2"]), (["map"], ["1.2"]), (["overview"], ["0.0"])]
         page.page.go_forward()
         assert page.settle().page.is_visible("#view-map")
 
@@ -474,7 +476,7 @@ def test_paper_gets_the_whole_drawing_in_light(browser: Any, pages, view: str) -
 
 def test_paper_gets_layers_that_were_never_in_sight(browser: Any, pages) -> None:
     with opened(browser, viewport={"width": 1200, "height": 300}) as page:
-        page.open(pages["tall"])
+        page.open(pages["tall"], "view=overview")
         until(
             page.page,
             """() => {
@@ -508,8 +510,8 @@ def test_forced_colours_keep_tints_choices_and_bars(browser: Any, pages) -> None
 
 def test_wide_screens_are_filled(browser: Any, pages) -> None:
     with opened(browser, viewport={"width": 3840, "height": 2160}) as page:
-        page.open(pages["tall"])
-        assert page.page.locator("#overview-tiles button").first.bounding_box()["width"] > 200
+        page.open(pages["tall"], "view=overview")
+        assert page.page.locator("#overview-tiles button").first.bounding_box()["width"] > 100
         page.go("view=map&on=0.1")
         assert geometry(page)["cw"] > 75
         page.go("view=lines&on=0.1")

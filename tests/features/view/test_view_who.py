@@ -34,20 +34,21 @@ def shared(browser: Any) -> Iterator[Opened]:
 
 
 def listed(page: Opened) -> list[tuple[str, str, str]]:
-    """The heads as they are ranked, each with its weight and its share in per cent."""
+    """The heads as they are ranked, each with its weight and its share in per cent.
+
+    A number is what stands before ``±``, with what stands behind it.
+    """
     told = page.page.eval_on_selector_all("#who-list button", "all => all.map(b => b.textContent)")
-    return [re.fullmatch(r"(\d+\.\d+) (\S+) (\S+) %", one).groups() for one in told]
+    number = r"<?[\d.]+(?: ± [\d.]+)?"
+    return [re.fullmatch(rf"(\d+\.\d+) ({number}) ({number}) %", one).groups() for one in told]
 
 
 def holds(text: str, value: float) -> bool:
     """Whether a number is what a text says of it: rounded, within bounds, or below one."""
     if text.startswith("<"):
         return value < float(text[1:])
-    if "–" in text:
-        low, high = map(float, text.split("–"))
-        return low <= value <= high
-    bare = text.removeprefix("≈")
-    return abs(float(bare) - value) <= 0.5001 * 10 ** -len(bare.partition(".")[2])
+    bare, _, off = text.partition(" ± ")
+    return abs(float(bare) - value) <= (float(off) if off else 10 ** -len(bare.partition(".")[2]))
 
 
 def ranks(page: Opened, values: dict[str, float]) -> None:
@@ -218,7 +219,7 @@ def test_the_page_opens_with_a_pair_to_see(shared: Opened, pages) -> None:
     shared.open(pages["demo"], "view=overview", again=True)
     told = shared.text("#opening")
     opening = shared.page.get_attribute("#opening button", "data-head")
-    assert told.startswith(f"{opening} does induction: see ")
+    assert told.startswith(f"Head {opening} looks at what followed the same token before: ")
     weights = of(capture, opening, "decoder")
     copies = [
         (weights[i, j], i, j)
@@ -226,7 +227,8 @@ def test_the_page_opens_with_a_pair_to_see(shared: Opened, pages) -> None:
         for j in range(2, i - 1)
         if tokens[j - 1] == tokens[i]
     ]
-    _, i, j = max(copies)
+    weight, i, j = max(copies)
+    assert told.endswith(f" ({weight:.2f}).")
     shared.click("#opening button")
     assert f"who=q{i}k{j}" in shared.hash()
     assert shared.text("#map-caption").startswith(f"head {opening}")

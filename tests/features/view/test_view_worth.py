@@ -63,11 +63,11 @@ def strip(page: Opened, name: str) -> tuple[int, int, int]:
 
 
 def test_small_maps_are_tinted_by_the_effect(shared: Opened, page: Path, report) -> None:
-    shared.open(page)
+    shared.open(page, "view=overview&tint=role")
     assert not shared.page.is_visible("#tint-legend")
     shared.page.select_option("#tint", "ablate-effect")
     shared.settle()
-    assert "tint=ablate-effect" in shared.hash()
+    assert "tint" not in shared.hash()
     found = effects(report)
     top = max(abs(one.change) for one in found.values())
     for name, one in found.items():
@@ -87,7 +87,7 @@ def test_small_maps_are_tinted_by_the_effect(shared: Opened, page: Path, report)
 
 
 def test_numbers_without_a_sign_go_through_a_palette(shared: Opened, page: Path, report) -> None:
-    shared.open(page, "tint=ablate-gradient")
+    shared.open(page, "view=overview&tint=ablate-gradient")
     found = {name: one.gradient for name, one in effects(report).items()}
     largest, least = max(found, key=found.get), min(found, key=found.get)
     points = [np.array(rgb(point)) for point in anchors("blues")]
@@ -99,7 +99,7 @@ def test_numbers_without_a_sign_go_through_a_palette(shared: Opened, page: Path,
 
 
 def test_a_head_without_a_number_is_hatched_and_said(shared: Opened, page: Path) -> None:
-    shared.open(page, "tint=syntax-lead")
+    shared.open(page, "view=overview&tint=syntax-lead")
     assert near(strip(shared, "1.2"), np.array(rgb(color(0.3, 0.3, -1))), 4)
     assert "hatched: not measured (23 heads)" in shared.text("#overview-said")
     middle = shared.page.locator(".tile[data-head='0.0']").evaluate(
@@ -134,7 +134,7 @@ def test_cards_say_what_was_found_and_how(shared: Opened, page: Path, report) ->
 
 def test_dots_tables_and_pictures_carry_the_numbers(shared: Opened, page: Path, report) -> None:
     found = effects(report)
-    shared.open(page, "tint=ablate-effect&sort=likeness")
+    shared.open(page, "view=overview&tint=ablate-effect&sort=likeness")
     assert "Beside a dot: its head and the change of the loss" in shared.text("#overview-said")
     assert not shared.page.is_visible("#tint-legend"), "it stands below the dots"
     top = max(abs(one.change) for one in found.values())
@@ -142,7 +142,7 @@ def test_dots_tables_and_pictures_carry_the_numbers(shared: Opened, page: Path, 
     for one in found.values():
         assert f'fill="{color(one.change, top, 1)}"' in picture or abs(one.change) < top / 50
     assert "not measured" not in picture  # all were
-    shared.go("tint=ablate-effect")
+    shared.go("view=overview&tint=ablate-effect")
     assert "change of the loss without it" in shared.saved("svg").decode()
     names, lines = shared.table()
     place = names.index("ablate-effect")
@@ -155,7 +155,7 @@ def test_dots_tables_and_pictures_carry_the_numbers(shared: Opened, page: Path, 
 
 
 def test_heads_are_ranked_by_what_tints_them(shared: Opened, page: Path, report) -> None:
-    shared.open(page, "sort=value")
+    shared.open(page, "view=overview&tint=role&sort=value")
     assert "sort=" not in shared.hash()  # roles have no values
     assert shared.page.is_disabled("#sorts [data-sort=value]")
     shared.page.select_option("#tint", "ablate-effect")
@@ -180,9 +180,10 @@ def test_heads_are_ranked_by_what_tints_them(shared: Opened, page: Path, report)
     assert shared.pressed("#sorts") == ["by layer"]
 
 
-def test_a_link_that_names_no_number_shows_roles(shared: Opened, page: Path) -> None:
-    shared.open(page, "tint=ablate9-effect")
-    assert shared.page.input_value("#tint") == "role"
+def test_a_page_opens_on_what_was_measured(shared: Opened, page: Path) -> None:
+    shared.open(page, "view=overview&tint=ablate9-effect")
+    assert shared.page.input_value("#tint") == "ablate-effect"
+    assert shared.page.is_visible("#tint-legend")
     assert "tint" not in shared.hash()
 
 

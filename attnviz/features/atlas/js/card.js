@@ -1,6 +1,8 @@
 import { byId, fill, make, table } from "./dom.js";
 import { data, figure, interval, metric, percent, roleSign } from "./data.js";
-import { rootColor, scheme } from "./palette.js";
+import { prepared } from "./painter.js";
+import { ramp } from "./palette.js";
+import { shades } from "./shades.js";
 
 /** @typedef {import("./types.js").Head} Head */
 /** @typedef {import("./types.js").HeadMap} HeadMap */
@@ -81,21 +83,13 @@ function link(name) {
 function mapFigure(head, map) {
   const [rows, columns] = [map.queries.length, map.keys.length];
   const canvas = make("canvas", { role: "img", "aria-label": `attention of head ${head.name} on an example: ${rows} queries, ${columns} keys` });
-  const points = data.palettes[scheme()];
   const cell = SIDE / Math.max(rows, columns);
-  const ratio = devicePixelRatio || 1;
-  canvas.width = cell * columns * ratio;
-  canvas.height = cell * rows * ratio;
-  canvas.style.width = `${cell * columns}px`;
-  canvas.style.height = `${cell * rows}px`;
+  const pixels = shades({
+    values: map.weights.flat(), rows, columns, colors: ramp(data.palette), factor: () => 1 / 1000, root: true,
+    masked: head.site === "decoder" && rows === columns ? (i) => i % columns > Math.trunc(i / columns) : null,
+  });
+  prepared(canvas, cell * columns, cell * rows).image(pixels, rows, columns, 0, 0, cell * columns, cell * rows);
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  context.scale(ratio, ratio);
-  for (const [t, row] of map.weights.entries()) {
-    for (const [s, weight] of row.entries()) {
-      context.fillStyle = rootColor(points, weight / 1000);
-      context.fillRect(s * cell, t * cell, cell + 0.5, cell + 0.5);
-    }
-  }
   context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--mark");
   context.lineWidth = 1.5;
   context.strokeRect(0.75, map.row * cell, cell * columns - 1.5, cell);

@@ -2,32 +2,50 @@ import { byId, fill, make } from "./dom.js";
 import { drawCard } from "./card.js";
 import { data, heads } from "./data.js";
 import { startFrame } from "./frame.js";
+import { drawGrid, startGrid } from "./grid.js";
+import { fromHash, get, set, subscribe } from "./state.js";
 import { mark, startTable } from "./table.js";
+
+let open = "";
 
 /** The head that the address names. */
 function show() {
-  const name = decodeURIComponent(location.hash.slice(1));
+  const name = get().head;
   const head = heads.find((one) => one.name === name);
   byId("card").hidden = !head;
   document.querySelector(".sides")?.classList.toggle("open", Boolean(head));
   mark(name);
+  if (!head) open = "";
   if (!head) return;
   drawCard(head);
   document.title = `${head.name} · ${data.atlas.model}`;
+  if (open === name) return;
+  open = name;
   byId("card").scrollTop = 0;
   byId("card").focus({ preventScroll: innerWidth > 900 });
 }
 
 function start() {
-  startFrame(show);
+  startFrame(() => { show(); drawGrid(); });
   const { summary, methods, notes, model, backend, exactness } = data.atlas;
   fill(byId("origin"), [model, `${backend} backend`, exactness].filter(Boolean).join(" · "));
   fill(byId("summary"), ...summary.map((line) => make("li", {}, line)));
   fill(/** @type {HTMLElement} */ (document.querySelector("#methods dl")), ...methods.flatMap(({ part, said }) => [make("dt", {}, part), make("dd", {}, said)]));
   fill(byId("notes"), ...notes.map((note) => make("p", {}, note)));
+  startGrid();
   startTable();
-  addEventListener("hashchange", show);
-  show();
+  subscribe(show);
+  document.addEventListener("click", (event) => {
+    const [, name] = /^#(.*)$/.exec(/** @type {HTMLElement} */ (event.target).closest("a")?.getAttribute("href") || "") || [];
+    if (name === undefined || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    set({ head: name });
+  }, true);
+  addEventListener("hashchange", fromHash);
+  addEventListener("popstate", fromHash);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { show(); drawGrid(); });
+  fromHash();
 }
 
 start();

@@ -1,4 +1,5 @@
 import { byId, fill, make } from "./dom.js";
+import { get, set, subscribe } from "./state.js";
 import { data, figure, heads, interval, metric, percent, roleSign, words } from "./data.js";
 
 /** @typedef {import("./types.js").Head} Head */
@@ -36,43 +37,53 @@ function effectCell({ effect }) {
 }
 
 const columns = COLUMNS.filter(({ there }) => there !== false);
-let sorted = 0;
-let downwards = true;
-
 /** @type {Map<Head, HTMLElement>} */
 const rows = new Map();
 
 export function startTable() {
   const head = /** @type {HTMLElement} */ (byId("heads").querySelector("thead"));
-  head.append(make("tr", {}, ...columns.map(({ title, more }, n) => {
+  head.append(make("tr", {}, ...columns.map(({ title, more }) => {
     const button = make("button", { type: "button" }, title);
     button.addEventListener("click", () => {
-      downwards = sorted === n ? !downwards : true;
-      sorted = n;
-      draw();
+      const { sort, up } = get();
+      const same = (sort || columns[0].title) === title;
+      set({ sort: title === columns[0].title ? "" : title, up: same ? !up : false });
     });
-    return make("th", { scope: "col", class: more ? "more" : "" }, button);
+    return make("th", { scope: "col", "data-column": title, class: more ? "more" : "" }, button);
   })));
   for (const one of heads) {
-    const row = make("tr", { "data-head": one.name }, ...columns.map(({ cell, more }) => make("td", { class: more ? "more" : "" }, ...cell(one))));
-    row.addEventListener("click", () => { location.hash = one.name; });
+    const row = make("tr", { "data-head": one.name }, ...columns.map(({ cell, more, title }) => make("td", { "data-column": title, class: more ? "more" : "" }, ...cell(one))));
+    row.addEventListener("click", () => set({ head: one.name }));
     rows.set(one, row);
   }
   const box = /** @type {HTMLInputElement} */ (byId("find"));
-  box.addEventListener("input", draw);
+  box.addEventListener("input", () => set({ find: box.value }));
   for (const word of QUICK.filter((word) => heads.some((one) => words(one).includes(word)))) {
     const button = make("button", { type: "button" }, word);
     button.addEventListener("click", () => {
-      box.value = box.value === word ? "" : word;
-      draw();
+      set({ find: get().find === word ? "" : word });
     });
     byId("quick").append(button);
   }
-  draw();
+  const boxes = columns.slice(1).map(({ title }) => {
+    const one = make("input", { type: "checkbox", "data-column": title });
+    one.addEventListener("change", () => {
+      const { without } = get();
+      set({ without: one.checked ? without.filter((name) => name !== title) : [...without, title] });
+    });
+    return make("label", { class: "check" }, one, title);
+  });
+  fill(/** @type {HTMLElement} */ (byId("columns").querySelector(".menu-inside")), ...boxes);
+  subscribe(draw);
 }
 
 function draw() {
-  const wanted = /** @type {HTMLInputElement} */ (byId("find")).value.toLowerCase().split(/\s+/).filter(Boolean);
+  const { find, sort, up: upwards, without } = get();
+  const downwards = !upwards;
+  const sorted = Math.max(0, columns.findIndex(({ title }) => title === sort));
+  const box = /** @type {HTMLInputElement} */ (byId("find"));
+  if (box !== document.activeElement) box.value = find;
+  const wanted = find.toLowerCase().split(/\s+/).filter(Boolean);
   const found = heads.filter((head) => wanted.every((word) => words(head).includes(word)));
   const { of } = columns[sorted];
   found.sort((a, b) => {
@@ -84,6 +95,8 @@ function draw() {
   for (const [n, th] of byId("heads").querySelectorAll("thead th").entries()) {
     th.setAttribute("aria-sort", n === sorted ? (downwards ? "ascending" : "descending") : "none");
   }
+  for (const cell of /** @type {NodeListOf<HTMLElement>} */ (byId("heads").querySelectorAll("[data-column]"))) cell.hidden = without.includes(cell.dataset.column || "");
+  for (const one of /** @type {NodeListOf<HTMLInputElement>} */ (byId("columns").querySelectorAll("input"))) one.checked = !without.includes(one.dataset.column || "");
   for (const button of byId("quick").children) button.setAttribute("aria-pressed", String(wanted.join(" ") === button.textContent));
   fill(byId("count"), found.length === heads.length ? `${heads.length} heads of ${data.atlas.model}` : `${found.length} of ${heads.length} heads`);
 }

@@ -18,5 +18,5 @@ export interface Data {
   atlas: { model: string; backend: string; exactness: string; summary: string[]; methods: { part: string; said: string }[]; notes: string[]; metric: { name: string; unit: string; distance: boolean } | null; heads: Head[] };
   roles: Record<string, { color: string; ink: string; code: string }>;
   scores: Record<string, string>;
-  palettes: { light: string[]; dark: string[] };
+  palette: string[]; signed: { light: string[]; dark: string[] };
 }

@@ -46,8 +46,8 @@ function start() {
   startSaving("attnviz-diff", (painter) => drawWhole(painter, current()), () => getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), () => numbers(current()));
   fill(byId("below"), data.below);
   const changed = data.heads.some((head) => roles(head));
-  const titles = ["head", "distance", "largest", ...(changed ? ["roles gained (+) or lost (−)"] : [])];
-  fill(/** @type {HTMLElement} */ (byId("heads").querySelector("thead")), make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title))));
+  const titles = ["head", "distance", "largest", ...(changed ? ["roles"] : [])];
+  fill(/** @type {HTMLElement} */ (byId("heads").querySelector("thead")), make("tr", {}, ...titles.map((title) => make("th", { scope: "col", ...(title === "roles" ? { title: "+ gained, − lost" } : {}) }, title === "roles" ? "roles + −" : title))));
   fill(/** @type {HTMLElement} */ (byId("heads").querySelector("tbody")), ...data.heads.map((head) => {
     const { name, distance } = head;
     const cells = [make("a", { href: `#${name}` }, name), distance ? shown(distance.mean) : "", distance ? shown(distance.largest) : "", ...(changed ? [roles(head)] : [])];

@@ -1,15 +1,17 @@
 import { clamp, fill, make, say, shown } from "./dom.js";
+import { legend } from "./legend.js";
 import { maskedColor, NOT_ALLOWED } from "./masked.js";
 import { fitted, prepared } from "./painter.js";
 import { changeColor } from "./signed.js";
-import { rootColor, scheme } from "./palette.js";
+import { ramp, rootColor, scheme } from "./palette.js";
+import { shades } from "./shades.js";
 import { bits, data, signed, unpacked } from "./data.js";
 
 /** @typedef {import("./types.js").Head} Head */
 /** @typedef {import("./drawing.js").Painter} Painter */
 /**
  * One of the three maps, ready to be drawn.
- * @typedef {{ said: string, name: string, labels: import("./types.js").Labels, color: (cell: number) => string, legend: { colors: string[], low: string, high: string } }} Map
+ * @typedef {{ said: string, name: string, labels: import("./types.js").Labels, pixels: Uint8ClampedArray, legend: { colors: string[], low: string, high: string } }} Map
  */
 
 const SIDE = 250;
@@ -26,20 +28,21 @@ function mapsOf(head) {
   const masked = bits(head.masked, first.length);
   const most = change.reduce((found, value) => Math.max(found, Math.abs(value)), 0);
   const top = Math.max(...[first, second].map((values) => values.reduce((a, b) => Math.max(a, b), 0)));
-  const [weights, ends] = [data.palettes[scheme()], data.signed[scheme()]];
-  /** @param {(cell: number) => string} color @returns {(cell: number) => string} */
-  const seen = (color) => (cell) => (masked?.[cell] ? maskedColor() : color(cell));
+  const ends = data.signed[scheme()];
+  const size = { rows: head.rows, columns: head.columns, masked: masked && ((/** @type {number} */ cell) => masked[cell]) };
   /** @param {Float32Array} values */
-  const weight = (values) => seen((cell) => rootColor(weights, values[cell] / (top || 1)));
-  const scale = { colors: weights, low: "0", high: `${shown(top)}, by the square root of the weight` };
+  const weight = (values) => shades({ ...size, values, colors: ramp(data.palette), factor: () => 1 / (top || 1), root: true });
+  const steps = Uint8ClampedArray.from(Array.from({ length: 256 }, (_, i) => changeColor(ends, i / 127.5 - 1)).flat());
+  const moved = change.map((value) => (most ? (value / most + 1) / 2 : 0.5));
+  const scale = { colors: data.palette, low: "0", high: `${shown(top)}, by the square root of the weight` };
   const [before, after] = data.sides[head.kind];
   /** @type {Map[]} */
   const maps = [
-    { said: data.before, name: `head ${head.name} in ${data.before}`, labels: before, color: weight(first), legend: scale },
-    { said: data.after, name: `head ${head.name} in ${data.after}`, labels: after, color: weight(second), legend: scale },
+    { said: data.before, name: `head ${head.name} in ${data.before}`, labels: before, pixels: weight(first), legend: scale },
+    { said: data.after, name: `head ${head.name} in ${data.after}`, labels: after, pixels: weight(second), legend: scale },
     {
       said: "difference: the second less the first", name: `head ${head.name}, what changed`, labels: before,
-      color: seen((cell) => `rgb(${changeColor(ends, most ? change[cell] / most : 0)})`),
+      pixels: shades({ ...size, values: moved, colors: steps, factor: () => 1 }),
       legend: { colors: ends, low: signed(-most), high: `${signed(most)}; blue is more in the second run` },
     },
   ];
@@ -51,7 +54,7 @@ export function drawMaps(head) {
   const { first, second, change, masked, maps } = mapsOf(head);
   const [before, after] = data.sides[head.kind];
   const canvases = maps.map((map) => canvas(head, map));
-  const figures = maps.map((map, n) => make("figure", {}, make("figcaption", {}, map.said), canvases[n], legend(map, Boolean(masked))));
+  const figures = maps.map((map, n) => make("figure", {}, make("figcaption", {}, map.said), canvases[n], make("div", { class: "legend" }, ...legend(map.legend.colors, map.legend.low, map.legend.high, Boolean(masked)))));
   const box = make("div", { id: "maps", tabindex: 0, role: "group", "aria-label": "three maps, rows are queries and columns keys; arrow keys go from cell to cell" }, ...figures);
   const line = make("p", { id: "cell", class: "small" }, "Point at a cell or tap it, or go there with the arrow keys.");
   let at = [0, 0];
@@ -126,9 +129,7 @@ function placesOf(painter, { rows, columns }, { labels }) {
 function paint(painter, head, map, x, y) {
   const { cell, written, letters, left, top, width, height } = placesOf(painter, head, map);
   const color = getComputedStyle(document.documentElement).getPropertyValue("--text").trim();
-  for (let i = 0; i < head.rows * head.columns; i += 1) {
-    painter.rect(x + left + (i % head.columns) * cell, y + top + Math.floor(i / head.columns) * cell, cell + 0.5, cell + 0.5, map.color(i));
-  }
+  painter.image(map.pixels, head.rows, head.columns, x + left, y + top, cell * head.columns, cell * head.rows);
   if (written) {
     const { queries, keys } = map.labels;
     queries.forEach((name, n) => painter.text(fitted(painter, name, LONGEST, letters), x + left - 4, y + top + (n + 0.5) * cell, { size: letters, align: "right", color }));
@@ -147,13 +148,6 @@ function canvas(head, map) {
   paint(prepared(found, width, height), head, map, 0, 0);
   found.style.height = "";
   return found;
-}
-
-/** @param {Map} map @param {boolean} masked */
-function legend({ legend: { colors, low, high } }, masked) {
-  const bar = make("i", {});
-  bar.style.background = `linear-gradient(to right, ${colors.join(", ")})`;
-  return make("div", { class: "legend" }, low, bar, high, ...(masked ? [make("i", { class: "masked" }), NOT_ALLOWED] : []));
 }
 
 /**

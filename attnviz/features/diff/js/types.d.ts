@@ -8,5 +8,5 @@ export interface Head {
 export interface Data {
   before: string; after: string; below: string; align: string; origin: string[]; notes: string[];
   sides: Record<string, [Labels, Labels]>; heads: Head[];
-  palettes: { light: string[]; dark: string[] }; signed: { light: string[]; dark: string[] };
+  palette: string[]; signed: { light: string[]; dark: string[] };
 }

@@ -1,6 +1,5 @@
 import { byId, fill, make, say } from "./dom.js";
-import { NOT_ALLOWED } from "./masked.js";
-import { scheme } from "./palette.js";
+import { legend } from "./legend.js";
 import { draw, picture } from "./shade.js";
 import { get, page, set, turnOff } from "./store.js";
 
@@ -14,7 +13,7 @@ const tiles = new Map();
 /** Make a tile for every head, and the switches of several. */
 export function startGrid() {
   const grid = byId("grid");
-  grid.style.setProperty("--across", String(across));
+  document.documentElement.style.setProperty("--across", String(across));
   for (let layer = 0; layer * across < page.heads.length; layer++) {
     const ids = page.heads.slice(layer * across, (layer + 1) * across).map(({ id }) => id);
     const all = make("button", { type: "button", class: "layer", title: `switch layer ${layer} off or on` }, String(layer));
@@ -41,9 +40,7 @@ export function startGrid() {
 
 /** What the colours of the maps mean. */
 function drawLegend() {
-  const bar = make("i", {});
-  bar.style.background = `linear-gradient(to right, ${page.palettes[scheme()].join(", ")})`;
-  fill(byId("grid-legend"), "0", bar, "1, by the square root of the weight", ...(page.causal ? [make("i", { class: "masked" }), NOT_ALLOWED] : []));
+  fill(byId("grid-legend"), ...legend(page.palette, "0", "1, by the square root of the weight", page.causal));
 }
 
 /** @param {string[]} ids */

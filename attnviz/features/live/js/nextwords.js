@@ -13,7 +13,7 @@ function percent(share) {
 function bar(share) {
   const filled = make("span", { class: "bar", "aria-hidden": "true" });
   filled.style.width = `${100 * share}%`;
-  return make("td", {}, make("span", { class: "track" }, filled), make("span", { class: "share" }, percent(share)));
+  return make("td", {}, make("span", { class: "meter" }, make("span", { class: "track" }, filled), make("span", { class: "share" }, percent(share))));
 }
 
 /** The likeliest words at a position, before and after. @param {Answer} answer @param {boolean} causal */

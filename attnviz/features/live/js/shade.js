@@ -1,16 +1,8 @@
-import { maskedColor } from "./masked.js";
-import { ramp, rgb, scheme } from "./palette.js";
+import { ramp } from "./palette.js";
+import { shades } from "./shades.js";
 import { page } from "./store.js";
 
-/** @type {Map<string, Uint8ClampedArray>} */
-const ramps = new Map();
-
-/** The palette's 256 colours as bytes r, g, b. */
-function colorsNow() {
-  let found = ramps.get(scheme());
-  if (!found) ramps.set(scheme(), found = ramp(page.palettes[scheme()]));
-  return found;
-}
+const colors = ramp(page.palette);
 
 /** Whether a query may not attend to a key. @param {number} t @param {number} s */
 export function isMasked(t, s) {
@@ -26,18 +18,10 @@ export function isMasked(t, s) {
  * @param {number} count tokens
  */
 export function picture(layer, head, count) {
-  const colors = colorsNow();
-  const pixels = new Uint8ClampedArray(4 * count * count);
-  const from = head * count * count;
-  const masked = rgb(maskedColor());
-  for (let i = 0; i < count * count; i++) {
-    const step = 3 * Math.round(255 * Math.sqrt(Math.min(1, layer[from + i])));
-    const [r, g, b] = isMasked(Math.trunc(i / count), i % count) ? masked : [colors[step], colors[step + 1], colors[step + 2]];
-    pixels[4 * i] = r;
-    pixels[4 * i + 1] = g;
-    pixels[4 * i + 2] = b;
-    pixels[4 * i + 3] = 255;
-  }
+  const pixels = shades({
+    values: layer, rows: count, columns: count, from: head * count * count, colors, factor: () => 1, root: true,
+    masked: page.causal ? (i) => isMasked(Math.trunc(i / count), i % count) : null,
+  });
   return new ImageData(pixels, count, count);
 }
 

@@ -69,6 +69,7 @@ function remember() {
   clearTimeout(remembering);
   remembering = setTimeout(() => {
     const parts = new URLSearchParams();
+    if (state.step >= 0) parts.set("step", String(state.step));
     if (state.text !== page.text) parts.set("text", state.text);
     if (state.off.size) parts.set("off", [...state.off].join());
     if (state.head !== page.opening) parts.set("head", state.head);
@@ -95,6 +96,7 @@ export function fromHash() {
   const [head, at, why, temperature] = [parts.get("head") || "", parts.get("at"), parts.get("why"), Number(parts.get("temperature"))];
   set({
     ...start(),
+    step: Number(parts.get("step") ?? -1) in page.tour ? Number(parts.get("step")) : -1,
     text: parts.get("text") ?? page.text,
     off: new Set((parts.get("off") || "").split(",").filter((id) => heads.has(id))),
     head: heads.has(head) ? head : start().head,

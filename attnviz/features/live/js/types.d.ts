@@ -29,7 +29,7 @@ export interface HeadFacts { id: string; said: string; role: Role | null }
 export interface Step { say: string; text: string; off: string[]; head: string; at: number | null }
 export interface Page {
   title: string; model: string; text: string; causal: boolean; opening: string; labels: string[]; heads: HeadFacts[]; tour: Step[];
-  palettes: { light: string[]; dark: string[] }; notes: string[];
+  palette: string[]; notes: string[];
 }
 /** `opened` is the number of a head whose queries and keys are wanted. */
 export interface Ask { turn: number; text: string; off: number[]; at: number | null; write: number; temperature: number; seed: number; opened: number | null }

@@ -235,8 +235,8 @@ function drawSums(painter, panel, g, ra, rb, ca, cb) {
     const { rows, columns } = all[l].middle;
     /** @param {number} sum */
     const color = (sum) => (layer.signed ? (sum < 0 ? less : more) : panel.layers.length > 1 ? layer.color : tones.soft);
-    // rows that sum to 1 on both sides do not change
-    for (let r = layer.signed && layer.whole ? rb : ra; r < rb; r++) {
+    // rows that all sum to 1 say nothing
+    for (let r = layer.whole ? rb : ra; r < rb; r++) {
       const y = g.top + (r + l * part - g.r0) * g.ch;
       if (y < g.top - 0.5 || y + g.ch * part > g.top + g.plotH + 0.5) continue;
       painter.rect(right, y + (g.ch > 4 ? 0.5 : 0), (room * Math.abs(rows[r])) / most, Math.max(g.ch * part - (g.ch > 4 ? 1 : 0), 0.2), color(rows[r]), 0.8);
@@ -249,8 +249,10 @@ function drawSums(painter, panel, g, ra, rb, ca, cb) {
   });
   const [{ signed, whole }] = panel.layers;
   const size = signed ? "±" : "Σ ≤";
-  if (!signed || !whole) painter.text(`${size}${upward(most, 2)}`, right, g.top - 8, { size: 9.5, color: tones.soft });
-  painter.text(`${size}${upward(mostDown, 2)}`, g.left - 6, below + 6, { size: 9.5, align: "right", color: tones.soft });
+  if (!whole) painter.text(`${size}${upward(most, 2)}`, right, g.top - 8, { size: 9.5, color: tones.soft });
+  const named = `${signed ? "change received" : "received"} ${signed ? "±" : "≤"}${upward(mostDown, 2)}`;
+  const received = painter.measure(named, 9.5) < g.left - 8 ? named : `${size}${upward(mostDown, 2)}`;
+  painter.text(received, g.left - 6, below + 6, { size: 9.5, align: "right", color: tones.soft });
 }
 
 /**

@@ -1,7 +1,10 @@
 import { headOf, headsOf, kindOf, page } from "./data.js";
 import { axesOf, matrix } from "./panel.js";
-import { known } from "./digits.js";
+import { toDecimals } from "./digits.js";
 import { alignment } from "./comparison.js";
+
+/** Decimals of distances, which lie between 0 and 1. */
+const DECIMALS = 3;
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Head} Head */
@@ -102,7 +105,7 @@ function changeOf(states, head, other, rows, columns) {
     count++;
     if (far > most) {
       [most, row] = [far, [i, j]];
-      largest = known(Math.max(0, far - a.error - b.error), Math.min(1, far + a.error + b.error), 2);
+      largest = toDecimals(Math.max(0, far - a.error - b.error), far, Math.min(1, far + a.error + b.error), DECIMALS);
     }
   }
   if (!count) return null;
@@ -110,7 +113,7 @@ function changeOf(states, head, other, rows, columns) {
   const [low, high] = [Math.max(0, value - off / count), Math.min(1, value + off / count)];
   /** @param {Head} from @param {Head} to */
   const lacking = (from, to) => from.data.roles.filter(({ name }) => !to.data.roles.some((role) => role.name === name)).map(({ title }) => title);
-  return { head, other, value, low, high, said: known(low, high, 2), rows: count, row, largest, gained: lacking(other, head), lost: lacking(head, other) };
+  return { head, other, value, low, high, said: toDecimals(low, value, high, DECIMALS), rows: count, row, largest, gained: lacking(other, head), lost: lacking(head, other) };
 }
 
 /** The whole of both texts: what is hidden or rescaled changes nothing here. @param {[State, State]} states @returns {[State, State]} */

@@ -1,6 +1,7 @@
 import { page } from "./data.js";
 import { maskedColor } from "./masked.js";
 import { isDark, ramp, rgb, scheme } from "./palette.js";
+import { shades } from "./shades.js";
 import { changeColor } from "./signed.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -119,7 +120,7 @@ function changes({ R, C, layers: [layer] }, state) {
  * @param {State} state
  */
 export function pixels(panel, state) {
-  const out = panel.layers[0].signed ? changes(panel, state) : panel.layers.length === 1 ? shades(panel, state) : blended(panel, state);
+  const out = panel.layers[0].signed ? changes(panel, state) : panel.layers.length === 1 ? single(panel, state) : blended(panel, state);
   const { masked } = panel;
   if (masked) {
     const color = [...rgb(maskedColor()), 255];
@@ -128,26 +129,9 @@ export function pixels(panel, state) {
   return out;
 }
 
-/**
- * One map through the palette; see `pixels`.
- * @param {{ R: number, C: number, layers: Shade[] }} panel
- * @param {State} state
- */
-function shades({ R, C, layers: [layer] }, state) {
-  const out = new Uint8ClampedArray(4 * R * C);
-  const colors = rampOf(state.palette);
-  const { data } = layer;
-  for (let r = 0; r < R; r++) {
-    const full = unit(layer, r, state.scale);
-    for (let i = r * C; i < (r + 1) * C; i++) {
-      const step = 3 * Math.min(255, Math.round(data[i] * full * 255));
-      out[4 * i] = colors[step];
-      out[4 * i + 1] = colors[step + 1];
-      out[4 * i + 2] = colors[step + 2];
-      out[4 * i + 3] = 255;
-    }
-  }
-  return out;
+/** One map through the palette. @param {{ R: number, C: number, layers: Shade[] }} panel @param {State} state */
+function single({ R, C, layers: [layer] }, state) {
+  return shades({ values: layer.data, rows: R, columns: C, colors: rampOf(state.palette), factor: (r) => unit(layer, r, state.scale) });
 }
 
 /**

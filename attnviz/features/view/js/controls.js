@@ -1,6 +1,6 @@
 import { byId, fill, make } from "./dom.js";
 import { described, headsOf, itemOf, kindOf, page, roleOf, sceneOf, signOf } from "./data.js";
-import { get, MIXES, QUADRANTS, set, toggle, viewsOf } from "./store.js";
+import { get, MIXES, QUADRANTS, set, shows, toggle, viewsOf } from "./store.js";
 import { ink } from "./colors.js";
 import { runName } from "./comparison.js";
 import { axesOf, fullSaid, isPair, matches, mixOf, precision } from "./panel.js";
@@ -94,7 +94,7 @@ function build(state) {
  */
 function enable(state) {
   const { view } = state;
-  const drawn = view === "map" || view === "lines" || view === "text" || view === "scene";
+  const drawn = ["stage", "map", "lines", "text", "scene"].includes(view);
   const several = state.on.length > 1;
   const { queries, keys } = kindOf(state);
   const axes = [itemOf(state).axes[queries], itemOf(state).axes[keys]];
@@ -103,8 +103,8 @@ function enable(state) {
     find: drawn,
     words: axes.some(({ labels, starts }) => starts.length < labels.length),
     separators: axes.some(({ separators }) => separators.includes(1)),
-    scale: view === "overview" || view === "map" || view === "text" || view === "scene",
-    palette: view === "overview" || ((view === "map" || view === "scene") && (!several || mixOf(state, state.on.length) !== "blend")),
+    scale: view !== "lines" && view !== "card",
+    palette: view === "overview" || view === "stage" || ((view === "map" || view === "scene") && (!several || mixOf(state, state.on.length) !== "blend")),
   };
   for (const [id, can] of Object.entries(use)) {
     input(id).disabled = !can && !input(id).checked;
@@ -161,7 +161,7 @@ export function drawControls(state) {
   const count = matches(queries, state.find).length + (queries === keys ? 0 : matches(keys, state.find).length);
   byId("find-said").textContent = state.find ? `${count} match${count === 1 ? "" : "es"}` : "";
   byId("lines-options").hidden = state.view !== "lines";
-  byId("direction-line").hidden = state.view !== "text" && state.view !== "scene";
+  byId("direction-line").hidden = !shows(state, "text") && !shows(state, "scene");
   enable(state);
   const { paper } = ink();
   document.querySelector("meta[name=theme-color]")?.setAttribute("content", paper);

@@ -20,7 +20,7 @@ export function known(low, high, most = 4) {
   const half = (high - low) / 2;
   const middle = shortened(low, high, MOST_DECIMALS);
   // of what may be almost nothing the bound alone
-  if (half === 0 || low < half) return `<${upward(Math.max(high, 10 ** -MOST_DECIMALS), 1)}`;
+  if (half === 0 || low < half || Number(middle) === 0) return `<${upward(Math.max(high, 10 ** -MOST_DECIMALS), 1)}`;
   return `${middle} ± ${upward(half + Math.abs((low + high) / 2 - Number(middle)), 1)}`;
 }
 
@@ -28,17 +28,31 @@ export function known(low, high, most = 4) {
  * The middle of two bounds, to the first decimal of how far it can be off.
  * @param {number} low
  * @param {number} high
- * @param {number} most significant digits
+ * @param {number} most decimals
  */
 export function shortened(low, high, most) {
   const half = (high - low) / 2;
-  const usual = decimalsOf(high, most);
-  return ((low + high) / 2).toFixed(half > 0 ? Math.min(usual, Math.max(0, -Math.floor(Math.log10(half)))) : usual);
+  return ((low + high) / 2).toFixed(half > 0 ? Math.min(most, Math.max(0, -Math.floor(Math.log10(half)))) : most);
 }
 
 /** How many decimals give so many significant digits. @param {number} value @param {number} digits */
 export function decimalsOf(value, digits) {
   return clamp(digits - 1 - Math.floor(Math.log10(value)), 0, MOST_DECIMALS);
+}
+
+/**
+ * A number to so many decimals, as all of a ranking have them, and how far it can be off where these
+ * show it.
+ * @param {number} low
+ * @param {number} value
+ * @param {number} high
+ * @param {number} decimals
+ */
+export function toDecimals(low, value, high, decimals) {
+  const text = value.toFixed(decimals);
+  if (high > 0 && Number(text) === 0) return `<${10 ** -decimals}`;
+  const off = Math.max(high - value, value - low);
+  return off > 10 ** -decimals ? `${text} ± ${upward(off + 0.5 * 10 ** -decimals, 1)}` : text;
 }
 
 /** How many significant digits a number is written with. @param {string} text */

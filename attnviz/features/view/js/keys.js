@@ -21,7 +21,7 @@ const HELP = [
   ["o", "only this head"],
   ["a", "all heads on"],
   ["m", "blend, mean or maximum of the heads that are on"],
-  ["1 – 5", "overview, map, lines, text (or picture, sound), head card"],
+  ["1 – 6", "the views, as their tabs stand: explore, overview, map, lines, text (or picture, sound), head card"],
   ["l", "overview: by layer, by role, by likeness, by what tints it"],
   ["h", "which heads do this: the pair or token that is pointed at or pinned"],
   ["c, b", "compare two maps, or stop; swap them"],
@@ -143,7 +143,7 @@ function single(key, view) {
     case "]": set({ text: Math.min(page.items.length - 1, state.text + 1) }); return true;
     case "?": openHelp(); return true;
     default:
-      if (/^[1-5]$/.test(key)) {
+      if (/^[1-6]$/.test(key) && viewsOf(state)[Number(key) - 1]) {
         set({ view: viewsOf(state)[Number(key) - 1] });
         return true;
       }

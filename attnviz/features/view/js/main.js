@@ -1,6 +1,6 @@
 import { byId } from "./dom.js";
-import { isLoaded, kindOf, loadAll, sceneOf, titleOf } from "./data.js";
-import { fromHash, get, subscribe, VIEWS } from "./store.js";
+import { isLoaded, kindOf, loadAll, page, sceneOf, titleOf } from "./data.js";
+import { drawn, fromHash, get, shows, subscribe, VIEWS } from "./store.js";
 import { overview, startOverview } from "./overview.js";
 import { hidePreview } from "./preview.js";
 import { startPlane } from "./plane.js";
@@ -10,6 +10,7 @@ import { linesView, startLines } from "./lines.js";
 import { startText, textView } from "./text.js";
 import { sceneView, startScene } from "./sceneview.js";
 import { card, counted } from "./card.js";
+import { drawLead, stage, startStage } from "./stage.js";
 import { drawControls, startControls } from "./controls.js";
 import { startKeys } from "./keys.js";
 import { startSave } from "./save.js";
@@ -28,7 +29,7 @@ import { hideTip } from "./tip.js";
 /** @typedef {import("./types.js").State} State */
 
 /** @type {Record<string, import("./types.js").View>} */
-const views = { overview, map, lines: linesView, text: textView, scene: sceneView, card };
+const views = { stage, overview, map, lines: linesView, text: textView, scene: sceneView, card };
 
 let turn = 0;
 
@@ -46,12 +47,18 @@ function draw(state, changed) {
   else document.documentElement.dataset.theme = theme;
   drawControls(state);
   hideTip();
-  if (state.view !== "overview") hidePreview();
-  for (const view of VIEWS) byId(`view-${view}`).hidden = view !== state.view;
-  byId("zoom").hidden = state.view !== "map";
+  if (!shows(state, "overview")) hidePreview();
+  document.documentElement.dataset.view = state.view;
+  for (const [name, value] of Object.entries({ role: "tabpanel", "aria-labelledby": "tab-stage" })) {
+    if (state.view === "stage") byId("view-stage").setAttribute(name, value);
+    else byId("view-stage").removeAttribute(name);
+  }
+  for (const view of VIEWS) if (view !== "stage") byId(`view-${view}`).hidden = !drawn(state).includes(view);
+  drawLead(state);
+  byId("zoom").hidden = !shows(state, "map");
   byId("where").textContent = state.view === "overview" ? "" : state.view === "card" ? titleOf(state, state.head) : counted(state);
   // the overview loads its layers as they come into sight
-  const shown = state.view === "overview" ? [] : sitesShown(state);
+  const shown = state.view === "overview" ? [] : sitesShown(state.view === "stage" ? { ...state, view: "text" } : state);
   const missing = [...new Set([...shown, ...(asksPair(state) ? kindOf(state).sites : []), ...sitesRanked(state)])].filter((site) => !isLoaded(site));
   const scene = state.view === "overview" ? null : sceneOf(state);
   const waits = missing.length > 0 || (scene !== null && !isReady(scene));
@@ -64,8 +71,8 @@ function draw(state, changed) {
     if (missing.length) drawWho(state);
     view.draw(state, changed);
     // who worked in a view that has gone goes on in the one that came
-    if (state.view === "overview") loadAhead();
-    if (left && left.id !== `view-${state.view}`) view.focus?.()?.focus();
+    if (shows(state, "overview")) loadAhead();
+    if (left && state.view !== "stage" && left.id !== `view-${state.view}`) view.focus?.()?.focus();
   };
   if (!waits) finish();
   else {
@@ -92,7 +99,7 @@ function start() {
     failed("this browser cannot unpack its data (no DecompressionStream); use Chrome 103, Firefox 113, Safari 16.4 or newer");
     return;
   }
-  if (matchMedia("(max-width: 820px)").matches) byId("panel").removeAttribute("open");
+  if (matchMedia("(max-width: 1180px)").matches) byId("panel").removeAttribute("open");
   const current = () => views[get().view];
   startControls();
   startOverview();
@@ -102,6 +109,7 @@ function start() {
   startLines();
   startText();
   startScene();
+  startStage();
   startWho(current);
   startBeside();
   startMost();
@@ -125,4 +133,5 @@ function start() {
 }
 
 watchFailures();
+document.documentElement.toggleAttribute("data-against", page.against);
 start();

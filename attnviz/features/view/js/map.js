@@ -17,6 +17,8 @@ import { pan, startMoving, zoomAt } from "./mapmove.js";
 import { alignmentSaid, comparedPairs, NAMES, runName, sideName } from "./comparison.js";
 import { columnIn, DIFFERENCE, rowIn, sidesOf } from "./sides.js";
 import { drawBeside } from "./beside.js";
+import { look } from "./link.js";
+import { chosen } from "./token.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -32,6 +34,8 @@ let drawn = [];
 let comparison = null;
 /** @type {{ name: string, r: number, c: number } | null} */
 let cursor = null;
+/** What is pointed at in another view. @type {import("./types.js").Token | null} */
+let elsewhere = null;
 
 /** @param {string} name */
 function paneOf(name) {
@@ -109,8 +113,8 @@ function drawCursor(spoken = false) {
     const own = cursor && from ? [rowIn(cursor.r, from, pane), columnIn(cursor.c, from, pane)] : [-1, -1];
     if (drawn.includes(pane)) {
       crosshair(pane,
-        [...[asked?.r ?? -1, pin, reasonRow].map((r) => /** @type {[number, number]} */ ([rowIn(r, first, pane), 0.9])), [own[0], 0.7]],
-        [...[asked?.c ?? -1, pinnedKey, reasonColumn].map((c) => /** @type {[number, number]} */ ([columnIn(c, first, pane), 0.9])), [own[1], 0.7]]);
+        [...[asked?.r ?? -1, pin, reasonRow].map((r) => /** @type {[number, number]} */ ([rowIn(r, first, pane), 0.9])), [own[0], 0.7], [elsewhere?.side === "q" ? rowIn(elsewhere.i, first, pane) : -1, 0.7]],
+        [...[asked?.c ?? -1, pinnedKey, reasonColumn].map((c) => /** @type {[number, number]} */ ([columnIn(c, first, pane), 0.9])), [own[1], 0.7], [elsewhere?.side === "k" ? columnIn(elsewhere.i, first, pane) : -1, 0.7]]);
     }
     return own[0] >= 0 && own[1] >= 0 ? own : null;
   });
@@ -142,6 +146,7 @@ export function startMap() {
     };
     startMoving(partOf(name, "over"), now, (cell) => {
       cursor = cell && { name, r: cell[0], c: cell[1] };
+      look(cell && { side: get().toward ? "k" : "q", i: cell[get().toward ? 1 : 0] }, "map");
       drawCursor();
     }, (cell) => {
       cursor = cell && { name, r: cell[0], c: cell[1] };
@@ -152,6 +157,13 @@ export function startMap() {
       drawCursor();
     });
   }
+}
+
+/** Mark a token that is pointed at in another view, or none. @param {import("./types.js").Token | null} token */
+export function passOver(token) {
+  if (!token && !elsewhere) return;
+  elsewhere = token && chosen(panes[0].panel, get(), token);
+  drawCursor();
 }
 
 /** @param {Panel} panel */
@@ -192,9 +204,10 @@ export const map = {
       if (name === "difference") fill(partOf(name, "caption"), make("span", { class: "head-name" }, DIFFERENCE));
       else caption(partOf(name, "caption").id, panel, one, text);
     }
+    elsewhere = null;
     if (cursor && (!drawn.some(({ name, panel }) => name === cursor?.name && cursor.r < panel.R && cursor.c < panel.C))) cursor = null;
     if (empty) return;
-    const room = Math.max(340, innerHeight - partOf(drawn[0].name, "frame").getBoundingClientRect().top - scrollY - 24);
+    const room = Math.max(state.view === "stage" ? 240 : 340, innerHeight - partOf(drawn[0].name, "frame").getBoundingClientRect().top - scrollY - 24);
     for (const pane of drawn) {
       pane.g = drawPane(pane.name, pane.panel, { ...pane.state, zoom: zoomIn(state.zoom, pane) }, room);
       partOf(pane.name, "over").setAttribute("aria-label", describedMap(pane.panel));

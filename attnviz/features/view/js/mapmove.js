@@ -5,6 +5,9 @@ import { cellAt } from "./pane.js";
 /** @typedef {import("./pane.js").Pane} Pane */
 /** @typedef {[number, number] | null} Cell */
 
+/** A finger that goes so many pixels to a side shows the head beside. */
+const SWIPE = 48;
+
 /**
  * Zoom so that a row and a column come first; of several maps those of the first one.
  * @param {Pane} pane
@@ -58,6 +61,7 @@ export function startMoving(overlay, now, point, click) {
   /** @type {Map<number, { x: number, y: number }>} */
   const fingers = new Map();
   let moved = 0;
+  let began = { x: 0, y: 0 };
   /** @param {MouseEvent} event */
   const at = (event) => {
     const box = overlay.getBoundingClientRect();
@@ -66,6 +70,7 @@ export function startMoving(overlay, now, point, click) {
   overlay.addEventListener("pointerdown", (event) => {
     fingers.set(event.pointerId, at(event));
     moved = 0;
+    began = { x: event.clientX, y: event.clientY };
     if (get().zoom || fingers.size > 1) overlay.setPointerCapture(event.pointerId);
   });
   overlay.addEventListener("pointermove", (event) => {
@@ -91,7 +96,10 @@ export function startMoving(overlay, now, point, click) {
     fingers.delete(event.pointerId);
     const maps = now();
     const { x, y } = at(event);
-    if (event.type === "pointerup" && moved <= 6 && maps) click(cellAt(maps.pane, x, y));
+    const [far, aside] = [event.clientX - began.x, Math.abs(event.clientY - began.y)];
+    if (event.pointerType === "touch" && !get().zoom && Math.abs(far) > SWIPE && aside < SWIPE) {
+      dispatchEvent(new CustomEvent("swiped", { detail: far < 0 ? 1 : -1 }));
+    } else if (event.type === "pointerup" && moved <= 6 && maps) click(cellAt(maps.pane, x, y));
   };
   overlay.addEventListener("pointerup", up);
   overlay.addEventListener("pointercancel", up);

@@ -9,6 +9,9 @@ import { track } from "./busy.js";
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./changed.js").Changed} Changed */
 
+/** Whether the page was opened without saying what to show. */
+let opening = page.against && !location.hash;
+
 /** What was ranked, and the ranking once it is there. @type {{ key: string, ranked: Changed[] | null }} */
 let kept = { key: "", ranked: null };
 
@@ -28,6 +31,10 @@ async function rank(states, key) {
   found.sort((a, b) => b.value - a.value);
   kept = { key, ranked: found };
   draw(get(), states, found);
+  // a page of two runs opens on what changed most
+  const [{ head } = { head: null }] = found;
+  if (opening && head) set({ head: head.id, on: [head.id] });
+  opening = false;
 }
 
 /** @param {[State, State]} states @param {Changed} changed @param {number} top */

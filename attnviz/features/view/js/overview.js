@@ -1,12 +1,13 @@
 import { byId, clamp, fill, make } from "./dom.js";
-import { headsOf, isLoaded, itemOf, kindOf, load, page, titleOf } from "./data.js";
-import { get, set, SORTS, sortsOf, toggle } from "./store.js";
-import { ink } from "./colors.js";
+import { headsOf, isLoaded, itemOf, kindOf, load, page } from "./data.js";
+import { get, set, shows, SORTS, sortsOf, toggle } from "./store.js";
+import { ink, rampOf } from "./colors.js";
+import { legend } from "./legend.js";
+import { chosen } from "./token.js";
 import { axesOf, cutSaid, fullSaid, isCut, nounOf } from "./panel.js";
 import { magnified, prepared } from "./painter.js";
 import { tile } from "./tiles.js";
 import { askedOf, ranking } from "./rank.js";
-import { firstQuestion } from "./who.js";
 import { track } from "./busy.js";
 import { hidePreview, preview } from "./preview.js";
 import { drawTints, hatch, labelled, measureOf, numberNames, numbersOf, paintTints, tintSaid, tone } from "./tints.js";
@@ -16,27 +17,30 @@ import { drawPlane, paintPlane, planeCanvas, planeNumbers } from "./plane.js";
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Head} Head */
 /** @typedef {import("./types.js").Painter} Painter */
+/** @typedef {import("./types.js").Token} Token */
 
 const SIDE = 24;
 const LARGEST = 240;
-/** What stands above and below the tiles. */
-const AROUND = 340;
+/** What stands below the tiles, and the least height that they are fitted into. */
+const [BELOW, LEAST_HEIGHT] = [76, 220];
 /** Saved overviews have about so many cells, so that an SVG stays small. */
 const SAVED_CELLS = 250000;
 
 /**
+ * As large as the width allows, and so that every layer is in sight, as long as maps can be made out.
  * @param {State} state
  * @param {number} width
+ * @param {number} height
  */
-function sizes(state, width) {
+function sizes(state, width, height) {
   const heads = headsOf(state);
   const across = Math.max(...heads.map(({ data }) => data.index)) + 1;
   const room = width - SIDE;
   const gap = room / across > 40 ? 6 : room / across > 30 ? 3 : room / across > 26 ? 2 : 1;
   const least = state.sort === "model" ? 24 : 56;
-  // few layers on a large screen share its height
-  const tall = state.sort === "model" ? Math.floor((innerHeight - AROUND) / kindOf(state).sites.length) : 0;
-  const size = clamp(Math.floor(room / across) - gap, least, Math.max(heads.length === 1 ? 360 : LARGEST, tall));
+  const layer = state.sort === "model" ? height / kindOf(state).sites.length - gap : LARGEST;
+  const tall = Math.floor(layer - (layer > 53 ? 15 * magnified() : 6));
+  const size = clamp(Math.min(Math.floor(room / across) - gap, tall), least, heads.length === 1 ? 360 : Math.max(LARGEST, tall));
   const strip = size >= 38 ? Math.round(15 * magnified()) : size >= 26 ? 6 : 4;
   return { size, gap, strip, across: Math.max(1, Math.floor(room / (size + gap))) };
 }
@@ -110,20 +114,31 @@ function pairUnder() {
   return r >= 0 && c >= 0 && r < queries.at.length && c < keys.at.length ? `q${queries.from[r]}k${keys.from[c]}` : "";
 }
 
-/** What the first head shows, in a sentence that leads there. @param {State} state */
-function drawOpening(state) {
-  const { see, opening, queries, keys } = kindOf(state);
-  byId("opening").hidden = !see;
-  if (!see) return;
-  const { axes } = itemOf(state);
-  /** @param {number} axis @param {number} i */
-  const named = (axis, i) => {
-    const { labels } = axes[axis];
-    const several = labels.filter((label) => label === labels[i]).length > 1;
-    return make("bdi", {}, labels[i] + (several ? ` (${i})` : ""));
-  };
-  const pair = see.pair ? [": see ", named(queries, see.pair[0]), " → ", named(keys, see.pair[1])] : [];
-  fill(byId("opening"), make("button", { type: "button", class: "link", "data-head": opening }, `${kindOf(state).whole ? titleOf(state, opening) : opening} ${see.said}`, ...pair));
+/** What the colours of the maps mean. @param {State} state */
+function drawLegend(state) {
+  const colors = rampOf(state.palette);
+  const steps = Array.from({ length: 17 }, (_, i) => `rgb(${colors.subarray(48 * i - 3 * Number(i === 16), 48 * i - 3 * Number(i === 16) + 3).join(" ")})`);
+  const end = { map: `each map’s largest ${nounOf(state)}, by the square root`, row: `each row’s largest ${nounOf(state)}`, one: fullSaid(state) }[state.scale] || "";
+  const masked = kindOf(state).sites.some(({ reach }) => reach && (reach.causal || reach.window !== null || reach.bits));
+  fill(byId("overview-legend"), ...legend(steps, "0", end, masked));
+}
+
+/**
+ * Mark a token's row or column in every map: the one that is pointed at, else the pinned one.
+ * @param {State} state
+ * @param {Token | null} over
+ */
+export function markToken(state, over) {
+  const place = byId("overview-tiles");
+  const axes = axesOf(state);
+  const token = chosen(axes, state, over);
+  if (token) place.dataset.token = token.side;
+  else delete place.dataset.token;
+  if (!token) return;
+  const thick = measured.size / (token.side === "q" ? axes.queries : axes.keys).at.length;
+  place.style.setProperty("--at", `${token.i * thick}px`);
+  place.style.setProperty("--side", `${measured.size}px`);
+  place.style.setProperty("--thick", `${Math.max(thick, 1)}px`);
 }
 
 /** How the heads stand. @param {State} state */
@@ -153,7 +168,8 @@ let release = () => {};
 /** @param {State} state */
 function build(state) {
   const place = byId("overview-tiles");
-  measured = sizes(state, place.clientWidth);
+  const room = innerHeight - place.getBoundingClientRect().top - scrollY - BELOW;
+  measured = sizes(state, place.clientWidth, Math.max(room, LEAST_HEIGHT));
   const { size, gap, strip } = measured;
   const key = JSON.stringify([state.text, kindOf(state).kind, kindOf(state).quantity, state.sort, state.tint, measured]);
   if (key === built) return;
@@ -204,7 +220,7 @@ async function drawRow(row) {
   const sites = [...new Set(heads.map(({ site }) => site))].filter((site) => !isLoaded(site));
   if (sites.length) await Promise.all(sites.map(load));
   const state = get();
-  if (strips.get(row) !== found || state.view !== "overview") return;
+  if (strips.get(row) !== found || !shows(state, "overview")) return;
   const { size, gap, strip } = measured;
   const wide = Math.max(...found.lines.map((line) => line.length));
   const painter = prepared(found.canvas, wide * (size + gap), found.lines.length * (size + strip + gap));
@@ -262,7 +278,7 @@ export function startOverview() {
     if (event.shiftKey || event.ctrlKey || event.metaKey) toggle(id);
     else {
       hidePreview();
-      set({ view: "map", head: id, on: [id] });
+      set({ view: get().view === "stage" ? "stage" : "map", head: id, on: [id] });
     }
   });
   place.addEventListener("pointerover", (event) => {
@@ -281,12 +297,6 @@ export function startOverview() {
     const sort = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.sort;
     if (sort) set({ sort });
   });
-  byId("opening").addEventListener("click", (event) => {
-    const id = headAt(event);
-    if (!id) return;
-    const who = firstQuestion(get());
-    set({ view: "map", head: id, on: [id], who, pin: who.split("k")[0] });
-  });
   place.addEventListener("focusin", (event) => {
     const id = headAt(event);
     if (!id) return;
@@ -300,7 +310,6 @@ export function startOverview() {
 /** @type {import("./types.js").View} */
 export const overview = {
   draw(state, changed) {
-    drawOpening(state);
     drawSorts(state);
     drawTints(state);
     drawPlane(state);
@@ -317,6 +326,8 @@ export const overview = {
     const few = headsOf(state).some(({ data }) => data.roles[0]?.few) ? ` (${page.few} on fewer than ${page.fewRows} rows)` : "";
     const coded = `Below a map: ${tintSaid(state) || `its ${kindOf(state).whole ? "layer" : "head"} and the sign of what it does, else of its sink${few}.`}`;
     const said = [`Queries downwards, keys across; ${words}.`, coded, ...cutSaid(state, isCut(state))].join(" ");
+    drawLegend(state);
+    markToken(state, null);
     byId("overview-said").textContent = nothing ? "Nothing is left to show: everything is hidden." : said;
     if (!changed || [...changed].some((name) => !["head", "on", "pin", "find", "mix", "top", "least", "toward", "zoom"].includes(name))) {
       if (!nothing) drawVisible();
@@ -328,7 +339,7 @@ export const overview = {
   },
   picture(painter, state) {
     if (state.sort === "likeness") return paintPlane(painter, state);
-    const layout = sizes(state, 1200);
+    const layout = sizes(state, 1200, Number.POSITIVE_INFINITY);
     const { size, gap, strip } = layout;
     const tones = ink();
     const cells = clamp(Math.floor(Math.sqrt(SAVED_CELLS / headsOf(state).length)), 6, 96);

@@ -1,6 +1,6 @@
 import { allowedIn, headOf, isLoaded, itemOf, kindOf, otherOf, page, several, weights } from "./data.js";
 import { seriesColor } from "./colors.js";
-import { known, knownChange, shortened, upward, withError } from "./digits.js";
+import { decimalsOf, known, knownChange, shortened, upward, withError } from "./digits.js";
 import { NOT_ALLOWED } from "./masked.js";
 import { MOST_BLENDED } from "./store.js";
 
@@ -318,6 +318,11 @@ export function panelOf(state, ids) {
   return { queries, keys, R, C, layers, mixed, cut, rescaled: state.rescale, noun: nounOf(state), masked: maskedOf(state, heads) };
 }
 
+/** Whether the layers of what is shown are unpacked. @param {State} state */
+export function loadedPanel(state) {
+  return state.on.every((id) => { const head = headOf(state, id); return head && isLoaded(head.site); });
+}
+
 /** What the scale `one` ends at: a share of 1, or the largest norm of any head. @param {State} state */
 export function fullOf(state) {
   return state.rescale ? 1 : kindOf(state).full;
@@ -345,7 +350,7 @@ let besides = null;
  */
 export function otherPanel(panel, state) {
   const other = otherOf(state);
-  if (!other || !state.on.every((id) => { const head = headOf(other, id); return head && isLoaded(head.site); })) return null;
+  if (!other || !loadedPanel(other)) return null;
   if (besides?.of !== panel) besides = { of: panel, state, panel: panelOf(other, state.on) };
   return besides.panel;
 }
@@ -401,7 +406,7 @@ export function saidOf(panel, state) {
   if (panel.mixed === "mean" && state.mix === "blend") {
     said.push(`More than ${MOST_BLENDED} heads are on: their mean is shown, since so many colours cannot be told apart.`);
   }
-  const cells = { map: "cell", text: "word" }[state.view];
+  const cells = { map: "cell", text: "word", stage: "cell" }[state.view];
   if (panel.mixed === "blend" && cells) said.push(`Each ${cells} has the colour of the head that leads there, by its share.`);
   if (panel.mixed === "max") said.push(`The largest ${panel.noun} of any head that is on; rows can sum to more than 1.`);
   if (state.words) said.push("Words: summed over a word's keys, averaged over its queries.");
@@ -454,7 +459,8 @@ export function weightText(panel, l, i, most = 2) {
 }
 
 /**
- * A weight that has room in a cell: two digits at most, without the zero in front.
+ * A weight that has room in a cell: two decimals, of what is larger than a weight two digits, and no
+ * zero in front.
  * @param {Panel} panel of one layer
  * @param {number} i which cell
  */
@@ -462,7 +468,9 @@ export function cellText(panel, i) {
   const { low, high, signed } = panel.layers[0];
   const [least, most] = [low()[i], high()[i]];
   const negative = least + most < 0;
-  const text = negative ? shortened(-most, -least, 2) : shortened(least, most, 2);
+  const size = Math.max(Math.abs(least), Math.abs(most));
+  const decimals = size > 1.5 ? decimalsOf(size, 2) : 2;
+  const text = negative ? shortened(-most, -least, decimals) : shortened(least, most, decimals);
   const sign = signed && Number(text) ? (negative ? "−" : "+") : "";
   return sign + text.replace(/^0(?=\.)/, "");
 }

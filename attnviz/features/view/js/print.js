@@ -7,7 +7,7 @@ import { sitesShown } from "./second.js";
 /** @typedef {import("./types.js").View} View */
 
 /** Views that are drawings: paper gets the whole of them, at the width of a page. */
-const DRAWN = ["overview", "map", "lines", "scene"];
+const DRAWN = ["stage", "overview", "map", "lines", "scene"];
 /** A drawing that is higher than so many times its width goes over several pages. */
 const TALL = 3;
 /** So many weights are unpacked ahead, since printing cannot wait for them. */

@@ -1,6 +1,6 @@
 import { headsOf, isLoaded, itemOf, kindOf, rowWeights } from "./data.js";
 import { axesOf, pinned, rescaled } from "./panel.js";
-import { decimalsOf, known, upward } from "./digits.js";
+import { decimalsOf, known, toDecimals } from "./digits.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Head} Head */
@@ -108,20 +108,6 @@ export function ranking(state) {
 }
 
 /**
- * A weight to so many decimals, and how far it can be off where these show it.
- * @param {number} low
- * @param {number} value
- * @param {number} high
- * @param {number} decimals
- */
-function weightOf(low, value, high, decimals) {
-  const text = value.toFixed(decimals);
-  if (high > 0 && Number(text) === 0) return `<${10 ** -decimals}`;
-  const off = Math.max(high - value, value - low);
-  return off > 10 ** -decimals ? `${text} ± ${upward(off + 0.5 * 10 ** -decimals, 1)}` : text;
-}
-
-/**
  * @param {State} state
  * @param {Head[]} heads
  * @param {number} r
@@ -139,7 +125,7 @@ function ranked(state, heads, r, c) {
   // all to the same decimals, so that the order of the numbers is theirs
   const decimals = decimalsOf(top || 1, DIGITS);
   return found.map(({ head, low, value, high }) => ({
-    head, value, low, high, part: top > 0 ? value / top : 0, weight: weightOf(low, value, high, decimals),
+    head, value, low, high, part: top > 0 ? value / top : 0, weight: toDecimals(low, value, high, decimals),
     share: `${high > 0 ? known((100 * low) / (low + most - high || 1), (100 * high) / (high + least - low), 2) : 0} %`,
   }));
 }

@@ -67,7 +67,7 @@ export function secondOf(state) {
  */
 export function sitesShown(state) {
   const { view, head, on } = state;
-  const ids = view === "overview" ? headsOf(state).map(({ id }) => id) : view === "card" ? [head] : on;
+  const ids = view === "overview" || view === "stage" ? headsOf(state).map(({ id }) => id) : view === "card" ? [head] : on;
   const other = view === "overview" || view === "card" ? null : otherOf(state);
   const second = secondOf(state);
   /** @param {State} one @param {string[]} some */

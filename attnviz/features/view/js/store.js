@@ -3,7 +3,10 @@ import { readBeside, SHOWN } from "./second.js";
 
 /** @typedef {import("./types.js").State} State */
 
-export const VIEWS = ["overview", "map", "lines", "text", "scene", "card"];
+export const VIEWS = ["stage", "overview", "map", "lines", "text", "scene", "card"];
+/** What stands together on the stage; where there is no room, the overview waits behind its tab. */
+const STAGE = ["text", "map", "overview"];
+const NARROW = "(max-width: 820px)";
 export const SORTS = /** @type {const} */ (["model", "role", "likeness", "value"]);
 export const MIXES = ["blend", "mean", "max"];
 export const QUADRANTS = ["all", "AA", "AB", "BA", "BB"];
@@ -13,10 +16,10 @@ export const MOST_BLENDED = 8;
 
 /** @type {State} */
 const DEFAULTS = {
-  view: "overview", text: 0, kind: "", writes: page.items.some(({ written }) => written.length), head: "", on: [], mix: "blend", sort: "model", tint: "role",
+  view: page.against ? "map" : "stage", text: 0, kind: "", writes: page.items.some(({ written }) => written.length), head: "", on: [], mix: "blend", sort: "model", tint: page.measures[0]?.key || "role",
   words: false, separators: false, first: false, rescale: false, quad: "all",
   scale: "map", palette: page.palette, theme: "system", top: 5, least: 0.05, toward: false, letters: true,
-  pin: "", who: "", why: "", find: "", zoom: "", beside: "", sides: "all", most: false,
+  pin: "", who: "", why: "", find: "", zoom: "", beside: "", sides: "all", most: page.against,
 };
 
 /** What each entry of a link may be. @type {Record<string, (value: string) => boolean>} */
@@ -90,8 +93,26 @@ function tell() {
  * @param {State} state
  */
 export function viewsOf(state) {
-  const other = sceneOf(state) ? "text" : "scene";
-  return VIEWS.filter((view) => view !== other);
+  const others = sceneOf(state) ? ["text", "stage"] : ["scene"];
+  return VIEWS.filter((view) => !others.includes(view));
+}
+
+/** The views that are drawn: of the stage all of its parts. @param {State} state */
+export function drawn(state) {
+  if (state.view !== "stage") return [state.view];
+  return matchMedia(NARROW).matches ? STAGE.slice(0, 2) : STAGE;
+}
+
+/** Whether a view is drawn. @param {State} state @param {string} view */
+export function shows(state, view) {
+  return drawn(state).includes(view);
+}
+
+/** The token that the stage opens with: where its first head shows best what it does. @param {State} state */
+function firstPin(state) {
+  const { see, queries } = kindOf(state);
+  const count = page.items[state.text].axes[queries].labels.length;
+  return `q${see?.pair ? see.pair[0] : count - 1}`;
 }
 
 /**
@@ -103,7 +124,8 @@ function settled(next) {
   next.text = Math.min(Math.max(next.text, 0), page.items.length - 1);
   const { kinds } = page.items[next.text];
   if (!kinds.some(({ kind }) => kind === next.kind)) next.kind = kinds[0].kind;
-  if (next.text !== state.text || next.kind !== state.kind) Object.assign(next, { pin: "", who: "", why: "", zoom: "" });
+  const moved = next.text !== state.text || next.kind !== state.kind;
+  if (moved) Object.assign(next, { pin: "", who: "", why: "", zoom: "" });
   // a text is not compared with itself, but with the one that was there
   if (next.beside === `@${next.text}`) next.beside = next.text === state.text ? "" : `@${state.text}`;
   if (next.words !== state.words || next.quad !== state.quad) next.zoom = "";
@@ -115,6 +137,8 @@ function settled(next) {
   if (!known.has(next.head)) next.head = [...on][0] || kindOf(next).opening || heads[0].id;
   if (!on.size) on.add(next.head);
   next.on = heads.filter(({ id }) => on.has(id)).map(({ id }) => id);
+  // nothing opens blank
+  if (next.view === "stage" && !next.pin && (moved || !visited)) next.pin = firstPin(next);
   return next;
 }
 
@@ -180,6 +204,7 @@ export function fromHash() {
     .filter(({ id, site }) => wanted.includes("*") || wanted.includes(`${site.layer}.*`) || wanted.includes(id))
     .map(({ id }) => id);
   const { pin, who, why, zoom } = next;
+  visited = "";
   state = { ...state, text: next.text, kind: next.kind, writes: next.writes, words: next.words, quad: next.quad };
   state = settled({ ...next, pin, who, why, zoom });
   changed = new Set(/** @type {(keyof State)[]} */ (Object.keys(state)));

@@ -6,6 +6,7 @@ import { rgb } from "./palette.js";
 import { fullSaid, matches, pairsTable, panelOf, weightText } from "./panel.js";
 import { chosen, clicked, fromPin, pointedAt } from "./token.js";
 import { caption, heading } from "./captions.js";
+import { look } from "./link.js";
 import { maskedColor } from "./masked.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -15,6 +16,8 @@ import { maskedColor } from "./masked.js";
 
 /** So many tokens without a space between them stay on one line. */
 const MOST_JOINED = 6;
+/** A sentence names what has more than this part of the largest weight. */
+const LEAST_NAMED = 0.005;
 
 /** @type {Panel | null} */
 let panelNow = null;
@@ -42,7 +45,7 @@ function tinting(panel, state, token) {
   return (other) => {
     const [r, c] = row ? [token.i, other] : [other, token.i];
     const cell = r * panel.C + c;
-    if (panel.masked?.[cell]) return { cell, color: maskedColor(), ink: ink().soft };
+    if (panel.masked?.[cell]) return { cell, color: maskedColor(), ink: inkOn(...rgb(maskedColor())) };
     const [red, green, blue] = led(layers, row || units(r), cell, paper, colors).map(Math.round);
     return { cell, color: `rgb(${red}, ${green}, ${blue})`, ink: inkOn(red, green, blue) };
   };
@@ -115,12 +118,20 @@ function sentence(panel, state, token) {
   const best = panel.layers.map((layer, l) => {
     const cells = others.named.map((label, i) => ({ label, cell: token.side === "q" ? token.i * panel.C + i : i * panel.C + token.i }));
     cells.sort((a, b) => layer.data[b.cell] - layer.data[a.cell]);
-    const top = cells.slice(0, 4).filter(({ cell }) => layer.data[cell] > 0).map(({ label, cell }) => `${label} ${weightText(panel, l, cell)}`);
+    const least = layer.data[cells[0]?.cell] * LEAST_NAMED;
+    const top = cells.slice(0, 4).filter(({ cell }) => layer.data[cell] > least).map(({ label, cell }) => `${label} ${weightText(panel, l, cell)}`);
     return `${layer.name}: ${top.join(", ") || "nothing"}`;
   });
   const scale = { map: "full colour: its largest weight", row: "full colour: the row's largest weight", one: `full colour: ${fullSaid(state)}` }[state.scale];
   const verbs = state.writes ? ["gets from", "writes to"] : ["attends to", "is attended to by"];
   return `${one.named[token.i]} ${verbs[token.side === "q" ? 0 : 1]} – ${best.join("; ")} (${scale})`;
+}
+
+/** Show what a token does that is pointed at elsewhere, or no longer. @param {Token | null} token */
+export function passing(token) {
+  if (!token && !over) return;
+  over = token;
+  paint(true);
 }
 
 export function startText() {
@@ -134,21 +145,25 @@ export function startText() {
     const next = wordAt(event);
     if (!next || event.pointerType !== "mouse") return;
     over = next;
+    look(over, "text");
     cancelAnimationFrame(painting);
     painting = requestAnimationFrame(() => paint(true));
   });
   body.addEventListener("pointerleave", () => {
     cancelAnimationFrame(painting);
     over = null;
+    look(null, "text");
     paint();
   });
   body.addEventListener("focusin", (event) => {
     if (!/** @type {HTMLElement} */ (event.target).matches(":focus-visible")) return;
     over = wordAt(event);
+    look(over, "text");
     paint();
   });
   body.addEventListener("focusout", () => {
     over = null;
+    look(null, "text");
     paint();
   });
   body.addEventListener("click", (event) => {

@@ -33,7 +33,7 @@ export interface KindData {
   /** which of the page's planes has these heads; null where their likeness is not known */
   alike: number | null;
   /** what the opening head shows, and the query and key to see it at */
-  see: { said: string; pair: [number, number] | null } | null;
+  see: { said: string; pair: [number, number] | null; weight: number | null } | null;
 }
 /** Of each head its place x, y, then the heads most like it and their distances, the nearest first. */
 export type Placed = [number, number, ...[string, number][]];

@@ -1,0 +1,167 @@
+import { byId, fill, make } from "./dom.js";
+import { data, figure, heads, metric, percent } from "./data.js";
+import { changeColor } from "./signed.js";
+import { ramp, rgb, scheme } from "./palette.js";
+import { get, set, subscribe } from "./state.js";
+
+/** @typedef {import("./types.js").Head} Head */
+/**
+ * Something that heads can be tinted by: `share` is of the largest, from -1 to 1, `sure` how certain
+ * it is from 0 to 1, `said` what it is in words; null where nothing is known of a head.
+ * @typedef {{ key: string, title: string, signed?: boolean, of: (head: Head) => { share: number, sure: number, said: string, color?: string, ink?: string, code?: string } | null }} Tint
+ */
+
+const NS = "http://www.w3.org/2000/svg";
+/** How strongly an uncertain head is drawn at least. */
+const FAINT = 0.3;
+
+const mostCost = Math.max(0, ...heads.map(({ effect }) => Math.abs(effect?.effect || 0)));
+const mostCopy = Math.max(0, ...heads.map((head) => Math.abs(copied(head) || 0)));
+
+/** @param {Head} head */
+function copied({ copying }) {
+  return copying && (copying.first ?? copying.plain);
+}
+
+/** Certainty by an interval of a share. @param {number | null} low @param {number | null} high */
+function certain(low, high) {
+  return low === null || high === null ? 0.5 : Math.max(0, 1 - (high - low));
+}
+
+/** @type {Tint[]} */
+const TINTS = [
+  {
+    key: "role", title: "role", of: ({ does, scores }) => {
+      if (!does) return null;
+      const { low, high } = scores[does.score] || { low: null, high: null };
+      return { share: 1, sure: certain(low, high), said: `${does.name} ${figure(does.mean)}`, ...data.roles[does.name] };
+    },
+  },
+  {
+    key: "cost", title: metric ? `ablated: ${metric.name} in ${metric.unit}` : "", signed: true, of: ({ effect }) => effect && {
+      share: mostCost ? effect.effect / mostCost : 0, said: figure(effect.effect, true),
+      sure: effect.low === null || effect.high === null ? 0.5 : effect.low > 0 || effect.high < 0 ? 1 : 0,
+    },
+  },
+  {
+    key: "copying", title: "copying", signed: true, of: (head) => {
+      const found = copied(head);
+      return found === null || found === undefined ? null : { share: mostCopy ? found / mostCopy : 0, sure: 1, said: figure(found, true) };
+    },
+  },
+  {
+    key: "relation", title: "relation it finds", of: ({ relations: [found] }) => found && {
+      share: found.accuracy, sure: found.role ? 1 : 0, said: `${found.relation} ${percent(found.accuracy)} of ${found.count}`,
+    },
+  },
+];
+const tints = TINTS.filter(({ of }) => heads.some((head) => of(head)));
+const sites = [...new Set(heads.map(({ site }) => site))];
+const across = Math.max(...heads.map(({ head }) => head)) + 1;
+/** Sides of a cell and the room between them, in pixels. */
+const [CELL, GAP] = [across <= 8 ? 46 : across <= 16 ? 34 : 24, 4];
+/** Cells that have room for a role's sign, and how strongly they must be drawn for it to be read. */
+const [SIGNED, READ] = [34, 0.85];
+
+/** The layers from above, a line each, by kind of attention. */
+const lines = sites.flatMap((site) => [...new Set(heads.filter((head) => head.site === site).map(({ layer }) => layer))].map((layer) => ({ site, layer })));
+
+/** The middle of a head's cell. @param {Head} head @returns {[number, number]} */
+function middle(head) {
+  const line = lines.findIndex(({ site, layer }) => site === head.site && layer === head.layer);
+  return [head.head * (CELL + GAP) + CELL / 2, line * (CELL + GAP) + CELL / 2];
+}
+
+/** @param {Tint} tint @param {Head} head */
+function colorOf(tint, head) {
+  const found = tint.of(head);
+  if (!found) return null;
+  const root = Math.sign(found.share) * Math.sqrt(Math.abs(found.share));
+  const colors = ramp(data.palette);
+  const step = 3 * Math.round(255 * Math.max(0, root));
+  // orange is what a head's absence costs, blue what it gains; of copying, blue is more
+  const sign = tint.key === "cost" ? -1 : 1;
+  const color = found.color ? rgb(found.color) : tint.signed ? changeColor(data.signed[scheme()], sign * root) : [...colors.slice(step, step + 3)];
+  return { color: `rgb(${color.join(" ")})`, ink: found.ink || "", sign: found.code || "", sure: FAINT + (1 - FAINT) * found.sure, said: found.said };
+}
+
+export function startGrid() {
+  const select = /** @type {HTMLSelectElement} */ (byId("tint"));
+  fill(select, ...tints.map(({ key, title }) => make("option", { value: key }, title)));
+  byId("grid-part").hidden = !tints.length;
+  select.addEventListener("change", () => set({ tint: select.value === tints[0]?.key ? "" : select.value }));
+  const place = byId("grid");
+  place.style.setProperty("--across", String(across));
+  place.style.setProperty("--cell", `${CELL}px`);
+  fill(place, ...lines.flatMap(({ site, layer }) => [
+    make("span", { class: "layer" }, sites.length > 1 ? `${site.slice(0, 5)} ${layer}` : String(layer)),
+    ...Array.from({ length: across }, (_, i) => {
+      const head = heads.find((one) => one.site === site && one.layer === layer && one.head === i);
+      return head ? make("button", { type: "button", "data-head": head.name }) : make("span", {});
+    }),
+  ]));
+  place.addEventListener("click", (event) => {
+    const name = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.head;
+    if (name) set({ head: name });
+  });
+  place.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    const name = /** @type {HTMLElement} */ (event.target).dataset.head;
+    const at = heads.find((head) => head.name === name);
+    if (!step || !at) return;
+    const line = lines.findIndex(({ site, layer }) => site === at.site && layer === at.layer) + step[1];
+    const next = heads.find((head) => head.head === at.head + step[0] && lines[line]?.site === head.site && lines[line]?.layer === head.layer);
+    if (next) /** @type {HTMLElement} */ (place.querySelector(`[data-head="${next.name}"]`)).focus();
+    event.preventDefault();
+  });
+  subscribe(drawGrid);
+}
+
+/** What every cell shows, and who feeds whom. */
+export function drawGrid() {
+  const { head: chosen, tint: wanted } = get();
+  const tint = tints.find(({ key }) => key === wanted) || tints[0];
+  if (!tint) return;
+  /** @type {HTMLSelectElement} */ (byId("tint")).value = tint.key;
+  for (const button of byId("grid").querySelectorAll("button")) {
+    const head = /** @type {Head} */ (heads.find(({ name }) => name === button.dataset.head));
+    const found = colorOf(tint, head);
+    button.style.background = found ? found.color : "";
+    button.style.color = found ? found.ink : "";
+    const sign = found && CELL >= SIGNED && found.sure > READ ? found.sign : "";
+    button.textContent = sign;
+    button.style.opacity = found ? String(found.sure) : "";
+    button.classList.toggle("none", !found);
+    const said = `${head.name}${sign ? ` ${sign}` : ""}: ${found ? `${tint.title} ${found.said}` : `${tint.title} unknown or none`}`;
+    button.title = said;
+    button.setAttribute("aria-label", said);
+    if (head.name === chosen) button.setAttribute("aria-current", "true");
+    else button.removeAttribute("aria-current");
+    button.tabIndex = head.name === (chosen || heads[0].name) ? 0 : -1;
+  }
+  drawArcs(chosen);
+  const arcs = heads.some(({ feeds }) => feeds.length) ? " Arcs: what a head writes and another reads, by their weights alone; those of the chosen head stand out." : "";
+  fill(byId("grid-said"), `Rows are layers, columns heads; faint where it is uncertain, empty where nothing is known or found.${arcs}`);
+}
+
+/** @param {string} chosen */
+function drawArcs(chosen) {
+  const svg = document.createElementNS(NS, "svg");
+  const [width, height] = [across * (CELL + GAP) - GAP, lines.length * (CELL + GAP) - GAP];
+  for (const [name, value] of Object.entries({ class: "arcs", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" })) svg.setAttribute(name, value);
+  const edges = new Map(heads.flatMap(({ feeds, reads }) => [...feeds, ...reads]).map((edge) => [`${edge.writer} ${edge.side} ${edge.reader}`, edge]));
+  for (const { writer, reader, side, ratio } of edges.values()) {
+    const [one, other] = [writer, reader].map((name) => heads.find((head) => head.name === name));
+    if (!one || !other) continue;
+    const [[x, y], [u, v]] = [middle(one), middle(other)];
+    const path = document.createElementNS(NS, "path");
+    const own = chosen === writer || chosen === reader;
+    const bow = (v - y) * 0.35 + 6;
+    for (const [name, value] of Object.entries({ d: `M${x} ${y}C${x + 8} ${y + bow} ${u + 8} ${v - bow} ${u} ${v}`, class: own ? "own" : "", "stroke-opacity": own ? 1 : chosen ? 0.08 : 0.22, "data-side": side, "stroke-width": 1 + 3 * Math.min(1, ratio) })) {
+      path.setAttribute(name, String(value));
+    }
+    svg.append(path);
+  }
+  byId("grid").querySelector("svg")?.remove();
+  byId("grid").append(svg);
+}

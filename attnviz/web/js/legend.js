@@ -1,0 +1,17 @@
+import { make } from "./dom.js";
+import { NOT_ALLOWED } from "./masked.js";
+
+/**
+ * What the colours of a map mean: a bar with its ends, and the colour of what is not allowed.
+ * @param {string[]} colors from one end to the other, as CSS has them
+ * @param {string} low
+ * @param {string} high
+ * @param {boolean} masked whether some cells are
+ * @returns {(Node | string)[]}
+ */
+export function legend(colors, low, high, masked) {
+  const bar = make("i", {});
+  bar.style.background = `linear-gradient(to right, ${colors.join(", ")})`;
+  const scale = make("span", { class: "scale" }, low, bar, high);
+  return masked ? [scale, make("span", { class: "scale" }, make("i", { class: "masked" }), NOT_ALLOWED)] : [scale];
+}
