@@ -10,11 +10,13 @@ from attnviz.core.heads import Site
 from attnviz.core.source import Source
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.patch import judge, paths
+from attnviz.features.patch.circuit import halves
 from attnviz.features.patch.measure import Measured, Plan, measure
 from attnviz.features.patch.metrics import Function, Metric, metric_of
 from attnviz.features.patch.notes import notes
 from attnviz.features.patch.pairs import Pair, Ready, prepare
 from attnviz.features.patch.result import Example, Patch
+from attnviz.features.patch.search import Search
 from attnviz.features.patch.settings import PatchSettings
 from attnviz.features.patch.sweep import positions
 from attnviz.features.patch.targets import key_heads, targets, trials
@@ -25,6 +27,9 @@ Progress = Callable[[str, int, int], None]
 """Called with the stage, how many pairs are done and how many there are."""
 
 Loader = Callable[[], Source]
+
+LEAST = 0.01
+"""Share of the effect that an edge of a circuit restores or removes at least."""
 
 
 @dataclass
@@ -92,6 +97,8 @@ def run(study: Study) -> Patch:
     shared = key_heads(source, pairs[0])
     if settings.traced:
         return _traced(study, pairs, metric, shared)
+    if settings.circuit:
+        return _circuit(study, pairs, metric, shared)
     found = targets(source, settings.component, settings.heads, shared)
     places = _places(pairs, settings)
     runs = trials(found, settings.by, places)
@@ -197,6 +204,38 @@ def check(study: Study, pairs: Sequence[Ready], metric: Metric) -> None:
                     *pair.lengths,
                     at=...,
                 ) from None
+
+
+def _circuit(
+    study: Study, pairs: Sequence[Ready], metric: Metric, shared: Mapping[Site, int]
+) -> Patch:
+    """Heads that do the task, found on one half of the pairs and judged on the other."""
+    settings, source = study.settings, study.source
+    paths.check(source, "free")
+    if not all(pair.aligned for pair in pairs):
+        raise UsageError("a circuit needs prompts of as many tokens; give pairs of equal lengths")
+
+    def whole(plan: Plan, stage: str) -> list[Measured]:
+        measured, partial = _measured(study, plan, stage)
+        if partial:
+            raise InputError("interrupted before the circuit was found and judged")
+        return measured
+
+    plan = Plan(
+        tuple(pairs), metric, trials(targets(source, "z", None, shared), "head", ()),
+        settings.directions, tokens=settings.batch_tokens or affordable(source),
+    )  # fmt: skip
+    search = Search(
+        source, pairs, plan, shared, whole, settings.seed, settings.size, settings.faithful, LEAST
+    )
+    found, alone, effects = search.run()
+    first = halves(judge.clusters(pairs), settings.seed).found
+    result = _result(study, [pairs[n] for n in first], metric, alone)
+    result = replace(
+        result, effects=effects, family=judge.family(effects), circuit=found, mlps="free",
+        example=example(source, pairs),
+    )  # fmt: skip
+    return replace(result, notes=(*study.notes, *notes(result)))
 
 
 def _places(pairs: Sequence[Ready], settings: PatchSettings) -> range:
