@@ -82,12 +82,14 @@ def graph(found: Patch) -> Graph:
     layout = found.layout
     members = {} if circuit is None else {one.head: one for one in circuit.members}
     links = circuit.links if circuit is not None else tuple(Link(e, 0.0) for e in found.edges)
-    heads = dict.fromkeys(members)
+    heads: dict[Head, None] = dict.fromkeys(members)
     arrows = []
     for link in links:
         edge = link.edge
-        into = [head for head in edge.receivers if head in members] if members else edge.receivers
-        for head in into or ([None] if edge.side == LOGITS else []):
+        into: list[Head | None] = [
+            head for head in edge.receivers if not members or head in members
+        ]
+        for head in [None] if edge.side == LOGITS else into:
             heads |= dict.fromkeys(one for one in (edge.sender, head) if one is not None)
             end = LOGITS if head is None else layout.name(head)
             arrows.append(

@@ -110,11 +110,11 @@ class Meter:
             values = [self._patched(runs, direction) for direction in plan.directions]
         if plan.estimate:
             guessed = estimates(bench, runs, [trial.target for trial in plan.trials], plan.at)
+        clean, corrupted = unpatched(plan.metric, runs)
         return [
             Measured(
-                pair.number, *(side[place] for side in unpatched(plan.metric, runs)),
-                *answers(runs, place), np.stack([one[:, place] for one in values]),
-                guessed[:, place],
+                pair.number, clean[place], corrupted[place], *answers(runs, place),
+                np.stack([one[:, place] for one in values]), guessed[:, place],
             )
             for place, pair in enumerate(pairs)
         ]  # fmt: skip

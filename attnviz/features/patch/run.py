@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from attnviz.captures.trials import predicted
 from attnviz.core.heads import Site
 from attnviz.core.source import Source
@@ -145,8 +147,8 @@ def _traced(
         if not guessed or cut:
             raise InputError("interrupted before anything was measured")
         total = sum(one.clean - one.corrupted for one in guessed)
-        by_path = sum(one.estimated for one in guessed) / total
-        estimated = dict(zip(every, map(float, by_path), strict=True))
+        by_path = np.sum([one.estimated for one in guessed], 0) / total
+        estimated = dict(zip(every, by_path.tolist(), strict=True))
         every = tuple(sorted(every, key=lambda one: -abs(estimated[one]))[: settings.edges])
     measured, partial = _measured(study, replace(plan, paths=every))
     if not measured:

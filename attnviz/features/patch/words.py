@@ -268,8 +268,8 @@ def measure(found: Patch) -> str:
     if found.steps is not None:
         how = f"EAP-IG, {found.steps} steps" if found.steps else "EAP"
         parts.append(f"{found.estimated:,} paths estimated by {how}")
-    every = (*found.effects, *found.edges)
-    if found.family > 1 and any(one.first.joint_low is not None for one in every):
+    firsts = [one.first for one in found.effects] + [one.first for one in found.edges]
+    if found.family > 1 and any(one.joint_low is not None for one in firsts):
         parts.append(f"95 % intervals that hold for all {found.family:,} at once")
     if found.correlation is not None:
         parts.append(f"rank correlation of estimates and effects {found.correlation:.2f}")
