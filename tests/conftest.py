@@ -19,7 +19,6 @@ import pytest
 
 from attnviz.corpus import executors
 from tests import forking
-from tests.known import is_known
 from tests.viewing import FLAGS, chromium
 
 EXAMPLES = {"quick": 20, "default": 60, "thorough": 150}
@@ -70,10 +69,3 @@ def browser() -> Iterator[Any]:
         running = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield running
         running.close()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that are known to lag behind are expected to fail; see :mod:`tests.known`."""
-    for item in items:
-        if is_known(item.nodeid):
-            item.add_marker(pytest.mark.xfail(reason="lags behind, see tests/known.py"))

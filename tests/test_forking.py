@@ -47,7 +47,10 @@ def test_a_process_has_what_it_was_given(tmp_path: Path) -> None:
         ("raise SystemExit('no')", 1),
         ("1 / 0", 1),
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT),
+        (
+            "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); signal.raise_signal(2)",
+            -signal.SIGINT,
+        ),
     ],
 )
 def test_a_process_ends_as_processes_do(code: str, ends: int) -> None:

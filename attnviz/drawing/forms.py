@@ -13,13 +13,15 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnviz import files
-from attnviz.core.compared import Figures
 from attnviz.core.findings import Finding
 from attnviz.core.result import Record
 from attnviz.errors import UsageError
+
+if TYPE_CHECKING:
+    from attnviz.core.compared import Figures
 
 _WIDTH = 100
 """Columns of a printed result."""

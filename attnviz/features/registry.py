@@ -67,7 +67,7 @@ def read(path: str | Path) -> Any:
 
         return read_capture(path)
     name = path.name
-    if is_zipfile(path):
+    if path.is_file() and is_zipfile(path):  # a device has no end to look for
         profile = import_module("attnviz.features.profile.function")
         return profile.read_profile(path)
     from attnviz.corpus.lines import text

@@ -307,7 +307,7 @@ MISTAKES = [
     (["-f", "{tmp}/blank.txt", "-m", "fresh"], 1, ["empty"]),
     (["-f", "{tmp}/none.txt", "-m", "fresh"], 1, ["No such file or directory; check the path"]),
     (["-f", "{tmp}", "-m", "fresh"], 1, ["directory"]),
-    (["-f", "/dev/zero", "-m", "fresh"], 1, ["/dev/zero is no text: it holds zero bytes"]),
+    (["-f", "/dev/zero", "-m", "fresh"], 1, ["/dev/zero is no file and no pipe"]),
     (["-f", "/dev/urandom", "-m", "fresh"], 1, ["/dev/urandom is "]),
     (["-f", "{tmp}/utf16.txt", "-m", "fresh"], 1, ["UTF-16; save the file as UTF-8"]),
     (["a", "-m", "fresh", "--d-model", "512", "--heads", "6"], 2, ["85.33", "4 or 8"]),

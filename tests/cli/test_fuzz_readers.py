@@ -102,7 +102,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     capture = av.capture(text, model="demo-bert")
     av.write_capture(capture, folder / "c.npz")
     av.write_capture(capture, folder / "c.safetensors")
-    (folder / "profile.json").write_text(profile.json())
+    profile.save(folder / "profile.json")
     av.heads(text).save(folder / "heads.json")
     av.ablate([text, "a dog ran", "we like cats"], heads="0.*").save(folder / "ablate.json")
     for name in ("treebank.conllu", "pronouns.tsv"):

@@ -1,8 +1,12 @@
-"""What the command line says to mistakes, word for word: ``messages.txt`` is a transcript."""
+"""What the command line says to mistakes, word for word: ``messages.txt`` is a transcript.
+
+With ``$ATTNVIZ_KEEP`` the test writes it anew; read the difference before it is committed.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from pathlib import Path
@@ -88,4 +92,6 @@ def test_every_mistake_is_answered_as_in_the_transcript(capsys) -> None:
         code = main(shlex.split(line)[2:])
         answer = PAGE_SIZE.sub("about SIZE MB", capsys.readouterr().err)
         said += [line, *answer.splitlines(), f"[{code}]", ""]
+    if os.environ.get("ATTNVIZ_KEEP"):
+        TRANSCRIPT.write_text("\n".join(said).strip() + "\n", encoding="utf-8")
     assert "\n".join(said).strip() == TRANSCRIPT.read_text(encoding="utf-8").strip()

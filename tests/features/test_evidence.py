@@ -199,7 +199,7 @@ def test_a_page_measures_itself(capsys, tmp_path: Path) -> None:
     assert list(keys) == ["ablate-effect", "ablate-gradient"]
     got = {name: value[0] for name, value in keys["ablate-effect"].items()}
     assert got == pytest.approx(effects, rel=1e-3, abs=1e-6)
-    assert all(value[1] is not None for value in keys["ablate-effect"].values())
+    assert all(value[1] is None for value in keys["ablate-effect"].values())  # of two texts
     assert any("Other heads take over" in note for note in data["items"][0]["notes"])
     out = tmp_path / "p.html"
     assert main(["view", "A cat sat.", "--ablate", "-o", str(out), "-q"]) == 0
@@ -273,7 +273,10 @@ def test_roles_stand_before_the_others_the_largest_margin_first(
     assert (cell.role, cell.code(5), cell.code(4), cell.code(2)) == (
         "syntactic", "nmod:", "nmod", "sy"
     )  # fmt: skip
-    assert both.notes[-1].startswith("Roles from syntax.json and coref.json are from annotated")
+    assert any(
+        note.startswith("Roles from syntax.json and coref.json are from annotated")
+        for note in both.notes
+    )
 
 
 def test_table_json_and_filter(annotated: list[Path], capsys: Any) -> None:

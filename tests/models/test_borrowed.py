@@ -152,7 +152,8 @@ def test_training_goes_on_as_if_nothing_had_happened(tokenizer: Any) -> None:
     for looks in (False, True):
         model = fresh("llama")
         if looks:
-            av.ablate(Prompt(ids=SHORT), model=av.load(model), heads="0.0", gradient=True)
+            source = av.load(model)
+            av.ablate(Prompt(ids=SHORT), model=source, heads="0.0", method="zero", gradient=True)
         torch.manual_seed(1)
         ids = torch.tensor([SHORT])
         loss = model(input_ids=ids, labels=ids).loss
@@ -187,7 +188,8 @@ def test_what_a_model_without_a_head_for_words_says() -> None:
         vocab_size=41))  # fmt: skip
     source = av.load(model)
     assert source.no_logits == "BertForSequenceClassification has no LM head"
-    assert av.ablate(Prompt(ids=SHORT), model=source, heads="0.0").metric == "hidden"
+    found = av.ablate(Prompt(ids=SHORT), model=source, heads="0.0", method="zero")
+    assert found.metric == "hidden"
 
 
 def test_models_and_tokenizers_of_other_kinds(gpt2: Any, tokenizer: Any) -> None:

@@ -79,12 +79,12 @@ def held(family: str, folders: Folders) -> tuple[Any, dict[Site, Any]]:
     single = family in SINGLE_PRECISION
     ours = av.load(str(folder) if single else load(folder, dtype=dtype).eval())
     if family in SEQ2SEQ:
-        from attnviz.captures.look import _prepared  # a target of ids has no words
+        from attnviz.captures.look import LookOptions, _prepared  # a target of ids has no words
         from tests.models.tiny import inputs_of
 
         prepared = inputs_of(ours, LONG, SHORT)
         ours.prepare = lambda prompt: prepared
-        capture = _prepared(Prompt(ids=LONG), ours, None, None, "weights", "*.*").capture()
+        capture = _prepared(Prompt(ids=LONG), ours, LookOptions(why="*.*")).capture()
     else:
         capture = av.capture(Prompt(ids=LONG), model=ours, why="*.*")
     kinds = {name: name or capture.layout.kinds[0] for name in names}

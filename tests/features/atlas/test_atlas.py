@@ -17,6 +17,7 @@ from attnviz.features.atlas.page import document
 from attnviz.features.atlas.result import Atlas
 from tests import ROOT
 from tests.features.view.test_view_page import axe
+from tests.repeated import REPEATED
 from tests.viewing import Opened, opened
 
 SENTENCES = ROOT / "sample_inputs" / "sentences.txt"
@@ -27,6 +28,14 @@ PRONOUNS = ROOT / "sample_inputs" / "pronouns.tsv"
 @pytest.fixture(scope="module")
 def demo() -> Atlas:
     return av.atlas(SENTENCES, conllu=TREEBANK, gap=PRONOUNS)
+
+
+@pytest.fixture(scope="module")
+def repeats(tmp_path_factory: pytest.TempPathFactory) -> Atlas:
+    """Of texts on which heads are needed."""
+    path = tmp_path_factory.mktemp("repeats") / "repeated.txt"
+    path.write_text("\n".join(REPEATED))
+    return av.atlas(path)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +69,7 @@ def test_a_map_is_that_of_capture(demo: Atlas) -> None:
         first, rows = head["map"]["first"], head["map"]["weights"]
         for offset, row in enumerate(rows):
             wanted = whole[first + offset, first : first + len(row)]
-            assert [round(1000 * float(weight)) for weight in wanted] == row
+            assert tuple(round(1000 * float(weight)) for weight in wanted) == row
         assert head["map"]["queries"][head["map"]["row"]] == example["token"]
 
 
@@ -172,11 +181,12 @@ def test_what_cannot_be_made(options: dict[str, Any], words: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def pages(demo: Atlas, bert: Atlas, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(
+    demo: Atlas, bert: Atlas, repeats: Atlas, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("atlas")
-    return {
-        name: one.save(folder / f"{name}.html") for name, one in (("demo", demo), ("bert", bert))
-    }
+    made = {"demo": demo, "bert": bert, "repeats": repeats}
+    return {name: one.save(folder / f"{name}.html") for name, one in made.items()}
 
 
 @pytest.fixture
@@ -201,15 +211,22 @@ def test_heads_are_found_and_sorted(page: Opened, demo: Atlas) -> None:
         h["name"] for h in heads if h["does"] and h["does"]["name"] == "induction"
     ]
     page.page.fill("#find", "")
-    page.page.click("#quick button:has-text('needed')")
-    assert shown(page) == [head["name"] for head in heads if head["effect"]["needed"]]
-    page.page.fill("#find", "")
     page.page.click("th button:has-text('ablated')")
     assert shown(page) == sorted(
         (head["name"] for head in heads),
         key=lambda name: next(h["effect"]["rank"] for h in heads if h["name"] == name),
     )
     assert page.page.locator("th[aria-sort=ascending]").count() == 1
+
+
+def test_needed_heads_are_found(page: Opened, pages: dict[str, Path], repeats: Atlas) -> None:
+    assert page.page.locator("#quick button:has-text('needed')").count() == 0  # none is
+    page.documents.add(pages["repeats"].as_uri())
+    page.page.goto(pages["repeats"].as_uri())
+    page.page.click("#quick button:has-text('needed')")
+    needed = [head["name"] for head in document(repeats)["heads"] if head["effect"]["needed"]]
+    assert needed == ["0.5", "1.4"]
+    assert shown(page) == needed
 
 
 def test_no_share_of_cases_without_how_many(page: Opened, demo: Atlas) -> None:
@@ -229,12 +246,13 @@ def test_no_share_of_cases_without_how_many(page: Opened, demo: Atlas) -> None:
     assert "of 1 held-out case (" in page.page.inner_text("#card")
 
 
-def test_a_head_has_a_link_and_a_card(page: Opened, pages: dict[str, Path]) -> None:
+def test_a_head_has_a_link_and_a_card(page: Opened, pages: dict[str, Path], demo: Atlas) -> None:
     page.page.click('[data-head="2.4"] a')
     assert page.page.evaluate("location.hash") == "#2.4"
     text = page.page.inner_text("#card")
     assert "Head 2.4" in text
-    assert "ablated: loss +" in text
+    effect = next(one for one in demo.heads if one.head.name == "2.4").effect
+    assert f"ablated: loss {effect.change:+.2f}".replace("-", "−") in text
     assert "induction" in text
     page.page.goto("about:blank")
     page.page.goto(f"{pages['demo'].as_uri()}#1.4")
@@ -268,9 +286,9 @@ def test_it_is_read_back_equal(request: Any, which: str, tmp_path: Path) -> None
     jsonschema.validate(made.to_dict(), Atlas.json_schema())
 
 
-def test_a_distance_is_no_evidence_of_need(bert: Atlas, demo: Atlas) -> None:
-    assert not document(demo)["metric"]["distance"]
-    assert any(head["effect"]["needed"] for head in document(demo)["heads"])
+def test_a_distance_is_no_evidence_of_need(bert: Atlas, repeats: Atlas) -> None:
+    assert not document(repeats)["metric"]["distance"]
+    assert any(head["effect"]["needed"] for head in document(repeats)["heads"])
     assert document(bert)["metric"] == {"name": "hidden", "unit": "1 - cosine", "distance": True}
     assert {head["effect"]["needed"] for head in document(bert)["heads"]} == {None}
     (said,) = (line for line in document(bert)["summary"] if line.startswith("Ablated"))

@@ -631,6 +631,9 @@ def test_a_page_of_ones_own_is_not_lost_unwarned(sentences: str, tmp_path: Path)
 
 def test_numbers_beyond_any_count(sentences: str, tmp_path: Path) -> None:
     most = int("9" * 20)
+    with pytest.raises(av.UsageError, match="skip takes a whole number, not one of more than 64 b"):
+        Execution(jobs=1, skip=most)
+    most = 2**63 - 1
     with pytest.raises(av.InputError, match=f"no text is left to export after skip={most}"):
         av.export_maps(
             sentences, tmp_path / "maps", model=MODEL, execution=Execution(jobs=1, skip=most)

@@ -302,7 +302,7 @@ def test_a_page_that_is_too_large_is_refused_before_it_is_made() -> None:
 
 @pytest.mark.parametrize("limit", [math.nan, 0.0, -1.0])
 def test_a_limit_that_is_none_is_refused(limit: float) -> None:
-    with pytest.raises(av.UsageError, match=r"max_mb=.* must be a number above 0"):
+    with pytest.raises(av.UsageError, match=r"max_mb"):
         av.view("a b", max_mb=limit)
 
 

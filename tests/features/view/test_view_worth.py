@@ -16,10 +16,9 @@ from attnviz.features.ablation.result import Ablation
 from tests.corpus.gold import results as gold
 from tests.features.view.test_view import HOSTILE
 from tests.features.view.test_view_page import axe, near
+from tests.repeated import REPEATED as TEXTS
 from tests.viewing import Opened, opened
 
-TEXTS = ("The kettle sang and the candle burned while the kettle sang and the candle burned.",
-         "A cat sat on a mat, and a dog sat on a cat.")  # fmt: skip
 SYNTAX = gold.syntax(
     "demo-gpt2",
     "decoder",
@@ -76,11 +75,11 @@ def test_small_maps_are_tinted_by_the_effect(shared: Opened, page: Path, report)
     said = shared.text("#overview-said")
     assert "change of the loss without it in nats" in said
     assert "From these texts" in said
-    assert f"at {report.positions:,} positions of 2 texts" in said
+    assert f"at {report.positions:,} positions of {len(TEXTS)} texts" in said
     assert "in brackets where the interval includes 0" in said
     assert "hatched" not in said
     legend = shared.page.get_attribute("#tint-legend", "aria-label")
-    assert "zero ablation" in legend
+    assert "by ablation (mean at every position" in legend
     one = found["0.5"]
     label = shared.page.get_attribute(".tile[data-head='0.5']", "aria-label")
     assert f"change of the loss without it: {one.change:+.2g}" in label
@@ -119,7 +118,8 @@ def test_cards_say_what_was_found_and_how(shared: Opened, page: Path, report) ->
     assert "What it is worth" in card
     assert f"[{one.low:+.2g}"[:4] in card
     assert f"mean |∂/∂gate| {one.gradient:.2g}" in card
-    assert "these texts: Change of the loss without it (nats), by zero ablation" in card
+    assert "these texts: Change of the loss without it (nats)" in card
+    assert "by ablation (mean at every position" in card
     assert "What it writes" in card
     assert "logits for" in card
     assert "Nothing was found for this head." in card  # of the relations
