@@ -11,6 +11,7 @@ TABLES = {
     "startup": "Whole processes",
     "streaming": "Scores on the fly",
     "ablation": "Heads taken away",
+    "patching": "Values of one run in another",
     "profiling": "Profiles of many texts",
     "logits": "Logits split over their parts",
     "circuits": "Circuits in weights",

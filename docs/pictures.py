@@ -43,6 +43,7 @@ def main() -> None:
     av.flow(REPEATED, to=-1).save(IMAGES / "flow.png")
     av.flow(SENTENCE, model="demo-bert").save(IMAGES / "flow-bert.png", style=Style(dpi=90))
     av.circuits().save(IMAGES / "circuits.png")
+    av.patch(task="induction-swap", circuit=True).save(IMAGES / "circuit.png")
     if "TREEBANK" in os.environ:
         arcs(Path(os.environ["TREEBANK"]).absolute())
     photograph(capture)

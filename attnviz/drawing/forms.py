@@ -1,9 +1,9 @@
 """What a result can become: printed, a table, a picture, a page; as files, and in notebooks.
 
 The forms of a result are the modules beside its own, each with one function: ``terminal.parts``,
-``tables.rows``, ``figure.draw``, ``page.page``, ``finding.finding`` for what it says of every head,
-and ``compared.figures`` for what differs between two runs. A form that a feature's folder does not
-have is one that its result does not have; nothing else lists them.
+``tables.rows``, ``figure.draw``, ``page.page``, ``graph.dot``, ``finding.finding`` for what it says
+of every head, and ``compared.figures`` for what differs between two runs. A form that a feature's
+folder does not have is one that its result does not have; nothing else lists them.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ FORMS = {
     ".pdf": "figure",
     ".html": "page",
     ".htm": "page",
+    ".dot": "graph",
 }
 """The module that writes each kind of file; JSON is every record's own."""
 
@@ -111,6 +112,9 @@ class Shown(Record):
             return self.to_csv().encode()
         if form == "page":
             return self.page()
+        if form == "graph":
+            written: str = self._needed("graph", "graph").dot(self)
+            return written.encode()
         return bytes(self._drawn(suffix.removeprefix("."), options))
 
     @classmethod

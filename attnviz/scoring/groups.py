@@ -8,7 +8,7 @@ Grammar, after the one of :mod:`attnviz.scoring.select`::
             | "layer:" [kind ":"] number       the heads of a layer, together
             | "role:" name                     the heads that show a role on the same texts
             | "all-but:" part ("+" part)*      all heads but those
-    part   := selection without commas | "layer:..." | "role:..."
+    part   := selection without commas (a circuit's ``@file`` among them) | "layer:..." | "role:..."
 """
 
 from __future__ import annotations
@@ -64,10 +64,16 @@ def read_groups(text: str, layout: Layout, roles: Roles) -> tuple[Group, ...]:
         SelectionError: it cannot be read, names heads that are not there, or leaves none.
     """
     groups: dict[tuple[Head, ...], Group] = {}
-    for item in re.sub(r"\s+", "", text).split(","):
+    for item in map(_compact, text.split(",")):
         for group in _item(item, layout, roles):
             groups.setdefault(group.heads, group)
     return tuple(groups.values())
+
+
+def _compact(item: str) -> str:
+    """Without blanks, but for those in names of files."""
+    parts = (part.strip() for part in item.split("+"))
+    return "+".join(one if "@" in one else re.sub(r"\s+", "", one) for one in parts)
 
 
 def role_heads(scores: Iterable[HeadScores], name: str) -> tuple[Head, ...]:

@@ -3,6 +3,7 @@
 Grammar, case-insensitive, spaces ignored::
 
     selection := item ("," item)*
+    item      := "@" file                                           the circuit of attnviz patch
     item      := [kind ":"] layers "." heads  |  [kind ":"] "L" layers "H" heads
     layers, heads := number | number "-" number | "*"
     kind      := "enc" | "dec" | "cross"          ("encoder" and "decoder" work too)
@@ -18,9 +19,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 
 from attnviz.core.heads import SITE_PREFIX, Head, Layout, Site, SiteKind
-from attnviz.errors import SelectionError
+from attnviz.core.result import parsed
+from attnviz.errors import InputError, SelectionError, system_errors
 
 _FORMS = "write 4.11, L4H11, 5.*, *.3, 0-3.* or a list of these with commas"
 _SPAN = r"\*|[0-9]{1,9}(?:-[0-9]{1,9})?"
@@ -73,13 +76,45 @@ def select(text: str, layout: Layout) -> tuple[Head, ...]:
     """
     if not isinstance(text, str):
         raise SelectionError(f"a selection of heads is a string, not {text!r}; {_FORMS}")
-    compact = re.sub(r"\s+", "", text).replace("–", "-").lower()
-    if not compact:
+    if not text.strip():
         raise SelectionError(f"the selection of heads is empty; {_FORMS}")
     chosen: set[Head] = set()
-    for item in compact.split(","):
-        chosen.update(_read(item, layout))
+    for item in text.split(","):
+        if item.strip().startswith("@"):
+            chosen.update(_circuit(item.strip()[1:], layout))
+            continue
+        compact = re.sub(r"\s+", "", item).replace("–", "-").lower()
+        chosen.update(_read(compact, layout))
     return tuple(head for head in layout if head in chosen)
+
+
+def _circuit(name: str, layout: Layout) -> list[Head]:
+    """The heads of a circuit in a file that ``attnviz patch`` wrote.
+
+    Raises:
+        InputError: it cannot be read; SelectionError: it holds no circuit, or one of other heads.
+    """
+    with system_errors(InputError, f"cannot read {name}"):
+        data = Path(name).read_bytes()
+    document = parsed(data, name)
+    circuit = document.get("circuit") if isinstance(document, dict) else None
+    if not isinstance(circuit, dict) or not isinstance(circuit.get("members"), list):
+        raise SelectionError(
+            f"{name} holds no circuit; give the JSON of attnviz patch with a circuit"
+        )
+    found = []
+    for member in circuit["members"]:
+        head = member.get("head") if isinstance(member, dict) else None
+        try:
+            found.append(layout.head(str(head)))
+        except ValueError:
+            raise SelectionError(
+                f"{name} is a circuit of another model: no head {str(head)[:20]!r}; this one has "
+                f"{describe(layout)}"
+            ) from None
+    if not found:
+        raise SelectionError(f"the circuit in {name} has no heads")
+    return found
 
 
 def describe(layout: Layout) -> str:

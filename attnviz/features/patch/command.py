@@ -15,6 +15,7 @@ from attnviz.cli.stages import Stages
 from attnviz.errors import UsageError
 
 PAIRS, PATCHED, THROUGH = "Pairs", "What is patched", "Through whom"
+CIRCUIT = "The circuit"
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,36 @@ class PathOptions:
     ] = "frozen"
 
 
+@dataclass(frozen=True)
+class CircuitOptions:
+    """The whole of it."""
+
+    circuit: Annotated[
+        bool,
+        typer.Option(
+            "--circuit",
+            help="The heads that do the task, found on half of the pairs and judged on the others.",
+            rich_help_panel=CIRCUIT,
+        ),
+    ] = False
+    size: Annotated[
+        int | None,
+        typer.Option(
+            help="Heads of the circuit.",
+            metavar="N",
+            show_default="the fewest that are faithful enough",
+            rich_help_panel=CIRCUIT,
+        ),
+    ] = None
+    faithful: Annotated[
+        float,
+        typer.Option(
+            help="Share of the effect that they keep, with all others corrupted.",
+            rich_help_panel=CIRCUIT,
+        ),
+    ] = 0.85
+
+
 @flatten
 def patch(
     model: TrainedOptions,
@@ -169,6 +200,7 @@ def patch(
     given: PairsOptions,
     patched: PatchedOptions,
     through: PathOptions,
+    whole: CircuitOptions,
     pairs: Annotated[
         str | None,
         typer.Argument(
@@ -202,6 +234,15 @@ def patch(
         Path | None,
         typer.Option(help="Also draw it: a .png, .svg or .pdf file.", metavar="FILE"),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Also save it: .json, .csv, a picture; a circuit as .html page or .dot graph.",
+            metavar="FILE",
+        ),
+    ] = None,
 ) -> None:
     """Put one run's values into another and see what of the answer comes with them.
 
@@ -220,11 +261,14 @@ def patch(
       attnviz patch --task induction --paths "2.4 -> *.v" --paths "2.0 -> logits" --mlps free
 
       attnviz patch --task induction --edges 20 --plot edges.svg
+
+      attnviz patch --task induction-swap --circuit --plot circuit.svg -o circuit.html
     """
     from attnviz import files
     from attnviz.drawing.forms import picture_format
     from attnviz.features.patch import function, terminal
     from attnviz.features.patch.pairs import Pair
+    from attnviz.features.patch.result import Patch
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
@@ -244,6 +288,9 @@ def patch(
         )
     elif pairs is not None and " " in pairs.strip() and not Path(pairs).exists():
         raise UsageError("a clean text needs a corrupted one, and {answer}", answer=...)
+    if out is not None:
+        Patch.check_suffix(out)
+        files.check_writable(out)
     with Stages(output.quiet) as stages:
         found = function.patch(
             what,
@@ -263,6 +310,9 @@ def patch(
             edges=through.edges,
             steps=through.steps,
             mlps=through.mlps,  # type: ignore[arg-type]
+            circuit=whole.circuit,
+            size=whole.size,
+            faithful=whole.faithful,
             jobs=jobs,
             ray=ray,
             batch_tokens=batch_tokens,
@@ -271,6 +321,8 @@ def patch(
         )
     if plot is not None:
         found.save(plot)
+    if out is not None:
+        found.save(out)
     if json or csv:
         console.put(found.to_json() if json else found.to_csv())
         return

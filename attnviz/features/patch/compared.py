@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from attnviz.core.compared import Figures
-from attnviz.features.patch.result import Patch
+from attnviz.features.patch.result import Edge, Effect, Patch
 
 
 def figures(found: Patch) -> Figures:
     """The share that each head, or group, restores or removes."""
-    return Figures(
-        {
-            one.name if one.position is None else f"{one.name} at {one.position}": {
-                direction: share.share
-                for direction in found.directions
-                if (share := one.of(direction)) is not None
-            }
-            for one in found.effects
-        }
-        | {
-            one.name(found.layout): {
-                direction: share.share
-                for direction in found.directions
-                if (share := one.of(direction)) is not None
-            }
-            for one in found.edges
-        },
-        {},
-        {"task": found.task, "metric": found.metric, "component": found.component, "by": found.by},
-    )
+    values: dict[str, dict[str, float | None]] = {}
+    for one in found.effects:
+        name = one.name if one.position is None else f"{one.name} at {one.position}"
+        values[name] = _shares(found, one)
+    values |= {edge.name(found.layout): _shares(found, edge) for edge in found.edges}
+    settings = {"task": found.task, "metric": found.metric, "component": found.component}
+    return Figures(values, {}, settings | {"by": found.by})
+
+
+def _shares(found: Patch, one: Effect | Edge) -> dict[str, float | None]:
+    """By direction."""
+    return {
+        direction: share.share
+        for direction in found.directions
+        if (share := one.of(direction)) is not None
+    }

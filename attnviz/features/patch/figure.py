@@ -16,7 +16,7 @@ from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import ink
 from attnviz.drawing.signed import BLUE, NONE, ORANGE, color, signed
 from attnviz.drawing.signed_figure import CELL
-from attnviz.features.patch import words
+from attnviz.features.patch import graph_figure, words
 from attnviz.features.patch.result import Direction, Effect, Patch
 from attnviz.features.patch.terminal import cells, strongest
 
@@ -35,6 +35,8 @@ _TITLES: dict[Direction, str] = {"denoise": "denoising: restored", "noise": "noi
 def draw(found: Patch, format: str = "png", dpi: float = 150) -> bytes:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
     build = _by_position if found.by == "position" else _by_head
+    if found.circuit is not None or found.edges:
+        build = graph_figure.build
     return rendered(lambda: build(found, dpi), format, dpi)
 
 

@@ -39,6 +39,9 @@ def patch(
     edges: int = 0,
     steps: int = 5,
     mlps: Mlps = "frozen",
+    circuit: bool = False,
+    size: int | None = None,
+    faithful: float = 0.85,
     group: str | None = None,
     count: int = 60,
     seed: int = 0,
@@ -80,6 +83,10 @@ def patch(
             (EAP-IG); 0 for the corrupted run alone (EAP).
         mlps: between the ends of a path as in the run that is patched (``"frozen"``), or run again
             (``"free"``); heads between are always held.
+        circuit: find the heads that do the task on one half of the pairs (by group), and judge
+            them on the other.
+        size: heads of the circuit; by default the fewest that are faithful enough.
+        faithful: share of the effect that they keep, where they are found.
         group: of a file, the field that names what a pair belongs to.
         count: pairs of a task.
         seed: of a task's draws and of the bootstrap.
@@ -118,6 +125,9 @@ def patch(
         edges=edges,
         steps=steps,
         mlps=mlps,
+        circuit=circuit,
+        size=size,
+        faithful=faithful,
         count=count,
         seed=seed,
         batch_tokens=batch_tokens,

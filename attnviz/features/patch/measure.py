@@ -5,13 +5,15 @@ What a batch gives depends on the batch alone, so that any number of processes g
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
+from attnviz.core.heads import Site
 from attnviz.core.source import Source
 from attnviz.corpus.running import answered, executor
 from attnviz.features.patch import edges, paths
@@ -39,6 +41,7 @@ class Plan:
         at: positions, see :func:`~attnviz.features.patch.sweep.marked`.
         tokens: at most so many run at once.
         estimate: whether denoising is estimated by gradients as well.
+        means: heads' outputs [T, H, d_v] that take the place of the other run's.
         paths: what is measured exactly, in the directions, where it is not ``steps`` that is asked.
         mlps: between sender and receiver.
         steps: paths are estimated by gradients alone, over so many steps; None to measure them.
@@ -51,6 +54,7 @@ class Plan:
     at: str = ""
     tokens: int = 4096
     estimate: bool = False
+    means: Mapping[Site, Tensor] | None = None
     paths: tuple[Path, ...] = ()
     mlps: Mlps = "frozen"
     steps: int | None = None
@@ -96,6 +100,8 @@ class Meter:
         pairs = [plan.pairs[number] for number in task]
         component = plan.trials[0].target.component if plan.trials else "z"
         runs = both(bench, pairs, parts_of(component), mlps=component == "mlp")
+        if plan.means is not None:
+            runs = _with_means(runs, plan.means)
         values = [np.zeros((0, len(pairs)))] * len(plan.directions)
         guessed = np.zeros((0, len(pairs)))
         if plan.steps is not None:
@@ -104,11 +110,11 @@ class Meter:
             values = [self._patched(runs, direction) for direction in plan.directions]
         if plan.estimate:
             guessed = estimates(bench, runs, [trial.target for trial in plan.trials], plan.at)
+        clean, corrupted = unpatched(plan.metric, runs)
         return [
             Measured(
-                pair.number, *(side[place] for side in unpatched(plan.metric, runs)),
-                *answers(runs, place), np.stack([one[:, place] for one in values]),
-                guessed[:, place],
+                pair.number, clean[place], corrupted[place], *answers(runs, place),
+                np.stack([one[:, place] for one in values]), guessed[:, place],
             )
             for place, pair in enumerate(pairs)
         ]  # fmt: skip
@@ -123,6 +129,17 @@ class Meter:
         else:
             found = sweep(bench, runs, plan.trials, direction, at=plan.at, tokens=plan.tokens)
         return found.numpy()
+
+
+def _with_means(runs: Both, means: Mapping[Site, Tensor]) -> Both:
+    """The same with means in place of what the corrupted run's heads gave."""
+    own = runs.corrupted.values["z"]
+    length = next(iter(own.values())).shape[2]
+    put = {
+        site: means[site][:length].transpose(0, 1).to(z.dtype).expand(*z.shape)
+        for site, z in own.items()
+    }
+    return replace(runs, corrupted=replace(runs.corrupted, values={"z": put}))
 
 
 def unpatched(metric: Metric, runs: Both) -> tuple[list[float], list[float]]:

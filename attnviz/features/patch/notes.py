@@ -10,6 +10,9 @@ from attnviz.statistics.clusters import FEW, LEAST
 CHANCE = 0.5
 """Of an answer that is held against one other token."""
 
+MEANS_DIFFER = 0.1
+"""A difference of two faithfulnesses that deserves a word."""
+
 BOTH_WAYS = (
     "Denoising shows what is enough to restore the answer, noising what the answer needs: they "
     "differ where heads back each other up (Heimersheim & Nanda 2024, arXiv:2404.15255)."
@@ -37,6 +40,19 @@ def _notes(found: Patch) -> Iterator[str]:
         yield f"Intervals from {found.clusters} pairs cover less than 95 %; give {FEW} or more."
     if found.metric == "kl":
         yield "KL to the clean run does not add up: shares of heads need not sum to a group's."
+    if found.circuit is not None:
+        yield (
+            "Heads are in the circuit where single patches show them: those that back each other "
+            "up can be missing, which completeness would show."
+        )
+        if abs(found.circuit.faithful.share - found.circuit.faithful_mean.share) > MEANS_DIFFER:
+            yield (
+                "Corrupted runs and means disagree: what both prompts share stays with corrupted "
+                "values and goes with means, and this circuit needs it."
+                if found.circuit.faithful_mean.share < found.circuit.faithful.share
+                else "Corrupted runs and means disagree: with corrupted values the heads outside "
+                "pull towards the other answer, with means they do not."
+            )
     if found.estimated:
         yield (
             f"The {len(found.edges)} paths were chosen by estimates on the pairs that they are "

@@ -115,6 +115,100 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """A head of a circuit.
+
+    Attributes:
+        head: which.
+        denoise: what it restores alone, on the pairs that the circuit was found on.
+        noise: what it removes alone, on the same.
+        minimal: how much less faithful the circuit is without it, on the other pairs.
+        often: share of the resamples in which it is a member.
+        role: what it does on the clean prompts, a name of :mod:`attnviz.scoring.roles`; may be
+            empty.
+        pattern: its weights on the first clean prompt, row by row, to three decimals; empty for
+            long prompts.
+    """
+
+    head: Head
+    denoise: float
+    noise: float
+    minimal: Share
+    often: float
+    role: str = ""
+    pattern: tuple[tuple[float, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An edge of a circuit: measured on the pairs that it was not found on.
+
+    Attributes:
+        edge: the path, MLPs between free.
+        often: share of the resamples in which it is an edge of the circuit.
+    """
+
+    edge: Edge
+    often: float
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A step of the curve of faithfulness by size.
+
+    Attributes:
+        heads: how many, the most important first.
+        head: the one that came last; None for no head at all.
+        faithful: with all others corrupted, on the pairs that the order was not found on.
+        found: the same on those that it was found on.
+    """
+
+    heads: int
+    head: Head | None
+    faithful: Share
+    found: float
+
+
+@dataclass(frozen=True, slots=True)
+class Circuit:
+    """Heads that do the task, found on one half of the pairs and judged on the other.
+
+    With m(C) the metric of the clean run with every head outside of C as in the corrupted run:
+
+    Attributes:
+        members: in the order of their importance.
+        links: edges between members and to the logits, the strongest first.
+        found_on: pairs that it was found on.
+        judged_on: pairs that it was judged on.
+        chosen: how its size was chosen, ``size`` or ``faithful``.
+        faithful: (m(C) - m(∅)) / (m(full) - m(∅)).
+        faithful_mean: the same with the others' outputs replaced by their mean.
+        complete: the same of all heads but C: near 0 where nothing else does the task.
+        curve: faithfulness by size.
+        random: faithfulness of random circuits of the same size.
+        least: share that an edge restores or removes at least, where it was found.
+        resamples: of the pairs that it was found on.
+        overlap: mean Jaccard index of the members with those of each resample.
+        means: what means are over: ``positions`` or ``tokens``.
+    """
+
+    members: tuple[Member, ...]
+    links: tuple[Link, ...]
+    found_on: int
+    judged_on: int
+    chosen: str
+    faithful: Share
+    faithful_mean: Share
+    complete: Share
+    curve: tuple[Size, ...]
+    random: tuple[float, ...]
+    least: float
+    resamples: int
+    overlap: float
+    means: str
+
+
+@dataclass(frozen=True, slots=True)
 class Baseline:
     """How a model does on the clean or on the corrupted prompts, unpatched.
 
@@ -183,6 +277,7 @@ class Patch(Shown, Result):
         estimated: how many paths were estimated.
         steps: of the estimates' integrated gradients; None where none were taken.
         mlps: between the ends of a path; empty without paths.
+        circuit: None unless asked for.
     """
 
     schema: ClassVar[str] = "attnviz.patch/1"
@@ -207,6 +302,7 @@ class Patch(Shown, Result):
     estimated: int = 0
     steps: int | None = None
     mlps: str = ""
+    circuit: Circuit | None = None
 
     def strongest(self) -> tuple[Edge, ...]:
         """The edges, the largest first by size."""

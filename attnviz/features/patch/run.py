@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from attnviz.captures.trials import predicted
 from attnviz.core.heads import Site
 from attnviz.core.source import Source
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.patch import judge, paths
+from attnviz.features.patch.circuit import halves
 from attnviz.features.patch.measure import Measured, Plan, measure
 from attnviz.features.patch.metrics import Function, Metric, metric_of
 from attnviz.features.patch.notes import notes
 from attnviz.features.patch.pairs import Pair, Ready, prepare
 from attnviz.features.patch.result import Example, Patch
+from attnviz.features.patch.search import Search
 from attnviz.features.patch.settings import PatchSettings
 from attnviz.features.patch.sweep import positions
 from attnviz.features.patch.targets import key_heads, targets, trials
@@ -25,6 +29,9 @@ Progress = Callable[[str, int, int], None]
 """Called with the stage, how many pairs are done and how many there are."""
 
 Loader = Callable[[], Source]
+
+LEAST = 0.01
+"""Share of the effect that an edge of a circuit restores or removes at least."""
 
 
 @dataclass
@@ -92,6 +99,8 @@ def run(study: Study) -> Patch:
     shared = key_heads(source, pairs[0])
     if settings.traced:
         return _traced(study, pairs, metric, shared)
+    if settings.circuit:
+        return _circuit(study, pairs, metric, shared)
     found = targets(source, settings.component, settings.heads, shared)
     places = _places(pairs, settings)
     runs = trials(found, settings.by, places)
@@ -138,8 +147,8 @@ def _traced(
         if not guessed or cut:
             raise InputError("interrupted before anything was measured")
         total = sum(one.clean - one.corrupted for one in guessed)
-        by_path = sum(one.estimated for one in guessed) / total
-        estimated = dict(zip(every, map(float, by_path), strict=True))
+        by_path = np.sum([one.estimated for one in guessed], 0) / total
+        estimated = dict(zip(every, by_path.tolist(), strict=True))
         every = tuple(sorted(every, key=lambda one: -abs(estimated[one]))[: settings.edges])
     measured, partial = _measured(study, replace(plan, paths=every))
     if not measured:
@@ -197,6 +206,38 @@ def check(study: Study, pairs: Sequence[Ready], metric: Metric) -> None:
                     *pair.lengths,
                     at=...,
                 ) from None
+
+
+def _circuit(
+    study: Study, pairs: Sequence[Ready], metric: Metric, shared: Mapping[Site, int]
+) -> Patch:
+    """Heads that do the task, found on one half of the pairs and judged on the other."""
+    settings, source = study.settings, study.source
+    paths.check(source, "free")
+    if not all(pair.aligned for pair in pairs):
+        raise UsageError("a circuit needs prompts of as many tokens; give pairs of equal lengths")
+
+    def whole(plan: Plan, stage: str) -> list[Measured]:
+        measured, partial = _measured(study, plan, stage)
+        if partial:
+            raise InputError("interrupted before the circuit was found and judged")
+        return measured
+
+    plan = Plan(
+        tuple(pairs), metric, trials(targets(source, "z", None, shared), "head", ()),
+        settings.directions, tokens=settings.batch_tokens or affordable(source),
+    )  # fmt: skip
+    search = Search(
+        source, pairs, plan, shared, whole, settings.seed, settings.size, settings.faithful, LEAST
+    )
+    found, alone, effects = search.run()
+    first = halves(judge.clusters(pairs), settings.seed).found
+    result = _result(study, [pairs[n] for n in first], metric, alone)
+    result = replace(
+        result, effects=effects, family=judge.family(effects), circuit=found, mlps="free",
+        example=example(source, pairs),
+    )  # fmt: skip
+    return replace(result, notes=(*study.notes, *notes(result)))
 
 
 def _places(pairs: Sequence[Ready], settings: PatchSettings) -> range:

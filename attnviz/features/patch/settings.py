@@ -17,7 +17,7 @@ By = Literal["head", "position"]
 Directions = Literal["denoise", "noise", "both"]
 
 _AT = re.compile(r"-?[0-9]{1,6}(,-?[0-9]{1,6})*")
-_LEAST = {"edges": 0, "steps": 0, "count": 1, "seed": 0, "batch_tokens": 1, "jobs": 1}
+_LEAST = {"size": 1, "edges": 0, "steps": 0, "count": 1, "seed": 0, "batch_tokens": 1, "jobs": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,10 @@ class PatchSettings:
         edges: estimate all paths by gradients, and measure so many of the strongest.
         steps: of the gradients' mean; 0 for the corrupted run alone.
         mlps: between the ends of a path, ``frozen`` or ``free``.
+        circuit: look for the heads that do the task, on one half of the pairs, and judge them on
+            the other.
+        size: of the circuit.
+        faithful: without a size, the smallest circuit that is so faithful where it is found.
         count: pairs of a built-in task.
         seed: of a task's draws and of the bootstrap.
         batch_tokens: tokens that run at once at most; found by itself if None.
@@ -56,6 +60,9 @@ class PatchSettings:
     edges: int = 0
     steps: int = 5
     mlps: Mlps = "frozen"
+    circuit: bool = False
+    size: int | None = None
+    faithful: float = 0.85
     count: int = 60
     seed: int = 0
     batch_tokens: int | None = None
@@ -95,6 +102,10 @@ class PatchSettings:
             raise UsageError(
                 "{at} takes positions such as 3 or -1,-2, or span for those that differ", at=self.at
             )
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Raise UsageError on what does not go together."""
         if self.estimate and (self.component in (*WHOLE, "attention") or self.by == "position"):
             raise UsageError(
                 "{estimate} is of heads at all positions together, not of {component} with {by}",
@@ -105,13 +116,24 @@ class PatchSettings:
         if self.paths and self.edges:
             raise UsageError("{edges} estimates all paths; leave out {paths}", edges=self.edges,
                              paths=...)  # fmt: skip
-        if not self.traced:
+        if self.size is not None and not self.circuit:
+            raise UsageError("{size} is of a circuit; add {circuit}", size=self.size, circuit=True)
+        if not 0 < self.faithful <= 1:
+            raise UsageError("{faithful} must be above 0 and at most 1", faithful=self.faithful)
+        if self.circuit and self.traced:
+            raise UsageError("a circuit measures its own paths; leave out {paths} and {edges}",
+                             paths=..., edges=...)  # fmt: skip
+        if self.circuit and self.direction != "both":
+            raise UsageError("a circuit needs both directions; leave out {direction}",
+                             direction=self.direction)  # fmt: skip
+        if not (self.traced or self.circuit):
             return
         for name, value in (("component", "z"), ("by", "head"), ("heads", None), ("at", None)):
             given = getattr(self, name)
             if given != value:
                 raise UsageError(
-                    "a path takes a head's whole output along; leave out {}", Setting(name, given)
+                    "paths and circuits are of heads' whole outputs; leave out {}",
+                    Setting(name, given),
                 )
 
     @property

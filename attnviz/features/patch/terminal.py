@@ -16,7 +16,7 @@ from attnviz.drawing.labels import signs, visible
 from attnviz.drawing.signed import SignedGrid, coloured, on_terminal, signed
 from attnviz.drawing.terminal import Line
 from attnviz.features.patch import words
-from attnviz.features.patch.result import Direction, Edge, Effect, Patch
+from attnviz.features.patch.result import Circuit, Direction, Edge, Effect, Patch
 from attnviz.statistics.simultaneous import ENOUGH
 
 _ROWS = 24
@@ -38,7 +38,12 @@ def parts(found: Patch, top: int | None = None) -> Iterator[RenderableType]:
     yield ""
     for direction in found.directions if found.effects else ():
         yield Grid(found, direction)
-    if found.edges:
+    if found.circuit is not None:
+        yield members_table(found, found.circuit)
+        if found.circuit.links:
+            yield links_table(found, found.circuit, top)
+        yield curve_table(found, found.circuit)
+    elif found.edges:
         yield edges_table(found, found.strongest()[: top or len(found.edges)])
     else:
         most = 20 if found.by == "position" else len(found.effects)
@@ -156,6 +161,52 @@ def edges_table(found: Patch, edges: Sequence[Edge]) -> RenderableType:
     return made
 
 
+def members_table(found: Patch, circuit: Circuit) -> RenderableType:
+    """One line for each head of a circuit."""
+    made = _plain("head", "does", "restored", "removed", "minimality", "95 %", "in resamples")
+    for one in circuit.members:
+        made.add_row(
+            found.layout.name(one.head), one.role, signed(one.denoise, 3, 3),
+            signed(one.noise, 3, 3), words.share(one.minimal),
+            words.interval(one.minimal, joint=False), words.percent(one.often),
+        )  # fmt: skip
+    return made
+
+
+def links_table(found: Patch, circuit: Circuit, top: int | None) -> RenderableType:
+    """One line for each edge of a circuit."""
+    made = _plain("edge", "", "restored", "joint 95 %", "removed", "joint 95 %", "in resamples")
+    for link in circuit.links[:top]:
+        edge = link.edge
+        made.add_row(
+            edge.name(found.layout), "", words.share(edge.denoise), words.interval(edge.denoise),
+            words.share(edge.noise), words.interval(edge.noise), words.percent(link.often),
+        )  # fmt: skip
+    return made
+
+
+def curve_table(found: Patch, circuit: Circuit) -> RenderableType:
+    """Faithfulness by size; random circuits beside the circuit's own."""
+    made = _plain("heads", "last", "faithful", "95 %", "where found", "random circuits")
+    size = len(circuit.members)
+    for one in circuit.curve[: size + 4]:
+        beside = ""
+        if one.heads == size:
+            beside = f"{words.mean(circuit.random):.2f}, at most {max(circuit.random):.2f}"
+        last = "" if one.head is None else found.layout.name(one.head)
+        known = words.interval(one.faithful, joint=False) if one.heads else ""
+        made.add_row(str(one.heads), last, f"{one.faithful.share:.3f}", known, f"{one.found:.3f}",
+                     beside, style="bold" if one.heads == size else "")  # fmt: skip
+    return made
+
+
+def _plain(*titles: str) -> Table:
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    for number, title in enumerate(titles):
+        made.add_column(title, justify="left" if number < 2 else "right", no_wrap=True)
+    return made
+
+
 def _table(
     found: Patch, shown: Sequence[Effect | Edge], title: str, more: Sequence[str]
 ) -> tuple[Table, Callable[[Effect | Edge], list[str]]]:
@@ -196,7 +247,8 @@ def _style(found: Patch, one: Effect | Edge) -> str:
 def closing(found: Patch) -> str:
     """What was measured, on which model, in one line."""
     info = found.source
+    measured = words.circuit_measure(found) if found.circuit else words.measure(found)
     return " · ".join(
-        [words.measure(found), f"{info.model}, {info.backend} backend",
+        [measured, f"{info.model}, {info.backend} backend",
          f"{info.device} {info.dtype}"]
     )  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from attnviz.drawing.labels import visible
 from attnviz.drawing.signed import signed
-from attnviz.features.patch.result import Baseline, Direction, Effect, Patch, Share
+from attnviz.features.patch.result import Baseline, Circuit, Direction, Effect, Patch, Share
 from attnviz.features.patch.tasks import TASKS
 
 COMPONENTS = {
@@ -39,6 +39,8 @@ MINUS = "−"
 def title(found: Patch) -> str:
     """What a picture shows."""
     of = "pairs" if found.task == "pairs" else found.task
+    if found.circuit is not None:
+        return f"{found.source.model}: a circuit of {len(found.circuit.members)} heads ({of})"
     if found.edges:
         return f"{found.source.model}: through whom the answer goes ({of})"
     return f"{found.source.model}: which {nouns(found)} carry the answer ({of})"
@@ -77,7 +79,7 @@ def interval(one: Share | None, *, joint: bool = True) -> str:
 
 def percent(value: float) -> str:
     """A share of 1 in percent."""
-    return f"{100 * value:.0f} %".replace("-", MINUS)
+    return f"{round(100 * value):d} %".replace("-", MINUS)
 
 
 def model_does(found: Patch) -> str:
@@ -103,6 +105,8 @@ def _side(found: Patch, one: Baseline) -> str:
 
 def quote(found: Patch) -> str:
     """The sentence that one would quote."""
+    if found.circuit is not None:
+        return _quote_circuit(found, found.circuit)
     if found.edges:
         return _quote_edge(found)
     if found.by == "position":
@@ -169,6 +173,49 @@ def interval_percent(one: Share) -> str:
     ).replace("-", MINUS)
 
 
+def _quote_circuit(found: Patch, circuit: Circuit) -> str:
+    one = circuit.faithful
+    known = ""
+    if one.low is not None and one.high is not None:
+        known = f" (95 % interval {100 * one.low:.0f} to {100 * one.high:.0f} %)"
+    names = ", ".join(found.layout.name(member.head) for member in circuit.members)
+    of = "" if found.task == "pairs" else f" of {found.task}"
+    return (
+        f"With all other heads corrupted, {names} keep {percent(one.share)} of the "
+        f"{METRICS[found.metric]}{known} on {circuit.judged_on} pairs{of} that they were not found "
+        f"on; random circuits of {len(circuit.members)} heads keep {percent(mean(circuit.random))} "
+        f"(at most {percent(max(circuit.random))}), and all heads but these "
+        f"{percent(circuit.complete.share)}."
+    )
+
+
+def mean(values: Sequence[float]) -> float:
+    """Of at least one."""
+    return sum(values) / len(values)
+
+
+def circuit_measure(found: Patch) -> str:
+    """How a circuit was found and judged, in one line."""
+    circuit = found.circuit
+    assert circuit is not None
+    parts = [
+        f"found on {circuit.found_on} pairs, judged on the other {circuit.judged_on}",
+        f"faithfulness {score(circuit.faithful)} with all else corrupted, "
+        f"{score(circuit.faithful_mean)} with all else at its mean over {circuit.means}",
+        f"edges: path patching with free MLPs, shares from {circuit.least:g}",
+        f"mean Jaccard overlap with {circuit.resamples} resamples {circuit.overlap:.2f}",
+    ]
+    return " · ".join(parts)
+
+
+def score(one: Share) -> str:
+    """``0.86 [0.79, 0.93]``."""
+    known = ""
+    if one.low is not None and one.high is not None:
+        known = f" [{one.low:.2f}, {one.high:.2f}]"
+    return f"{one.share:.2f}{known}".replace("-", MINUS)
+
+
 def _quote_edge(found: Patch) -> str:
     first = found.strongest()[0]
     one, verb = first.first, "restores" if first.denoise else "removes"
@@ -221,8 +268,8 @@ def measure(found: Patch) -> str:
     if found.steps is not None:
         how = f"EAP-IG, {found.steps} steps" if found.steps else "EAP"
         parts.append(f"{found.estimated:,} paths estimated by {how}")
-    every = (*found.effects, *found.edges)
-    if found.family > 1 and any(one.first.joint_low is not None for one in every):
+    firsts = [one.first for one in found.effects] + [one.first for one in found.edges]
+    if found.family > 1 and any(one.joint_low is not None for one in firsts):
         parts.append(f"95 % intervals that hold for all {found.family:,} at once")
     if found.correlation is not None:
         parts.append(f"rank correlation of estimates and effects {found.correlation:.2f}")

@@ -249,5 +249,5 @@ def test_models_that_normalize_the_sum_need_free_mlps() -> None:
         av.patch(task="gender", model="demo-bert", count=8, paths="0.0 -> 1.*")
     found = av.patch(task="gender", model="demo-bert", count=8, paths="0.0 -> 1.0", mlps="free")
     assert len(found.edges) == 3
-    with pytest.raises(UsageError, match="takes a head's whole output along; leave out by"):
+    with pytest.raises(UsageError, match="are of heads' whole outputs; leave out by"):
         av.patch(task="gender", paths="0.0 -> 1.0", by="position")

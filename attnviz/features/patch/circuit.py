@@ -1,0 +1,226 @@
+"""The circuit: heads that do a task, found on one half of the pairs and judged on the other.
+
+Heads are ranked by what they restore or remove alone, on the first half. A circuit is the first of
+them; it is judged on the second half by running the clean prompts with all other heads as in the
+corrupted run (or at their means), as Wang et al. 2022 (arXiv:2211.00593) do: faithfulness,
+completeness and minimality. Resamples of the first half show how much of it is the pairs' choice
+(arXiv:2510.00845).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnviz.core.heads import Head, Layout, Site
+from attnviz.errors import InputError
+from attnviz.features.patch import judge
+from attnviz.features.patch.measure import Floats, Measured
+from attnviz.features.patch.paths import Path
+from attnviz.features.patch.result import Circuit, Edge, Link, Member, Share, Size
+from attnviz.features.patch.targets import Target, Trial
+from attnviz.statistics.ratios import ratios
+
+RANDOM = 20
+RESAMPLES = 50
+CURVE = 24
+"""Sizes of the curve at most."""
+FEWEST = 10
+"""Independent pairs that a circuit needs."""
+
+Run = Callable[[Sequence[int], Sequence[Trial], bool], list[Measured]]
+"""Numbers of pairs, sets of heads to corrupt in the clean run, and whether by means."""
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Numbers of the pairs that a circuit is found on, and of those that it is judged on."""
+
+    found: tuple[int, ...]
+    judged: tuple[int, ...]
+
+
+def halves(names: Sequence[str], seed: int) -> Halves:
+    """Split pairs by their clusters.
+
+    Args:
+        names: of each pair's cluster.
+        seed: of the choice.
+
+    Raises:
+        InputError: too few to find a circuit on one half and judge it on the other.
+    """
+    clusters = list(dict.fromkeys(names))
+    if len(clusters) < FEWEST:
+        raise InputError(
+            f"a circuit is found on one half of the pairs and judged on the other: {len(clusters)} "
+            f"independent ones are too few, give {FEWEST} or more"
+        )
+    random.Random(f"{seed}/halves").shuffle(clusters)
+    first = set(clusters[: len(clusters) // 2])
+    sides = [tuple(n for n, name in enumerate(names) if (name in first) == side)
+             for side in (True, False)]  # fmt: skip
+    return Halves(*sides)
+
+
+def importance(changes: Floats, gaps: Floats) -> Floats:
+    """Of each head, the larger of what it restores and removes: changes [pairs, 2, heads]."""
+    found: Floats = np.abs(changes.sum(0) / gaps.sum()).max(0)
+    return found
+
+
+def ranked(changes: Floats, gaps: Floats, layout: Layout) -> list[Head]:
+    """Heads, the most important first; see :func:`importance`."""
+    size, heads = importance(changes, gaps), list(layout)
+    return [heads[n] for n in np.argsort(-size, kind="stable")]
+
+
+def without(heads: Collection[Head], layout: Layout) -> Trial:
+    """A run of the clean prompts with all heads outside of a set as in the corrupted run."""
+    return corrupted([head for head in layout if head not in heads])
+
+
+def corrupted(heads: Sequence[Head]) -> Trial:
+    """A run of the clean prompts with some heads as in the corrupted run."""
+    rows: dict[Site, tuple[int, ...]] = {}
+    for head in heads:
+        rows[head.site] = (*rows.get(head.site, ()), head.index)
+    layer = min((head.layer for head in heads), default=0)
+    return Trial(Target("set", "z", tuple(heads), rows, layer))
+
+
+def random_sets(size: int, layout: Layout, seed: int) -> list[list[Head]]:
+    """Sets of as many heads, drawn at random."""
+    draw = random.Random(f"{seed}/circuits")
+    return [draw.sample(list(layout), size) for _ in range(RANDOM)]
+
+
+def faithfulness(
+    measured: Sequence[Measured], names: Sequence[str], seed: int, changes: Floats | None = None
+) -> list[Share]:
+    """(m(C) - m(∅)) / (m(full) - m(∅)) of every set; the first of those measured is ∅.
+
+    Args:
+        measured: by pair, noised.
+        names: of the pairs' clusters.
+        seed: of the bootstrap.
+        changes: [pairs, sets], what to hold against m(full) - m(∅) instead.
+    """
+    values = np.stack([one.patched[0] for one in measured])  # [pairs, sets]
+    full = np.array([one.clean for one in measured])
+    gaps = full - values[:, 0]
+    if abs(gaps.sum()) < judge.ROUNDING * max(np.abs(full).sum(), 1.0):
+        raise InputError(
+            "with all heads corrupted the metric is what it is with none: no heads carry this "
+            "answer; change what is corrupted"
+        )
+    found = values - values[:, :1] if changes is None else changes
+    ends = ratios(found, gaps, names, seed=seed)
+    return [
+        Share(
+            float(found[:, n].mean()), float(ends.value[n]),
+            *(judge.known(end[n]) for end in (ends.low, ends.high, ends.joint_low,
+                                              ends.joint_high)),
+        )
+        for n in range(found.shape[1])
+    ]  # fmt: skip
+
+
+def resampled(
+    changes: Floats, gaps: Floats, names: Sequence[str], layout: Layout, size: int, seed: int
+) -> list[frozenset[Head]]:
+    """The circuits of resamples of the clusters, of the same size."""
+    clusters = list(dict.fromkeys(names))
+    rows = {name: [n for n, one in enumerate(names) if one == name] for name in clusters}
+    draw, found = random.Random(f"{seed}/resamples"), []
+    for _ in range(RESAMPLES):
+        some = [n for name in draw.choices(clusters, k=len(clusters)) for n in rows[name]]
+        found.append(frozenset(ranked(changes[some], gaps[some], layout)[:size]))
+    return found
+
+
+def jaccard(one: Collection[Head], others: Sequence[Collection[Head]]) -> float:
+    """Mean of |A ∩ B| / |A ∪ B|."""
+    mine = set(one)
+    return float(np.mean([len(mine & set(other)) / len(mine | set(other)) for other in others]))
+
+
+def links(
+    paths: Sequence[Path],
+    changes: Floats,
+    gaps: Floats,
+    names: Sequence[str],
+    circuits: Sequence[Collection[Head]],
+    least: float,
+    seed: int,
+) -> dict[Path, float]:
+    """Edges that restore or remove a share of at least ``least``, and how often they do.
+
+    Args:
+        paths: between members, and to the logits.
+        changes: [pairs, 2, paths], where the circuit was found.
+        gaps: [pairs].
+        names: of the pairs' clusters.
+        circuits: of resamples drawn in the same order from the same seed.
+        least: see above.
+        seed: of the resamples.
+    """
+    clusters = list(dict.fromkeys(names))
+    rows = {name: [n for n, one in enumerate(names) if one == name] for name in clusters}
+    draw, often = random.Random(f"{seed}/resamples"), np.zeros(len(paths))
+    for members in circuits:
+        some = [n for name in draw.choices(clusters, k=len(clusters)) for n in rows[name]]
+        there = np.array([path.sender in members and _into(path, members) for path in paths])
+        often += there & (importance(changes[some], gaps[some]) >= least)
+    size = importance(changes, gaps)
+    return {
+        path: float(often[n] / len(circuits)) for n, path in enumerate(paths) if size[n] >= least
+    }
+
+
+def _into(path: Path, members: Collection[Head]) -> bool:
+    """Whether a path leads to a member, or to the logits."""
+    return not path.receivers or any(head in members for head in path.receivers)
+
+
+def assemble(
+    chosen: str,
+    split: Halves,
+    order: Sequence[Head],
+    size: int,
+    single: Mapping[Head, tuple[float, float]],
+    scores: Mapping[str, Sequence[Share]],
+    curve_found: Sequence[float],
+    circuits: Sequence[Collection[Head]],
+    edges: Sequence[tuple[Edge, float]],
+    least: float,
+    roles: Mapping[Head, str],
+    patterns: Mapping[Head, tuple[tuple[float, ...], ...]],
+    means: str,
+) -> Circuit:
+    """Everything about a circuit in one value; arguments as its attributes."""
+    members = order[:size]
+    curve = [
+        Size(n, None if not n else order[n - 1], scores["curve"][n], curve_found[n])
+        for n in range(len(scores["curve"]))
+    ]
+    return Circuit(
+        tuple(
+            Member(
+                head, *single[head], scores["minimal"][n],
+                sum(head in one for one in circuits) / len(circuits),
+                roles.get(head, ""), patterns.get(head, ()),
+            )
+            for n, head in enumerate(members)
+        ),
+        tuple(
+            Link(edge, often)
+            for edge, often in sorted(edges, key=lambda one: -abs(one[0].first.share))
+        ),
+        len(split.found), len(split.judged), chosen, scores["circuit"][0], scores["mean"][0],
+        scores["complete"][0], tuple(curve), tuple(one.share for one in scores["random"]), least,
+        len(circuits), jaccard(members, circuits), means,
+    )  # fmt: skip

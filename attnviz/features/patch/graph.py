@@ -1,0 +1,153 @@
+"""A circuit, or the strongest paths, as a graph in layers: places for pictures, and DOT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from attnviz.core.heads import Head, Layout
+from attnviz.errors import UsageError
+from attnviz.features.patch.result import Edge, Link, Member, Patch
+
+LOGITS = "logits"
+COLORS: Mapping[str, str] = {"q": "#2166ac", "k": "#b35806", "v": "#1b7837", LOGITS: "#555555"}
+"""Of edges by what they enter; apart in lightness or hue for the colour-blind."""
+
+FED: Mapping[str, str] = {"q": "queries", "k": "keys", "v": "values", LOGITS: "logits"}
+
+
+@dataclass(frozen=True)
+class Node:
+    """A head, or the logits.
+
+    Attributes:
+        name: as it is shown.
+        level: from below: layers that have a node, and the logits on top.
+        x: across, 0 in the middle; a step is 1.
+        layer: its layer; None for the logits.
+        member: of the circuit; None without one.
+    """
+
+    name: str
+    level: int
+    x: float
+    layer: int | None
+    member: Member | None = None
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """An edge between two nodes, of which several can go from one to the other.
+
+    Attributes:
+        start: name of a node; ``end`` likewise.
+        end: see ``start``.
+        side: what it enters.
+        share: restored, or removed where that alone is known.
+        edge: all that is known of it.
+        often: share of the resamples; None without a circuit.
+    """
+
+    start: str
+    end: str
+    side: str
+    share: float
+    edge: Edge
+    often: float | None = None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes by name, and arrows, the strongest first."""
+
+    nodes: Mapping[str, Node]
+    arrows: tuple[Arrow, ...]
+
+    @property
+    def most(self) -> float:
+        """The largest size of a share."""
+        return max((abs(arrow.share) for arrow in self.arrows), default=0.0)
+
+
+def graph(found: Patch) -> Graph:
+    """The graph of a result.
+
+    Raises:
+        UsageError: it has neither a circuit nor paths.
+    """
+    circuit = found.circuit
+    if circuit is None and not found.edges:
+        raise UsageError("only a circuit or paths make a graph; add {circuit} or {edges}",
+                         circuit=True, edges=20)  # fmt: skip
+    layout = found.layout
+    members = {} if circuit is None else {one.head: one for one in circuit.members}
+    links = circuit.links if circuit is not None else tuple(Link(e, 0.0) for e in found.edges)
+    heads: dict[Head, None] = dict.fromkeys(members)
+    arrows = []
+    for link in links:
+        edge = link.edge
+        into: list[Head | None] = [
+            head for head in edge.receivers if not members or head in members
+        ]
+        for head in [None] if edge.side == LOGITS else into:
+            heads |= dict.fromkeys(one for one in (edge.sender, head) if one is not None)
+            end = LOGITS if head is None else layout.name(head)
+            arrows.append(
+                Arrow(layout.name(edge.sender), end, edge.side, edge.first.share, edge,
+                      None if circuit is None else link.often)
+            )  # fmt: skip
+    arrows.sort(key=lambda arrow: -abs(arrow.share))
+    nodes = _placed(list(heads), arrows, layout, members)
+    return Graph(nodes, tuple(arrows))
+
+
+def _placed(
+    heads: Sequence[Head], arrows: Sequence[Arrow], layout: Layout, members: Mapping[Head, Member]
+) -> dict[str, Node]:
+    """Every node: layers upwards, and across where its neighbours below are."""
+    layers = sorted({head.layer for head in heads})
+    across: dict[str, float] = {}
+    nodes: dict[str, Node] = {}
+    for level, layer in enumerate(layers):
+        mine = sorted(head for head in heads if head.layer == layer)
+
+        def pulled(head: Head) -> float:
+            below = [
+                (across[arrow.start], abs(arrow.share))
+                for arrow in arrows
+                if arrow.end == layout.name(head) and arrow.start in across
+            ]
+            total = sum(weight for _, weight in below)
+            return sum(x * weight for x, weight in below) / total if total else 0.0
+
+        mine.sort(key=lambda head: (pulled(head), head.index))
+        for place, head in enumerate(mine):
+            name = layout.name(head)
+            shift = 0.3 * (level % 2) if len(mine) == 1 and len(layers) > 2 else 0.0
+            across[name] = place - (len(mine) - 1) / 2 + shift
+            nodes[name] = Node(name, level, across[name], layer, members.get(head))
+    if any(arrow.end == LOGITS for arrow in arrows):
+        nodes[LOGITS] = Node(LOGITS, len(layers), 0.0, None)
+    return nodes
+
+
+def dot(found: Patch) -> str:
+    """The graph in the language of Graphviz."""
+    made = graph(found)
+    lines = ["digraph circuit {", "  rankdir=BT;", '  node [shape=circle, fontname="sans-serif"];']
+    for node in made.nodes.values():
+        shape = ", shape=box" if node.name == LOGITS else ""
+        role = f"\\n{node.member.role}" if node.member is not None and node.member.role else ""
+        lines.append(f'  "{node.name}" [label="{node.name}{role}"{shape}];')
+    for level in sorted({node.level for node in made.nodes.values()}):
+        same = " ".join(f'"{node.name}";' for node in made.nodes.values() if node.level == level)
+        lines.append(f"  {{ rank=same; {same} }}")
+    for arrow in made.arrows:
+        wide = 0.5 + 4 * abs(arrow.share) / (made.most or 1)
+        style = ", style=dashed" if arrow.share < 0 else ""
+        lines.append(
+            f'  "{arrow.start}" -> "{arrow.end}" [color="{COLORS[arrow.side]}", '
+            f'penwidth={wide:.2f}, label="{arrow.side if arrow.side != LOGITS else ""}", '
+            f'tooltip="{arrow.share:+.3f}"{style}];'
+        )
+    return "\n".join([*lines, "}", ""])

@@ -1,0 +1,152 @@
+// The circuit: layers upwards, an edge as thick as what it restores. Pointing at a head shows its
+// figures and its map on the first clean prompt, pointing at an edge what goes along it.
+import { byId, fill, make, table } from "./dom.js";
+import { startFrame } from "./frame.js";
+import { curve } from "./curve.js";
+import { map } from "./map.js";
+import { draw } from "./svg.js";
+
+/** @typedef {import("./types.js").Arrow} Arrow */
+/** @typedef {import("./types.js").Node} Node */
+
+/** @type {import("./types.js").Data} */
+const data = JSON.parse(byId("data").textContent || "");
+const STEP = 118;
+const RISE = 104;
+const RADIUS = 23;
+/** @type {Record<string, number>} */
+const BEND = { q: -22, k: 0, v: 22, logits: 0 };
+
+const reach = Math.max(1, ...data.nodes.map((node) => Math.abs(node.x)));
+const wide = 2 * reach * STEP + 230;
+const high = data.levels.length * RISE + 20;
+/** @type {Map<string, Node>} */
+const nodes = new Map(data.nodes.map((node) => [node.name, node]));
+/** @type {Node | Arrow | null} */
+let held = null;
+
+/** @param {Node} node @returns {[number, number]} */
+function place(node) {
+  return [wide / 2 + node.x * STEP, high - 50 - node.level * RISE];
+}
+
+/** Black or white, whichever reads better. @param {string} color */
+function ink(color) {
+  const parts = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16) / 255)
+    .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2] > 0.18 ? "#000000" : "#ffffff";
+}
+
+/** The way of an edge, from rim to rim. @param {Arrow} arrow */
+function way(arrow) {
+  const [start, end] = [arrow.start, arrow.end].map((name) => /** @type {Node} */ (nodes.get(name)));
+  const [[x1, y1], [x2, y2]] = [place(start), place(end)];
+  const far = end.level - start.level > 1 ? 30 * (start.x + end.x >= 0 ? 1 : -1) * (end.level - start.level) : 0;
+  const [mx, my] = [(x1 + x2) / 2 + far + BEND[arrow.side], (y1 + y2) / 2];
+  /** @param {number} x @param {number} y @param {number} room */
+  const rim = (x, y, room) => {
+    const long = Math.hypot(mx - x, my - y) || 1;
+    return [x + ((mx - x) / long) * room, y + ((my - y) / long) * room];
+  };
+  const [a, b] = [rim(x1, y1, RADIUS), rim(x2, y2, RADIUS + 9)];
+  return `M${a} Q${mx},${my} ${b}`;
+}
+
+/** @param {Arrow} arrow */
+function named(arrow) {
+  return arrow.side === "logits" ? `${arrow.start} \u2192 logits` : `${arrow.start} \u2192 ${arrow.end}.${arrow.side}`;
+}
+
+/** @param {Node | Arrow | null} what */
+function show(what) {
+  const arrow = what && "side" in what ? what : null;
+  const node = what && !arrow ? /** @type {Node} */ (what) : null;
+  for (const [one, path] of edges) {
+    const near = !what || one === arrow || (node && (one.start === node.name || one.end === node.name));
+    path.classList.toggle("faint", !near);
+  }
+  for (const [one, shape] of shapes) shape.classList.toggle("chosen", one === node);
+  fill(byId("map"));
+  if (arrow) {
+    fill(byId("name"), named(arrow));
+    fill(byId("known"), table(["", ""], arrow.rows));
+  } else if (node && node.rows) {
+    fill(byId("name"), node.role ? `${node.name}, ${node.role}` : node.name);
+    fill(byId("known"), table(["", ""], node.rows));
+    if (node.pattern && node.pattern.length) fill(byId("map"), map(node.pattern, data.tokens));
+  } else {
+    fill(byId("name"), "The first pair");
+    fill(byId("known"), make("p", {}, `${data.tokens.join(" ")} \u2192 ${data.answer.trim()}`));
+  }
+}
+
+/** @param {SVGElement} element @param {Node | Arrow} what */
+function listen(element, what) {
+  element.setAttribute("tabindex", "0");
+  element.addEventListener("mouseenter", () => { if (!held) show(what); });
+  element.addEventListener("mouseleave", () => { if (!held) show(null); });
+  element.addEventListener("focus", () => show(what));
+  element.addEventListener("click", () => {
+    held = held === what ? null : what;
+    show(what);
+  });
+}
+
+const svg = draw("svg", { viewBox: `0 0 ${wide} ${high}` });
+/** @type {Map<Arrow, SVGElement>} */
+const edges = new Map();
+/** @type {Map<Node, SVGElement>} */
+const shapes = new Map();
+data.levels.forEach((name, level) => {
+  if (name !== "logits") svg.append(draw("text", { class: "level", x: 4, y: high - 46 - level * RISE }, name));
+});
+for (const side of Object.keys(data.fed)) {
+  svg.append(draw("defs", {}, draw("marker", { id: `tip-${side}`, viewBox: "0 0 10 10", refX: 5, refY: 5, markerWidth: 12,
+    markerHeight: 12, markerUnits: "userSpaceOnUse", orient: "auto" }, draw("path", { d: "M0,0 L10,5 L0,10 z", fill: `var(--${side})` }))));
+}
+for (const arrow of [...data.arrows].reverse()) {
+  const size = Math.abs(arrow.share) / (data.most || 1);
+  const line = draw("path", { class: "edge", d: way(arrow), stroke: `var(--${arrow.side})`, "stroke-width": 1 + 7 * size,
+    "stroke-opacity": 0.4 + 0.6 * size, "marker-end": `url(#tip-${arrow.side})`, "stroke-dasharray": arrow.share < 0 ? "5 4" : "none" });
+  edges.set(arrow, line);
+  svg.append(line);
+}
+for (const arrow of [...data.arrows].reverse()) {
+  const hit = draw("path", { class: "hit", d: way(arrow), role: "button", "aria-label": named(arrow) });
+  listen(hit, arrow);
+  svg.append(hit);
+}
+for (const node of data.nodes) {
+  const [x, y] = place(node);
+  const color = node.color || "#f2f2f2";
+  const shape = draw("g", { class: "node", role: "button", "aria-label": node.role ? `${node.name}, ${node.role}` : node.name });
+  if (node.rows) shape.append(draw("circle", { cx: x, cy: y, r: RADIUS, fill: color }));
+  else shape.append(draw("rect", { x: x - 34, y: y - 15, width: 68, height: 30, rx: 7 }));
+  shape.append(draw("text", { x, y, fill: ink(color) }, node.name));
+  if (node.role) shape.append(draw("text", { class: "role", x: x + RADIUS + 5, y }, node.role));
+  if (node.rows) listen(shape, node);
+  shapes.set(node, shape);
+  svg.append(shape);
+}
+
+fill(byId("title"), data.title);
+fill(byId("quote"), data.quote);
+fill(byId("task"), data.task);
+fill(byId("measured"), data.measured);
+fill(byId("closing"), data.closing);
+const sides = new Set(data.arrows.map((arrow) => arrow.side));
+fill(byId("legend"), ...Object.entries(data.fed).filter(([side]) => sides.has(side)).map(([side, name]) => {
+  const word = make("span", {}, name);
+  word.style.color = `var(--${side})`;
+  return word;
+}));
+byId("graph").append(svg);
+byId("curve").append(curve(data));
+addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  held = null;
+  show(null);
+});
+startFrame(() => show(held));
+show(null);
+document.documentElement.dataset.busy = "0";

@@ -1,0 +1,109 @@
+"""A circuit as one offline page: the graph, and what is known of the head or edge pointed at.
+
+The page holds its style, its script and its data; a content security policy lets nothing else in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnviz.drawing.labels import visible
+from attnviz.errors import UsageError
+from attnviz.features.patch import words
+from attnviz.features.patch.graph import FED, LOGITS, Graph, graph
+from attnviz.features.patch.result import Circuit, Patch, Share
+from attnviz.scoring.roles import ROLES
+from attnviz.web.page import html_page, parts, safe_json
+
+
+def page(found: Patch) -> bytes:
+    """The whole page, as UTF-8.
+
+    Raises:
+        UsageError: there is no circuit to show.
+    """
+    circuit = found.circuit
+    if circuit is None:
+        raise UsageError("only a circuit has a page; add {circuit}, or draw a picture",
+                         circuit=True)  # fmt: skip
+    made = graph(found)
+    title = words.title(found)
+    data = {
+        "title": title,
+        "quote": words.quote(found),
+        "task": words.model_does(found),
+        "measured": words.circuit_measure(found),
+        "closing": f"{found.source.model}, {found.source.backend} backend",
+        "tokens": [visible(token.strip()) for token in found.example.clean],
+        "answer": found.example.answer,
+        "at": found.example.at,
+        "most": made.most,
+        "nodes": _nodes(found, made),
+        "arrows": _arrows(made, circuit),
+        "levels": _levels(made),
+        "fed": {side: f"into {name}" for side, name in FED.items()} | {LOGITS: "to the logits"},
+        "curve": [[one.heads, one.faithful.share, one.faithful.low, one.faithful.high]
+                  for one in circuit.curve],
+        "random": list(circuit.random),
+        "size": len(circuit.members),
+        "faithful": circuit.faithful.share,
+    }  # fmt: skip
+    template, style, script = parts(__package__, "main")
+    return html_page(template, title=title, style=style, script=script, data=safe_json(data))
+
+
+def _nodes(found: Patch, made: Graph) -> list[dict[str, Any]]:
+    listed = []
+    for node in made.nodes.values():
+        member = node.member
+        known: dict[str, Any] = {"name": node.name, "x": node.x, "level": node.level}
+        if member is not None:
+            role = member.role
+            known |= {
+                "role": role,
+                "color": ROLES[role].color if role in ROLES else "",
+                "rows": [
+                    ["restores alone", f"{member.denoise:+.3f}"],
+                    ["removes alone", f"{member.noise:+.3f}"],
+                    ["circuit without it", _less(member.minimal)],
+                    ["in resamples", words.percent(member.often)],
+                ],
+                "pattern": [list(row) for row in member.pattern],
+            }
+        listed.append(known)
+    return listed
+
+
+def _less(one: Share) -> str:
+    known = words.interval(one, joint=False)
+    return f"{one.share:+.3f} less faithful" + (f" ({known})" if known else "")
+
+
+def _arrows(made: Graph, circuit: Circuit) -> list[dict[str, Any]]:
+    return [
+        {
+            "start": arrow.start,
+            "end": arrow.end,
+            "side": arrow.side,
+            "share": arrow.share,
+            "rows": [
+                ["restored", _known(arrow.edge.denoise)],
+                ["removed", _known(arrow.edge.noise)],
+                ["in resamples", words.percent(arrow.often or 0.0)],
+            ],
+        }
+        for arrow in made.arrows
+    ]
+
+
+def _known(one: Share | None) -> str:
+    known = words.interval(one)
+    return words.share(one) + (f" ({known})" if known else "")
+
+
+def _levels(made: Graph) -> list[str]:
+    """The name of every level, from below."""
+    names: dict[int, str] = {}
+    for node in made.nodes.values():
+        names[node.level] = LOGITS if node.layer is None else f"layer {node.layer}"
+    return [names[level] for level in sorted(names)]

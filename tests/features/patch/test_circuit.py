@@ -1,0 +1,218 @@
+"""Circuits: found in models whose heads are known, and judged as a plain loop would."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import attnviz as av
+from attnviz.cli import main
+from attnviz.core.heads import Head, Site
+from attnviz.errors import InputError, SelectionError, UsageError
+from attnviz.features.patch import judge
+from attnviz.features.patch.circuit import halves, jaccard
+from attnviz.features.patch.graph import graph
+from attnviz.features.patch.pairs import prepare
+from attnviz.features.patch.result import Circuit, Patch
+from attnviz.features.patch.tasks import task_pairs
+from attnviz.models.demo import DEMOS
+from attnviz.scoring.select import select
+from tests.features.patch.planted import DUPLICATE, INDUCTION, PREVIOUS, planted
+
+transformers = pytest.importorskip("transformers")
+COUNT = 24
+
+
+@pytest.fixture(scope="module")
+def found() -> Patch:
+    return av.patch(task="induction-swap", count=COUNT, circuit=True, size=7)
+
+
+@pytest.fixture(scope="module")
+def file(found: Patch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return found.save(tmp_path_factory.mktemp("circuit") / "circuit.json")
+
+
+def circuit_of(found: Patch) -> Circuit:
+    assert found.circuit is not None
+    return found.circuit
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_planted_circuit_is_recovered(seed: int) -> None:
+    """Two heads of 24 do it; one that attends alike, and 21 idle ones, write for nobody."""
+    found = av.patch(task="induction-swap", model=av.load(planted(seed)), circuit=True, count=14)
+    circuit = circuit_of(found)
+    heads = {(member.head.layer, member.head.index) for member in circuit.members}
+    assert heads == {PREVIOUS, INDUCTION}
+    assert DUPLICATE not in heads
+    assert [link.edge.name(found.layout) for link in circuit.links] == [
+        "0.3 -> 1.7.k",
+        "1.7 -> logits",
+    ]
+    for share in (circuit.faithful, circuit.faithful_mean):
+        assert share.share == pytest.approx(1, abs=1e-4)
+    assert circuit.complete.share == pytest.approx(0, abs=1e-4)
+    assert circuit.overlap == 1
+    assert max(circuit.random) == pytest.approx(0, abs=1e-4)
+    assert [member.role for member in circuit.members] == ["previous", "induction"]
+    assert all(one.minimal.share == pytest.approx(1, abs=1e-4) for one in circuit.members)
+
+
+def test_demo_gpt2_has_previous_token_and_induction_heads(found: Patch) -> None:
+    circuit = circuit_of(found)
+    roles = {member.head.name: member.role for member in circuit.members}
+    assert {"0.5": "previous", "1.4": "previous", "2.0": "induction"}.items() <= roles.items()
+    into = {link.edge.name(found.layout) for link in circuit.links}
+    assert {"1.4 -> 2.0.k", "2.0 -> logits"} <= into
+    assert circuit.faithful.share > 0.7
+    assert max(circuit.random) < circuit.faithful.share / 2
+    assert abs(circuit.complete.share) < 0.1
+    assert circuit.found_on + circuit.judged_on == COUNT
+    assert circuit.curve[7].faithful.share == pytest.approx(circuit.faithful.share)
+    assert circuit.curve[0].faithful.share == pytest.approx(0)
+    assert 0 < circuit.overlap <= 1
+
+
+def corrupted(
+    heads: set[tuple[int, int]], kept: list[Tensor], width: int, layer: int, z: Tensor
+) -> tuple[Tensor]:
+    """What goes into W_O of a layer, with some heads' columns as they were kept."""
+    mixed = z.clone()
+    for head in (number for at, number in heads if at == layer):
+        columns = slice(head * width, (head + 1) * width)
+        mixed[..., columns] = kept[layer][..., columns]
+    return (mixed,)
+
+
+def test_faithfulness_is_that_of_the_plain_loop(found: Patch) -> None:
+    """transformers' own model in float64, with the outputs of all other heads swapped."""
+    source, circuit = av.load("demo-gpt2"), circuit_of(found)
+    pairs = task_pairs(source, "induction-swap", COUNT, 0)[0]
+    ready = prepare(source, pairs)
+    judged = halves(judge.clusters(ready), 0).judged
+    model = transformers.GPT2LMHeadModel.from_pretrained(DEMOS["demo-gpt2"]).double().eval()
+    width = model.config.n_embd // 6
+    members = {(one.head.layer, one.head.index) for one in circuit.members}
+    totals = dict.fromkeys(("full", "none", "circuit", "rest"), 0.0)
+    for number in judged[:6]:
+        one = ready[number]
+        kept: list[Tensor] = []
+
+        def run(ids: Any, change: Any, one: Any = one) -> float:
+            hooks = [
+                block.attn.c_proj.register_forward_pre_hook(
+                    lambda _, args, layer=layer: change(layer, args[0])
+                )
+                for layer, block in enumerate(model.transformer.h)
+            ]
+            with torch.no_grad():
+                logits = model(torch.tensor([ids])).logits[0, -1]
+            for hook in hooks:
+                hook.remove()
+            return float(logits[one.answer] - logits[one.against])
+
+        run(one.pair.corrupted, lambda layer, z, kept=kept: kept.append(z.clone()))
+        every = {(layer, head) for layer in range(4) for head in range(6)}
+        for name, heads in (("full", set()), ("none", every), ("circuit", every - members),
+                            ("rest", members)):  # fmt: skip
+            totals[name] += run(one.pair.clean, partial(corrupted, heads, kept, width))
+    outside = "all-but:" + "+".join(one.head.name for one in circuit.members)
+    six = [pairs[n] for n in judged[:6]]
+    some = av.patch(six, model=source, direction="noise", heads=outside)
+    (effect,) = some.effects
+    gap = some.clean.mean - some.corrupted.mean
+    expected = (totals["full"] - totals["circuit"]) / 6 / gap
+    assert effect.first.share == pytest.approx(expected, abs=1e-5)
+    share = (totals["circuit"] - totals["none"]) / (totals["full"] - totals["none"])
+    low, high = circuit.faithful.low, circuit.faithful.high
+    assert low is not None
+    assert high is not None
+    assert low - 0.1 < share < high + 0.1
+
+
+def test_a_circuit_travels(found: Patch, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert av.read(file) == found
+    names = [member.head for member in circuit_of(found).members]
+    assert set(select(f"@{file}", found.layout)) == set(names)
+    assert set(select(f"3.2, @{file}", found.layout)) == {*names, Head(Site("decoder", 3), 2)}
+    command = ["ablate", "a b c a b c", "--heads", f"all-but:@{file}", "--method", "zero", "-q"]
+    assert main([*command, "--json"]) == 0
+    assert len(capsys.readouterr().out) > 100
+    said = found.finding("circuit.json")
+    assert said is not None
+    assert said.said["1.4"][0].startswith("one of the 7 heads of a circuit that keeps 0.")
+    assert "1.4 -> 2.0.k restores" in " ".join(said.said["1.4"])
+
+
+def test_files_that_hold_no_circuit(file: Path, tmp_path: Path) -> None:
+    bert = av.load("demo-bert").layout
+    other = av.load(planted()).layout
+    assert bert != other
+    with pytest.raises(InputError, match=r"cannot read nowhere\.json: No such file"):
+        select("@nowhere.json", bert)
+    empty = tmp_path / "p.json"
+    empty.write_text("{}")
+    with pytest.raises(SelectionError, match="holds no circuit"):
+        select(f"@{empty}", bert)
+    with pytest.raises(SelectionError, match=r"is a circuit of another model: no head '2.0'"):
+        select(f"@{file}", other)
+
+
+def test_pictures_of_a_circuit(found: Patch, tmp_path: Path) -> None:
+    for name in ("c.png", "c.svg", "c.pdf", "c.dot", "c.html"):
+        assert found.save(tmp_path / name).stat().st_size > 500
+    text = (tmp_path / "c.dot").read_text()
+    assert text.startswith("digraph circuit {")
+    assert '"1.4" -> "2.0"' in text
+    made = graph(found)
+    levels = {name: node.level for name, node in made.nodes.items()}
+    assert levels["0.5"] < levels["1.4"] < levels["2.0"] < levels["logits"]
+    assert "With all other heads corrupted, 0.5, " in str(found)
+    with pytest.raises(UsageError, match="only a circuit has a page"):
+        av.patch(task="gender", count=8, heads="3.1").page()
+
+
+def test_the_page_tells_of_what_is_pointed_at(found: Patch, tmp_path: Path, browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 1100, "height": 800})
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.goto(found.save(tmp_path / "c.html").as_uri())
+    assert page.locator("g.node").count() == 8
+    page.hover("g.node[aria-label^='2.0'] circle")
+    assert page.inner_text("#name").lower() == "2.0, induction"
+    assert "restores alone" in page.inner_text("#known")
+    assert page.locator("#map canvas").count() == 1
+    page.locator(".hit[aria-label='1.4 \u2192 2.0.k']").focus()
+    assert page.inner_text("#name").lower() == "1.4 \u2192 2.0.k"
+    assert "restored" in page.inner_text("#known")
+    page.keyboard.press("Escape")
+    assert "first pair" in page.inner_text("#name").lower()
+    assert faults == []
+    page.close()
+
+
+def test_what_makes_no_circuit(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InputError, match=r"8 independent ones are too few, give 10 or more"):
+        av.patch(task="gender", count=8, circuit=True)
+    with pytest.raises(UsageError, match="is more than the 24 that there are"):
+        av.patch(task="gender", count=12, circuit=True, size=30)
+    assert main(["patch", "--task", "gender", "--size", "3", "-q"]) == 2
+    assert "--size 3 is of a circuit; add --circuit" in capsys.readouterr().err
+    assert main(["patch", "--task", "gender", "--circuit", "--edges", "3", "-q"]) == 2
+    assert "leave out --paths and --edges" in capsys.readouterr().err
+
+
+def test_halves_keep_groups_together() -> None:
+    names = [f"group {n // 3}" for n in range(36)]
+    split = halves(names, 0)
+    assert sorted((*split.found, *split.judged)) == list(range(36))
+    assert not {names[n] for n in split.found} & {names[n] for n in split.judged}
+    assert halves(names, 0) == split
+    one, two, three = (Head(Site("decoder", 0), n) for n in range(3))
+    assert jaccard([one, two], [[one, two], [one, three]]) == pytest.approx((1 + 1 / 3) / 2)

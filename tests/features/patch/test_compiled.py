@@ -1,0 +1,141 @@
+"""Transformers compiled from RASP by tracr: every head of the program is known, and found.
+
+The weights are written by ``python -m training.compiled``; idle heads stand beside compiled ones.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import attnviz as av
+from attnviz.core.source import Source
+from attnviz.features.patch.circuit import corrupted
+from attnviz.features.patch.measure import Plan, measure
+from attnviz.features.patch.metrics import metric_of
+from attnviz.features.patch.pairs import Pair, prepare
+
+transformers = pytest.importorskip("transformers")
+FOLDER = Path(__file__).parent / "compiled"
+
+
+def read(name: str) -> tuple[Any, dict[str, int], set[str]]:
+    """The model as a GPT-2 with identity norms, its vocabulary, and the heads that write."""
+    stored = np.load(FOLDER / f"{name}.npz", allow_pickle=False)
+    meta = json.loads(stored["meta"].tobytes())
+    tensors = {key: torch.tensor(stored[key]) for key in stored if key != "meta"}
+    wide, layers = tensors["wte"].shape[1], sum(key.startswith("qkv.") for key in tensors)
+    config = transformers.GPT2Config(
+        vocab_size=len(tensors["wte"]), n_positions=len(tensors["wpe"]), n_embd=wide,
+        n_layer=layers, n_head=meta["heads"], n_inner=tensors["up.0"].shape[1],
+        activation_function="relu", tie_word_embeddings=False, bos_token_id=None,
+        eos_token_id=None,
+    )  # fmt: skip
+    model = transformers.GPT2LMHeadModel(config).eval()
+    with torch.no_grad():
+        model.transformer.wte.weight.copy_(tensors["wte"])
+        model.transformer.wpe.weight.copy_(tensors["wpe"])
+        model.lm_head.weight.copy_(tensors["unembed"])
+        for layer, block in enumerate(model.transformer.h):
+            block.ln_1 = block.ln_2 = nn.Identity()
+            for part, module in (
+                ("qkv", block.attn.c_attn), ("out", block.attn.c_proj), ("up", block.mlp.c_fc),
+                ("down", block.mlp.c_proj),
+            ):  # fmt: skip
+                module.weight.copy_(tensors[f"{part}.{layer}"])
+                module.bias.copy_(tensors[f"{part}_bias.{layer}"])
+    model.transformer.ln_f = nn.Identity()
+    return model, meta["words"], set(meta["wrote"])
+
+
+def sequences(count: int) -> list[tuple[str, ...]]:
+    """Words of which none comes twice."""
+    every = list(itertools.permutations("abcde", 4))
+    return [every[n * 7 % len(every)] for n in range(count)]
+
+
+def reversing(words: dict[str, int]) -> list[Pair]:
+    """At the end of a text its first word; corrupted by another first word."""
+    found = []
+    for first, *rest in sequences(14):
+        other = next(word for word in "abcde" if word not in (first, *rest))
+        clean, changed = ([words[w] for w in ("BOS", one, *rest)] for one in (first, other))
+        found.append(Pair(tuple(clean), tuple(changed), words[first], words[other]))
+    return found
+
+
+def following(words: dict[str, int]) -> list[Pair]:
+    """What followed when the last word came before; corrupted by swapping two words."""
+    found = []
+    for one, two, three, four in sequences(14):
+        clean, changed = (
+            [words[w] for w in ("BOS", *some, two)]
+            for some in ((one, two, three, four), (two, one, three, four))
+        )
+        found.append(Pair(tuple(clean), tuple(changed), words[three], words[one]))
+    return found
+
+
+CASES = {
+    "reverse": (reversing, {"3.0"}, {"0.0", "3.0"}, ["3.0 -> logits"]),
+    "followed": (following, {"0.0", "1.0"}, {"0.0", "1.0"}, ["0.0 -> 1.0.k", "1.0 -> logits"]),
+}
+"""Pairs, the heads that carry the answer, those that it needs, and the edges that carry it.
+
+Both texts of ``reverse`` are as long, so that the head that counts them carries nothing.
+"""
+
+
+@pytest.fixture(params=CASES, scope="module")
+def case(request: pytest.FixtureRequest) -> Any:
+    model, words, wrote = read(request.param)
+    make, carried, needed, edges = CASES[request.param]
+    return av.load(model), make(words), carried, needed, edges, wrote
+
+
+def test_the_program_runs(case: Any) -> None:
+    source, pairs, *_, wrote = case
+    found = av.patch(pairs, model=source, heads="0.0")
+    assert (found.clean.wins, found.corrupted.wins) == (1.0, 0.0)
+    assert wrote == case[3]
+
+
+def test_corruption_finds_the_heads_and_edges_that_carry_the_answer(case: Any) -> None:
+    source, pairs, carried, _, edges, _ = case
+    found = av.patch(pairs, model=source, circuit=True)
+    assert found.circuit is not None
+    assert {member.head.name for member in found.circuit.members} == carried
+    assert sorted(link.edge.name(found.layout) for link in found.circuit.links) == edges
+    assert found.circuit.faithful.share == pytest.approx(1, abs=1e-3)
+    assert found.circuit.complete.share == pytest.approx(0, abs=1e-3)
+
+
+def test_zero_finds_the_heads_that_the_answer_needs(case: Any) -> None:
+    """Every head alone with its output at zero: one that gives the same in both texts counts."""
+    source, pairs, _, needed, _, _ = case
+    ready = prepare(source, pairs)
+    plan = Plan(
+        tuple(ready), metric_of(None, ready), tuple(corrupted([head]) for head in source.layout),
+        ("noise",), means=zeros(source, pairs),
+    )  # fmt: skip
+    measured = [one for batch in measure(source, plan) for one in batch]
+    lost = np.mean([one.clean - one.patched[0] for one in measured], 0)
+    full = np.mean([one.clean for one in measured])
+    large = {head.name for head, change in zip(source.layout, lost, strict=True)
+             if abs(change) > 0.05 * full}  # fmt: skip
+    assert large == needed
+
+
+def zeros(source: Source, pairs: list[Pair]) -> Any:
+    """Outputs of zero, [T, H, d_v] by layer."""
+    width = source.output(source.layout.sites[0]).weight
+    assert width is not None
+    shape = (len(pairs[0].clean), *width.shape[:2])
+    return {site: torch.zeros(shape) for site in source.layout.sites}
