@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
@@ -32,7 +33,7 @@ Place = Callable[[float, float, float, float], tuple[float, float, float, float]
 _TITLES: dict[Direction, str] = {"denoise": "denoising: restored", "noise": "noising: removed"}
 
 
-def draw(found: Patch, format: str = "png", dpi: float = 150) -> bytes:
+def draw(found: Patch, format: str = "png", dpi: float = 150) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
     build = _by_position if found.by == "position" else _by_head
     if found.circuit is not None or found.edges:
