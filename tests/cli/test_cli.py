@@ -345,7 +345,7 @@ MISTAKES = [
     (["a", "-m", "{truncated}"], 1, ["safetensors"]),
     (["a", "-m", "{shapes}"], 1, []),
     (["a", "-m", "nobody/nothing-here"], 1, ["nobody/nothing-here"]),
-    (["--recorded", "{tmp}/none.npz"], 1, ["none.npz is missing"]),
+    (["--recorded", "{tmp}/none.npz"], 1, ["is missing"]),
     (["--recorded", "{tmp}/sums.npz"], 1, ["sums to 2"]),
     (["a", "--recorded", "{tmp}/sums.npz"], 2, ["leave out TEXT"]),
     (["--recorded", "{tmp}/sums.npz", "-m", "fresh"], 2, ["leave out --model"]),
