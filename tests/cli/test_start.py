@@ -11,8 +11,8 @@ import sys
 
 OWN = """
 attnviz attnviz.errors attnviz.files
-attnviz.attention attnviz.attention.attend attnviz.attention.contributions attnviz.attention.layers
-attnviz.attention.masks attnviz.attention.sizes
+attnviz.attention attnviz.attention.attend attnviz.attention.contributions attnviz.attention.donors
+attnviz.attention.layers attnviz.attention.masks attnviz.attention.sizes
 attnviz.captures attnviz.captures.captured attnviz.captures.look attnviz.captures.notes
 attnviz.captures.without
 attnviz.cli attnviz.cli.console attnviz.cli.exits attnviz.cli.flattening attnviz.cli.options

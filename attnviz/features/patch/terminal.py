@@ -40,8 +40,10 @@ def parts(found: Patch, top: int | None = None) -> Iterator[RenderableType]:
         yield Grid(found, direction)
     if found.circuit is not None:
         yield members_table(found, found.circuit)
+        yield ""
         if found.circuit.links:
             yield links_table(found, found.circuit, top)
+            yield ""
         yield curve_table(found, found.circuit)
     elif found.edges:
         yield edges_table(found, found.strongest()[: top or len(found.edges)])
@@ -175,13 +177,15 @@ def members_table(found: Patch, circuit: Circuit) -> RenderableType:
 
 def links_table(found: Patch, circuit: Circuit, top: int | None) -> RenderableType:
     """One line for each edge of a circuit."""
-    made = _plain("edge", "", "restored", "joint 95 %", "removed", "joint 95 %", "in resamples")
+    joint = any(link.edge.first.joint_low is not None for link in circuit.links)
+    known = "joint 95 %" if joint else "95 %"
+    made = _plain("edge", "", "restored", known, "removed", known, "in resamples")
     for link in circuit.links[:top]:
         edge = link.edge
-        made.add_row(
-            edge.name(found.layout), "", words.share(edge.denoise), words.interval(edge.denoise),
-            words.share(edge.noise), words.interval(edge.noise), words.percent(link.often),
-        )  # fmt: skip
+        row = [edge.name(found.layout), ""]
+        for share in (edge.denoise, edge.noise):
+            row += [words.share(share), words.interval(share, joint=joint)]
+        made.add_row(*row, words.percent(link.often))
     return made
 
 

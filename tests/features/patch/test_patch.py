@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 import attnviz as av
+from attnviz.captures.trials import mask_id, predicted
 from attnviz.cli import main
 from attnviz.core.prompt import Inputs
 from attnviz.core.result import Result
@@ -47,12 +48,14 @@ def token(pair: Pair, name: str) -> int:
 class PlainLoop:
     """The loop that people write: a hook a head, one pair at a time, in float64."""
 
-    def __init__(self, model: Any, modules: list[Any], heads: int) -> None:
+    def __init__(self, model: Any, modules: list[Any], heads: int, mask: int | None = None) -> None:
         self.model, self.modules, self.heads = model.double().eval(), modules, heads
+        self.mask = mask
 
     def difference(self, pair: Pair, ids: Any) -> float:
         with torch.no_grad():
-            logits = self.model(torch.tensor([ids])).logits[0, -1]
+            at = -1 if self.mask is None else list(ids).index(self.mask)
+            logits = self.model(torch.tensor([ids])).logits[0, at]
         return float(logits[token(pair, "answer")] - logits[token(pair, "against")])
 
     def patched(self, pair: Pair, base: Any, donor: Any, layer: int, head: int) -> float:
@@ -119,6 +122,31 @@ def test_heads_of_a_llama_with_shared_keys_are_those_of_the_plain_loop(folders: 
     assert len(keys.effects) == 4
     together = patch(given, model=source, component="v", heads="1.0")
     assert [head.name for head in together.effects[0].heads] == ["1.0", "1.1"]
+
+
+def test_heads_of_a_bert_are_those_of_the_plain_loop() -> None:
+    """At its mask, in a model that normalizes every sum."""
+    source = av.load("demo-bert")
+    ready = prepare(source, task_pairs(source, "gender", 3, 0)[0])
+    given = [
+        Pair(*(predicted(one).ids for one in (pair.clean, pair.corrupted)), pair.answer,
+             pair.against)
+        for pair in ready
+    ]  # fmt: skip
+    model = transformers.BertForMaskedLM.from_pretrained(DEMOS["demo-bert"])
+    heads = model.config.num_attention_heads
+    loop = PlainLoop(
+        model, [layer.attention.output.dense for layer in model.bert.encoder.layer], heads,
+        mask=mask_id(source),
+    )  # fmt: skip
+    found = patch(given, model=source)
+    for effect in found.effects[::3]:
+        (head,) = effect.heads
+        restored, removed = loop.shares(given, head.layer, head.index)
+        assert effect.denoise is not None
+        assert effect.noise is not None
+        assert effect.denoise.share == pytest.approx(restored, abs=1e-5)
+        assert effect.noise.share == pytest.approx(removed, abs=1e-5)
 
 
 def test_parts_of_the_first_layer_make_all_of_it(gpt2: Any, pairs: list[Pair]) -> None:
