@@ -30,6 +30,14 @@ def live(
         float, typer.Option(help="The largest page to make, in megabytes.", min=0.1)
     ] = 100.0,
     title: Annotated[str | None, typer.Option(help="Of the page; the model by default.")] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            help="Heads that are on when it opens: 2.0,3.*, or @circuit.json of attnviz patch.",
+            metavar="HEADS",
+            show_default="all",
+        ),
+    ] = None,
 ) -> None:
     """Put the model itself into one offline page: type, switch heads off, let it write.
 
@@ -52,5 +60,6 @@ def live(
             bits=bits,
             max_mb=max_mb,
             title=title,
+            only=only,
         )
     browser.deliver(page, out, output.quiet)
