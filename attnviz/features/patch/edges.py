@@ -44,7 +44,7 @@ def scores(bench: Bench, runs: Both, paths: Sequence[Path], steps: int) -> NDArr
     for mix in mixes:
         entering = corrupted.states[0] + mix * (clean.states[0] - corrupted.states[0])
         for key, slope in _slopes(bench, runs, entering).items():
-            slopes[key] = slopes[key] + slope if key in slopes else slope
+            slopes[key] = slopes[key].add_(slope) if key in slopes else slope
     senders = list(dict.fromkeys(path.sender for path in paths))
     wrote = {head: _difference(source, runs, head) for head in senders}
     found = np.zeros((len(paths), len(runs.pairs)))
@@ -114,7 +114,7 @@ def _through(
         matrix = matrices[part]
         if matrix is None:
             continue
-        read = torch.einsum("nhtd,hed->nhte", slope, matrix.to(slope.dtype))
+        read = torch.einsum("nhtd,hed->nhte", slope, _folded(matrix, reading.norm).to(slope.dtype))
         found[part] = _back(reading.norm, state, read)
     rest = [part for part in slopes if part not in found]
     if rest:
@@ -122,17 +122,26 @@ def _through(
     return found
 
 
+def _folded(matrix: Tensor, norm: Normalization | None) -> Tensor:
+    """W [rows, D, d] with what a normalization does to every slope alike: γ, and the mean taken."""
+    if norm is None:
+        return matrix
+    scaled = matrix * norm.scale[:, None]
+    return scaled - scaled.mean(1, keepdim=True) if norm.centred else scaled
+
+
 def _back(norm: Normalization | None, state: Tensor, slope: Tensor) -> Tensor:
-    """The slope of a normalization's input at a state [N, T, D], of its output's [N, r, T, D]."""
+    """The slope of a normalization's input at a state [N, T, D], of its output's [N, r, T, D].
+
+    The latter is by :func:`_folded`, and written over: these are the largest tensors there are.
+    """
     if norm is None:
         return slope
     x = state - state.mean(-1, keepdim=True) if norm.centred else state
     size = (x.pow(2).mean(-1, keepdim=True) + norm.eps).rsqrt()  # [N, T, 1]
-    unit, size = (x * size)[:, None], size[:, None]
-    scaled = slope * norm.scale
-    inner = (scaled * unit).mean(-1, keepdim=True)
-    middle = scaled.mean(-1, keepdim=True) if norm.centred else 0.0
-    return size * (scaled - middle - unit * inner)
+    unit = x * size
+    inner = torch.einsum("nrtd,ntd->nrt", slope, unit)[..., None] / state.shape[-1]
+    return slope.addcmul_(unit[:, None], inner, value=-1).mul_(size[:, None])
 
 
 def _tracked(

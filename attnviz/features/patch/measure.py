@@ -5,7 +5,7 @@ What a batch gives depends on the batch alone, so that any number of processes g
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -166,7 +166,7 @@ def answers(runs: Both, place: int) -> tuple[tuple[bool, bool], tuple[bool, bool
 def measure(
     source: Source,
     plan: Plan,
-    load: object = None,
+    load: Callable[[], Source] | None = None,
     jobs: int = 1,
     ray: str | None = None,
 ) -> Iterator[list[Measured]]:
@@ -184,6 +184,6 @@ def measure(
         AttnvizError: a batch that no process survives.
     """
     tasks: Sequence[tuple[int, ...]] = batches(plan.pairs, plan.at_once)
-    with executor(partial(Meter, plan=plan), source, load, jobs, ray) as running:  # type: ignore[arg-type]
+    with executor(partial(Meter, plan=plan), source, load, jobs, ray) as running:
         for _, answer in answered(running, tasks, "a batch of pairs"):
             yield answer

@@ -8,8 +8,8 @@ spans or words.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from attnviz.captures import trials
@@ -298,8 +298,3 @@ def _words(tokens: Tokens) -> list[list[int]]:
         key = ("word", word) if word >= 0 else ("special", place)
         found.setdefault(key, []).append(place)
     return list(found.values())
-
-
-def regrouped(pairs: Sequence[Pair], groups: Sequence[str | None]) -> list[Pair]:
-    """Pairs with groups of their own."""
-    return [replace(pair, group=group) for pair, group in zip(pairs, groups, strict=True)]
