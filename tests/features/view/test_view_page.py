@@ -414,7 +414,11 @@ def test_a_link_shows_the_same_again(shared: Opened, pages, state: str) -> None:
     picture = shared.page.screenshot()
     shared.open(pages["three"], link.removeprefix("#"), again=True)
     assert shared.hash() == link
-    assert shared.page.screenshot() == picture
+    # how corners are smoothed may differ where only a part was painted anew
+    one, other = (
+        np.asarray(Image.open(io.BytesIO(b))) for b in (picture, shared.page.screenshot())
+    )
+    assert (one != other).any(-1).mean() < 1e-4
 
 
 def test_junk_in_a_link_is_left_out(shared: Opened, pages) -> None:
