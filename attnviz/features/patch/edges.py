@@ -20,7 +20,7 @@ from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Normalization, Part, Source, Start
 from attnviz.features.patch.paths import Path, written
-from attnviz.features.patch.runs import Bench, Both
+from attnviz.features.patch.runs import PatchBench, RunPair
 
 TOKENS = 512
 """Of a batch at most: slopes of every head's inputs are kept for all of it."""
@@ -28,7 +28,9 @@ TOKENS = 512
 _READ: tuple[Part, ...] = ("q", "k", "v")
 
 
-def scores(bench: Bench, runs: Both, paths: Sequence[Path], steps: int) -> NDArray[np.float64]:
+def scores(
+    bench: PatchBench, runs: RunPair, paths: Sequence[Path], steps: int
+) -> NDArray[np.float64]:
     """The estimated change of the metric along every path, [paths, N], denoising.
 
     Args:
@@ -63,7 +65,7 @@ def scores(bench: Bench, runs: Both, paths: Sequence[Path], steps: int) -> NDArr
     return found
 
 
-def _difference(source: Source, runs: Both, head: Head) -> Tensor:
+def _difference(source: Source, runs: RunPair, head: Head) -> Tensor:
     """δ of a sender, clean minus corrupted, [N, T, D]."""
     both = (runs.clean, runs.corrupted)
     clean, corrupted = (written(source, run.values["z"], head) for run in both)
@@ -71,7 +73,7 @@ def _difference(source: Source, runs: Both, head: Head) -> Tensor:
 
 
 def _slopes(
-    bench: Bench, runs: Both, entering: Tensor
+    bench: PatchBench, runs: RunPair, entering: Tensor
 ) -> dict[tuple[Site | None, Part | None], Tensor]:
     """∂m/∂(what is read), [N, rows, T, D]: by layer and input, and of the last states."""
     source, base = bench.source, runs.corrupted
