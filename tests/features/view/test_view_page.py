@@ -353,7 +353,7 @@ def test_card_gives_evidence_and_pairs(shared: Opened, pages) -> None:
     body = shared.text("#card-body")
     for role in scored.roles:
         mean = role.evidence.mean
-        kind = "rests" if role.rests else "does"
+        kind = "sink" if role.rests else "does"
         assert re.search(rf"{role.name}\s+{kind}\s+{role.score}\s+{re.escape(shown(mean))}\s", body)
     for name, score in scored.scores.items():
         if score.mean is not None:
