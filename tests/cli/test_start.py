@@ -27,7 +27,8 @@ attnviz.drawing.paper attnviz.drawing.published attnviz.drawing.terminal
 attnviz.features
 attnviz.features.heads attnviz.features.heads.command attnviz.features.heads.function
 attnviz.features.heads.result attnviz.features.heads.terminal
-attnviz.models attnviz.models.containers attnviz.models.demo attnviz.models.device
+attnviz.models attnviz.models.containers attnviz.models.controls attnviz.models.demo
+attnviz.models.device
 attnviz.models.folder attnviz.models.foreign attnviz.models.gating attnviz.models.hub
 attnviz.models.identity attnviz.models.limits attnviz.models.memory attnviz.models.mixing
 attnviz.models.pretrained attnviz.models.running attnviz.models.text attnviz.models.untrained

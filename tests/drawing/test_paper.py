@@ -38,7 +38,10 @@ def texts(svg: bytes) -> list[str]:
     return re.findall(r"<text[^>]*>([^<]*)</text>", svg.decode())
 
 
-@pytest.mark.parametrize("width", [2.5, 3.3, 6.75])
+@pytest.mark.parametrize(
+    "width",
+    [3.3, *(pytest.param(width, marks=pytest.mark.slow) for width in (2.5, 6.75))],
+)
 def test_width_is_that_of_the_file(one, heads, width: float) -> None:
     for picture in (one, heads, av.heatmap(TEXT, "1.*, 2.*")):
         assert pixels(picture.to_bytes("png", width=width))[0] == pytest.approx(150 * width, abs=1)

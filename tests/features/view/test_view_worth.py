@@ -71,7 +71,7 @@ def test_small_maps_are_tinted_by_the_effect(shared: Opened, page: Path, report)
     found = effects(report)
     top = max(abs(one.change) for one in found.values())
     for name, one in found.items():
-        assert near(strip(shared, name), np.array(rgb(color(one.change, top, 1))), 4), name
+        assert near(strip(shared, name), np.array(rgb(color(one.change, top, -1))), 4), name
     said = shared.text("#overview-said")
     assert "change of the loss without it in nats" in said
     assert "From these texts" in said
@@ -140,7 +140,7 @@ def test_dots_tables_and_pictures_carry_the_numbers(shared: Opened, page: Path, 
     top = max(abs(one.change) for one in found.values())
     picture = shared.saved("svg").decode()
     for one in found.values():
-        assert f'fill="{color(one.change, top, 1)}"' in picture or abs(one.change) < top / 50
+        assert f'fill="{color(one.change, top, -1)}"' in picture or abs(one.change) < top / 50
     assert "not measured" not in picture  # all were
     shared.go("view=overview&tint=ablate-effect")
     assert "change of the loss without it" in shared.saved("svg").decode()
