@@ -74,6 +74,7 @@ def sweep_answer(found: Sweep, printed: Printed) -> result.SweepAnswer:
     first = found.points[0]
     return result.SweepAnswer(
         **printed._asdict(),
+        model=found.model,
         layer=layer_sizes(first.spec),
         run=layer_run(first.run),
         variable=found.variable,

@@ -77,6 +77,30 @@ def test_scores_stand_beside_their_scaled_selves() -> None:
     assert any("-1.05" in line or "-1.39" in line for line in lines)
 
 
+def test_numbers_begin_with_x_and_end_with_saturation() -> None:
+    text = run("--numbers", "cat sat on mat")
+    places = [text.index(part) for part in ("X (4, 4)", "Y = Z W_O", "How saturated")]
+    assert places == sorted(places)
+    assert text.index("How saturated") < text.index("• Scores are scaled")
+
+
+def test_a_sweep_says_whose_layer_it_is(tmp_path: Path) -> None:
+    for sweep in ("seq=128..256", "kv-heads=1..H"):
+        asked = ("--preset", "llama3-8b", "--sweep", sweep)
+        document = answer(*asked)
+        assert document["model"] == "Llama 3 8B"
+        assert document["title"].startswith("Llama 3 8B: ")
+        run(*asked, "-o", str(tmp_path / "sweep.svg"))
+        assert "Llama 3 8B" in (tmp_path / "sweep.svg").read_text()
+    assert answer("--sweep", "seq=128..256")["model"] is None
+
+
+def test_a_diagram_names_an_option_that_draws_it(tmp_path: Path) -> None:
+    (flag,) = re.findall(r"(--[a-z-]+) F\.svg", run("--diagram"))
+    run("--diagram", flag, str(tmp_path / "layer.svg"))
+    assert (tmp_path / "layer.svg").read_text().startswith("<?xml")
+
+
 def test_torch_is_not_imported_and_neither_is_rich() -> None:
     script = (
         "import sys\nfrom attnviz.features.shapes import function as answers\n"
