@@ -169,6 +169,9 @@ def layer_sizes(spec: AttentionSpec) -> parts.LayerSizes:
         chunked=spec.chunked,
         sink=spec.sink,
         gated=spec.gated,
+        rotary_dim=spec.rotary.width if spec.rotary else None,
+        qk_norm=spec.qk_norm.kind if spec.qk_norm else None,
+        position_buckets=spec.buckets.count if spec.buckets else None,
     )
 
 
