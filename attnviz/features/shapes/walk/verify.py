@@ -1,4 +1,4 @@
-"""Running the real layer beside the closed forms: every step's shape, parameters, FLOPs, bytes."""
+"""Running a fresh layer beside the closed forms: every step's shape, parameters, FLOPs, bytes."""
 
 from __future__ import annotations
 
