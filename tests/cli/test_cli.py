@@ -247,7 +247,7 @@ def test_commands_are_listed_in_groups(capsys) -> None:
 def test_shell_completion() -> None:
     asked = {"_ATTNVIZ_COMPLETE": "complete_bash", "COMP_WORDS": "attnviz he", "COMP_CWORD": "1"}
     result = process(env={**os.environ, **asked})
-    assert result.stdout.split() == ["heads", "heatmap"]
+    assert result.stdout.split() == ["heads", "heatmap", "help"]
     asked["COMP_WORDS"], asked["COMP_CWORD"] = "attnviz heads --sel", "2"
     assert process(env={**os.environ, **asked}).stdout.split() == ["--select"]
 
@@ -307,7 +307,7 @@ MISTAKES = [
     (["-f", "{tmp}/blank.txt", "-m", "fresh"], 1, ["empty"]),
     (["-f", "{tmp}/none.txt", "-m", "fresh"], 1, ["No such file or directory; check the path"]),
     (["-f", "{tmp}", "-m", "fresh"], 1, ["directory"]),
-    (["-f", "/dev/zero", "-m", "fresh"], 1, ["/dev/zero is no file and no pipe"]),
+    (["-f", "/dev/zero", "-m", "fresh"], 1, ["/dev/zero is neither a file nor a pipe"]),
     (["-f", "/dev/urandom", "-m", "fresh"], 1, ["/dev/urandom is "]),
     (["-f", "{tmp}/utf16.txt", "-m", "fresh"], 1, ["UTF-16; save the file as UTF-8"]),
     (["a", "-m", "fresh", "--d-model", "512", "--heads", "6"], 2, ["85.33", "4 or 8"]),
@@ -345,7 +345,7 @@ MISTAKES = [
     (["a", "-m", "{truncated}"], 1, ["safetensors"]),
     (["a", "-m", "{shapes}"], 1, []),
     (["a", "-m", "nobody/nothing-here"], 1, ["nobody/nothing-here"]),
-    (["--recorded", "{tmp}/none.npz"], 1, ["not there"]),
+    (["--recorded", "{tmp}/none.npz"], 1, ["is missing"]),
     (["--recorded", "{tmp}/sums.npz"], 1, ["sums to 2"]),
     (["a", "--recorded", "{tmp}/sums.npz"], 2, ["leave out TEXT"]),
     (["--recorded", "{tmp}/sums.npz", "-m", "fresh"], 2, ["leave out --model"]),

@@ -86,5 +86,5 @@ def test_a_dense_grid_underlines_what_rests_on_few_rows() -> None:
     assert len(tiles) == 30
     assert all(part.style is not None and part.style.underline for part in tiles)
     said = " ".join(part.text for line in drawn for part in line)
-    assert f"underlined on fewer than {FEW_ROWS} rows" in " ".join(said.split())
+    assert f"underlined: fewer than {FEW_ROWS} rows" in " ".join(said.split())
     assert FEW not in said

@@ -185,7 +185,7 @@ def test_encoder_decoder_and_ragged_layers_and_selections() -> None:
     kinds: dict[SiteKind, tuple[int, ...]] = {"encoder": (2, 2), "decoder": (2,), "cross": (3,)}
     roles = {("cross", 0, 2): [("self", score(0.6))]}
     text = lines(terminal.heads_grid(report(kinds, roles)))
-    assert [line for line in text if "attention" in line] == [
+    assert [line for line in text if line.endswith("attention")] == [
         "encoder self-attention",
         "decoder self-attention",
         "cross-attention",
@@ -446,7 +446,9 @@ def test_maps_that_cannot_be_drawn(weights: np.ndarray, message: str) -> None:
 
 def test_wrong_options_and_empty_maps() -> None:
     sides = Sides(tokens(2), tokens(2))
-    with pytest.raises(UsageError, match="no normalization 'log': choose one of global, head, row"):
+    with pytest.raises(
+        UsageError, match="unknown normalization 'log': choose one of global, head, row"
+    ):
         Style(normalize="log")
     with pytest.raises(InputError, match="nothing to draw"):
         terminal.heatmap(np.ones((0, 0)), Sides(Tokens(()), Tokens(())))

@@ -139,7 +139,7 @@ def put(layer: int, value: float) -> Any:
         (layers(), {}, "layer 0 is a batch|this is a batch of 3; choose one with item from 0 to 2"),
         (layers(), {"item": 3}, "batch of 3; there is no item=3"),
         (layers(), {"item": -1}, "batch of 3; there is no item=-1"),
-        ([x[0] for x in layers()], {"item": 1}, "layer 0 is no batch; leave out item=1"),
+        ([x[0] for x in layers()], {"item": 1}, "layer 0 is not a batch; leave out item=1"),
         (layers(T, S), {"item": 0}, "has 6 key positions, and there are 5 tokens"),
         (layers(S, S), {"item": 0}, "has 6 query positions, and there are 5 tokens"),
         (worse(put(1, torch.nan)), {"item": 0}, "layer 1 has NaN or infinite weights"),

@@ -351,13 +351,13 @@ def test_text_pairs_and_truncation(tmp_path: Path) -> None:
     torch.testing.assert_close(weights[site][0], native[site], rtol=0, atol=1e-5)
 
     long = "the keys to the old cabinet are on the old table ."
-    assert source.max_tokens == 12
+    assert source.max_tokens == 32  # of the configuration; the tokenizer says 12
     with pytest.raises(InputError, match=r"the text has 14 tokens, the model takes at most 12"):
-        source.prepare(Prompt(long))
-    cut = source.prepare(Prompt(long, truncate=True))
+        source.prepare(Prompt(long, max_tokens=12))
+    cut = source.prepare(Prompt(long, truncate=True, max_tokens=12))
     assert cut.sides["encoder"].queries.texts[-2:] == ("old", "[SEP]")
     assert cut.notes == ("The text was truncated to the model's 12 tokens; 2 were left out.",)
-    given = source.prepare(Prompt(ids=(2, *range(5, 17), 3), truncate=True))
+    given = source.prepare(Prompt(ids=(2, *range(5, 17), 3), truncate=True, max_tokens=12))
     assert given.sides["encoder"].queries.ids == (2, *range(5, 15), 3)  # the separator stays
     bare = source.prepare(Prompt("the keys", special_tokens=False))
     assert bare.sides["encoder"].queries.texts == ("the", "keys")

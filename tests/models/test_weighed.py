@@ -203,7 +203,7 @@ def test_models_without_values_say_so(tmp_path: Path) -> None:
     av.heads(Prompt(ids=LONG), model=str(tmp_path), weigh="norm")
     with pytest.raises(ModelError, match="neither added"):
         av.heads(Prompt(ids=LONG), model=str(tmp_path), weigh="norm-residual")
-    with pytest.raises(UsageError, match=r"no weigh='x'; choose weights, norm"):
+    with pytest.raises(UsageError, match=r"unknown weigh='x'; choose weights, norm"):
         av.heads(TEXT, weigh="x")
 
 

@@ -11,8 +11,8 @@ import typer
 from attnviz.cli import console
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import EVIDENCE, OutputOptions, TextsOptions, TrainedOptions, has_fields
+from attnviz.cli.paper_options import PaperOptions
 from attnviz.cli.stages import Stages
-from attnviz.cli.style_options import PaperOptions
 from attnviz.errors import Setting, UsageError
 
 if TYPE_CHECKING:

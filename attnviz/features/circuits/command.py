@@ -10,8 +10,8 @@ import typer
 from attnviz.cli import console
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import SELECT_HELP, OutputOptions, TrainedOptions
+from attnviz.cli.paper_options import PaperOptions
 from attnviz.cli.stages import Stages
-from attnviz.cli.style_options import PaperOptions
 
 
 @flatten

@@ -12,7 +12,7 @@ from attnviz.cli import console
 from attnviz.cli.exits import DIFFERS, NOTHING_COMPARED
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import OutputOptions, TrainedOptions, say_file
-from attnviz.cli.style_options import PaperOptions
+from attnviz.cli.paper_options import PaperOptions
 
 if TYPE_CHECKING:
     from attnviz.features.diff.result import Diff

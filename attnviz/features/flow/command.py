@@ -10,8 +10,9 @@ import typer
 from attnviz.cli import console
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import InputOptions, ModelOptions, OutputOptions
+from attnviz.cli.paper_options import PaperOptions
 from attnviz.cli.stages import Stages
-from attnviz.cli.style_options import DEFAULT, DPI, PALETTE, SCALE, PaperOptions
+from attnviz.cli.style_options import DEFAULT, DPI, PALETTE, SCALE
 
 
 @flatten

@@ -20,7 +20,7 @@ from attnviz.cli.options import (
     ModelOptions,
     OutputOptions,
 )
-from attnviz.cli.style_options import PaperOptions
+from attnviz.cli.paper_options import PaperOptions
 from attnviz.cli.voice import option
 from attnviz.errors import UsageError
 

@@ -17,7 +17,8 @@ from attnviz.cli.options import (
     ModelOptions,
     OutputOptions,
 )
-from attnviz.cli.style_options import PaperOptions, StyleOptions
+from attnviz.cli.paper_options import PaperOptions
+from attnviz.cli.style_options import StyleOptions
 
 
 @flatten

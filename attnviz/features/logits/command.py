@@ -10,7 +10,7 @@ import typer
 from attnviz.cli import console
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import InputOptions, OutputOptions, TrainedOptions
-from attnviz.cli.style_options import PaperOptions
+from attnviz.cli.paper_options import PaperOptions
 
 if TYPE_CHECKING:
     from attnviz.features.logits.result import Position

@@ -19,7 +19,7 @@ from attnviz.cli.options import (
     ModelOptions,
     OutputOptions,
 )
-from attnviz.cli.style_options import PaperOptions
+from attnviz.cli.paper_options import PaperOptions
 from attnviz.errors import UsageError
 
 INPUT, RESULT, RUN = "Input", "Result", "Running"

@@ -18,7 +18,16 @@ def demo(output: OutputOptions) -> None:
     from attnviz.drawing import terminal
     from attnviz.drawing.labels import role_phrase
     from attnviz.features.ablation.terminal import effects_table
-    from attnviz.features.tour.stops import STOPS, WHY_NEEDED, needed, visit
+    from attnviz.features.patch.terminal import links_table, members_table
+    from attnviz.features.patch.words import quote
+    from attnviz.features.tour.stops import (
+        STOPS,
+        WHY_CIRCUIT,
+        WHY_NEEDED,
+        circuit,
+        needed,
+        visit,
+    )
 
     screen = console.stdout()
     asks = sys.stdin.isatty() and sys.stdout.isatty()
@@ -39,4 +48,12 @@ def demo(output: OutputOptions) -> None:
             report = needed()
         screen.print(effects_table(report, report.ranked()))
         screen.print(f"\n{WHY_NEEDED}\n")
+        screen.rule("which heads are enough: the circuit of demo-gpt2")
+        with console.waiting("patching heads", output.quiet):
+            found = circuit()
+        if found.circuit is not None:
+            screen.print(members_table(found, found.circuit))
+            screen.print()
+            screen.print(links_table(found, found.circuit, 8))
+        screen.print(f"\n{quote(found)}\n\n{WHY_CIRCUIT}\n")
     screen.print('Your turn: attnviz heads "a sentence of your own"', style="bold")

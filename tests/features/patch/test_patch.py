@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 import attnviz as av
+from attnviz.captures.trials import mask_id, predicted
 from attnviz.cli import main
 from attnviz.core.prompt import Inputs
 from attnviz.core.result import Result
@@ -19,7 +20,7 @@ from attnviz.errors import InputError, UsageError
 from attnviz.features.patch.function import patch
 from attnviz.features.patch.pairs import Pair, prepare
 from attnviz.features.patch.result import Patch
-from attnviz.features.patch.tasks import TASKS, Words, task_pairs
+from attnviz.features.patch.tasks import TASKS, TaskWords, task_pairs
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
 from attnviz.statistics.ratios import ratios
@@ -47,12 +48,14 @@ def token(pair: Pair, name: str) -> int:
 class PlainLoop:
     """The loop that people write: a hook a head, one pair at a time, in float64."""
 
-    def __init__(self, model: Any, modules: list[Any], heads: int) -> None:
+    def __init__(self, model: Any, modules: list[Any], heads: int, mask: int | None = None) -> None:
         self.model, self.modules, self.heads = model.double().eval(), modules, heads
+        self.mask = mask
 
     def difference(self, pair: Pair, ids: Any) -> float:
         with torch.no_grad():
-            logits = self.model(torch.tensor([ids])).logits[0, -1]
+            at = -1 if self.mask is None else list(ids).index(self.mask)
+            logits = self.model(torch.tensor([ids])).logits[0, at]
         return float(logits[token(pair, "answer")] - logits[token(pair, "against")])
 
     def patched(self, pair: Pair, base: Any, donor: Any, layer: int, head: int) -> float:
@@ -119,6 +122,31 @@ def test_heads_of_a_llama_with_shared_keys_are_those_of_the_plain_loop(folders: 
     assert len(keys.effects) == 4
     together = patch(given, model=source, component="v", heads="1.0")
     assert [head.name for head in together.effects[0].heads] == ["1.0", "1.1"]
+
+
+def test_heads_of_a_bert_are_those_of_the_plain_loop() -> None:
+    """At its mask, in a model that normalizes every sum."""
+    source = av.load("demo-bert")
+    ready = prepare(source, task_pairs(source, "gender", 3, 0)[0])
+    given = [
+        Pair(*(predicted(one).ids for one in (pair.clean, pair.corrupted)), pair.answer,
+             pair.against)
+        for pair in ready
+    ]  # fmt: skip
+    model = transformers.BertForMaskedLM.from_pretrained(DEMOS["demo-bert"])
+    heads = model.config.num_attention_heads
+    loop = PlainLoop(
+        model, [layer.attention.output.dense for layer in model.bert.encoder.layer], heads,
+        mask=mask_id(source),
+    )  # fmt: skip
+    found = patch(given, model=source)
+    for effect in found.effects[::3]:
+        (head,) = effect.heads
+        restored, removed = loop.shares(given, head.layer, head.index)
+        assert effect.denoise is not None
+        assert effect.noise is not None
+        assert effect.denoise.share == pytest.approx(restored, abs=1e-5)
+        assert effect.noise.share == pytest.approx(removed, abs=1e-5)
 
 
 def test_parts_of_the_first_layer_make_all_of_it(gpt2: Any, pairs: list[Pair]) -> None:
@@ -320,7 +348,7 @@ def test_a_result_is_read_back_and_says_itself(
     assert said is not None
     assert said.measures[0].values["2.0"][0] == pytest.approx(found.effects[12].first.share)
     assert "restores" in said.said["2.0"][0]
-    assert found.figure()[:4] == b"\x89PNG"
+    assert found.to_bytes("png")[:4] == b"\x89PNG"
     assert "2.0" in str(found)
     rows = found.to_csv().splitlines()
     assert rows[0].startswith("name,heads,layer,position,denoise_share,denoise_low")
@@ -401,5 +429,5 @@ def test_a_file_of_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_words_that_a_tokenizer_splits_are_left_out(gpt2: Any) -> None:
     import random
 
-    words = Words(gpt2, random.Random(0))
+    words = TaskWords(gpt2, random.Random(0))
     assert words.kept(["king", "incomprehensible"]) == ["king"]

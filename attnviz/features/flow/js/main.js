@@ -210,7 +210,10 @@ const before = side(byId("before"));
 const after = side(byId("after"));
 const widest = Math.max(...before.map(({ name }) => name.offsetWidth));
 document.documentElement.style.setProperty("--label", `${widest + 1}px`);
-fill(byId("names"), make("div", {}, ...data.columns.map((name) => make("span", {}, name))));
+fill(byId("names"), make("div", {}, ...data.columns.map((name) => {
+  const [number, ...word] = name.split(" ").reverse();
+  return make("span", {}, make("span", { class: "word" }, `${word.reverse().join(" ")} `), number);
+})));
 
 stage.addEventListener("pointermove", (event) => {
   if (!held && event.pointerType === "mouse") choose(under(event), false);
