@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import transformers
 
-from attnviz.errors import UsageError
+from attnviz.errors import ModelError, UsageError
 from attnviz.features.shapes import function as answers
 from attnviz.features.shapes.walk import real
 from attnviz.models.configs.model import read_config
@@ -114,6 +114,14 @@ def test_weights_that_are_there_are_run(tmp_path: Path) -> None:
     answer = answers.verify(answers.Model(model=str(tmp_path)))
     assert answer.equal is False
     assert "The layers were not run, since their parameters differ." in answer.notes
+
+
+def test_what_transformers_cannot_build_is_refused_in_a_line(tmp_path: Path) -> None:
+    model = saved(tmp_path, "llama")
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_act": "nothing"}))
+    with pytest.raises(ModelError, match="transformers cannot build"):
+        answers.verify(model)
 
 
 def test_bundled_weights_are_run() -> None:

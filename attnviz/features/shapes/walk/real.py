@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.attention.spec import AttentionSpec, RunSizes
-from attnviz.errors import ModelError, cut
 from attnviz.features.shapes.walk.examples import bucket
 from attnviz.features.shapes.walk.steps import walk
 from attnviz.features.shapes.walk.verify import Check
@@ -21,6 +20,7 @@ from attnviz.models.configs.families import LayerGroup
 from attnviz.models.configs.keys import keys_of
 from attnviz.models.configs.model import ModelSpec, read_config
 from attnviz.models.counted import place_of
+from attnviz.models.foreign import refusing
 from attnviz.models.hooked.quiet import quiet
 
 if TYPE_CHECKING:
@@ -89,35 +89,33 @@ def run_layers(
         The comparisons, and a sentence on what was run.
 
     Raises:
-        ModelError: transformers cannot build the model, or not from these weights.
+        ModelError: transformers cannot build the model, not from these weights, or not run it.
     """
     import torch
     import transformers
 
     spec, what = model, "with its own weights"
-    try:
-        with quiet():
-            if folder is not None:
-                network = transformers.AutoModel.from_pretrained(
-                    folder,
-                    attn_implementation="eager",
-                    dtype=torch.float32,
-                    local_files_only=True,
-                    use_safetensors=True,
-                )
-            else:
-                fields = {**config, **tiny(model, config)}
-                spec, what = read_config(fields, model.name), "at tiny sizes with random weights"
-                network = _drawn(transformers.AutoConfig.for_model(**fields))
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ModelError(f"transformers cannot build {model.name}: {cut(str(error))}") from error
+    with refusing(f"transformers cannot build {model.name}"), quiet():
+        if folder is not None:
+            network = transformers.AutoModel.from_pretrained(
+                folder,
+                attn_implementation="eager",
+                dtype=torch.float32,
+                local_files_only=True,
+                use_safetensors=True,
+            )
+        else:
+            fields = {**config, **tiny(model, config)}
+            spec, what = read_config(fields, model.name), "at tiny sizes with random weights"
+            network = _drawn(transformers.AutoConfig.for_model(**fields))
     layers = _watched(network)
     ids = torch.arange(1, TOKENS + 1)[None]
     given = {"input_ids": ids}
     if any(group.spec.kind == "cross" for group in spec.groups):
         given = {"input_ids": ids[:, :SOURCE], "decoder_input_ids": ids}
     with torch.no_grad():
-        network.eval()(**given)
+        with refusing(f"transformers cannot run {model.name}"):
+            network.eval()(**given)
         checks = [
             check
             for group in spec.groups
