@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from attnviz.attention.sizes import KINDS, Kind, Sizes
 from attnviz.attention.symbolic import Dim
@@ -40,6 +41,53 @@ def dtype_name(name: str, known: Mapping[str, int] = DTYPE_BYTES) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Rotary:
+    """Rotary positions (Su et al. 2021, arXiv:2104.09864).
+
+    Attributes:
+        width: how many of a head's d numbers are turned, the first of them.
+        base: pair i turns by base^(-2i/width) radians a position; None where nobody named it.
+        adjacent: whether a pair is two neighbours (GPT-J) instead of i and i + width/2 (Llama).
+        scaling: how the frequencies are changed for long texts, by its name; empty for not at all.
+    """
+
+    width: int
+    base: float | None = None
+    adjacent: bool = False
+    scaling: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """Normalized queries and keys (Henry et al. 2020, arXiv:2010.04245; RMSNorm for L2).
+
+    Attributes:
+        kind: ``RMSNorm`` or ``LayerNorm``.
+        joint: whether all heads are normalized at once (OLMo 2) instead of each by itself.
+        learned: parameters per normalized number: 1 a weight, 2 a weight and a bias.
+    """
+
+    kind: Literal["RMSNorm", "LayerNorm"]
+    joint: bool = False
+    learned: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """A table of biases by distance, one column a head (Raffel et al. 2020, arXiv:1910.10683).
+
+    Attributes:
+        count: rows of the table; half of them for later keys where attention is not causal.
+        reach: the distance from which on all share the last row.
+        own: whether the layer holds the table; otherwise it adds the first layer's.
+    """
+
+    count: int
+    reach: int
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionSpec:
     """The sizes and options of one attention layer.
 
@@ -63,6 +111,9 @@ class AttentionSpec:
         scaled: whether scores are multiplied by 1/√d (T5 leaves it out).
         scale_dim: the number under that root where it is not d itself (Gemma 2 27B), else 0.
         softcap: the soft cap on scores, None for none.
+        rotary: how positions turn queries and keys; None where they do not (MLA has ``rope_dim``).
+        qk_norm: how queries and keys are normalized, None where they are not.
+        buckets: of the table of position biases added to the scores (T5), None for none.
     """
 
     kind: Kind
@@ -84,6 +135,9 @@ class AttentionSpec:
     chunked: bool = False
     sink: bool = False
     gated: bool = False
+    rotary: Rotary | None = None
+    qk_norm: Norm | None = None
+    buckets: Buckets | None = None
 
     @property
     def score_dim(self) -> int:

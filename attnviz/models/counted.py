@@ -75,14 +75,23 @@ def count_names(sizes: Iterable[tuple[str, int]], origin: str) -> Counted:
         rest = found["rest"]
         if _NOT_ATTENTION.search(rest) and not _LATENT_NORMS.search(rest):
             continue
-        stack = next((s for s in ("encoder", "decoder") if f"{s}." in name[: found.start(1)]), "")
-        kind = "cross" if found["module"] in _CROSS else "self"
-        key = (stack, kind, int(found["layer"]))
+        key = _place(name, found)
         layers[key] = layers.get(key, 0) + size
         tower = next((t for t, named in _TOWERS.items() if named.search(name)), "text")
         own = towers.setdefault(tower, {})
         own[key] = own.get(key, 0) + size
     return Counted(layers, towers, whole, origin)
+
+
+def place_of(name: str) -> tuple[str, str, int] | None:
+    """(stack, kind, layer) of a module or parameter inside a layer of attention, else None."""
+    found = _MODULE.search(name)
+    return None if found is None else _place(name, found)
+
+
+def _place(name: str, found: re.Match[str]) -> tuple[str, str, int]:
+    stack = next((s for s in ("encoder", "decoder") if f"{s}." in name[: found.start(1)]), "")
+    return stack, "cross" if found["module"] in _CROSS else "self", int(found["layer"])
 
 
 def count_checkpoint(folder: Path) -> Counted | None:

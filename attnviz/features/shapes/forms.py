@@ -18,10 +18,11 @@ MARKDOWN_WIDTH = 100
 def as_text(answer: Answer, width: int, paint: Paint) -> str:
     """For a terminal of ``width`` columns."""
     lines = [paint(line, "title") for line in wrapped(answer.title, width)]
-    for table in answer.tables:
-        lines += ["", *table_text(table, width, paint)]
+    blocks = [table_text(table, width, paint) for table in answer.tables]
     if answer.draw is not None:
-        lines += ["", *answer.draw(width, paint)]
+        blocks.insert(0 if answer.draws_first else len(blocks), answer.draw(width, paint))
+    for block in blocks:
+        lines += ["", *block]
     if answer.notes:
         lines.append("")
     for note in answer.notes:

@@ -41,6 +41,9 @@ class LayerSizes:
         chunked: whether these are those of its own chunk.
         sink: whether softmax may put weight on a learned sink.
         gated: whether the heads' outputs pass a learned gate before W_O.
+        rotary_dim: how many of a head's numbers are rotated by position, without a latent.
+        qk_norm: what normalizes queries and keys before they are compared.
+        position_buckets: rows of T5's table of position biases.
     """
 
     kind: Kind
@@ -58,6 +61,9 @@ class LayerSizes:
     chunked: bool
     sink: bool
     gated: bool
+    rotary_dim: int | None = None
+    qk_norm: Literal["RMSNorm", "LayerNorm"] | None = None
+    position_buckets: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,6 +74,7 @@ def sweep_answer(found: Sweep, printed: Printed) -> result.SweepAnswer:
     first = found.points[0]
     return result.SweepAnswer(
         **printed._asdict(),
+        model=found.model,
         layer=layer_sizes(first.spec),
         run=layer_run(first.run),
         variable=found.variable,
@@ -168,6 +169,9 @@ def layer_sizes(spec: AttentionSpec) -> parts.LayerSizes:
         chunked=spec.chunked,
         sink=spec.sink,
         gated=spec.gated,
+        rotary_dim=spec.rotary.width if spec.rotary else None,
+        qk_norm=spec.qk_norm.kind if spec.qk_norm else None,
+        position_buckets=spec.buckets.count if spec.buckets else None,
     )
 
 

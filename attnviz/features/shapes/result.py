@@ -39,10 +39,12 @@ class Answer(Record):
         notes: sentences below.
         tables: for people, the first of them for CSV; none in an answer that was read from JSON.
         draw: a plot or diagram for the terminal, as for ``tables``.
+        draws_first: whether the terminal shows the drawing above the tables.
     """
 
     schema: ClassVar[str] = "attnviz.shapes/3"
     command: ClassVar[str] = "shapes"
+    draws_first: ClassVar[bool] = False
 
     view: str
     title: str
@@ -159,6 +161,7 @@ class SweepAnswer(Answer):
     """Costs along one size.
 
     Attributes:
+        model: whose layer it is; None for a fresh one.
         layer: the first. run: the first.
         variable: the size.
         crossing_length: T at which attention costs what the projections cost; None when another
@@ -167,6 +170,7 @@ class SweepAnswer(Answer):
     """
 
     view: Literal["sweep"] = "sweep"
+    model: str | None = None
     layer: LayerSizes
     run: LayerRun
     variable: Literal["seq", "d-model", "heads", "kv-heads", "context-length"]
@@ -211,6 +215,8 @@ class NumbersAnswer(Answer):
         x: [T, D], where heads are projected from it. matrices: ``w_q``, ``w_k``, ``w_v``, ``w_o``.
         heads: every head. concat: [T, H·d_v]. output: [T, D].
     """
+
+    draws_first: ClassVar[bool] = True
 
     view: Literal["numbers"] = "numbers"
     tokens: tuple[str, ...]

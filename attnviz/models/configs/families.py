@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from attnviz.attention.sizes import Kind, check_sizes
-from attnviz.attention.spec import PROJECTIONS, AttentionSpec
+from attnviz.attention.spec import PROJECTIONS, AttentionSpec, Buckets, Norm
 from attnviz.errors import ModelError
 from attnviz.models.configs.keys import Config, Keys, find, need, optional, positive
 from attnviz.models.configs.reach import reaches
+from attnviz.models.configs.rotary import rotary
 
 ALL = frozenset(PROJECTIONS["other"])
 QKV = frozenset({"w_q", "w_k", "w_v"})
@@ -125,6 +126,7 @@ def decoder(
         spec = basic(config, keys, on, causal=True)
         spec = replace(
             spec,
+            qk_norm=norm(norms, config),
             extras=normed(spec, norms, config) + ((("sinks", spec.heads),) if sink else ()),
             softcap=positive(config, "attn_logit_softcapping"),
             sink=sink,
@@ -136,6 +138,13 @@ def decoder(
         return split(config, spec, need(config, keys, "layers"), every=every, windowed=windowed)
 
     return read
+
+
+def norm(norms: Norms, config: Config) -> Norm | None:
+    """How queries and keys are normalized."""
+    if norms == "qk_layernorm":
+        return Norm("LayerNorm", learned=2) if config.get("qk_layernorm") else None
+    return Norm("RMSNorm", joint=norms == "all") if norms else None
 
 
 def normed(spec: AttentionSpec, norms: Norms, config: Config) -> tuple[tuple[str, int], ...]:
@@ -171,7 +180,8 @@ def split(
         if size:
             label = f"{reach} {size:,}" + ("" if spec.causal else " each way")
         if here:
-            seen = replace(spec, window=size, chunked=reach == "chunk")
+            turned = rotary(config, spec.head_dim, windowed=reach != "full")
+            seen = replace(spec, window=size, chunked=reach == "chunk", rotary=turned)
             groups.append(LayerGroup(label, here, seen))
     if not groups:
         raise ModelError(f"none of the {layers} layers attends: there is nothing to show")
@@ -212,6 +222,7 @@ def falcon(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
         kv_heads = find(config, keys, "kv_heads") or heads
     on = ALL if config.get("bias") else NONE
     spec = basic(config, keys, on, causal=True, kv_heads=kv_heads)
+    spec = replace(spec, rotary=rotary(config, spec.head_dim, windowed=False))
     return (LayerGroup("self-attention", tuple(range(need(config, keys, "layers"))), spec),)
 
 
@@ -246,12 +257,17 @@ def latent(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
 def t5(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
     """T5: no biases, no scale, heads of d_kv, a position table in the first layer of each stack."""
     plain = replace(basic(config, keys, NONE, causal=False), scaled=False)
-    table = (optional(config, "relative_attention_num_buckets") or 32) * plain.heads
+    buckets = Buckets(
+        optional(config, "relative_attention_num_buckets") or 32,
+        optional(config, "relative_attention_max_distance") or 128,
+    )
+    table = buckets.count * plain.heads
     groups: list[LayerGroup] = []
     for side, names, causal in (("encoder", keys, False), ("decoder", keys.of_decoder, True)):
         count = need(config, names, "layers")
-        spec = replace(plain, causal=causal)
-        first = replace(spec, extras=(("position table", table),))
+        spec = replace(plain, causal=causal, buckets=buckets)
+        own = replace(buckets, own=True)
+        first = replace(spec, extras=(("position table", table),), buckets=own)
         groups.append(LayerGroup(f"{side} self-attention, first", (0,), first))
         if count > 1:
             groups.append(LayerGroup(f"{side} self-attention", tuple(range(1, count)), spec))

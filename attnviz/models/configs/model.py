@@ -181,6 +181,10 @@ def _notes(family: str, groups: tuple[LayerGroup, ...]) -> list[str]:
         notes.append(
             "Scores with relative positions (c2p, p2c) come on top; their FLOPs are not counted."
         )
+    if family == "smollm3":
+        notes.append("The rotary positions of three layers in four are not among the steps.")
+    if family == "llama4_text":
+        notes.append("The norm of queries and keys after their rotation is not among the steps.")
     if any(group.spec.sink for group in groups):
         notes.append("Every row of weights sums to less than 1: the rest goes to a learned sink.")
     return notes

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from attnviz.cli import main
 from attnviz.cli.exits import DIFFERS
-from attnviz.errors import InputError
+from attnviz.errors import UsageError
 from attnviz.features.shapes import function as answers
 from attnviz.features.shapes.command import shapes as command
 from attnviz.features.shapes.forms import as_text
@@ -75,6 +75,30 @@ def test_scores_stand_beside_their_scaled_selves() -> None:
     beside = next(line for line in lines if "scores Q Kᵀ" in line)
     assert "scaled by 1/√d" in beside
     assert any("-1.05" in line or "-1.39" in line for line in lines)
+
+
+def test_numbers_begin_with_x_and_end_with_saturation() -> None:
+    text = run("--numbers", "cat sat on mat")
+    places = [text.index(part) for part in ("X (4, 4)", "Y = Z W_O", "How saturated")]
+    assert places == sorted(places)
+    assert text.index("How saturated") < text.index("• Scores are scaled")
+
+
+def test_a_sweep_says_whose_layer_it_is(tmp_path: Path) -> None:
+    for sweep in ("seq=128..256", "kv-heads=1..H"):
+        asked = ("--preset", "llama3-8b", "--sweep", sweep)
+        document = answer(*asked)
+        assert document["model"] == "Llama 3 8B"
+        assert document["title"].startswith("Llama 3 8B: ")
+        run(*asked, "-o", str(tmp_path / "sweep.svg"))
+        assert "Llama 3 8B" in (tmp_path / "sweep.svg").read_text()
+    assert answer("--sweep", "seq=128..256")["model"] is None
+
+
+def test_a_diagram_names_an_option_that_draws_it(tmp_path: Path) -> None:
+    (flag,) = re.findall(r"(--[a-z-]+) F\.svg", run("--diagram"))
+    run("--diagram", flag, str(tmp_path / "layer.svg"))
+    assert (tmp_path / "layer.svg").read_text().startswith("<?xml")
 
 
 def test_torch_is_not_imported_and_neither_is_rich() -> None:
@@ -269,7 +293,7 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         json.dumps({"model_type": "zork", "hidden_size": 64, "num_attention_heads": 4})
     )
     assert "Partial answer: family 'zork'" in run("--model", str(tmp_path))
-    with pytest.raises(InputError, match="no safetensors weights"):
+    with pytest.raises(UsageError, match=r"does not know the family of .*'zork'"):
         answers.verify(answers.Model(model=str(tmp_path)))
 
 

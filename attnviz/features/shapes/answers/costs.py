@@ -111,6 +111,7 @@ def sweep(
         return at.spec()
 
     found = along(sweep, in_dtype(run, model), spec_at)
+    found = replace(found, model=model.name if model else None)
     answer = sweep_answer(found, sweep_printed(found))
     if out is None:
         return answer

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnviz.attention.spec import RunSizes
 from attnviz.errors import InputError, UsageError
@@ -18,9 +19,11 @@ from attnviz.features.shapes.answers.subject import (
 )
 from attnviz.features.shapes.result import DiagramAnswer, ModelAnswer, VerifyAnswer, WalkAnswer
 from attnviz.features.shapes.table import Printed
+from attnviz.models.configs.families import FAMILIES
 
 if TYPE_CHECKING:
     from attnviz.features.shapes.walk.steps import Walk
+    from attnviz.features.shapes.walk.verify import Check
     from attnviz.models.configs.model import ModelSpec
     from attnviz.models.counted import Counted
 
@@ -106,17 +109,19 @@ def _walked(subject: Subject, run: RunSizes) -> tuple[Walk, int, ModelSpec | Non
 
 
 def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
-    """The closed forms beside the real layer, or beside a real model's parameters.
+    """The closed forms beside the real layer, or beside a model's parameters and layers.
 
     Args:
-        subject: a layer, which is built and run; or a model, whose parameters are counted.
+        subject: a layer, which is built and run; or a model, whose parameters are counted, and
+            whose layers transformers runs beside attnviz's own where their family allows it.
         run: what goes through the layer; unset lengths are small ones.
 
     Returns:
         An answer whose ``data["equal"]`` says whether everything agrees.
 
     Raises:
-        UsageError: a layer that would not fit, or a model that cannot be counted.
+        UsageError: a layer that would not fit, a model that cannot be counted, or one of a family
+            that attnviz does not know.
         InputError: no weights there. AttnvizError: as for :func:`walk`.
     """
     from attnviz.features.shapes.drawing.models import verify_printed
@@ -139,7 +144,16 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
             run = replace(run, context_length=run.context_length or DEFAULT_S)
         found = verify(walk(spec, run))
         return verify_answer(found, verify_printed(found))
-    model, towers, counted = subject.read(), subject.towers(), _counted(subject)
+    model = subject.read()
+    if model.family not in FAMILIES:
+        raise UsageError(
+            "{verify} compares every layer, but attnviz does not know the family of {}, {!r}: only "
+            "sizes under their usual names are read; leave {verify} out",
+            model.name,
+            model.family,
+            verify=...,
+        )
+    towers, counted = subject.towers(), _counted(subject)
     unknown = set(counted.towers) - set(towers) if towers else ()
     if len(counted.towers) > 1 and towers:
         found = verify_towers(model.name, towers, counted.towers, counted.origin)
@@ -155,9 +169,36 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
         "not checked: attnviz does not know that tower's family."
         for tower in sorted(unknown)
     )
+    ran = "The layers were not run, since their parameters differ."
+    if not found.failures:
+        checks, ran = _ran(subject, model, towers=bool(towers), whole=counted.whole)
+        found = replace(found, checks=(*found.checks, *checks))
     printed = verify_printed(found)
-    printed = printed._replace(notes=(*printed.notes, *skipped, note))
+    printed = printed._replace(notes=(*printed.notes, ran, *skipped, note))
     return verify_answer(found, printed, attention=counted.attention, whole=counted.whole)
+
+
+def _ran(subject: Model, model: ModelSpec, *, towers: bool, whole: int) -> tuple[list[Check], str]:
+    """Shapes and values of a model's layers at work, and a sentence on what was run, or why not."""
+    from attnviz.features.shapes.walk.real import MAX_PARAMETERS, TOLERANCE, can_run, run_layers
+
+    if towers or not can_run(model):
+        what = "a model of several towers" if towers else f"the {model.family} family"
+        if any(group.spec.rotary and group.spec.rotary.scaling for group in model.groups):
+            what = "models with scaled rotary positions"
+        return [], f"Only parameters were counted: attnviz does not run the layers of {what} here."
+    config: Mapping[str, Any]
+    folder: Path | None
+    if subject.preset is None:
+        from attnviz.models.folder import locate_config
+
+        config, folder = locate_config(subject.name)
+    else:
+        from attnviz.models.configs.presets import preset
+
+        config, folder = preset(subject.preset).config, None
+    checks, said = run_layers(model, config, folder if whole <= MAX_PARAMETERS else None)
+    return checks, f"{said} Values are equal within {TOLERANCE:g} of the largest."
 
 
 def _counted(subject: Model) -> Counted:

@@ -67,12 +67,23 @@ class Sweep:
     """Costs along one size.
 
     ``crossing`` is the length T at which attention costs what the projections cost; None when
-    another size is swept, or where a window keeps attention the cheaper part.
+    another size is swept, or where a window keeps attention the cheaper part. ``model`` names
+    whose layer it is, where it is not a fresh one.
     """
 
     variable: Variable
     points: tuple[Point, ...]
     crossing: float | None
+    model: str | None = None
+
+    @property
+    def subject(self) -> str:
+        """The layer at the first size, after its model's name: ``Llama 3 8B: GQA, ...``."""
+        spec = self.points[0].spec
+        text = spec.title
+        if self.variable == "kv-heads":
+            text = f"D = {spec.d_model:,}, {spec.heads} heads of {spec.head_dim}"
+        return f"{self.model}: {text}" if self.model else text
 
 
 def parse_sweep(text: str, heads: int = 0) -> tuple[Variable, tuple[int, ...]]:

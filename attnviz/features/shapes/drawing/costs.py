@@ -190,7 +190,7 @@ def sweep_printed(found: Sweep) -> Printed:
 
     if crossed is not None and len(found.points) < 2:
         notes.insert(0, crossed.text)
-    sweeping = f"{first.spec.title}: costs along {found.variable}"
+    sweeping = f"{found.subject}: costs along {found.variable}"
     return Printed(sweeping, tuple(notes), (Table("", columns, rows),), draw)
 
 

@@ -49,8 +49,7 @@ def sweep_figure(found: Sweep, format: str) -> bytes:
 
     def build() -> Figure:
         figure = Figure(figsize=(9.6, 4.4), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
-        spec = found.points[0].spec
-        figure.suptitle(spec.title, fontsize=11, color=MIXED)
+        figure.suptitle(found.subject, fontsize=11, color=MIXED)
         grid = figure.add_gridspec(1, 2, wspace=0.06)
         x_name = _NAMES.get(found.variable, "context length S")
         xs = [point.value for point in found.points]
@@ -95,9 +94,8 @@ def _key_heads_figure(found: Sweep, format: str) -> bytes:
 
     def build() -> Figure:
         figure = Figure(figsize=(9.6, 4.4), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
-        spec = found.points[0].spec
         figure.suptitle(
-            f"D = {spec.d_model:,}, {spec.heads} heads of {spec.head_dim}: one layer decodes a "
+            f"{found.subject}: one layer decodes a "
             f"token of {plural(run.batch or 1, 'sequence')} on {plural(run.seq or 0, 'token')}",
             fontsize=11,
             color=MIXED,

@@ -16,7 +16,7 @@ WEIGHTS, CACHE = "weights", "keys and values"
 def key_heads_printed(found: Sweep) -> Printed:
     """One row a number of key heads: what decoding a token reads, and the FLOPs a byte."""
     first = found.points[0]
-    run, spec = first.run, first.spec
+    run = first.run
     columns = (
         Column("value", "G", "right"),
         Column("kind", "kind"),
@@ -79,5 +79,5 @@ def key_heads_printed(found: Sweep) -> Printed:
         "A machine that computes more FLOPs in the time it reads a byte waits for memory.",
     ]
     notes += [unset_dtype()] if run.dtype is None else []
-    title = f"D = {spec.d_model:,}, {spec.heads} heads of {spec.head_dim}: costs along kv-heads"
+    title = f"{found.subject}: costs along kv-heads"
     return Printed(title, tuple(notes), (Table("", columns, tuple(rows)),), draw)

@@ -219,7 +219,7 @@ def verify_printed(found: Verification) -> Printed:
         for one in found.checks
     )
     failed = len(found.failures)
-    verdict = f"All {len(rows)} comparisons are exactly equal."
+    verdict = f"All {len(rows)} comparisons are equal."
     if failed:
         verdict = f"{failed} of {len(rows)} comparisons differ."
     title = f"Verified against {found.subject}"

@@ -21,6 +21,7 @@ from attnviz.attention.costs import (
 )
 from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
 from attnviz.attention.symbolic import Amount, Dim, Shape
+from attnviz.features.shapes.walk.examples import example
 from attnviz.features.shapes.walk.why import WHY
 
 
@@ -113,6 +114,7 @@ class _Tracer:
         cost: Amount | None = None,
         memory: Amount | None = None,
         view: bool = False,
+        learned: int = 0,
     ) -> None:
         if matrix is not None:
             cost = matrix.flops(self.axes)
@@ -122,10 +124,10 @@ class _Tracer:
                 name=name,
                 shape=shape,
                 operation=operation,
-                parameters=matrix.parameters if matrix else 0,
+                parameters=matrix.parameters if matrix else learned,
                 flops=cost or Amount(0),
                 bytes=None if view else memory or product(shape, self.run.width),
-                why=WHY[key],
+                why=" ".join(filter(None, (WHY[key], example(key, self.spec)))),
             )
         )
 
@@ -153,6 +155,8 @@ class _Tracer:
         for name, result, width in (("w_k", "K", spec.head_dim), ("w_v", "V", spec.value_dim)):
             size = Dim(shared, spec.kv_heads * width)
             self.project(name, result, source, (a.b, a.new, size))
+            if name == "w_k" and spec.qk_norm is not None and spec.qk_norm.joint:
+                self.norms((a.b, a.t, inner), (a.b, a.new, size))
         if spec.kv_heads == spec.heads and a.new is a.t:
             self.add("view", "Q, K, V", (a.b, a.t, a.h, d), ".view: cut D into heads", view=True)
             self.add("transpose", "Q, K, V", (a.b, a.h, a.t, d), ".transpose(1, 2)", view=True)
@@ -161,6 +165,13 @@ class _Tracer:
             self.add("view_kv", "K, V", (a.b, a.new, a.g, d), ".view: cut into heads", view=True)
             self.add("transpose", "Q", (a.b, a.h, a.t, d), ".transpose(1, 2)", view=True)
             self.add("transpose_kv", "K, V", (a.b, a.g, a.new, d), ".transpose(1, 2)", view=True)
+        queries, keys = (a.b, a.h, a.t, d), (a.b, a.g, a.new, d)
+        if spec.qk_norm is not None and not spec.qk_norm.joint:
+            self.norms(queries, keys)
+        if spec.rotary is not None:
+            part = "" if spec.rotary.width == spec.head_dim else f" the first {spec.rotary.width}"
+            for key, result, axes in (("rotate_q", "Q", queries), ("rotate_k", "K", keys)):
+                self.add(key, result, axes, f"rotate{part} by position")
         if self.run.cache is not None:
             kept = "cache + new" if self.spec.window is None else "cache + new, last window"
             both = 2 * product((a.b, a.g, a.s, d), self.run.cache_width)
@@ -168,6 +179,19 @@ class _Tracer:
         if spec.group > 1:
             shape = (a.b, a.g, Dim("H/G", spec.group), a.t, d)
             self.add("share", "Q by group", shape, f"{spec.group} heads read one K, V", view=True)
+
+    def norms(self, queries: Shape, keys: Shape) -> None:
+        """Queries and keys to a root mean square of 1, then times what was learned."""
+        norm = self.spec.qk_norm
+        if norm is None:
+            return
+        over = "all heads" if norm.joint else "d"
+        for key, result, shape, heads in (
+            ("norm_q", "Q", queries, self.spec.heads),
+            ("norm_k", "K", keys, self.spec.kv_heads),
+        ):
+            learned = norm.learned * self.spec.head_dim * (heads if norm.joint else 1)
+            self.add(key, result, shape, f"{norm.kind} over {over}", learned=learned)
 
     def latent_heads(self) -> None:
         """MLA: latent, rebuilt keys and values, the rotary key that all heads share."""
@@ -216,7 +240,14 @@ class _Tracer:
             self.add("unscaled", "scaled", square, "· 1 (this model does not scale)")
         if spec.softcap is not None:
             self.add("softcap", "capped", square, f"{spec.softcap:g}·tanh(x / {spec.softcap:g})")
+        if spec.buckets is not None:
+            whose = "" if spec.buckets.own else " of the first layer"
+            learned = spec.buckets.count * spec.heads if spec.buckets.own else 0
+            text = f"+ table{whose}[bucket of key - query]"
+            self.add("position_bias", "biased", square, text, learned=learned)
         self.add("mask", "masked", square, _mask(spec, self.run))
+        if spec.window is not None and self.run.cache is None:
+            self.add("window", "windowed", square, _window(spec))
         softmax = "softmax over keys and a sink" if spec.sink else "softmax over keys"
         self.add("softmax", "weights A", square, softmax)
         _, d_v = _head_axes(spec)
@@ -264,9 +295,11 @@ def _joined(spec: AttentionSpec, width: int) -> Dim:
 def _mask(spec: AttentionSpec, run: RunSizes) -> str:
     if run.cache is not None:
         return "nothing to mask: all keys are past"
-    if spec.chunked:
-        return f"-∞ outside of the query's chunk of {spec.window:,} or in the future"
-    if spec.window is not None:
-        side = "back" if spec.causal else "each way"
-        return f"-∞ beyond {spec.window:,} {side}" + (" or in the future" if spec.causal else "")
     return "-∞ where key > query" if spec.causal else "+ M: padding only"
+
+
+def _window(spec: AttentionSpec) -> str:
+    if spec.chunked:
+        return f"-∞ outside of the query's chunk of {spec.window:,}"
+    side = "|query - key|" if not spec.causal else "query - key"
+    return f"-∞ where {side} ≥ {spec.window:,}"

@@ -1,4 +1,4 @@
-"""Running the real layer beside the closed forms: every step's shape, parameters, FLOPs, bytes."""
+"""Running a fresh layer beside the closed forms: every step's shape, parameters, FLOPs, bytes."""
 
 from __future__ import annotations
 
@@ -261,7 +261,8 @@ class _Runner:
             same = torch.allclose(mixed, banded, rtol=1e-2, atol=_tolerance(self.dtype))
             self.check("heads", "equals the window's keys alone", True, same)
         (weights,) = seen
-        for name in ("scores", "scale", "mask", "softmax"):
+        square = {"scores", "scale", "mask", "window", "softmax"}
+        for name in (step.key for step in self.walk.steps if step.key in square):
             self.check(name, "shape", self.said(name).sizes, tuple(weights.shape))
         both = (self.said("scores").flops + self.said("heads").flops).value
         self.check("scores", "FLOPs, with those of A V", both, counted)

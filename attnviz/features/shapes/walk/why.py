@@ -34,6 +34,19 @@ WHY = {
     "content as well and the latent trick no longer holds.",
     "rope_k": "Every head gets its own rebuilt content and the one shared position key, in the "
     "same order as in Q.",
+    "norm_q": "Keeps scores from growing with the length of queries and keys, whatever was "
+    "trained; over a head's d numbers or over all heads at once differs, at the same shape.",
+    "norm_k": "As for Q, with weights of its own; before the rotation, which keeps lengths, and "
+    "before the cache, or cached keys would be normalized twice.",
+    "rotate_q": "Two rotated vectors' product depends on the distance of their positions alone; "
+    "pairs are i and i + half, or two neighbours: the wrong one runs at the same shape.",
+    "rotate_k": "Keys turn by their own position, values do not; cached keys are turned already, "
+    "and a new one needs its true position, not 0.",
+    "position_bias": "The only positions that such a model has: one learned number for each bucket "
+    "of distances and head; later layers add the first one's, and a layer that forgets it sees a "
+    "bag of words.",
+    "window": "A query sees near keys only, so that its scores stop growing with the text; the "
+    "size counts the query's own position, and off by one shows only in texts beyond it.",
     "scores": "Each query against each key, head by head; Kᵀ swaps the last two axes only "
     "(.transpose(-1, -2), not .T).",
     "scale": "A sum of d products has variance d: unscaled, softmax saturates and its gradient "
