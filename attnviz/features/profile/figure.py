@@ -16,7 +16,7 @@ from attnviz.drawing import grid_figure as figure_heads
 from attnviz.drawing.figure import check_drawn
 from attnviz.drawing.fonts import choose, spelled
 from attnviz.drawing.grid import grids, tally
-from attnviz.drawing.labels import model_name
+from attnviz.drawing.labels import counted, model_name
 from attnviz.drawing.style import Style
 from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.features.profile.terminal import report
@@ -76,11 +76,11 @@ def build(profile: Profile) -> Figure:
 
 
 def _headline(figure: Figure, profile: Profile, width: float, height: float) -> None:
-    parts = [f"{profile.texts:,} texts", f"{profile.tokens:,} tokens"]
+    parts = [counted(profile.texts, "text"), counted(profile.tokens, "token")]
     if profile.grouped:
-        parts.append(f"{profile.clusters:,} groups")
+        parts.append(counted(profile.clusters, "group"))
     parts.append("95 % intervals" + (", all at once" if profile.simultaneous else ""))
-    parts.append(f"similarity from {profile.alike_texts} texts")
+    parts.append(f"similarity from {counted(profile.alike_texts, 'text')}")
     title = paper.current().titled(f"{model_name(profile.source)}: what its heads do")
     families, missing = choose([title])
     at = (height - _MARGIN) / height
