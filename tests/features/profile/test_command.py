@@ -7,6 +7,7 @@ import re
 
 import jsonschema
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import attnviz as av
 from attnviz.cli import main
@@ -125,6 +126,23 @@ def test_a_page_of_pictures(corpus, tmp_path) -> None:
     for name in ("p.png", "p.svg", "p.pdf"):
         assert main(["profile", corpus, "-q", *kept, "--plot", str(tmp_path / name)]) == 0
         assert (tmp_path / name).stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("model", ["demo-gpt2", "demo-bert"])
+def test_labels_overlap_nothing(corpus, model: str) -> None:
+    drawn = figure_profile.build(av.profile(corpus, model=model))
+    renderer = FigureCanvasAgg(drawn).get_renderer()
+    drawn.draw_without_rendering()
+    plane = next(axes for axes in drawn.axes if axes.get_title("left").startswith("similar"))
+    names = [text.get_window_extent(renderer) for text in plane.texts]
+    dots = [line.get_window_extent(renderer) for line in plane.get_lines()]
+    assert len(names) > 5
+    for place, box in enumerate(names):
+        assert not any(box.overlaps(other) for other in (*names[:place], *dots))
+    # what stands in one panel does not reach into another
+    boxes = [axes.get_tightbbox(renderer) for axes in drawn.axes]
+    for place, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:place]), place
 
 
 @pytest.mark.parametrize(("model", "ahead"), [("demo-gpt2", 0), ("demo-bert", 8)])
