@@ -19,8 +19,8 @@ from attnviz.features.patch import edges, sweep
 from attnviz.features.patch.metrics import metric_of
 from attnviz.features.patch.pairs import Pair, prepare
 from attnviz.features.patch.paths import every_path
-from attnviz.features.patch.runs import Bench, Both, both
-from attnviz.features.patch.targets import Trial, key_heads, targets
+from attnviz.features.patch.runs import PatchBench, RunPair, both
+from attnviz.features.patch.targets import Patching, key_heads, targets
 from benchmarks.ablation import HEADS, LAYERS, VOCABULARY, WIDTH, ids, paired
 from benchmarks.table import Row
 
@@ -57,19 +57,19 @@ def models() -> Iterator[tuple[Source, Any]]:
         yield av.load(folder), model
 
 
-def batch_of(source: Source, length: int) -> tuple[Bench, Both]:
+def batch_of(source: Source, length: int) -> tuple[PatchBench, RunPair]:
     """One pair, both of its runs and what patches take from them."""
     clean = ids(length)
     changed = (*clean[: length // 2], 7, *clean[length // 2 + 1 :])
     ready = prepare(source, [Pair(clean, changed, 5, 6)])
-    bench = Bench(source, metric_of(None, ready))
+    bench = PatchBench(source, metric_of(None, ready))
     return bench, both(bench, ready, ["z"])
 
 
 def heads(source: Source, model: Any, length: int, target: float) -> Row:
     """All 144 heads, clean outputs into the corrupted run."""
     bench, runs = batch_of(source, length)
-    every = [Trial(one) for one in targets(source, "z", None, shared(source, runs))]
+    every = [Patching(one) for one in targets(source, "z", None, shared(source, runs))]
     places = [(trial.target.heads[0].layer, trial.target.heads[0].index, None) for trial in every]
     return compared(f"every head, z, T = {length}", bench, runs, every, model, places, target)
 
@@ -78,7 +78,7 @@ def grid(source: Source, model: Any, length: int) -> Row:
     """One head of each layer at every position: a twelfth of the whole grid."""
     bench, runs = batch_of(source, length)
     some = targets(source, "z", "*.3", shared(source, runs))
-    every = [Trial(one, place) for one in some for place in range(length)]
+    every = [Patching(one, place) for one in some for place in range(length)]
     places = [
         (trial.target.heads[0].layer, trial.target.heads[0].index, trial.position)
         for trial in every
@@ -87,16 +87,16 @@ def grid(source: Source, model: Any, length: int) -> Row:
     return compared(what, bench, runs, every, model, places, 1 / 2.5)
 
 
-def shared(source: Source, runs: Both) -> Any:
+def shared(source: Source, runs: RunPair) -> Any:
     """Key heads by layer."""
     return key_heads(source, runs.pairs[0])
 
 
 def compared(
     what: str,
-    bench: Bench,
-    runs: Both,
-    every: Sequence[Trial],
+    bench: PatchBench,
+    runs: RunPair,
+    every: Sequence[Patching],
     model: Any,
     places: Sequence[tuple[int, int, int | None]],
     target: float,
@@ -113,7 +113,7 @@ def compared(
                f"{detail}; equal within {worst:.0e}")  # fmt: skip
 
 
-def loop(model: Any, runs: Both, places: Sequence[tuple[int, int, int | None]]) -> list[float]:
+def loop(model: Any, runs: RunPair, places: Sequence[tuple[int, int, int | None]]) -> list[float]:
     """A whole pass for each patch, with a hook that swaps a head's part before the projection."""
     (ready,) = runs.pairs
     clean, corrupted = (torch.tensor([ids]) for ids in (ready.pair.clean, ready.pair.corrupted))

@@ -35,7 +35,7 @@ NUMBERS = re.findall(r"\w+", "no one two three four five six seven eight nine te
 COMMENT = re.compile(r"<!-- claims: (.*?)\n(.*?)-->", re.DOTALL)
 NUMBER = re.compile(rf"[-+−]?\d[\d,]*(?:\.\d+)?(?: %)?|\b(?:{'|'.join(NUMBERS)})\b", re.IGNORECASE)
 HEAD = re.compile(r"(?<![\d.:v])\d\.\d+(?![\d%]| %)\b")
-SLOW = re.compile(r"--probe|\$(EWT|GAP)")
+SLOW = re.compile(r"--probe|--circuit|--paths|\$(EWT|GAP)")
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,13 @@ def names(r: Any) -> Mapping[str, Any]:
     def change(name: str, method: str) -> Any:
         return next(one for one in effect(name).by if one.method == method)
 
+    def path(name: str) -> float:
+        return float(by(lambda one: one.name(r.layout), r.edges)(name).denoise.share)
+
+    def link(name: str) -> float:
+        found = by(lambda one: one.edge.name(r.layout), r.circuit.links)(name)
+        return float(found.edge.denoise.share)
+
     def score(name: str, of: str) -> float:
         mean = head(name).scores[of].mean
         assert mean is not None
@@ -164,7 +171,7 @@ def names(r: Any) -> Mapping[str, Any]:
 
     return {
         "r": r, "head": head, "vote": vote, "effect": effect, "relation": relation,
-        "change": change, "score": score, "adds": adds,
+        "change": change, "score": score, "adds": adds, "path": path, "link": link,
     }  # fmt: skip
 
 

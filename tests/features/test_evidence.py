@@ -95,7 +95,7 @@ def test_an_ablation_gives_effects_with_intervals_and_gradients(files, reports) 
     costliest = max(effects.values(), key=lambda one: one.change)
     (first, others, slope, *groups) = found.said[costliest.name]
     assert others.endswith(" by resample")
-    assert re.match(r"\+[\d.]+ \[[+-][\d.]+, [+-][\d.]+\] nats, number 1 of 24, worse on ", first)
+    assert re.match(r"\+[\d.]+ \[[+-][\d.]+, [+-][\d.]+\] nats, rank 1 of 24, worse on ", first)
     assert slope.startswith(f"mean |∂/∂gate| {costliest.gradient:.2g}")
     assert all(line.startswith("with others (role:") for line in groups)
 
@@ -306,7 +306,7 @@ def test_the_page_holds_them(annotated: list[Path]) -> None:
     ("text", "says"),
     [
         ("x", "f.json is not readable JSON"),
-        ("[]", "f.json is not an attnviz result; give the JSON"),
+        ("[]", "f.json is not an attnviz result; give a JSON file"),
         (
             '{"schema": "attnviz.heads/1"}',
             "make it again with attnviz heads",

@@ -62,7 +62,7 @@ def ends(reading: Reading, output: OutputProjection) -> Ends:
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class LayerPair:
     """Two layers.
 
     Attributes:
@@ -83,7 +83,7 @@ class Pair:
     width: int
 
 
-def pairs(layers: Sequence[Ends], *, mean_goes: bool) -> Iterator[Pair]:
+def pairs(layers: Sequence[Ends], *, mean_goes: bool) -> Iterator[LayerPair]:
     """Every two layers whose matrices are known, by side.
 
     Args:
@@ -101,7 +101,7 @@ def pairs(layers: Sequence[Ends], *, mean_goes: bool) -> Iterator[Pair]:
                     ranks = write.shape[1], read.shape[2]
                     ratio = between(write, read)
                     p = matched(ratio, write, read, room)
-                    yield Pair(first, second, side, ratio, p, ranks, write.shape[2])
+                    yield LayerPair(first, second, side, ratio, p, ranks, write.shape[2])
             for norm in layers[second].after:
                 write = passed(norm, write)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core.heads import Head
-from attnviz.features.circuits.compose import Pair
+from attnviz.features.circuits.compose import LayerPair
 from attnviz.features.circuits.result import SIDES, Edge, ExcessSpread, Side
 
 _SHARES = (0.5, 0.9, 0.99)
@@ -35,7 +35,7 @@ class Strongest:
         side: Side,
         writers: Sequence[Head],
         readers: Sequence[Head],
-        pair: Pair,
+        pair: LayerPair,
         mean: float,
     ) -> None:
         """Take in the edges between two layers.

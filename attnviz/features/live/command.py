@@ -33,6 +33,14 @@ def live(
     title: Annotated[
         str | None, typer.Option(help="Title of the page; the model by default.")
     ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            help="Heads that are on when it opens: 2.0,3.*, or @circuit.json of attnviz patch.",
+            metavar="HEADS",
+            show_default="all",
+        ),
+    ] = None,
 ) -> None:
     """Put the model itself into one offline page: type, switch heads off, let it write.
 
@@ -55,5 +63,6 @@ def live(
             bits=bits,
             max_mb=max_mb,
             title=title,
+            only=only,
         )
     browser.deliver(page, out, output.quiet)

@@ -20,6 +20,7 @@ from attnviz.features.live.result import LivePage
 from attnviz.models.memory import human_bytes
 from attnviz.models.native.source import Native
 from attnviz.scoring.observe import Recorder, ScoreObserver
+from attnviz.scoring.select import select
 
 TEXT = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
 """The text that the page opens with."""
@@ -35,6 +36,7 @@ def live(
     bits: int = 16,
     title: str | None = None,
     max_mb: float = MAX_MB,
+    only: str | None = None,
 ) -> LivePage:
     """Put a whole model into one offline page: type, switch heads off, see everything change.
 
@@ -48,8 +50,10 @@ def live(
         bits: of a weight: 16, or 8 (whole numbers with a scale for every row of a matrix).
         title: of the page.
         max_mb: the largest page to make, in megabytes.
+        only: heads that are on when the page opens, such as ``"@circuit.json"``; all by default.
 
     Raises:
+        SelectionError: heads that the model does not have.
         ModelError: a model that runs elsewhere, or one whose tokenizer cannot be put into a page.
         UsageError: another number of bits, or a page that would be too large.
         InputError: a text that the model cannot take.
@@ -63,6 +67,7 @@ def live(
             "demo-gpt2, demo-bert, a BERT, DistilBERT, RoBERTa or GPT-2",
         )
     inputs = source.prepare(prompt_of(text))
+    on = set(source.layout if only is None else select(only, source.layout))
     whole = source.portable()
     bytes_of = sum(array.size for array in whole.tensors.values()) * bits / 8 * 4 / 3
     if bytes_of > 1.1 * max_mb * 1e6:
@@ -83,6 +88,7 @@ def live(
         title=title or f"attnviz live: {name}",
         bits=bits,
         notes=_notes(source, bits, error, len(next(iter(inputs.sides.values())).queries)),
+        off=[head.name for head in source.layout if head not in on],
         tour=TOUR if name == DEFAULT_MODEL and text == TEXT else (),
     )
     if len(page) > max_mb * 1e6:

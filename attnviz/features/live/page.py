@@ -49,6 +49,7 @@ def live_page(
     bits: int = 16,
     notes: Sequence[str] = (),
     tour: Sequence[TourStep] = (),
+    off: Sequence[str] = (),
 ) -> bytes:
     """The whole page, as UTF-8.
 
@@ -60,6 +61,7 @@ def live_page(
         bits: of a weight, 16 or 8.
         notes: what stands below: how exact it is, what the roles were measured on.
         tour: steps of a guided tour.
+        off: heads that are off when it opens.
     """
     entries, packed = pack(model.tensors, bits)
     template, style, script, worker = parts(__package__, "main", "worker")
@@ -74,6 +76,7 @@ def live_page(
         "tour": [
             {"say": s.say, "text": s.text, "off": s.off, "head": s.head, "at": s.at} for s in tour
         ],
+        "off": list(off),
         "palette": list(anchors(DEFAULT_PALETTE)),
         "notes": [visible(note) for note in notes],
     }

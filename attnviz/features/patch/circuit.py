@@ -18,10 +18,10 @@ import numpy as np
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.errors import InputError
 from attnviz.features.patch import judge
-from attnviz.features.patch.measure import Floats, Measured
+from attnviz.features.patch.measure import Floats, PatchSums
 from attnviz.features.patch.paths import Path
-from attnviz.features.patch.result import Circuit, Edge, Link, Member, Share, Size
-from attnviz.features.patch.targets import Target, Trial
+from attnviz.features.patch.result import Circuit, Link, Member, PatchShare, PathEffect, Size
+from attnviz.features.patch.targets import Patching, Target
 from attnviz.statistics.ratios import ratios
 
 RANDOM = 20
@@ -31,7 +31,7 @@ CURVE = 24
 FEWEST = 10
 """Independent pairs that a circuit needs."""
 
-Run = Callable[[Sequence[int], Sequence[Trial], bool], list[Measured]]
+PatchRun = Callable[[Sequence[int], Sequence[Patching], bool], list[PatchSums]]
 """Numbers of pairs, sets of heads to corrupt in the clean run, and whether by means."""
 
 
@@ -78,18 +78,18 @@ def ranked(changes: Floats, gaps: Floats, layout: Layout) -> list[Head]:
     return [heads[n] for n in np.argsort(-size, kind="stable")]
 
 
-def without(heads: Collection[Head], layout: Layout) -> Trial:
+def without(heads: Collection[Head], layout: Layout) -> Patching:
     """A run of the clean prompts with all heads outside of a set as in the corrupted run."""
     return corrupted([head for head in layout if head not in heads])
 
 
-def corrupted(heads: Sequence[Head]) -> Trial:
+def corrupted(heads: Sequence[Head]) -> Patching:
     """A run of the clean prompts with some heads as in the corrupted run."""
     rows: dict[Site, tuple[int, ...]] = {}
     for head in heads:
         rows[head.site] = (*rows.get(head.site, ()), head.index)
     layer = min((head.layer for head in heads), default=0)
-    return Trial(Target("set", "z", tuple(heads), rows, layer))
+    return Patching(Target("set", "z", tuple(heads), rows, layer))
 
 
 def random_sets(size: int, layout: Layout, seed: int) -> list[list[Head]]:
@@ -99,8 +99,8 @@ def random_sets(size: int, layout: Layout, seed: int) -> list[list[Head]]:
 
 
 def faithfulness(
-    measured: Sequence[Measured], names: Sequence[str], seed: int, changes: Floats | None = None
-) -> list[Share]:
+    measured: Sequence[PatchSums], names: Sequence[str], seed: int, changes: Floats | None = None
+) -> list[PatchShare]:
     """(m(C) - m(∅)) / (m(full) - m(∅)) of every set; the first of those measured is ∅.
 
     Args:
@@ -120,7 +120,7 @@ def faithfulness(
     found = values - values[:, :1] if changes is None else changes
     ends = ratios(found, gaps, names, seed=seed)
     return [
-        Share(
+        PatchShare(
             float(found[:, n].mean()), float(ends.value[n]),
             *(judge.known(end[n]) for end in (ends.low, ends.high, ends.joint_low,
                                               ends.joint_high)),
@@ -192,10 +192,10 @@ def assemble(
     order: Sequence[Head],
     size: int,
     single: Mapping[Head, tuple[float, float]],
-    scores: Mapping[str, Sequence[Share]],
+    scores: Mapping[str, Sequence[PatchShare]],
     curve_found: Sequence[float],
     circuits: Sequence[Collection[Head]],
-    edges: Sequence[tuple[Edge, float]],
+    edges: Sequence[tuple[PathEffect, float]],
     least: float,
     roles: Mapping[Head, str],
     patterns: Mapping[Head, tuple[tuple[float, ...], ...]],

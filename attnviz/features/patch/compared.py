@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnviz.core.compared import Figures
-from attnviz.features.patch.result import Edge, Effect, Patch
+from attnviz.features.patch.result import Patch, PatchEffect, PathEffect
 
 
 def figures(found: Patch) -> Figures:
@@ -17,7 +17,7 @@ def figures(found: Patch) -> Figures:
     return Figures(values, {}, settings | {"by": found.by})
 
 
-def _shares(found: Patch, one: Effect | Edge) -> dict[str, float | None]:
+def _shares(found: Patch, one: PatchEffect | PathEffect) -> dict[str, float | None]:
     """By direction."""
     return {
         direction: share.share

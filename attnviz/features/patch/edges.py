@@ -20,7 +20,7 @@ from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Normalization, Part, Source, Start
 from attnviz.features.patch.paths import Path, written
-from attnviz.features.patch.runs import Bench, Both
+from attnviz.features.patch.runs import PatchBench, RunPair
 
 TOKENS = 512
 """Of a batch at most: slopes of every head's inputs are kept for all of it."""
@@ -28,7 +28,9 @@ TOKENS = 512
 _READ: tuple[Part, ...] = ("q", "k", "v")
 
 
-def scores(bench: Bench, runs: Both, paths: Sequence[Path], steps: int) -> NDArray[np.float64]:
+def scores(
+    bench: PatchBench, runs: RunPair, paths: Sequence[Path], steps: int
+) -> NDArray[np.float64]:
     """The estimated change of the metric along every path, [paths, N], denoising.
 
     Args:
@@ -44,7 +46,7 @@ def scores(bench: Bench, runs: Both, paths: Sequence[Path], steps: int) -> NDArr
     for mix in mixes:
         entering = corrupted.states[0] + mix * (clean.states[0] - corrupted.states[0])
         for key, slope in _slopes(bench, runs, entering).items():
-            slopes[key] = slopes[key] + slope if key in slopes else slope
+            slopes[key] = slopes[key].add_(slope) if key in slopes else slope
     senders = list(dict.fromkeys(path.sender for path in paths))
     wrote = {head: _difference(source, runs, head) for head in senders}
     found = np.zeros((len(paths), len(runs.pairs)))
@@ -63,7 +65,7 @@ def scores(bench: Bench, runs: Both, paths: Sequence[Path], steps: int) -> NDArr
     return found
 
 
-def _difference(source: Source, runs: Both, head: Head) -> Tensor:
+def _difference(source: Source, runs: RunPair, head: Head) -> Tensor:
     """δ of a sender, clean minus corrupted, [N, T, D]."""
     both = (runs.clean, runs.corrupted)
     clean, corrupted = (written(source, run.values["z"], head) for run in both)
@@ -71,7 +73,7 @@ def _difference(source: Source, runs: Both, head: Head) -> Tensor:
 
 
 def _slopes(
-    bench: Bench, runs: Both, entering: Tensor
+    bench: PatchBench, runs: RunPair, entering: Tensor
 ) -> dict[tuple[Site | None, Part | None], Tensor]:
     """∂m/∂(what is read), [N, rows, T, D]: by layer and input, and of the last states."""
     source, base = bench.source, runs.corrupted
@@ -114,7 +116,7 @@ def _through(
         matrix = matrices[part]
         if matrix is None:
             continue
-        read = torch.einsum("nhtd,hed->nhte", slope, matrix.to(slope.dtype))
+        read = torch.einsum("nhtd,hed->nhte", slope, _folded(matrix, reading.norm).to(slope.dtype))
         found[part] = _back(reading.norm, state, read)
     rest = [part for part in slopes if part not in found]
     if rest:
@@ -122,17 +124,26 @@ def _through(
     return found
 
 
+def _folded(matrix: Tensor, norm: Normalization | None) -> Tensor:
+    """W [rows, D, d] with what a normalization does to every slope alike: γ, and the mean taken."""
+    if norm is None:
+        return matrix
+    scaled = matrix * norm.scale[:, None]
+    return scaled - scaled.mean(1, keepdim=True) if norm.centred else scaled
+
+
 def _back(norm: Normalization | None, state: Tensor, slope: Tensor) -> Tensor:
-    """The slope of a normalization's input at a state [N, T, D], of its output's [N, r, T, D]."""
+    """The slope of a normalization's input at a state [N, T, D], of its output's [N, r, T, D].
+
+    The latter is by :func:`_folded`, and written over: these are the largest tensors there are.
+    """
     if norm is None:
         return slope
     x = state - state.mean(-1, keepdim=True) if norm.centred else state
     size = (x.pow(2).mean(-1, keepdim=True) + norm.eps).rsqrt()  # [N, T, 1]
-    unit, size = (x * size)[:, None], size[:, None]
-    scaled = slope * norm.scale
-    inner = (scaled * unit).mean(-1, keepdim=True)
-    middle = scaled.mean(-1, keepdim=True) if norm.centred else 0.0
-    return size * (scaled - middle - unit * inner)
+    unit = x * size
+    inner = torch.einsum("nrtd,ntd->nrt", slope, unit)[..., None] / state.shape[-1]
+    return slope.addcmul_(unit[:, None], inner, value=-1).mul_(size[:, None])
 
 
 def _tracked(

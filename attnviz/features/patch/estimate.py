@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from attnviz.core.heads import Site
 from attnviz.core.source import Donor
-from attnviz.features.patch.runs import Bench, Both
+from attnviz.features.patch.runs import PatchBench, RunPair
 from attnviz.features.patch.sweep import marked, moved
 from attnviz.features.patch.targets import Target
 
 
-def estimates(bench: Bench, runs: Both, targets: Sequence[Target], at: str) -> NDArray[np.float64]:
+def estimates(
+    bench: PatchBench, runs: RunPair, targets: Sequence[Target], at: str
+) -> NDArray[np.float64]:
     """The estimated change of the metric by denoising each target, [targets, N].
 
     Args:

@@ -18,7 +18,7 @@ from attnviz.drawing.palette import ink
 from attnviz.drawing.signed import BLUE, NONE, ORANGE, color, signed
 from attnviz.drawing.signed_figure import CELL
 from attnviz.features.patch import graph_figure, words
-from attnviz.features.patch.result import Direction, Effect, Patch
+from attnviz.features.patch.result import Direction, Patch, PatchEffect
 from attnviz.features.patch.terminal import cells, strongest
 
 _LISTED = 15
@@ -167,12 +167,12 @@ def _sheet(found: Patch, wide: float, body: float, dpi: float) -> tuple[Figure, 
     return figure, place
 
 
-def _listed(found: Patch) -> list[Effect]:
+def _listed(found: Patch) -> list[PatchEffect]:
     """The effects that are shown one by one."""
     return sorted(found.ranked()[:_LISTED], key=lambda effect: -effect.first.share)
 
 
-def _bars(axes: Axes, found: Patch, listed: Sequence[Effect]) -> None:
+def _bars(axes: Axes, found: Patch, listed: Sequence[PatchEffect]) -> None:
     """The largest shares: bars for the first direction, dots for the other, intervals as lines."""
     for number, effect in enumerate(listed):
         one = effect.first

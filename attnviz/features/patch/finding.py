@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from attnviz.core.findings import Finding, Measure
 from attnviz.core.heads import Head
 from attnviz.features.patch import words
-from attnviz.features.patch.result import Direction, Effect, Patch
+from attnviz.features.patch.result import Direction, Patch, PatchEffect
 
 _NAMED = 3
 """Cells or groups that a head is told of."""
@@ -80,7 +80,7 @@ def _lines(found: Patch, head: Head) -> Iterator[str]:
         yield f"{with_others}{words.COMPONENTS[found.component]}{where} {', '.join(shares)}"
 
 
-def _ends(effect: Effect, direction: Direction) -> str:
+def _ends(effect: PatchEffect, direction: Direction) -> str:
     known = words.interval(effect.of(direction), joint=False)
     return f" [{known.replace(' to ', ', ')}]" if known else ""
 

@@ -13,7 +13,7 @@ from attnviz.features.patch.metrics import Function
 from attnviz.features.patch.pairs import Align, Pair, pair_of, read_pairs
 from attnviz.features.patch.paths import Mlps
 from attnviz.features.patch.result import Patch
-from attnviz.features.patch.run import Progress, Study, run
+from attnviz.features.patch.run import PatchStudy, Progress, run
 from attnviz.features.patch.settings import By, Directions, PatchSettings
 from attnviz.features.patch.targets import Component
 from attnviz.models.identity import identity
@@ -137,7 +137,7 @@ def patch(
     chosen.check()
     given = pairs_of(pairs, task, group)
     source = load(model, device=device, dtype=dtype)
-    study = Study(
+    study = PatchStudy(
         source,
         given,
         chosen,

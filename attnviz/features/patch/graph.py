@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from attnviz.core.heads import Head, Layout
 from attnviz.errors import UsageError
-from attnviz.features.patch.result import Edge, Link, Member, Patch
+from attnviz.features.patch.result import Link, Member, Patch, PathEffect
 
 LOGITS = "logits"
 COLORS: Mapping[str, str] = {"q": "#2166ac", "k": "#b35806", "v": "#1b7837", LOGITS: "#555555"}
@@ -52,7 +52,7 @@ class Arrow:
     end: str
     side: str
     share: float
-    edge: Edge
+    edge: PathEffect
     often: float | None = None
 
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from attnviz.core.source import Source
 from attnviz.errors import InputError
-from attnviz.features.patch.measure import Floats, Measured
-from attnviz.features.patch.metrics import Metric
-from attnviz.features.patch.pairs import Ready
+from attnviz.features.patch.measure import Floats, PatchSums
+from attnviz.features.patch.metrics import PairMetric
+from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.paths import Path
-from attnviz.features.patch.result import Baseline, Direction, Edge, Effect, Share
-from attnviz.features.patch.targets import Trial
+from attnviz.features.patch.result import Direction, PatchEffect, PatchShare, PathEffect, TaskScore
+from attnviz.features.patch.targets import Patching
 from attnviz.statistics.ranks import spearman
 from attnviz.statistics.ratios import mean, ratios
 
@@ -23,8 +23,13 @@ ROUNDING = 1e-5
 
 
 def baseline(
-    measured: Sequence[Measured], names: Sequence[str], metric: Metric, side: int, *, held: bool
-) -> Baseline:
+    measured: Sequence[PatchSums],
+    names: Sequence[str],
+    metric: PairMetric,
+    side: int,
+    *,
+    held: bool,
+) -> TaskScore:
     """How the model does unpatched.
 
     Args:
@@ -38,11 +43,11 @@ def baseline(
     middle, low, high = mean(values, names)
     wins = float(np.mean([one.wins[side] for one in measured])) if held else None
     top = float(np.mean([one.top[side] for one in measured]))
-    return Baseline(middle, known(low), known(high), wins, top)
+    return TaskScore(middle, known(low), known(high), wins, top)
 
 
 def gap(
-    measured: Sequence[Measured], names: Sequence[str], metric: Metric, source: Source
+    measured: Sequence[PatchSums], names: Sequence[str], metric: PairMetric, source: Source
 ) -> Floats:
     """Clean minus corrupted, by pair: what there is to do.
 
@@ -67,12 +72,12 @@ def gap(
 
 
 def effects(
-    trials: Sequence[Trial],
-    measured: Sequence[Measured],
+    trials: Sequence[Patching],
+    measured: Sequence[PatchSums],
     directions: Sequence[Direction],
     names: Sequence[str],
     seed: int,
-) -> tuple[Effect, ...]:
+) -> tuple[PatchEffect, ...]:
     """Every trial with its shares.
 
     Args:
@@ -88,13 +93,13 @@ def effects(
     total = float(gaps.sum())
     made = []
     for number, trial in enumerate(trials):
-        by: Mapping[Direction, Share] = {
+        by: Mapping[Direction, PatchShare] = {
             name: found[n][number] for n, name in enumerate(directions)
         }
         guess = float(estimated[:, number].sum()) / total if estimated.size else None
         target = trial.target
         made.append(
-            Effect(
+            PatchEffect(
                 target.name, target.heads, target.layer, trial.position, by.get("denoise"),
                 by.get("noise"), guess,
             )
@@ -102,7 +107,7 @@ def effects(
     return tuple(made)
 
 
-def moved(measured: Sequence[Measured], directions: Sequence[Direction]) -> tuple[Floats, Floats]:
+def moved(measured: Sequence[PatchSums], directions: Sequence[Direction]) -> tuple[Floats, Floats]:
     """By pair, what each run changed [pairs, directions, runs], and what there is to change."""
     patched = np.stack([one.patched for one in measured])
     clean, corrupted = (
@@ -117,12 +122,12 @@ def moved(measured: Sequence[Measured], directions: Sequence[Direction]) -> tupl
 
 def edges(
     paths: Sequence[Path],
-    measured: Sequence[Measured],
+    measured: Sequence[PatchSums],
     directions: Sequence[Direction],
     names: Sequence[str],
     seed: int,
     estimated: Mapping[Path, float],
-) -> tuple[Edge, ...]:
+) -> tuple[PathEffect, ...]:
     """Every path with its shares; arguments as for :func:`effects`.
 
     Args:
@@ -136,7 +141,7 @@ def edges(
     found = shares(*moved(measured, directions), names, seed)
     by = [dict(zip(directions, some, strict=True)) for some in zip(*found, strict=True)]
     return tuple(
-        Edge(
+        PathEffect(
             path.sender, path.receivers, path.side, by[n].get("denoise"), by[n].get("noise"),
             estimated.get(path),
         )
@@ -144,7 +149,9 @@ def edges(
     )  # fmt: skip
 
 
-def shares(changes: Floats, gaps: Floats, names: Sequence[str], seed: int) -> list[list[Share]]:
+def shares(
+    changes: Floats, gaps: Floats, names: Sequence[str], seed: int
+) -> list[list[PatchShare]]:
     """Shares of a gap, all judged together: changes [pairs, A, B] -> A lists of B.
 
     What is no more than rounding in every pair has no interval and is none of the family.
@@ -157,19 +164,19 @@ def shares(changes: Floats, gaps: Floats, names: Sequence[str], seed: int) -> li
     ends[:, real] = (found.low, found.high, found.joint_low, found.joint_high)
     raw, value = flat.mean(0), flat.sum(0) / gaps.sum()
     every = [
-        Share(float(raw[n]), float(value[n]), *(known(end) for end in ends[:, n]))
+        PatchShare(float(raw[n]), float(value[n]), *(known(end) for end in ends[:, n]))
         for n in range(flat.shape[1])
     ]
     return [every[row * columns : (row + 1) * columns] for row in range(rows)]
 
 
-def family(found: Sequence[Effect | Edge]) -> int:
+def family(found: Sequence[PatchEffect | PathEffect]) -> int:
     """How many intervals hold together."""
     every = [one for effect in found for one in (effect.denoise, effect.noise)]
     return sum(one is not None and one.low is not None for one in every)
 
 
-def correlation(found: Sequence[Effect | Edge]) -> float | None:
+def correlation(found: Sequence[PatchEffect | PathEffect]) -> float | None:
     """Spearman's between estimates and exact effects of denoising."""
     both = [
         (one.estimate, one.denoise.share)
@@ -182,7 +189,7 @@ def correlation(found: Sequence[Effect | Edge]) -> float | None:
     return spearman(guessed, exact)
 
 
-def clusters(pairs: Sequence[Ready]) -> list[str]:
+def clusters(pairs: Sequence[PreparedPair]) -> list[str]:
     """What each pair counts with."""
     return [pair.cluster for pair in pairs]
 

@@ -5,7 +5,7 @@ What a batch gives depends on the batch alone, so that any number of processes g
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,19 +18,19 @@ from attnviz.core.source import Source
 from attnviz.corpus.running import answered, executor
 from attnviz.features.patch import edges, paths
 from attnviz.features.patch.estimate import estimates
-from attnviz.features.patch.metrics import Metric
-from attnviz.features.patch.pairs import Ready
+from attnviz.features.patch.metrics import PairMetric
+from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.paths import Mlps, Path
 from attnviz.features.patch.result import Direction
-from attnviz.features.patch.runs import Bench, Both, batches, both
+from attnviz.features.patch.runs import PatchBench, RunPair, batches, both
 from attnviz.features.patch.sweep import sweep
-from attnviz.features.patch.targets import Trial, parts_of
+from attnviz.features.patch.targets import Patching, parts_of
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PatchPlan:
     """Everything that a batch's values depend on beside the batch; goes to every process.
 
     Attributes:
@@ -47,9 +47,9 @@ class Plan:
         steps: paths are estimated by gradients alone, over so many steps; None to measure them.
     """
 
-    pairs: tuple[Ready, ...]
-    metric: Metric
-    trials: tuple[Trial, ...]
+    pairs: tuple[PreparedPair, ...]
+    metric: PairMetric
+    trials: tuple[Patching, ...]
     directions: tuple[Direction, ...]
     at: str = ""
     tokens: int = 4096
@@ -66,7 +66,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class PatchSums:
     """The values of one pair.
 
     Attributes:
@@ -88,13 +88,13 @@ class Measured:
     estimated: Floats
 
 
-class Meter:
+class PatchMeter:
     """Measures batches with a model; :meth:`__call__` is what an executor does with a task."""
 
-    def __init__(self, source: Source, plan: Plan) -> None:
-        self._bench, self._plan = Bench(source, plan.metric), plan
+    def __init__(self, source: Source, plan: PatchPlan) -> None:
+        self._bench, self._plan = PatchBench(source, plan.metric), plan
 
-    def __call__(self, task: tuple[int, ...]) -> list[Measured]:
+    def __call__(self, task: tuple[int, ...]) -> list[PatchSums]:
         """The values of a batch's pairs, in their order."""
         plan, bench = self._plan, self._bench
         pairs = [plan.pairs[number] for number in task]
@@ -112,14 +112,14 @@ class Meter:
             guessed = estimates(bench, runs, [trial.target for trial in plan.trials], plan.at)
         clean, corrupted = unpatched(plan.metric, runs)
         return [
-            Measured(
+            PatchSums(
                 pair.number, clean[place], corrupted[place], *answers(runs, place),
                 np.stack([one[:, place] for one in values]), guessed[:, place],
             )
             for place, pair in enumerate(pairs)
         ]  # fmt: skip
 
-    def _patched(self, runs: Both, direction: Direction) -> Floats:
+    def _patched(self, runs: RunPair, direction: Direction) -> Floats:
         """The metric of every run in one direction, [trials or paths, N]."""
         plan, bench = self._plan, self._bench
         if plan.paths:
@@ -131,7 +131,7 @@ class Meter:
         return found.numpy()
 
 
-def _with_means(runs: Both, means: Mapping[Site, Tensor]) -> Both:
+def _with_means(runs: RunPair, means: Mapping[Site, Tensor]) -> RunPair:
     """The same with means in place of what the corrupted run's heads gave."""
     own = runs.corrupted.values["z"]
     length = next(iter(own.values())).shape[2]
@@ -142,7 +142,7 @@ def _with_means(runs: Both, means: Mapping[Site, Tensor]) -> Both:
     return replace(runs, corrupted=replace(runs.corrupted, values={"z": put}))
 
 
-def unpatched(metric: Metric, runs: Both) -> tuple[list[float], list[float]]:
+def unpatched(metric: PairMetric, runs: RunPair) -> tuple[list[float], list[float]]:
     """The metric on the clean and on the corrupted runs, by pair."""
     clean, corrupted = (
         metric.of(run.logits, runs.clean.logits, runs.pairs).detach().tolist()
@@ -151,7 +151,7 @@ def unpatched(metric: Metric, runs: Both) -> tuple[list[float], list[float]]:
     return clean, corrupted
 
 
-def answers(runs: Both, place: int) -> tuple[tuple[bool, bool], tuple[bool, bool]]:
+def answers(runs: RunPair, place: int) -> tuple[tuple[bool, bool], tuple[bool, bool]]:
     """Whether the answer of a pair wins, and whether it is the likeliest, in both runs."""
     pair = runs.pairs[place]
     wins, top = [], []
@@ -165,11 +165,11 @@ def answers(runs: Both, place: int) -> tuple[tuple[bool, bool], tuple[bool, bool
 
 def measure(
     source: Source,
-    plan: Plan,
-    load: object = None,
+    plan: PatchPlan,
+    load: Callable[[], Source] | None = None,
     jobs: int = 1,
     ray: str | None = None,
-) -> Iterator[list[Measured]]:
+) -> Iterator[list[PatchSums]]:
     """Every pair, batch by batch.
 
     Args:
@@ -184,6 +184,6 @@ def measure(
         AttnvizError: a batch that no process survives.
     """
     tasks: Sequence[tuple[int, ...]] = batches(plan.pairs, plan.at_once)
-    with executor(partial(Meter, plan=plan), source, load, jobs, ray) as running:  # type: ignore[arg-type]
+    with executor(partial(PatchMeter, plan=plan), source, load, jobs, ray) as running:
         for _, answer in answered(running, tasks, "a batch of pairs"):
             yield answer

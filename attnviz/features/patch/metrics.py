@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attnviz.errors import InputError, UsageError
-from attnviz.features.patch.pairs import Pair, Ready
+from attnviz.features.patch.pairs import Pair, PreparedPair
 
 MetricName = Literal["logit-diff", "prob", "log-prob", "kl", "loss"]
 Function = Callable[[Tensor, Pair], Any]
@@ -31,7 +31,7 @@ UNITS = {"logit-diff": "logits", "prob": "", "log-prob": "nats", "loss": "nats",
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class PairMetric:
     """A metric.
 
     Attributes:
@@ -44,7 +44,7 @@ class Metric:
     unit: str
     function: Function | None = None
 
-    def of(self, logits: Tensor, clean: Tensor, pairs: Sequence[Ready]) -> Tensor:
+    def of(self, logits: Tensor, clean: Tensor, pairs: Sequence[PreparedPair]) -> Tensor:
         """A value for each run, float64 [n · N].
 
         Args:
@@ -71,7 +71,7 @@ class Metric:
         loss = F.cross_entropy(scores, answer, reduction="none").double()
         return {"loss": loss, "log-prob": -loss, "prob": (-loss).exp()}[self.name]
 
-    def _one(self, logits: Tensor, ready: Ready) -> Tensor:
+    def _one(self, logits: Tensor, ready: PreparedPair) -> Tensor:
         assert self.function is not None
         value = self.function(logits, ready.pair)
         found = value if isinstance(value, Tensor) else _number(value)
@@ -90,14 +90,14 @@ def _number(value: object) -> Tensor | None:
         return None
 
 
-def metric_of(given: str | Function | None, pairs: Sequence[Ready]) -> Metric:
+def metric_of(given: str | Function | None, pairs: Sequence[PreparedPair]) -> PairMetric:
     """The metric that was asked for, or the logit difference where all pairs have both tokens.
 
     Raises:
         UsageError: an unknown name, or a logit difference with nothing to hold the answer against.
     """
     if callable(given):
-        return Metric("custom", "", given)
+        return PairMetric("custom", "", given)
     without = [pair.number + 1 for pair in pairs if pair.against is None]
     name = given or ("log-prob" if without else "logit-diff")
     if name not in UNITS:
@@ -110,4 +110,4 @@ def metric_of(given: str | Function | None, pairs: Sequence[Ready]) -> Metric:
             against=...,
             metric=...,
         )
-    return Metric(name, UNITS[name])
+    return PairMetric(name, UNITS[name])

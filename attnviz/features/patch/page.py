@@ -11,7 +11,7 @@ from attnviz.drawing.labels import visible
 from attnviz.errors import UsageError
 from attnviz.features.patch import words
 from attnviz.features.patch.graph import FED, LOGITS, Graph, graph
-from attnviz.features.patch.result import Circuit, Patch, Share
+from attnviz.features.patch.result import Circuit, Patch, PatchShare
 from attnviz.scoring.roles import ROLES
 from attnviz.web.page import html_page, parts, safe_json
 
@@ -74,7 +74,7 @@ def _nodes(found: Patch, made: Graph) -> list[dict[str, Any]]:
     return listed
 
 
-def _less(one: Share) -> str:
+def _less(one: PatchShare) -> str:
     known = words.interval(one, joint=False)
     return f"{one.share:+.3f} less faithful" + (f" ({known})" if known else "")
 
@@ -96,7 +96,7 @@ def _arrows(made: Graph, circuit: Circuit) -> list[dict[str, Any]]:
     ]
 
 
-def _known(one: Share | None) -> str:
+def _known(one: PatchShare | None) -> str:
     known = words.interval(one)
     return words.share(one) + (f" ({known})" if known else "")
 

@@ -8,8 +8,8 @@ spans or words.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from attnviz.captures import trials
@@ -54,7 +54,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PreparedPair:
     """A pair as a model runs it.
 
     Attributes:
@@ -159,7 +159,7 @@ def pair_of(values: object, place: str, group: str | None = None) -> Pair:
         raise InputError("{}: {}", place, error.message) from None
 
 
-def prepare(source: Source, pairs: Iterable[Pair], align: Align = "position") -> list[Ready]:
+def prepare(source: Source, pairs: Iterable[Pair], align: Align = "position") -> list[PreparedPair]:
     """Pairs as a model runs them.
 
     Args:
@@ -182,7 +182,7 @@ def prepare(source: Source, pairs: Iterable[Pair], align: Align = "position") ->
     return found
 
 
-def _ready(source: Source, number: int, pair: Pair, align: Align, mask: int | None) -> Ready:
+def _ready(source: Source, number: int, pair: Pair, align: Align, mask: int | None) -> PreparedPair:
     clean, corrupted = (_inputs(source, text, pair.target) for text in (pair.clean, pair.corrupted))
     if _ids(clean) == _ids(corrupted):
         raise InputError("clean and corrupted are the same tokens; change what the answer needs")
@@ -197,7 +197,7 @@ def _ready(source: Source, number: int, pair: Pair, align: Align, mask: int | No
     mine, theirs = predicted(clean).ids, predicted(corrupted).ids
     span = tuple(i for i, j in enumerate(partner) if j < 0 or mine[i] != theirs[j])
     cluster = f"group {pair.group}" if pair.group is not None else f"text {_ids(clean)}"
-    return Ready(
+    return PreparedPair(
         number, pair, clean, corrupted, answer, against, (at[0], at[1]), partner, span, cluster
     )
 
@@ -298,8 +298,3 @@ def _words(tokens: Tokens) -> list[list[int]]:
         key = ("word", word) if word >= 0 else ("special", place)
         found.setdefault(key, []).append(place)
     return list(found.values())
-
-
-def regrouped(pairs: Sequence[Pair], groups: Sequence[str | None]) -> list[Pair]:
-    """Pairs with groups of their own."""
-    return [replace(pair, group=group) for pair, group in zip(pairs, groups, strict=True)]

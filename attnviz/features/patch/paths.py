@@ -25,7 +25,7 @@ from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.source import Donor, ForwardRequest, Part, Source, Start
 from attnviz.errors import ModelError, SelectionError
 from attnviz.features.patch.result import Direction, Side
-from attnviz.features.patch.runs import Bench, Both, Run
+from attnviz.features.patch.runs import PatchBench, PatchRun, RunPair
 from attnviz.scoring.select import select
 
 Mlps = Literal["frozen", "free"]
@@ -156,8 +156,8 @@ def written(source: Source, values: Mapping[Site, Tensor], head: Head) -> Tensor
 
 
 def sweep(
-    bench: Bench,
-    runs: Both,
+    bench: PatchBench,
+    runs: RunPair,
     paths: Sequence[Path],
     direction: Direction,
     *,
@@ -193,7 +193,7 @@ def sweep(
 
 
 def _logits(
-    bench: Bench, base: Run, paths: Sequence[Path], layer: int, entered: _Entered
+    bench: PatchBench, base: PatchRun, paths: Sequence[Path], layer: int, entered: _Entered
 ) -> Tensor:
     """[n · N, V] of n paths whose receivers are in one layer, or of all to the logits."""
     batch, at = list(base.batch) * len(paths), base.at.repeat(len(paths))
@@ -215,7 +215,9 @@ def _logits(
     return bench.forward(batch, at, donors={site: donors}, start=start)[1]
 
 
-def _inputs(source: Source, base: Run, site: Site, states: Sequence[Tensor]) -> dict[Part, Tensor]:
+def _inputs(
+    source: Source, base: PatchRun, site: Site, states: Sequence[Tensor]
+) -> dict[Part, Tensor]:
     """Queries, keys and values [senders, N, heads, T, d] that a layer makes of some states."""
     kept = Kept(("q", "k", "v"), [site])
     source.forward(
@@ -232,7 +234,7 @@ def _inputs(source: Source, base: Run, site: Site, states: Sequence[Tensor]) -> 
 class _Entered:
     """What enters a layer with a sender's difference and all other heads as in the base run."""
 
-    def __init__(self, source: Source, base: Run, donor: Run, mlps: Mlps) -> None:
+    def __init__(self, source: Source, base: PatchRun, donor: PatchRun, mlps: Mlps) -> None:
         self.source, self.base, self.donor, self.mlps = source, base, donor, mlps
         self._states: dict[Head, tuple[Tensor, ...]] = {}
         self._difference: dict[Head, Tensor] = {}

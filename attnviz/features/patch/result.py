@@ -15,7 +15,7 @@ DIRECTIONS: tuple[Direction, ...] = ("denoise", "noise")
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class PatchShare:
     """What a patch does, as a share of what there is to do.
 
     Attributes:
@@ -44,7 +44,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class PatchEffect:
     """What patching one thing does.
 
     Attributes:
@@ -61,16 +61,16 @@ class Effect:
     heads: tuple[Head, ...]
     layer: int
     position: int | None = None
-    denoise: Share | None = None
-    noise: Share | None = None
+    denoise: PatchShare | None = None
+    noise: PatchShare | None = None
     estimate: float | None = None
 
-    def of(self, direction: Direction) -> Share | None:
+    def of(self, direction: Direction) -> PatchShare | None:
         """By direction."""
         return self.denoise if direction == "denoise" else self.noise
 
     @property
-    def first(self) -> Share:
+    def first(self) -> PatchShare:
         """Denoising, or noising where that alone was asked for."""
         found = self.denoise or self.noise
         assert found is not None
@@ -78,7 +78,7 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class PathEffect:
     """What one head's difference does through one input of another, or straight to the logits.
 
     Attributes:
@@ -93,16 +93,16 @@ class Edge:
     sender: Head
     receivers: tuple[Head, ...]
     side: Side
-    denoise: Share | None = None
-    noise: Share | None = None
+    denoise: PatchShare | None = None
+    noise: PatchShare | None = None
     estimate: float | None = None
 
-    def of(self, direction: Direction) -> Share | None:
+    def of(self, direction: Direction) -> PatchShare | None:
         """By direction."""
         return self.denoise if direction == "denoise" else self.noise
 
     @property
-    def first(self) -> Share:
+    def first(self) -> PatchShare:
         """Denoising, or noising where that alone was asked for."""
         found = self.denoise or self.noise
         assert found is not None
@@ -133,7 +133,7 @@ class Member:
     head: Head
     denoise: float
     noise: float
-    minimal: Share
+    minimal: PatchShare
     often: float
     role: str = ""
     pattern: tuple[tuple[float, ...], ...] = ()
@@ -148,7 +148,7 @@ class Link:
         often: share of the resamples in which it is an edge of the circuit.
     """
 
-    edge: Edge
+    edge: PathEffect
     often: float
 
 
@@ -165,7 +165,7 @@ class Size:
 
     heads: int
     head: Head | None
-    faithful: Share
+    faithful: PatchShare
     found: float
 
 
@@ -197,9 +197,9 @@ class Circuit:
     found_on: int
     judged_on: int
     chosen: str
-    faithful: Share
-    faithful_mean: Share
-    complete: Share
+    faithful: PatchShare
+    faithful_mean: PatchShare
+    complete: PatchShare
     curve: tuple[Size, ...]
     random: tuple[float, ...]
     least: float
@@ -209,7 +209,7 @@ class Circuit:
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
+class TaskScore:
     """How a model does on the clean or on the corrupted prompts, unpatched.
 
     Attributes:
@@ -234,7 +234,7 @@ class Baseline:
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class PairExample:
     """The first pair.
 
     Attributes:
@@ -293,22 +293,22 @@ class Patch(Shown, Result):
     pairs: int
     clusters: int
     family: int
-    clean: Baseline
-    corrupted: Baseline
-    effects: tuple[Effect, ...]
-    example: Example
+    clean: TaskScore
+    corrupted: TaskScore
+    effects: tuple[PatchEffect, ...]
+    example: PairExample
     correlation: float | None = None
-    edges: tuple[Edge, ...] = ()
+    edges: tuple[PathEffect, ...] = ()
     estimated: int = 0
     steps: int | None = None
     mlps: str = ""
     circuit: Circuit | None = None
 
-    def strongest(self) -> tuple[Edge, ...]:
+    def strongest(self) -> tuple[PathEffect, ...]:
         """The edges, the largest first by size."""
         return tuple(sorted(self.edges, key=lambda edge: -abs(edge.first.share)))
 
-    def ranked(self) -> tuple[Effect, ...]:
+    def ranked(self) -> tuple[PatchEffect, ...]:
         """The effects, the largest first by size."""
         return tuple(sorted(self.effects, key=lambda effect: -abs(effect.first.share)))
 

@@ -13,11 +13,11 @@ from attnviz.core.source import Source
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.patch import judge, paths
 from attnviz.features.patch.circuit import halves
-from attnviz.features.patch.measure import Measured, Plan, measure
-from attnviz.features.patch.metrics import Function, Metric, metric_of
+from attnviz.features.patch.measure import PatchPlan, PatchSums, measure
+from attnviz.features.patch.metrics import Function, PairMetric, metric_of
 from attnviz.features.patch.notes import notes
-from attnviz.features.patch.pairs import Pair, Ready, prepare
-from attnviz.features.patch.result import Example, Patch
+from attnviz.features.patch.pairs import Pair, PreparedPair, prepare
+from attnviz.features.patch.result import PairExample, Patch
 from attnviz.features.patch.search import Search
 from attnviz.features.patch.settings import PatchSettings
 from attnviz.features.patch.sweep import positions
@@ -35,7 +35,7 @@ LEAST = 0.01
 
 
 @dataclass
-class Study:
+class PatchStudy:
     """What is patched: a model, pairs, and how.
 
     Attributes:
@@ -60,7 +60,7 @@ class Study:
         """The built-in task, or ``pairs``."""
         return self.pairs if isinstance(self.pairs, str) else "pairs"
 
-    def ready(self) -> tuple[list[Ready], Metric]:
+    def ready(self) -> tuple[list[PreparedPair], PairMetric]:
         """The pairs as the model runs them, and the metric.
 
         Raises:
@@ -86,7 +86,7 @@ class Study:
         return found, metric_of(self.metric, found)
 
 
-def run(study: Study) -> Patch:
+def run(study: PatchStudy) -> Patch:
     """Measure what a study asks for.
 
     Raises:
@@ -104,7 +104,7 @@ def run(study: Study) -> Patch:
     found = targets(source, settings.component, settings.heads, shared)
     places = _places(pairs, settings)
     runs = trials(found, settings.by, places)
-    plan = Plan(
+    plan = PatchPlan(
         tuple(pairs), metric, runs, settings.directions, settings.where,
         settings.batch_tokens or affordable(source), settings.estimate,
     )  # fmt: skip
@@ -125,7 +125,7 @@ def run(study: Study) -> Patch:
 
 
 def _traced(
-    study: Study, pairs: Sequence[Ready], metric: Metric, shared: Mapping[Site, int]
+    study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric, shared: Mapping[Site, int]
 ) -> Patch:
     """Paths that were asked for, or the strongest of all by gradients, measured exactly."""
     settings, source = study.settings, study.source
@@ -133,7 +133,7 @@ def _traced(
     if not all(pair.aligned for pair in pairs):
         raise UsageError("paths need prompts of as many tokens; give pairs of equal lengths")
     layout = source.layout
-    plan = Plan(
+    plan = PatchPlan(
         tuple(pairs), metric, (), settings.directions, tokens=affordable(source),
         mlps=settings.mlps,
     )  # fmt: skip
@@ -169,7 +169,7 @@ def _traced(
     return replace(result, notes=(*study.notes, *notes(result)))
 
 
-def check(study: Study, pairs: Sequence[Ready], metric: Metric) -> None:
+def check(study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric) -> None:
     """Refuse what does not go together with these pairs.
 
     Raises:
@@ -209,7 +209,7 @@ def check(study: Study, pairs: Sequence[Ready], metric: Metric) -> None:
 
 
 def _circuit(
-    study: Study, pairs: Sequence[Ready], metric: Metric, shared: Mapping[Site, int]
+    study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric, shared: Mapping[Site, int]
 ) -> Patch:
     """Heads that do the task, found on one half of the pairs and judged on the other."""
     settings, source = study.settings, study.source
@@ -217,13 +217,13 @@ def _circuit(
     if not all(pair.aligned for pair in pairs):
         raise UsageError("a circuit needs prompts of as many tokens; give pairs of equal lengths")
 
-    def whole(plan: Plan, stage: str) -> list[Measured]:
+    def whole(plan: PatchPlan, stage: str) -> list[PatchSums]:
         measured, partial = _measured(study, plan, stage)
         if partial:
             raise InputError("interrupted before the circuit was found and judged")
         return measured
 
-    plan = Plan(
+    plan = PatchPlan(
         tuple(pairs), metric, trials(targets(source, "z", None, shared), "head", ()),
         settings.directions, tokens=settings.batch_tokens or affordable(source),
     )  # fmt: skip
@@ -240,7 +240,7 @@ def _circuit(
     return replace(result, notes=(*study.notes, *notes(result)))
 
 
-def _places(pairs: Sequence[Ready], settings: PatchSettings) -> range:
+def _places(pairs: Sequence[PreparedPair], settings: PatchSettings) -> range:
     """The positions that all pairs have, where each is patched by itself."""
     if settings.by == "head":
         return range(0)
@@ -256,9 +256,11 @@ def _places(pairs: Sequence[Ready], settings: PatchSettings) -> range:
     return range(lengths.pop())
 
 
-def _measured(study: Study, plan: Plan, stage: str = "pairs") -> tuple[list[Measured], bool]:
+def _measured(
+    study: PatchStudy, plan: PatchPlan, stage: str = "pairs"
+) -> tuple[list[PatchSums], bool]:
     """Every pair in its order, and whether it was interrupted before the end."""
-    found: list[Measured] = []
+    found: list[PatchSums] = []
     settings, partial = study.settings, False
     try:
         for batch in measure(study.source, plan, study.load, settings.jobs, settings.ray):
@@ -270,7 +272,10 @@ def _measured(study: Study, plan: Plan, stage: str = "pairs") -> tuple[list[Meas
 
 
 def _result(
-    study: Study, pairs: Sequence[Ready], metric: Metric, measured: Sequence[Measured]
+    study: PatchStudy,
+    pairs: Sequence[PreparedPair],
+    metric: PairMetric,
+    measured: Sequence[PatchSums],
 ) -> Patch:
     """A result with everything but what patching did.
 
@@ -305,13 +310,13 @@ def _result(
     )
 
 
-def example(source: Source, pairs: Sequence[Ready]) -> Example:
+def example(source: Source, pairs: Sequence[PreparedPair]) -> PairExample:
     """The first pair, as it is shown."""
     one = pairs[0]
     clean, corrupted = (predicted(inputs).texts for inputs in (one.clean, one.corrupted))
     against = "" if one.against is None else source.tokens([one.against]).texts[0]
     answer = source.tokens([one.answer]).texts[0]
-    return Example(clean, corrupted, answer, against, one.at[0])
+    return PairExample(clean, corrupted, answer, against, one.at[0])
 
 
 def affordable(source: Source) -> int:

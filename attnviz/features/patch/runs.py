@@ -24,13 +24,13 @@ from attnviz.core.source import (
     Source,
     Start,
 )
-from attnviz.features.patch.metrics import Metric
-from attnviz.features.patch.pairs import Ready
+from attnviz.features.patch.metrics import PairMetric
+from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.result import Direction
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Run:
+class PatchRun:
     """One of the two runs of a batch.
 
     Attributes:
@@ -50,7 +50,7 @@ class Run:
     logits: Tensor
 
 
-class Bench:
+class PatchBench:
     """A model, and the logits of its passes at single positions.
 
     Args:
@@ -58,7 +58,7 @@ class Bench:
         metric: what is measured.
     """
 
-    def __init__(self, source: Source, metric: Metric) -> None:
+    def __init__(self, source: Source, metric: PairMetric) -> None:
         self.source, self.metric = source, metric
 
     @cached_property
@@ -109,7 +109,7 @@ class Bench:
         parts: Collection[Part],
         *,
         mlps: bool = False,
-    ) -> Run:
+    ) -> PatchRun:
         """One of the two runs, with what is to be taken from it."""
         source = self.source
         places = torch.tensor(at, device=source.info.device)
@@ -118,11 +118,11 @@ class Bench:
             batch, places, observers=[kept] if parts else [], mlps=mlps,
             states=source.start_kind is not None,
         )  # fmt: skip
-        return Run(tuple(batch), places, kept.values, output.states, output.mlps, logits)
+        return PatchRun(tuple(batch), places, kept.values, output.states, output.mlps, logits)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Both:
+class RunPair:
     """Both runs of a batch of pairs, all of the same two lengths.
 
     Attributes:
@@ -131,15 +131,15 @@ class Both:
         corrupted: that on the corrupted ones.
     """
 
-    pairs: tuple[Ready, ...]
-    clean: Run
-    corrupted: Run
+    pairs: tuple[PreparedPair, ...]
+    clean: PatchRun
+    corrupted: PatchRun
 
-    def base(self, direction: Direction) -> Run:
+    def base(self, direction: Direction) -> PatchRun:
         """The run that is patched."""
         return self.corrupted if direction == "denoise" else self.clean
 
-    def donor(self, direction: Direction) -> Run:
+    def donor(self, direction: Direction) -> PatchRun:
         """The run that is patched from."""
         return self.clean if direction == "denoise" else self.corrupted
 
@@ -165,8 +165,8 @@ class Both:
 
 
 def both(
-    bench: Bench, pairs: Sequence[Ready], parts: Collection[Part], *, mlps: bool = False
-) -> Both:
+    bench: PatchBench, pairs: Sequence[PreparedPair], parts: Collection[Part], *, mlps: bool = False
+) -> RunPair:
     """Run a batch of pairs, clean and corrupted."""
     runs = [
         bench.run(
@@ -177,10 +177,10 @@ def both(
         )
         for side in (0, 1)
     ]
-    return Both(tuple(pairs), *runs)
+    return RunPair(tuple(pairs), *runs)
 
 
-def batches(pairs: Sequence[Ready], tokens: int, most: int = 16) -> list[tuple[int, ...]]:
+def batches(pairs: Sequence[PreparedPair], tokens: int, most: int = 16) -> list[tuple[int, ...]]:
     """Numbers of pairs in batches of the same two lengths, by these alone.
 
     Args:

@@ -13,18 +13,18 @@ from attnviz.core.heads import Head, Site
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.errors import UsageError
 from attnviz.features.patch import circuit, judge, paths
-from attnviz.features.patch.measure import Measured, Plan
-from attnviz.features.patch.pairs import Ready
+from attnviz.features.patch.measure import PatchPlan, PatchSums
+from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.paths import Path
-from attnviz.features.patch.result import DIRECTIONS, Circuit, Edge, Effect, Share
+from attnviz.features.patch.result import DIRECTIONS, Circuit, PatchEffect, PatchShare, PathEffect
 from attnviz.features.patch.runs import batches
-from attnviz.features.patch.targets import Trial
+from attnviz.features.patch.targets import Patching
 from attnviz.scoring.observe import ScoreObserver
 
 LONGEST = 96
 """Tokens of a prompt whose maps are kept."""
 
-Measure = Callable[[Plan, str], list[Measured]]
+Measure = Callable[[PatchPlan, str], list[PatchSums]]
 """A plan and the stage's name, to the values of its pairs in their order."""
 
 
@@ -45,8 +45,8 @@ class Search:
     """
 
     source: Source
-    pairs: Sequence[Ready]
-    plan: Plan
+    pairs: Sequence[PreparedPair]
+    plan: PatchPlan
     shared: Mapping[Site, int]
     measure: Measure
     seed: int
@@ -54,7 +54,7 @@ class Search:
     faithful: float
     least: float
 
-    def run(self) -> tuple[Circuit, list[Measured], tuple[Effect, ...]]:
+    def run(self) -> tuple[Circuit, list[PatchSums], tuple[PatchEffect, ...]]:
         """The circuit, every head alone on the pairs that it was found on, and its effects.
 
         Raises:
@@ -93,7 +93,7 @@ class Search:
         )  # fmt: skip
         return found, alone, effects
 
-    def _pairs(self, numbers: Sequence[int]) -> tuple[Ready, ...]:
+    def _pairs(self, numbers: Sequence[int]) -> tuple[PreparedPair, ...]:
         """Some of the pairs, numbered anew."""
         return tuple(replace(self.pairs[n], number=place) for place, n in enumerate(numbers))
 
@@ -113,10 +113,10 @@ class Search:
     def _faithful(
         self,
         numbers: Sequence[int],
-        sets: Sequence[Trial],
+        sets: Sequence[Patching],
         names: Sequence[str],
         means: Mapping[Site, Tensor] | None = None,
-    ) -> list[Share]:
+    ) -> list[PatchShare]:
         """Faithfulness of sets, the first of which is the empty one."""
         plan = replace(
             self.plan, pairs=self._pairs(numbers), trials=tuple(sets), directions=("noise",),
@@ -128,9 +128,9 @@ class Search:
         self,
         split: circuit.Halves,
         members: Sequence[Head],
-        sets: Sequence[Trial],
+        sets: Sequence[Patching],
         names: Sequence[str],
-    ) -> dict[str, list[Share]]:
+    ) -> dict[str, list[PatchShare]]:
         """Everything on the other half: the circuit, what is outside, and without each member."""
         layout, size = self.source.layout, len(members)
         drawn = [circuit.without(one, layout) for one in
@@ -166,7 +166,7 @@ class Search:
         circuits: Sequence[frozenset[Head]],
         found_names: Sequence[str],
         judged_names: Sequence[str],
-    ) -> list[tuple[Edge, float]]:
+    ) -> list[tuple[PathEffect, float]]:
         """Edges between members, chosen on one half and measured on the other."""
         layout, between = self.source.layout, set(members)
         every = tuple(
@@ -186,7 +186,7 @@ class Search:
         edges = judge.edges(kept, again, DIRECTIONS, judged_names, self.seed, {})
         return list(zip(edges, chosen.values(), strict=True))
 
-    def _means(self, pairs: Sequence[Ready]) -> tuple[dict[Site, Tensor], str]:
+    def _means(self, pairs: Sequence[PreparedPair]) -> tuple[dict[Site, Tensor], str]:
         """Mean outputs [T, H, d_v] over clean and corrupted prompts, and what they are over."""
         longest = max(max(pair.lengths) for pair in self.pairs)
         same = {length for pair in self.pairs for length in pair.lengths} == {longest}
@@ -206,7 +206,7 @@ class Search:
         return means, "positions" if same else "tokens"
 
     def _described(
-        self, pairs: Sequence[Ready], members: Sequence[Head]
+        self, pairs: Sequence[PreparedPair], members: Sequence[Head]
     ) -> tuple[dict[Head, str], dict[Head, tuple[tuple[float, ...], ...]]]:
         """What members do on the clean prompts, and their maps on the first."""
         batch = [pair.clean for pair in pairs]

@@ -13,16 +13,16 @@ from torch import Tensor
 
 from attnviz.core.heads import Site
 from attnviz.core.source import Donor, Part, Start
-from attnviz.features.patch.pairs import Ready
+from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.result import Direction
-from attnviz.features.patch.runs import Bench, Both
-from attnviz.features.patch.targets import Trial
+from attnviz.features.patch.runs import PatchBench, RunPair
+from attnviz.features.patch.targets import Patching
 
 
 def sweep(
-    bench: Bench,
-    runs: Both,
-    trials: Sequence[Trial],
+    bench: PatchBench,
+    runs: RunPair,
+    trials: Sequence[Patching],
     direction: Direction,
     *,
     at: str = "",
@@ -52,7 +52,7 @@ def sweep(
     return found
 
 
-def marked(runs: Both, direction: Direction, at: str) -> Tensor | None:
+def marked(runs: RunPair, direction: Direction, at: str) -> Tensor | None:
     """Which positions of the base run are patched, bool [N, T]; None for all that have partners.
 
     Args:
@@ -76,7 +76,7 @@ def marked(runs: Both, direction: Direction, at: str) -> Tensor | None:
     return found
 
 
-def positions(pair: Ready, direction: Direction, at: str) -> Iterator[int]:
+def positions(pair: PreparedPair, direction: Direction, at: str) -> Iterator[int]:
     """The positions of one pair's base run; IndexError for one that is not there."""
     length = pair.lengths[1 if direction == "denoise" else 0]
     if at == "span":
@@ -105,7 +105,9 @@ def moved(values: Tensor, places: Tensor | None) -> Tensor:
     return values.gather(2, index.expand(-1, values.shape[1], -1, values.shape[3]))
 
 
-def _by_start(trials: Sequence[Trial], bench: Bench) -> Iterator[tuple[int | None, list[int]]]:
+def _by_start(
+    trials: Sequence[Patching], bench: PatchBench
+) -> Iterator[tuple[int | None, list[int]]]:
     """Numbers of trials by the layer that their run can begin at; None for a whole pass."""
     found: dict[int | None, list[int]] = {}
     for number, trial in enumerate(trials):
@@ -120,12 +122,12 @@ class _Patching:
     """Runs patches of one batch in one direction."""
 
     def __init__(
-        self, bench: Bench, runs: Both, direction: Direction, where: Tensor | None
+        self, bench: PatchBench, runs: RunPair, direction: Direction, where: Tensor | None
     ) -> None:
         self.bench, self.base, self.donor = bench, runs.base(direction), runs.donor(direction)
         self.where, self.places = where, runs.places(direction)
 
-    def logits(self, trials: Sequence[Trial], layer: int | None) -> Tensor:
+    def logits(self, trials: Sequence[Patching], layer: int | None) -> Tensor:
         """[n · N, V] of n trials that begin at one layer."""
         base = self.base
         donors: dict[Site, list[Donor]] = {}
@@ -141,7 +143,7 @@ class _Patching:
         )
         return logits
 
-    def _donors(self, trials: Sequence[Trial]) -> dict[Site, list[Donor]]:
+    def _donors(self, trials: Sequence[Patching]) -> dict[Site, list[Donor]]:
         shares: dict[tuple[Site, Part], Tensor] = {}
         values: dict[tuple[Site, Part], Tensor] = {}
         count = len(self.base.batch)
@@ -163,7 +165,7 @@ class _Patching:
             donors.setdefault(site, []).append(Donor(part, values[site, part], whole))
         return donors
 
-    def _mask(self, trial: Trial, length: int) -> Tensor:
+    def _mask(self, trial: Patching, length: int) -> Tensor:
         """Bool [N, length], which positions one trial patches."""
         count = len(self.base.batch)
         if trial.position is not None:
@@ -174,7 +176,7 @@ class _Patching:
             return self.where
         return torch.ones(count, length, dtype=torch.bool, device=self.base.at.device)
 
-    def _state(self, trial: Trial, layer: int) -> Tensor:
+    def _state(self, trial: Patching, layer: int) -> Tensor:
         """The states [N, T, D] that a patched residual stream or MLP leaves."""
         base, donor = self.base, self.donor
         mask = self._mask(trial, base.states[layer].shape[1])[..., None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnviz.drawing.tables import Row
-from attnviz.features.patch.result import DIRECTIONS, Edge, Effect, Patch
+from attnviz.features.patch.result import DIRECTIONS, Patch, PatchEffect, PathEffect
 
 _SHARE = ("share", "low", "high", "joint_low", "joint_high", "raw")
 COLUMNS = (
@@ -23,14 +23,14 @@ def rows(found: Patch) -> list[Row]:
     return made
 
 
-def _edge(found: Patch, edge: Edge) -> Row:
+def _edge(found: Patch, edge: PathEffect) -> Row:
     """A row of a path: its heads are the sender and the receivers."""
     heads = " ".join(found.layout.name(head) for head in (edge.sender, *edge.receivers))
     row: Row = {"name": edge.name(found.layout), "heads": heads, "layer": edge.sender.layer}
     return row | {"position": None} | _shares(edge) | {"estimate": edge.estimate}
 
 
-def _shares(one: Effect | Edge) -> Row:
+def _shares(one: PatchEffect | PathEffect) -> Row:
     return {
         f"{direction}_{name}": None if share is None else getattr(share, name)
         for direction in DIRECTIONS

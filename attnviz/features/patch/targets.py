@@ -10,7 +10,7 @@ from attnviz.captures.kept import Kept
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.source import ForwardRequest, Part, Source
 from attnviz.errors import ModelError, SelectionError, UsageError
-from attnviz.features.patch.pairs import Ready
+from attnviz.features.patch.pairs import PreparedPair
 from attnviz.scoring.groups import Group, every_head, read_groups
 
 Component = Literal["z", "q", "k", "v", "pattern", "attention", "mlp", "residual"]
@@ -48,7 +48,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Patching:
     """One run: a target at one position of the base run, or wherever it is asked for."""
 
     target: Target
@@ -62,7 +62,7 @@ def parts_of(component: Component) -> tuple[Part, ...]:
     return ("z",) if component == "attention" else (component,)  # type: ignore[return-value]
 
 
-def key_heads(source: Source, pair: Ready) -> dict[Site, int]:
+def key_heads(source: Source, pair: PreparedPair) -> dict[Site, int]:
     """G of every layer: heads that have keys and values of their own."""
     kept = Kept(["k"], source.layout.sites)
     source.forward([pair.clean], [kept], ForwardRequest(hidden=False))
@@ -162,8 +162,8 @@ def _no_roles(name: str) -> tuple[Head, ...]:
     )
 
 
-def trials(found: Sequence[Target], by: str, positions: Sequence[int]) -> tuple[Trial, ...]:
+def trials(found: Sequence[Target], by: str, positions: Sequence[int]) -> tuple[Patching, ...]:
     """The runs: every target, at all positions at once or at each by itself."""
     if by == "head":
-        return tuple(Trial(target) for target in found)
-    return tuple(Trial(target, place) for target in found for place in positions)
+        return tuple(Patching(target) for target in found)
+    return tuple(Patching(target, place) for target in found for place in positions)

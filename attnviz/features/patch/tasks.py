@@ -67,7 +67,7 @@ _GENDER = ("The {who} smiled because", "The {who} was tired, so", "The {who} sai
            "The {who} opened the door when")  # fmt: skip
 
 
-class Words:
+class TaskWords:
     """Which words a model keeps whole.
 
     Args:
@@ -106,7 +106,7 @@ class Words:
         return Pair(clean, corrupted, answer, against)
 
 
-def induction(words: Words) -> Pair:
+def induction(words: TaskWords) -> Pair:
     """Random words, and their beginning again; another word followed then."""
 
     def replaced(first: list[int], again: int, other: int) -> tuple[list[int], int]:
@@ -115,7 +115,7 @@ def induction(words: Words) -> Pair:
     return _repeated(words, replaced)
 
 
-def induction_swap(words: Words) -> Pair:
+def induction_swap(words: TaskWords) -> Pair:
     """The same words, and two of them swapped, so that another one of them followed then."""
 
     def swapped(first: list[int], again: int, _: int) -> tuple[list[int], int]:
@@ -126,7 +126,9 @@ def induction_swap(words: Words) -> Pair:
     return _repeated(words, swapped)
 
 
-def _repeated(words: Words, change: Callable[[list[int], int, int], tuple[list[int], int]]) -> Pair:
+def _repeated(
+    words: TaskWords, change: Callable[[list[int], int, int], tuple[list[int], int]]
+) -> Pair:
     """Random words and their beginning again; ``change`` gives other words and their answer."""
     source, draw = words.source, words.draw
     start, added = starts_with(source)
@@ -148,7 +150,7 @@ def _repeated(words: Words, change: Callable[[list[int], int, int], tuple[list[i
     return Pair(clean, corrupted, first[again], against)
 
 
-def ioi(words: Words) -> Pair | None:
+def ioi(words: TaskWords) -> Pair | None:
     """Indirect object identification: who of two is not named again."""
     names, places, things = map(words.kept, (NAMES, PLACES, THINGS))
     if len(names) < 4 or not places or not things:
@@ -163,7 +165,7 @@ def ioi(words: Words) -> Pair | None:
     return words.pair(clean, corrupted, indirect, subject)
 
 
-def agreement(words: Words) -> Pair | None:
+def agreement(words: TaskWords) -> Pair | None:
     """The verb agrees with the subject, not with the noun between, which has the other number."""
     nouns, verbs = words.both(NOUNS), words.both(VERBS)
     if len(nouns) < 4 or not verbs:
@@ -181,7 +183,7 @@ def agreement(words: Words) -> Pair | None:
     return words.pair(clean, corrupted, verb[plural], verb[1 - plural], " old.")
 
 
-def gender(words: Words) -> Pair | None:
+def gender(words: TaskWords) -> Pair | None:
     """The pronoun of a man or a woman."""
     people = words.both(PEOPLE)
     if len(people) < 3 or not words.both([("he", "she")]):
@@ -193,7 +195,7 @@ def gender(words: Words) -> Pair | None:
 
 
 @dataclass(frozen=True)
-class Task:
+class PairTask:
     """A task.
 
     Attributes:
@@ -201,16 +203,18 @@ class Task:
         title: what is to be done, in words.
     """
 
-    make: Callable[[Words], Pair | None]
+    make: Callable[[TaskWords], Pair | None]
     title: str
 
 
-TASKS: Mapping[str, Task] = {
-    "induction": Task(induction, "the word that followed when the words came before"),
-    "induction-swap": Task(induction_swap, "the word that followed; corrupted by swapping words"),
-    "ioi": Task(ioi, "the one of two people who is not named again"),
-    "agreement": Task(agreement, "the verb in the number of its subject"),
-    "gender": Task(gender, "the pronoun of a man or a woman"),
+TASKS: Mapping[str, PairTask] = {
+    "induction": PairTask(induction, "the word that followed when the words came before"),
+    "induction-swap": PairTask(
+        induction_swap, "the word that followed; corrupted by swapping words"
+    ),
+    "ioi": PairTask(ioi, "the one of two people who is not named again"),
+    "agreement": PairTask(agreement, "the verb in the number of its subject"),
+    "gender": PairTask(gender, "the pronoun of a man or a woman"),
 }
 
 
@@ -229,7 +233,7 @@ def task_pairs(source: Source, name: str, count: int, seed: int) -> tuple[list[P
     Raises:
         ModelError: the model's tokenizer keeps too few of its words whole.
     """
-    words = Words(source, random.Random(f"{seed}/{name}"))
+    words = TaskWords(source, random.Random(f"{seed}/{name}"))
     found: dict[tuple[object, object], Pair] = {}
     for _ in range(20 * count):
         pair = TASKS[name].make(words)

@@ -16,7 +16,7 @@ from attnviz.drawing.labels import signs, visible
 from attnviz.drawing.signed import SignedGrid, coloured, on_terminal, signed
 from attnviz.drawing.terminal import Line
 from attnviz.features.patch import words
-from attnviz.features.patch.result import Circuit, Direction, Edge, Effect, Patch
+from attnviz.features.patch.result import Circuit, Direction, Patch, PatchEffect, PathEffect
 from attnviz.statistics.simultaneous import ENOUGH
 
 _ROWS = 24
@@ -37,7 +37,7 @@ def parts(found: Patch, top: int | None = None) -> Iterator[RenderableType]:
     yield Line(words.model_does(found), "bold")
     yield ""
     for direction in found.directions if found.effects else ():
-        yield Grid(found, direction)
+        yield PatchGrid(found, direction)
     if found.circuit is not None:
         yield members_table(found, found.circuit)
         yield ""
@@ -56,7 +56,7 @@ def parts(found: Patch, top: int | None = None) -> Iterator[RenderableType]:
     yield Line(closing(found), "dim")
 
 
-class Grid:
+class PatchGrid:
     """A renderable: heads or layers, or these by position, each with its share."""
 
     def __init__(self, found: Patch, direction: Direction) -> None:
@@ -143,7 +143,7 @@ def strongest(
     return [name for name in names if name in kept]
 
 
-def table(found: Patch, effects: Sequence[Effect]) -> RenderableType:
+def table(found: Patch, effects: Sequence[PatchEffect]) -> RenderableType:
     """One line for each effect: its shares, their intervals, and the raw change."""
     made, tail = _table(found, effects, "patched", ["position"] * (found.by == "position"))
     for effect in effects:
@@ -154,7 +154,7 @@ def table(found: Patch, effects: Sequence[Effect]) -> RenderableType:
     return made
 
 
-def edges_table(found: Patch, edges: Sequence[Edge]) -> RenderableType:
+def edges_table(found: Patch, edges: Sequence[PathEffect]) -> RenderableType:
     """One line for each path."""
     made, tail = _table(found, edges, "path", [])
     for edge in edges:
@@ -212,8 +212,8 @@ def _plain(*titles: str) -> Table:
 
 
 def _table(
-    found: Patch, shown: Sequence[Effect | Edge], title: str, more: Sequence[str]
-) -> tuple[Table, Callable[[Effect | Edge], list[str]]]:
+    found: Patch, shown: Sequence[PatchEffect | PathEffect], title: str, more: Sequence[str]
+) -> tuple[Table, Callable[[PatchEffect | PathEffect], list[str]]]:
     """An empty table with its columns, and what stands in those of figures."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
     made.add_column(title, overflow="fold")
@@ -230,7 +230,7 @@ def _table(
         made.add_column("estimate", justify="right")
     made.add_column(f"in {found.unit or words.METRICS[found.metric]}", justify="right")
 
-    def tail(one: Effect | Edge) -> list[str]:
+    def tail(one: PatchEffect | PathEffect) -> list[str]:
         row = []
         for direction in found.directions:
             share = one.of(direction)
@@ -242,7 +242,7 @@ def _table(
     return made, tail
 
 
-def _style(found: Patch, one: Effect | Edge) -> str:
+def _style(found: Patch, one: PatchEffect | PathEffect) -> str:
     """Faint for what does not differ from 0, where that can be said."""
     joint = one.first.joint_low is not None or (found.clusters >= ENOUGH and one.first.low is None)
     return "dim" if joint and not one.first.sure else ""

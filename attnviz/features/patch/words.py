@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 from attnviz.drawing.labels import visible
 from attnviz.drawing.signed import signed
-from attnviz.features.patch.result import Baseline, Circuit, Direction, Effect, Patch, Share
+from attnviz.features.patch.result import (
+    Circuit,
+    Direction,
+    Patch,
+    PatchEffect,
+    PatchShare,
+    TaskScore,
+)
 from attnviz.features.patch.tasks import TASKS
 
 COMPONENTS = {
@@ -52,7 +59,7 @@ def nouns(found: Patch) -> str:
     return whole.get(found.component, "heads")
 
 
-def share(one: Share | None) -> str:
+def share(one: PatchShare | None) -> str:
     """``+0.231``, with the digits that its interval leaves known; empty for none."""
     if one is None:
         return ""
@@ -64,7 +71,7 @@ def share(one: Share | None) -> str:
     return "0" if float(text) == 0 else text.replace("-", MINUS)
 
 
-def interval(one: Share | None, *, joint: bool = True) -> str:
+def interval(one: PatchShare | None, *, joint: bool = True) -> str:
     """``+0.196 to +0.266``; empty where there is none."""
     ends = (None, None) if one is None else (one.low, one.high)
     if one is not None and joint:
@@ -94,7 +101,7 @@ def model_does(found: Patch) -> str:
     )
 
 
-def _side(found: Patch, one: Baseline) -> str:
+def _side(found: Patch, one: TaskScore) -> str:
     known = ""
     if one.low is not None and one.high is not None:
         known = f" [{one.low:.3g}, {one.high:.3g}]"
@@ -127,7 +134,7 @@ def quote(found: Patch) -> str:
     return said + "."
 
 
-def _restores(found: Patch, first: Effect, what: str) -> str:
+def _restores(found: Patch, first: PatchEffect, what: str) -> str:
     one = first.denoise
     if one is None:
         return ""
@@ -138,7 +145,7 @@ def _restores(found: Patch, first: Effect, what: str) -> str:
     )
 
 
-def _removes(found: Patch, first: Effect) -> str:
+def _removes(found: Patch, first: PatchEffect) -> str:
     one = first.noise
     if one is None:
         return ""
@@ -151,7 +158,7 @@ def _removes(found: Patch, first: Effect) -> str:
     )
 
 
-def subject(found: Patch, effect: Effect) -> str:
+def subject(found: Patch, effect: PatchEffect) -> str:
     """``the output of 2.0``; ``MLP 2`` for what has no heads."""
     if found.component in ("attention", "mlp", "residual") or " of " in effect.name:
         return f"{effect.name}"
@@ -162,7 +169,7 @@ def subject(found: Patch, effect: Effect) -> str:
     )
 
 
-def interval_percent(one: Share) -> str:
+def interval_percent(one: PatchShare) -> str:
     """`` (joint 95 % interval 20 to 27 %)``; empty where there is none."""
     if one.joint_low is None or one.joint_high is None:
         if one.low is None or one.high is None:
@@ -208,7 +215,7 @@ def circuit_measure(found: Patch) -> str:
     return " · ".join(parts)
 
 
-def score(one: Share) -> str:
+def score(one: PatchShare) -> str:
     """``0.86 [0.79, 0.93]``."""
     known = ""
     if one.low is not None and one.high is not None:

@@ -377,7 +377,7 @@ def test_pictures_name_the_model_and_the_text_and_what_they_leave_out(tmp_path: 
     assert len(lines) == 5
     for line in lines:
         svg = (tmp_path / "maps" / line["file"]).read_text()
-        drawn = " ".join(re.findall(r">([^<]+)</t", svg))
+        drawn = " ".join(re.findall(r">([^<>]+)</(?:text|tspan)>", svg))
         assert set(f"{line['model']}: {text}".split()) <= set(drawn.split())
         assert "without the first token and separators" in drawn
         assert line["tokens"]["queries"] == text.split()[1:]

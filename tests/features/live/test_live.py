@@ -6,6 +6,7 @@ Needs Chromium (the system's, or the one that $ATTNVIZ_CHROMIUM names).
 from __future__ import annotations
 
 import base64
+import json
 import random
 import re
 import unicodedata
@@ -21,6 +22,7 @@ import attnviz as av
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
+from attnviz.errors import SelectionError
 from attnviz.features.live.function import TOUR
 from attnviz.features.live.pack import rounded
 from attnviz.models import demo
@@ -337,3 +339,13 @@ def test_eight_bits_run(browser: Any, tmp_path: Path) -> None:
 def test_what_cannot_be_made(options: dict[str, Any], words: str) -> None:
     with pytest.raises(av.AttnvizError, match=words):
         av.live(**options)
+
+
+def test_a_page_can_open_with_some_heads_alone() -> None:
+    page = av.live(only="0.5, 3.*").page.decode()
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
+    off = json.loads(data)["off"]
+    assert len(off) == 24 - 7
+    assert {"0.5", "3.0"}.isdisjoint(off)
+    with pytest.raises(SelectionError, match=r"no head 9\.9"):
+        av.live(only="9.9")

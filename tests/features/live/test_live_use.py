@@ -129,7 +129,7 @@ def test_the_map_grows_with_the_window(page: Opened, path: Path) -> None:
         sides.append(page.page.locator("#map-before").bounding_box()["width"])
         tiles.append(page.page.locator(".tile").first.bounding_box()["width"])
         assert page.page.evaluate("document.documentElement.scrollWidth") <= width
-    assert 380 < sides[0] <= 420
+    assert 370 < sides[0] <= 420
     assert sides[1] > 800
     assert sides[2] > 1200
     assert tiles[0] > 50

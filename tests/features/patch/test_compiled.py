@@ -18,7 +18,7 @@ from torch import nn
 import attnviz as av
 from attnviz.core.source import Source
 from attnviz.features.patch.circuit import corrupted
-from attnviz.features.patch.measure import Plan, measure
+from attnviz.features.patch.measure import PatchPlan, measure
 from attnviz.features.patch.metrics import metric_of
 from attnviz.features.patch.pairs import Pair, prepare
 
@@ -121,7 +121,7 @@ def test_zero_finds_the_heads_that_the_answer_needs(case: Any) -> None:
     """Every head alone with its output at zero: one that gives the same in both texts counts."""
     source, pairs, _, needed, _, _ = case
     ready = prepare(source, pairs)
-    plan = Plan(
+    plan = PatchPlan(
         tuple(ready), metric_of(None, ready), tuple(corrupted([head]) for head in source.layout),
         ("noise",), means=zeros(source, pairs),
     )  # fmt: skip

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.features.patch.measure import Plan, measure
+from attnviz.features.patch.measure import PatchPlan, measure
 from attnviz.features.patch.metrics import metric_of
 from attnviz.features.patch.pairs import prepare
-from attnviz.features.patch.targets import Trial, key_heads, targets
+from attnviz.features.patch.targets import Patching, key_heads, targets
 from attnviz.features.patch.tasks import task_pairs
 from attnviz.statistics.ratios import ratios
 
@@ -25,7 +25,9 @@ def test_intervals_of_heads_hold_as_often_as_they_say() -> None:
     source = av.load("demo-gpt2")
     ready = prepare(source, task_pairs(source, "induction", POPULATION, 3)[0])
     heads = targets(source, "z", "2.0, 2.4, 3.0, 3.1, 3.3, 3.5", key_heads(source, ready[0]))
-    plan = Plan(tuple(ready), metric_of(None, ready), tuple(map(Trial, heads)), ("denoise",))
+    plan = PatchPlan(
+        tuple(ready), metric_of(None, ready), tuple(map(Patching, heads)), ("denoise",)
+    )
     measured = [one for batch in measure(source, plan) for one in batch]
     a = np.stack([one.patched[0] - one.corrupted for one in measured])
     b = np.array([one.clean - one.corrupted for one in measured])

@@ -20,7 +20,7 @@ from attnviz.errors import InputError, UsageError
 from attnviz.features.patch.function import patch
 from attnviz.features.patch.pairs import Pair, prepare
 from attnviz.features.patch.result import Patch
-from attnviz.features.patch.tasks import TASKS, Words, task_pairs
+from attnviz.features.patch.tasks import TASKS, TaskWords, task_pairs
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
 from attnviz.statistics.ratios import ratios
@@ -348,7 +348,7 @@ def test_a_result_is_read_back_and_says_itself(
     assert said is not None
     assert said.measures[0].values["2.0"][0] == pytest.approx(found.effects[12].first.share)
     assert "restores" in said.said["2.0"][0]
-    assert found.figure()[:4] == b"\x89PNG"
+    assert found.to_bytes("png")[:4] == b"\x89PNG"
     assert "2.0" in str(found)
     rows = found.to_csv().splitlines()
     assert rows[0].startswith("name,heads,layer,position,denoise_share,denoise_low")
@@ -429,5 +429,5 @@ def test_a_file_of_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_words_that_a_tokenizer_splits_are_left_out(gpt2: Any) -> None:
     import random
 
-    words = Words(gpt2, random.Random(0))
+    words = TaskWords(gpt2, random.Random(0))
     assert words.kept(["king", "incomprehensible"]) == ["king"]

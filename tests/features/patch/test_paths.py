@@ -18,7 +18,7 @@ from attnviz.features.patch import edges, paths
 from attnviz.features.patch.metrics import metric_of
 from attnviz.features.patch.pairs import Pair, prepare
 from attnviz.features.patch.paths import Path, every_path, read_paths
-from attnviz.features.patch.runs import Bench, Both, both
+from attnviz.features.patch.runs import PatchBench, RunPair, both
 from attnviz.features.patch.targets import key_heads
 from attnviz.features.patch.tasks import task_pairs
 from attnviz.models import pretrained
@@ -40,9 +40,9 @@ def gpt2() -> Any:
 
 
 @pytest.fixture(scope="module")
-def runs(gpt2: Any) -> tuple[Bench, Both]:
+def runs(gpt2: Any) -> tuple[PatchBench, RunPair]:
     ready = prepare(gpt2, task_pairs(gpt2, "induction-swap", 3, 0)[0])
-    bench = Bench(gpt2, metric_of(None, ready))
+    bench = PatchBench(gpt2, metric_of(None, ready))
     return bench, both(bench, ready, ["z"])
 
 
@@ -112,7 +112,7 @@ PATHS = [
 
 
 @torch.no_grad()
-def test_paths_are_those_of_the_plain_loop(runs: tuple[Bench, Both]) -> None:
+def test_paths_are_those_of_the_plain_loop(runs: tuple[PatchBench, RunPair]) -> None:
     bench, batch = runs
     found = paths.sweep(bench, batch, PATHS, "denoise")
     plain = Plain()
@@ -124,7 +124,9 @@ def test_paths_are_those_of_the_plain_loop(runs: tuple[Bench, Both]) -> None:
             assert float(found[number, place]) == pytest.approx(expected, abs=1e-4)
 
 
-def test_with_free_mlps_nothing_but_the_head_differs(runs: tuple[Bench, Both]) -> None:
+def test_with_free_mlps_nothing_but_the_head_differs(
+    runs: tuple[PatchBench, RunPair],
+) -> None:
     """Straight to the logits with free MLPs: the run with every head held but one."""
     bench, batch = runs
     (found,) = paths.sweep(bench, batch, [Path(head("2.0"), (), "logits")], "denoise", mlps="free")
@@ -159,7 +161,7 @@ def test_with_free_mlps_nothing_but_the_head_differs(runs: tuple[Bench, Both]) -
 def test_estimates_are_slopes_of_the_exact_paths(gpt2: Any) -> None:
     """A hundredth of the difference moves the metric by a hundredth of EAP's score."""
     ready = prepare(gpt2, task_pairs(gpt2, "induction-swap", 2, 0)[0])
-    bench = Bench(gpt2, metric_of(None, ready))
+    bench = PatchBench(gpt2, metric_of(None, ready))
     batch = both(bench, ready, ["z"])
     scores = edges.scores(bench, batch, PATHS, 0)
     step = 0.01
@@ -183,7 +185,7 @@ def test_estimates_of_other_models(family: str, folders: Any) -> None:
                              backend="hooked")  # fmt: skip
     given = [Pair((7, 21, 30, 4, 18, 11), (7, 21, 9, 4, 18, 11), 5, 12)]
     ready = prepare(source, given)
-    bench = Bench(source, metric_of(None, ready))
+    bench = PatchBench(source, metric_of(None, ready))
     batch = both(bench, ready, ["z"])
     every = every_path(source.layout, key_heads(source, ready[0]))
     scores = edges.scores(bench, batch, every, 0)

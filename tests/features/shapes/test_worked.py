@@ -117,7 +117,7 @@ def test_json_input_with_everything() -> None:
         ({}, "needs x"),
         ({"x": [[1, 2]], "zork": 1}, "unknown field 'zork'"),
         ({"x": [[1, 2], [3]]}, "all of one length"),
-        ({"x": [[1, "a"]]}, "no number"),
+        ({"x": [[1, "a"]]}, "not a number"),
         ({"x": []}, "rows of numbers"),
         ({"x": [[1, 2]] * 40}, "at most 32"),
         ({"x": [[1.0] * 100]}, "at most"),

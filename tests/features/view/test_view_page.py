@@ -353,7 +353,7 @@ def test_card_gives_evidence_and_pairs(shared: Opened, pages) -> None:
     body = shared.text("#card-body")
     for role in scored.roles:
         mean = role.evidence.mean
-        kind = "rests" if role.rests else "does"
+        kind = "sink" if role.rests else "does"
         assert re.search(rf"{role.name}\s+{kind}\s+{role.score}\s+{re.escape(shown(mean))}\s", body)
     for name, score in scored.scores.items():
         if score.mean is not None:
@@ -414,7 +414,11 @@ def test_a_link_shows_the_same_again(shared: Opened, pages, state: str) -> None:
     picture = shared.page.screenshot()
     shared.open(pages["three"], link.removeprefix("#"), again=True)
     assert shared.hash() == link
-    assert shared.page.screenshot() == picture
+    # how corners are smoothed may differ where only a part was painted anew
+    one, other = (
+        np.asarray(Image.open(io.BytesIO(b))) for b in (picture, shared.page.screenshot())
+    )
+    assert (one != other).any(-1).mean() < 1e-4
 
 
 def test_junk_in_a_link_is_left_out(shared: Opened, pages) -> None:

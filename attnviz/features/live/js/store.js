@@ -16,7 +16,7 @@ let changed = new Set();
 
 /** @returns {State} */
 function start() {
-  return { text: page.text, off: new Set(), head: page.opening, at: null, temperature: 0, seed: 0, step: -1, why: null, key: null };
+  return { text: page.text, off: new Set(page.off), head: page.opening, at: null, temperature: 0, seed: 0, step: -1, why: null, key: null };
 }
 
 export function get() {
@@ -71,7 +71,7 @@ function remember() {
     const parts = new URLSearchParams();
     if (state.step >= 0) parts.set("step", String(state.step));
     if (state.text !== page.text) parts.set("text", state.text);
-    if (state.off.size) parts.set("off", [...state.off].join());
+    if ([...state.off].join() !== page.off.join()) parts.set("off", [...state.off].join());
     if (state.head !== page.opening) parts.set("head", state.head);
     if (state.at !== null) parts.set("at", String(state.at));
     if (state.why !== null) parts.set("why", String(state.why));
@@ -98,7 +98,7 @@ export function fromHash() {
     ...start(),
     step: Number(parts.get("step") ?? -1) in page.tour ? Number(parts.get("step")) : -1,
     text: parts.get("text") ?? page.text,
-    off: new Set((parts.get("off") || "").split(",").filter((id) => heads.has(id))),
+    off: new Set((parts.get("off") ?? page.off.join()).split(",").filter((id) => heads.has(id))),
     head: heads.has(head) ? head : start().head,
     at: at !== null && /^\d+$/.test(at) ? Number(at) : null,
     why: why !== null && /^\d+$/.test(why) ? Number(why) : null,

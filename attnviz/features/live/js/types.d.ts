@@ -28,7 +28,7 @@ export interface Role { name: string; color: string; ink: string; code: string }
 export interface HeadFacts { id: string; said: string; role: Role | null }
 export interface Step { say: string; text: string; off: string[]; head: string; at: number | null }
 export interface Page {
-  title: string; model: string; text: string; causal: boolean; opening: string; labels: string[]; heads: HeadFacts[]; tour: Step[];
+  title: string; model: string; text: string; causal: boolean; opening: string; labels: string[]; heads: HeadFacts[]; tour: Step[]; off: string[];
   palette: string[]; notes: string[];
 }
 /** `opened` is the number of a head whose queries and keys are wanted. */

@@ -77,7 +77,7 @@ function refusalOf(states, [one, other], rows, columns) {
   if (states[0].kind !== states[1].kind) return `No difference: one side is ${states[0].kind} attention, the other ${states[1].kind}.`;
   const why = refusal(rows, Math.max(one.R, other.R)) || refusal(columns, Math.max(one.C, other.C));
   const unit = states[0].words ? "words" : "tokens";
-  return why && `No difference: the texts cannot be laid side by side, ${why} ${unit}${unit === "tokens" ? "; try words" : ""}.`;
+  return why && `No difference: the texts cannot be aligned, ${why} ${unit}${unit === "tokens" ? "; try words" : ""}.`;
 }
 
 /**
