@@ -14,6 +14,9 @@ _declared: dict[str, Any] = {}
 _OF_A_TEXT = ("text", "pair", "context", "target")
 """Parameters of one text: a command for files of many texts finds them in the files."""
 
+_OF_A_MEDIUM = ("image", "audio")
+"""Parameters of one picture or sound: a command without them names one that takes it."""
+
 
 def speak_for(parameters: Iterable[Any]) -> None:
     """From now on call parameters as a command declares them."""
@@ -36,6 +39,8 @@ def option(name: str, value: Any = ...) -> str:
     declared = _declared.get(name)
     if declared is None and _declared and name in _OF_A_TEXT:
         return f"the field {name!r}"
+    if declared is None and _declared and name in _OF_A_MEDIUM:
+        return f"attnviz heads --{name}"
     if declared is not None and declared.param_type_name == "argument":
         flag = declared.metavar or name.upper()
     else:

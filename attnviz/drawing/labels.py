@@ -204,6 +204,11 @@ def upright(labels: Iterable[str], height: int, *, ascii_only: bool = False) -> 
     return [[column[line] for column in padded] for line in range(lines)]
 
 
+def counted(number: int, noun: str) -> str:
+    """How many of something there are: ``1 text``, ``1,024 texts``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def number(value: float) -> str:
     """A score for people: two decimals, three below 0.1, ``<0.001`` instead of nothing."""
     if value != 0 and abs(value) < 0.001:

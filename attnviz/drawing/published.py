@@ -8,7 +8,7 @@ from typing import Any
 
 from attnviz.core.heads import Head, Layout
 from attnviz.core.measures import PrefixMatching, SinkRate
-from attnviz.drawing.labels import number, percent
+from attnviz.drawing.labels import counted, number, percent
 
 SINKS, MATCHING = "Sink rate (Gu et al. 2024)", "Prefix matching (Olsson et al. 2022)"
 _BEST = 5
@@ -29,7 +29,7 @@ def matching_line(matching: PrefixMatching, layout: Layout, among: Collection[He
 
 def sink_line(sinks: SinkRate) -> str:
     """The share of heads that are attention sinks."""
-    texts = "1 text" if sinks.texts == 1 else f"{sinks.texts:,} texts"
+    texts = counted(sinks.texts, "text")
     over = "no interval from a single text"
     if sinks.half is not None:
         low, high = max(sinks.rate - sinks.half, 0.0), min(sinks.rate + sinks.half, 1.0)

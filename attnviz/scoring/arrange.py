@@ -70,7 +70,7 @@ def leading(scores: HeadScores, role: str | None = None) -> tuple[int, float, He
         scores: of the head.
         role: the only role that is asked for; all by default.
     """
-    shown = [r for r in scores.roles if role in (None, r.name)]
+    shown = [r for r in scores.roles if role in (None, r.name, r.title)]
     does = [r for r in shown if not r.rests]
     lifts = [r.evidence.lift or 0.0 for r in does or shown]
     if not lifts:

@@ -20,7 +20,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import attnviz as av
-from attnviz.cli import main
+from attnviz.cli import COMMANDS, main
 from tests import forking
 
 SCHEMA = av.Heads.json_schema()
@@ -220,6 +220,13 @@ def test_version_and_help(capsys) -> None:
         text = ok(capsys, command, "--help")
         assert "Examples" in text
         assert "--model" in text
+
+
+def test_no_default_is_said_of_a_switch(capsys) -> None:
+    for command in COMMANDS:
+        text = ok(capsys, command, "--help")
+        assert "default: True" not in text, command
+        assert "default: False" not in text, command
 
 
 @pytest.mark.parametrize(

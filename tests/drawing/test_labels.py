@@ -17,6 +17,13 @@ ANY_TEXT = st.text(alphabet=st.characters(), max_size=12)
 
 
 @pytest.mark.parametrize(
+    ("number", "said"), [(0, "0 texts"), (1, "1 text"), (2, "2 texts"), (1024, "1,024 texts")]
+)
+def test_counted(number: int, said: str) -> None:
+    assert labels.counted(number, "text") == said
+
+
+@pytest.mark.parametrize(
     ("text", "shown"),
     [
         (" keys", "·keys"),

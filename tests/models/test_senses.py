@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import attnviz as av
+from attnviz.cli import main
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
@@ -251,7 +252,9 @@ def test_windows_are_refused_by_name(tmp_path: Path) -> None:
         load(tmp_path, "vit")
 
 
-def test_what_is_no_picture_is_refused_in_one_line(models: Any, tmp_path: Path) -> None:
+def test_what_is_no_picture_is_refused_in_one_line(
+    models: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = str(models("vit"))
     for name, content in (("empty.png", b""), ("text.png", b"no picture"), ("cut.png", b"")):
         (tmp_path / name).write_bytes(content or HOUSE.read_bytes()[:2000] * (name == "cut.png"))
@@ -261,6 +264,11 @@ def test_what_is_no_picture_is_refused_in_one_line(models: Any, tmp_path: Path) 
         av.capture(Prompt(image=tmp_path / "none.png"), model=folder)
     with pytest.raises(UsageError, match="this model reads pictures, not text; give it a file"):
         av.capture("The cat sat", model=folder)
+    text = tmp_path / "text.txt"
+    text.write_text("The cat sat")
+    assert main(["profile", str(text), "-m", folder]) == 1  # which has no --image
+    said = "reads pictures, not text; give it a file with attnviz heads --image"
+    assert said in " ".join(capsys.readouterr().err.split())
     with pytest.raises(UsageError, match="this model reads pictures; audio is for audio models"):
         av.capture(Prompt(audio=TONES), model=folder)
     with pytest.raises(UsageError, match="this model reads text; image is for vision models"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from attnviz.drawing.labels import counted
 from attnviz.features.ablation.fills import LEAST
 from attnviz.features.ablation.result import LARGEST_SHARE, Ablation, Effect
 from attnviz.statistics.clusters import FEW
@@ -42,7 +43,7 @@ def notes(report: Ablation, roles: Collection[str], beyond: float, noise: float)
 
 def _notes(report: Ablation, roles: Collection[str], beyond: float, noise: float) -> Iterator[str]:
     if report.partial:
-        yield f"Interrupted: only {report.texts:,} texts were measured."
+        yield f"Interrupted: only {counted(report.texts, 'text')} measured."
     yield from _texts(report)
     if beyond:
         yield (

@@ -13,6 +13,7 @@ from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs
 from attnviz.core.scores import HeadScores
 from attnviz.core.source import ForwardRequest, Source
+from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
 from attnviz.features.ablation import gradient, reference, sweep
 from attnviz.features.ablation.curve import curve
@@ -244,9 +245,9 @@ def _reference(
             )
         if dropped := len(study.reference) - len(others):
             study.notes.append(
-                f"{dropped:,} reference texts were left out, since they are measured too."
+                f"{counted(dropped, 'reference text')} left out, being measured too."
             )
-        name = f"{len(others):,} reference text{'s' * (len(others) != 1)}"
+        name = counted(len(others), "reference text")
         return reference.given(source, others, len(fold), over, name)
     if {0, 1} <= set(fold):
         return reference.other_half(source, texts, fold, over)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from attnviz.drawing.labels import percent
+from attnviz.drawing.labels import counted, percent
 from attnviz.drawing.signed import signed
 from attnviz.features.ablation.result import DISTANCES, Ablation, Change, Effect
 
@@ -76,7 +76,7 @@ def role(effect: Effect) -> str:
 def measure(report: Ablation) -> str:
     """What was measured, on what and how, in one line."""
     known = f" ({report.low:.3g} to {report.high:.3g})" if report.low is not None else ""
-    texts = "1 text" if report.texts == 1 else f"{report.texts:,} texts"
+    texts = counted(report.texts, "text")
     what = {"loss": "loss", "kl": "KL(full ‖ ablated)", "hidden": "change of hidden states"}
     base = f": {report.base:.3g}{known} on the full model"
     parts = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from attnviz.drawing.labels import counted
 from attnviz.features.ablation.result import Effect
 from attnviz.features.atlas.result import Atlas, AtlasHead, GoldPart
 from attnviz.features.coref.result import COREFERENCE
@@ -24,9 +25,9 @@ def summary(atlas: Atlas) -> Iterator[str]:
         for role, names in sorted(does.items(), key=lambda item: -len(item[1]))
     )
     yield (
-        f"Over {atlas.texts:,} texts ({atlas.tokens:,} tokens), {named} of {len(atlas.heads)} "
-        f"heads have a role{': ' + listed if listed else ''}. {rest} attend only to "
-        "sinks or have no clear target."
+        f"Over {counted(atlas.texts, 'text')} ({counted(atlas.tokens, 'token')}), {named} of "
+        f"{len(atlas.heads)} heads have a role{': ' + listed if listed else ''}. {rest} attend "
+        "only to sinks or have no clear target."
     )
     yield from _ablated(atlas)
     found = [
@@ -52,8 +53,8 @@ def methods(atlas: Atlas) -> Iterator[tuple[str, str]]:
     unit = "group" if atlas.grouped else "text"
     yield (
         "profile",
-        f"{atlas.texts:,} texts in {atlas.windows:,} windows from {', '.join(atlas.files)}; 95 % "
-        f"intervals over {atlas.clusters:,} {unit}s"
+        f"{counted(atlas.texts, 'text')} in {counted(atlas.windows, 'window')} from "
+        f"{', '.join(atlas.files)}; 95 % intervals over {counted(atlas.clusters, unit)}"
         + " for all heads and scores at once"
         * atlas.simultaneous,
     )
@@ -62,9 +63,9 @@ def methods(atlas: Atlas) -> Iterator[tuple[str, str]]:
         yield (
             "ablate",
             f"ablation of every head alone ({how.method}), change of {how.metric} ({how.unit}) "
-            f"over {how.positions:,} positions of {how.texts:,} texts; figures by "
-            f"{how.methods[0]}, with 95 % intervals over texts that hold for all heads and methods "
-            "at once; needed: by two methods, all heads judged together",
+            f"over {counted(how.positions, 'position')} of {counted(how.texts, 'text')}; "
+            f"figures by {how.methods[0]}, with 95 % intervals over texts that hold for all heads "
+            "and methods at once; needed: by two methods, all heads judged together",
         )
     for part, gold, cases in (("syntax", atlas.syntax, "words"), ("coref", atlas.coref, "cases")):
         if gold is not None:
@@ -93,7 +94,7 @@ def _ablated(atlas: Atlas) -> Iterator[str]:
     told = ", ".join(
         f"{atlas.layout.name(one.head)} {change(one.effect)}" for one in ranked[:3] if one.effect
     )
-    how = f"{part.texts:,} texts, {' and '.join(part.methods)} ablation"
+    how = f"{counted(part.texts, 'text')}, {' and '.join(part.methods)} ablation"
     if part.distance:
         changed = "the last hidden states" if part.metric == "hidden" else "predictions"
         yield (

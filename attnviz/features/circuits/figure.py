@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch
@@ -25,6 +26,9 @@ COLORS: Mapping[Side, str] = {"Q": "#762a83", "K": "#404040", "V": "#01665e"}
 _BEND: Mapping[Side, float] = {"Q": -0.18, "K": 0.0, "V": 0.18}
 """Arrows between the same two heads lie side by side."""
 
+_OTHERS = tuple(turn * away for away in (0.1, 0.2, 0.3, 0.4, 0.5) for turn in (1, -1))
+"""By how much an arrow is bent otherwise where a node is in its way."""
+
 _FAINT = "#c8c8c8"
 _MARGIN, _LEFT = 0.25, 0.45
 _STEP, _RISE = 0.62, 1.15
@@ -32,6 +36,8 @@ _STEP, _RISE = 0.62, 1.15
 _MANY = 16
 """Heads in a layer from which on they stand closer."""
 _RADIUS = 0.17
+_CLEAR = 0.06
+"""Between the middle of an arrow and the rim of a node that it passes, in inches."""
 _THICKEST, _THINNEST = 4.0, 0.6
 """Of an arrow, in points."""
 _LEAST = 5.2
@@ -108,7 +114,7 @@ def _draw(axes: Axes, report: Circuits, edges: list[Edge], step: float, wide: fl
         axes.add_patch(
             FancyArrowPatch(
                 places[edge.writer], places[edge.reader], arrowstyle="-|>",
-                connectionstyle=f"arc3,rad={_BEND[edge.side]}", shrinkA=radius * 72,
+                connectionstyle=f"arc3,rad={_bend(edge, places, radius)}", shrinkA=radius * 72,
                 shrinkB=radius * 72, mutation_scale=9, color=COLORS[edge.side], alpha=0.8,
                 linewidth=_THINNEST + (_THICKEST - _THINNEST) * share, zorder=1,
             )
@@ -121,3 +127,25 @@ def _draw(axes: Axes, report: Circuits, edges: list[Edge], step: float, wide: fl
         axes.add_patch(Circle(place, radius, facecolor=paint, edgecolor=rim, zorder=2))
         axes.text(*place, str(head.index), fontsize=7 if step == _STEP else 5, ha="center",
                   va="center", color=ink(paint), zorder=3)  # fmt: skip
+
+
+def _bend(edge: Edge, places: Mapping[Head, tuple[float, float]], radius: float) -> float:
+    """How an arrow is bent: as its side is, or the next bend that no other node is in the way of.
+
+    Where there is none, the one that stays farthest from them.
+    """
+    ends = (edge.writer, edge.reader)
+    start, end = (np.array(places[head]) for head in ends)
+    nodes = np.array([place for head, place in places.items() if head not in ends])
+    along = np.linspace(0, 1, 65)[:, None]
+    across = np.array([end[1] - start[1], start[0] - end[0]])
+
+    def room(bend: float) -> float:
+        """The least distance between the arrow, a quadratic Bezier curve, and a node."""
+        control = (start + end) / 2 + bend * across
+        curve = (1 - along) ** 2 * start + 2 * along * (1 - along) * control + along**2 * end
+        return float(np.linalg.norm(curve[:, None] - nodes, axis=-1).min())
+
+    bends = [_BEND[edge.side], *(_BEND[edge.side] + more for more in _OTHERS)]
+    clear = (bend for bend in bends if room(bend) > radius + _CLEAR)
+    return next(clear, max(bends, key=room))

@@ -12,6 +12,7 @@ from attnviz.core.heads import Layout
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.result import Record, Result
 from attnviz.drawing.forms import Shown
+from attnviz.drawing.labels import counted
 from attnviz.errors import InputError
 from attnviz.features.diff.result import Diff, FigureChange, HeadChange
 
@@ -92,7 +93,7 @@ def _notes(one: Report, other: Report) -> Iterator[str]:
     if one.texts:
         yield "Reports keep no figures of single texts: their differences have no paired interval."
     if one.texts != other.texts:
-        yield f"The first report is of {one.texts} texts, the second of {other.texts}."
+        yield f"The first report is of {counted(one.texts, 'text')}, the second of {other.texts:,}."
 
 
 def _changed(name: str, one: Figures, other: Figures) -> HeadChange:

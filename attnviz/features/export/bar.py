@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.cli import console, voice
 from attnviz.cli.logged import Log
+from attnviz.drawing.labels import counted
 from attnviz.errors import AttnvizError
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ class ExportBar:
     def closing(self, result: Exported) -> str:
         """What was done, in one line."""
         rate = result.pictures / max(result.seconds, 1e-9)
-        parts = [f"wrote {_counted(result.pictures, 'file')} to {result.out}"]
-        parts.append(f"{_counted(result.inputs, 'input')} in {result.seconds:.1f} s")
+        parts = [f"wrote {counted(result.pictures, 'file')} to {result.out}"]
+        parts.append(f"{counted(result.inputs, 'input')} in {result.seconds:.1f} s")
         parts.append(f"{rate:.0f} a second")
         if result.kept:
             parts.append(f"{result.kept:,} were there already")
@@ -102,7 +103,3 @@ class ExportBar:
         if known is None:
             return self._limit
         return min(max(known - self._skip, 0), self._limit or known)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

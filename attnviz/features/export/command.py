@@ -12,6 +12,7 @@ from attnviz.cli import console
 from attnviz.cli.exits import IN_PART, Interrupted
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import (
+    EVIDENCE,
     SELECT_HELP,
     SPECIAL_TOKENS,
     WEIGH_HELP,
@@ -83,8 +84,14 @@ def export(
         str | None, _option(SELECT_HELP, PICTURES, "--select", "-s", metavar="HEADS")
     ] = None,
     role: Annotated[
-        str | None, _option("Only heads with this role on the sentence.", PICTURES)
+        str | None,
+        _option(
+            "Only heads with this role on the sentence, or given by --with: induction, "
+            "'syntactic: obj'.",
+            PICTURES,
+        ),
     ] = None,
+    evidence: Annotated[list[Path] | None, EVIDENCE] = None,
     top: Annotated[
         int | None,
         typer.Option(
@@ -138,6 +145,8 @@ def export(
 
       attnviz export corpus.jsonl -o maps -m bert-base-uncased --role induction --top 3
 
+      attnviz export dev.txt -o maps --with syntax.json --role 'syntactic: obj'
+
       attnviz export table.csv --column question -o maps --kind layers,overview --format svg
     """
     from attnviz.attention.sizes import KINDS as FRESH_KINDS
@@ -187,6 +196,7 @@ def export(
                 execution=execution,
                 column=column,
                 recorded=recorded,
+                evidence=evidence,
                 progress=bar.show,
             )
     except ExportInterrupted as stopped:
@@ -196,6 +206,7 @@ def export(
         ) from None
     if not output.quiet:
         console.stdout().print(terminal.Line(console.one_line(bar.closing(result))), soft_wrap=True)
+    console.note(result.notes, output.quiet)
     if role is not None and result.inputs and not result.pictures + result.kept:
         console.note([f"no head has the role {role!r} on these inputs"], output.quiet)
     if result.bad:

@@ -9,6 +9,7 @@ from attnviz.captures.look import DEFAULT_MODEL, Model, load
 from attnviz.core.source import Source
 from attnviz.corpus import texts
 from attnviz.errors import UsageError
+from attnviz.features.evidence import Evidence, read_evidence
 from attnviz.features.export import inputs as reading
 from attnviz.features.export import run
 from attnviz.features.export.execution import Execution
@@ -29,6 +30,7 @@ def export_maps(
     execution: Execution | None = None,
     column: str | None = None,
     recorded: bool = False,
+    evidence: Evidence | Sequence[Evidence] | None = None,
     progress: Progress | None = None,
 ) -> Exported:
     """Draw the maps of many texts into a folder, fast, resumable, each file whole or not at all.
@@ -45,6 +47,8 @@ def export_maps(
         execution: how many processes, what to do about bad lines and folders in use.
         column: the column or field with the text, for tables and JSONL.
         recorded: the inputs are recorded attention.
+        evidence: see :func:`attnviz.heads`; their roles stand in titles, and ``settings.role`` may
+            name them.
         progress: called again and again with what is done.
 
     Returns:
@@ -73,6 +77,7 @@ def export_maps(
         None if recorded else source,
         settings,
         execution or Execution(),
+        read_evidence(evidence),
         {} if recorded else identity(model),
         progress or (lambda result: None),
     )

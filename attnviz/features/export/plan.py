@@ -34,7 +34,7 @@ def chosen(scored: Scored, heads: Iterable[Head], settings: ExportSettings) -> t
     kept = [head for head in heads if head in scored.scores]
     wanted = None if settings.role is None else role_name(settings.role)
     if wanted is not None:
-        kept = [h for h in kept if any(r.name == wanted for r in scored.scores[h].roles)]
+        kept = [h for h in kept if any(wanted in (r.name, r.title) for r in scored.scores[h].roles)]
     if settings.top is not None:
         ranked = sorted(kept, key=lambda head: leading(scored.scores[head], wanted))
         best = frozenset(ranked[: settings.top])
@@ -170,10 +170,10 @@ class FilePlan:
             "bytes": written.size,
         }
         if one:
-            line["roles"] = [role.name for role in scored.scores[first].roles]
+            line["roles"] = [role.title for role in scored.scores[first].roles]
             line["scores"] = _scores(scored.scores[first].scores)
         else:
-            line["heads"] = {h.name: [r.name for r in scored.scores[h].roles] for h in heads}
+            line["heads"] = {h.name: [r.title for r in scored.scores[h].roles] for h in heads}
         return {**line, **common}
 
 

@@ -7,7 +7,7 @@ import errno
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import islice
@@ -23,7 +23,9 @@ from attnviz.corpus.stopping import Stopping
 from attnviz.corpus.texts import Bad, Text
 from attnviz.drawing.png import DEFLATE
 from attnviz.errors import InputError, OutputError, SelectionError, UsageError
+from attnviz.features.evidence import Attached
 from attnviz.features.export import gallery
+from attnviz.features.export.annotated import Annotation
 from attnviz.features.export.execution import Execution
 from attnviz.features.export.folder import Folder
 from attnviz.features.export.inputs import Input, RecordedInput
@@ -49,6 +51,7 @@ class Exported:
         seconds: how long it took.
         bad: inputs that could not be used.
         model: what the pictures are of.
+        notes: what to know of the roles that results gave, as sentences.
     """
 
     out: Path
@@ -58,6 +61,7 @@ class Exported:
     seconds: float = 0.0
     bad: list[Bad] = field(default_factory=list)
     model: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class ExportInterrupted(KeyboardInterrupt):
@@ -81,6 +85,7 @@ def export(
     load: Callable[[], Source] | None,
     settings: ExportSettings,
     execution: Execution,
+    evidence: Sequence[Attached],
     identity: Mapping[str, Any],
     progress: Progress = lambda result: None,
 ) -> Exported:
@@ -92,6 +97,7 @@ def export(
         load: loads the model; None for recorded attention.
         settings: what to draw.
         execution: how to run.
+        evidence: results whose roles heads are given.
         identity: what, beside the settings, another run must share to go on here.
         progress: called after every input and every job.
 
@@ -102,12 +108,14 @@ def export(
     """
     settings.check()
     execution.check()
+    annotation = Annotation(evidence, identity)
+    annotation.check_role(settings.role)
     folder = Folder(out, force=execution.force)
-    result = Exported(out)
+    result = Exported(out, notes=annotation.notes())
     start = time.perf_counter()
     try:
         with Stopping() as stop:
-            run = _Run(folder, settings, execution, result, progress, stop)
+            run = _Run(folder, settings, execution, annotation, result, progress, stop)
             try:
                 run.go(items, load, identity)
             except KeyboardInterrupt:
@@ -129,14 +137,16 @@ class _Run:
         folder: Folder,
         settings: ExportSettings,
         execution: Execution,
+        annotation: Annotation,
         result: Exported,
         progress: Progress,
         stop: Stopping,
     ) -> None:
         self.folder, self.settings, self.execution = folder, settings, execution
+        self.annotation = annotation
         self.result, self.progress, self.stop = result, progress, stop
         self.executor: Inline[Job, list[Written]] | Processes[Job, list[Written]] | None = None
-        self.document, self.version = settings.document(), ""
+        self.document, self.version = settings.document() | annotation.document(), ""
         self.plans: dict[str, FilePlan] = {}
         self.waiting: dict[str, int] = {}
         self.seen: set[int] = set()
@@ -185,6 +195,7 @@ class _Run:
         if source is not None:
             heads = frozenset(self._selected(source.layout))
             info, layout = source.info, layout_document(source.layout)
+            self.annotation.check_model(info, source.layout)
             document |= {"model": info.model, "backend": info.backend, "layout": layout}
             document |= {"dtype": info.dtype}
             self._name(info.model)
@@ -250,12 +261,13 @@ class _Run:
 
     def _jobs(self, scored: Iterator[Scored | Bad], heads: frozenset[Head]) -> Iterator[Job]:
         """What is missing of each input, until Ctrl-C."""
-        for found in scored:
+        for item in scored:
             if self.stop.asked():
                 return
-            if isinstance(found, Bad):
-                self._skip(found)
+            if isinstance(item, Bad):
+                self._skip(item)
                 continue
+            found = self.annotation.given(item)
             mine = [h for h in found.capture.layout if h in heads]
             if not heads:  # recorded attention, where every file has a layout of its own
                 try:

@@ -57,7 +57,7 @@ def heads(
     profile: Annotated[
         Path | None,
         typer.Option(
-            help="Show a profile that attnviz profile saved, instead of running a text.",
+            help="Show a profile, kept by attnviz profile or its JSON, instead of running a text.",
             metavar="FILE",
         ),
     ] = None,

@@ -182,6 +182,7 @@ def profile(
     drawn = paper.options()
     from attnviz import files
     from attnviz.drawing.forms import picture_format
+    from attnviz.drawing.labels import counted
     from attnviz.features.profile import function as profiled
     from attnviz.features.profile.bar import CorpusBar
     from attnviz.features.profile.run import ProfileInterrupted
@@ -213,7 +214,9 @@ def profile(
         except ProfileInterrupted as stopped:
             kept = f"{out} has them; the same command resumes from it" if out else "none is kept"
             hint = "" if out else "; use --out to keep what has been done"
-            raise Interrupted(f"interrupted after {stopped.texts:,} texts; {kept}{hint}") from None
+            raise Interrupted(
+                f"interrupted after {counted(stopped.texts, 'text')}; {kept}{hint}"
+            ) from None
     if plot is not None:
         found.save(plot, **drawn)
     if json or csv:

@@ -16,7 +16,7 @@ from attnviz.drawing import grid_figure as figure_heads
 from attnviz.drawing.figure import check_drawn
 from attnviz.drawing.fonts import choose, spelled
 from attnviz.drawing.grid import grids, tally
-from attnviz.drawing.labels import model_name
+from attnviz.drawing.labels import counted, model_name
 from attnviz.drawing.style import Style
 from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.features.profile.terminal import report
@@ -27,6 +27,13 @@ _PANEL, _MARGIN, _GAP = 2.9, 0.35, 0.75
 """Inches."""
 _CURVES = 6
 _FARTHEST = 32
+_BESIDE = (
+    ((3, 2), "left", "bottom"),
+    ((-3, -2), "right", "top"),
+    ((3, -2), "left", "top"),
+    ((-3, 2), "right", "bottom"),
+)
+"""Where the name of a head may stand: away from its dot in points, and how it is aligned."""
 _MANY = 24
 """Heads of a layer above which roles have their short codes."""
 
@@ -48,7 +55,7 @@ def build(profile: Profile) -> Figure:
     tile = 0.28 if short else 0.36
     wide = [max(1.6, tile * grid.heads) + 0.3 for grid in drawn]
     high = [max(_PANEL, 0.24 * grid.layers + 0.3) for grid in drawn]
-    legend = 1.6
+    legend = 2.2
     width = 2 * _MARGIN + max(wide) + legend + 3 * _PANEL + 4 * _GAP
     height = 2 * _MARGIN + 0.75 + sum(high) + (len(kinds) - 1) * 1.0 + 0.5
     figure = Figure(figsize=(width, height))
@@ -76,11 +83,11 @@ def build(profile: Profile) -> Figure:
 
 
 def _headline(figure: Figure, profile: Profile, width: float, height: float) -> None:
-    parts = [f"{profile.texts:,} texts", f"{profile.tokens:,} tokens"]
+    parts = [counted(profile.texts, "text"), counted(profile.tokens, "token")]
     if profile.grouped:
-        parts.append(f"{profile.clusters:,} groups")
+        parts.append(counted(profile.clusters, "group"))
     parts.append("95 % intervals" + (", all at once" if profile.simultaneous else ""))
-    parts.append(f"similarity from {profile.alike_texts} texts")
+    parts.append(f"similarity from {counted(profile.alike_texts, 'text')}")
     title = paper.current().titled(f"{model_name(profile.source)}: what its heads do")
     families, missing = choose([title])
     at = (height - _MARGIN) / height
@@ -198,25 +205,27 @@ def _plane(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
 
 
 def _names(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
-    """The names of heads, those with roles first, as far as they do not touch each other."""
+    """The names of heads, those with roles first, as far as they touch no other name or dot."""
     figure = axes.get_figure()
     assert isinstance(figure, Figure)
     renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
     figure.draw_without_rendering()
+    area = axes.get_window_extent(renderer)
+    dots = [line.get_window_extent(renderer) for line in axes.get_lines()]
     taken: list[Bbox] = []
     order = sorted(heads, key=lambda found: (not found.scores.roles, found.head))
     for found in order:
         assert found.place is not None
         color = "#000000" if found.scores.roles else _GREY
-        for away, ha, va in (((3, 2), "left", "bottom"), ((-3, -2), "right", "top")):
+        for away, ha, va in _BESIDE:
             text = axes.annotate(
                 profile.layout.name(found.head).rpartition(":")[2],
                 found.place, away, textcoords="offset points",
                 fontsize=5.5, color=color, ha=ha, va=va,
             )  # fmt: skip
             box = text.get_window_extent(renderer)
-            inside = axes.get_window_extent(renderer).containsx(box.x1)
-            if inside and not any(box.overlaps(other) for other in taken):
+            inside = area.x0 <= box.x0 and box.x1 <= area.x1
+            if inside and not any(box.overlaps(other) for other in (*taken, *dots)):
                 taken.append(box)
                 break
             text.remove()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from attnviz.core.findings import Finding, Measure
 from attnviz.core.scores import Role
-from attnviz.drawing.labels import percent, said_alone, visible
+from attnviz.drawing.labels import counted, percent, said_alone, visible
 from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.scoring.scores import SCORES
 
@@ -29,8 +29,9 @@ def finding(found: Profile, name: str) -> Finding:
         "profile",
         name,
         "Over many texts",
-        f"{found.texts:,} texts ({found.tokens:,} tokens) from {', '.join(found.files)}; 95 % "
-        f"intervals over {found.clusters:,} {unit}s{at_once}.{norms}",
+        f"{counted(found.texts, 'text')} ({counted(found.tokens, 'token')}) from "
+        f"{', '.join(found.files)}; 95 % intervals over {counted(found.clusters, unit)}{at_once}."
+        f"{norms}",
         {head: tuple(_habits(one)) for head, one in heads.items()},
         tuple(_measures(heads)),
     )
@@ -75,6 +76,6 @@ def _habit(head: HeadProfile, verb: str, role: Role) -> str:
     )
     chance = "" if found.chance is None else f", chance {found.chance:.2g}"
     return (
-        f"{kind} {found.mean or 0:.2f}{ends}{where}: {found.rows:,} rows of {found.texts:,} "
-        f"texts{chance}"
+        f"{kind} {found.mean or 0:.2f}{ends}{where}: {counted(found.rows, 'row')} of "
+        f"{counted(found.texts, 'text')}{chance}"
     )

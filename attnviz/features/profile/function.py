@@ -9,6 +9,7 @@ from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
+from zipfile import is_zipfile
 
 from attnviz import files
 from attnviz.captures.look import DEFAULT_MODEL, Model, load
@@ -26,6 +27,7 @@ from attnviz.features.profile.result import Profile
 from attnviz.features.profile.state import About, State
 from attnviz.features.profile.summary import summarize
 from attnviz.features.profile.work import ProfileSettings
+from attnviz.features.registry import read
 from attnviz.models.identity import identity
 from attnviz.models.untrained import FreshConfig
 from attnviz.models.weighed import weighed
@@ -138,7 +140,7 @@ def profile(
     state = run.run(found, tuple(names), about, workers, out=path, strict=strict, progress=progress)
     if not state.tally.texts:
         raise InputError(f"no text could be used of {', '.join(names)[:200]}; look at its lines")
-    return _profiled(state, evidence, stability)
+    return _with_evidence(summarize(state, stability=stability), evidence)
 
 
 def _read(
@@ -168,17 +170,32 @@ def read_profile(
     *,
     stability: bool = False,
 ) -> Profile:
-    """Read a state file, finished or not.
+    """Read a state file, finished or not, or the JSON of a profile.
 
     Args:
-        path: of the file.
+        path: of the file; a state, or ``.json`` with what ``attnviz profile --json`` printed.
         evidence: see :func:`attnviz.heads`.
         stability: see :func:`profile`.
 
     Raises:
-        InputError: a file cannot be used; UsageError: evidence about another model.
+        InputError: a file cannot be used.
+        UsageError: evidence about another model, or stability of a JSON profile without it, which
+            has no single texts to draw again.
     """
-    return _profiled(saved.read(Path(path)), evidence, stability)
+    path = Path(path)
+    if path.suffix.lower() != ".json" or is_zipfile(path):
+        return _with_evidence(summarize(saved.read(path), stability=stability), evidence)
+    found = read(path)
+    if not isinstance(found, Profile):
+        raise InputError(f"{path} is no profile; give what attnviz profile wrote")
+    if stability and not found.resamples:
+        raise UsageError(
+            "{} has no single texts to draw again for {stability}; give the state that attnviz "
+            "profile kept",
+            path,
+            stability=...,
+        )
+    return _with_evidence(found, evidence)
 
 
 def merge_profiles(
@@ -211,7 +228,7 @@ def merge_profiles(
         state.merge(_finished(path), str(path))
     if out is not None:
         saved.write(Path(out), state)
-    return _profiled(state, evidence, stability)
+    return _with_evidence(summarize(state, stability=stability), evidence)
 
 
 def _loaded(model: Model, weigh: str, *, device: str, dtype: str) -> Source:
@@ -232,10 +249,8 @@ def _finished(path: str | Path) -> State:
     return state
 
 
-def _profiled(
-    state: State, evidence: Evidence | Sequence[Evidence] | None, stability: bool
-) -> Profile:
-    found = summarize(state, stability=stability)
+def _with_evidence(found: Profile, evidence: Evidence | Sequence[Evidence] | None) -> Profile:
+    """A profile with the roles and findings of other results."""
     if evidence is None:
         return found
     several = read_evidence(evidence)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from attnviz.core.heads import Head, Layout, SiteKind
 from attnviz.core.measures import SinkRate
 from attnviz.core.scores import Estimate, HeadScores
+from attnviz.drawing.labels import counted
 from attnviz.features.profile import likeness
 from attnviz.features.profile.deciding import Decisions, decide
 from attnviz.features.profile.examples import SORTS, Examples
@@ -128,7 +129,7 @@ def _notes(state: State, clusters: int, copies: float) -> list[str]:
     notes += filter(None, [said or word(kind, clusters / copies, unit)])
     if state.bad_count:
         of = state.tally.texts + state.bad_count
-        notes.append(f"{state.bad_count:,} of {of:,} texts could not be used.")
+        notes.append(f"{state.bad_count:,} of {counted(of, 'text')} could not be used.")
     if state.tally.empty:
         notes.append(
             f"{state.tally.empty:,} query rows have no key to attend to: they count nowhere."

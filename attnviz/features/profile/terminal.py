@@ -15,6 +15,7 @@ from attnviz.core.scores import Estimate, HeadScores, HeadsOf, Role, ScoredHeads
 from attnviz.drawing.findings import Findings
 from attnviz.drawing.grid_terminal import HeadsGrid
 from attnviz.drawing.labels import (
+    counted,
     model_name,
     number,
     possible,
@@ -106,9 +107,9 @@ def profile_line(profile: Profile) -> RenderableType:
     """Model, backend, and how much was read, in one line."""
     info = profile.source
     parts = [model_name(info), f"{info.backend} backend", visible(info.exactness)]
-    parts += [f"{profile.texts:,} texts", f"{profile.tokens:,} tokens"]
+    parts += [counted(profile.texts, "text"), counted(profile.tokens, "token")]
     if profile.grouped:
-        parts.append(f"{profile.clusters:,} groups")
+        parts.append(counted(profile.clusters, "group"))
     what = "all heads and scores at once" if profile.simultaneous else "each score by itself"
     parts.append(f"95 % intervals, {what}")
     if profile.questions:

@@ -46,6 +46,7 @@ def syntax(
         typer.Option(
             " /--no-punct",
             help="Leave out the dependencies of punctuation.",
+            show_default=False,
             rich_help_panel=COUNTED,
         ),
     ] = True,

@@ -24,6 +24,7 @@ from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
+from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, ModelError, SelectionError, UsageError
 from attnviz.features.ablation import run as ablation
 from attnviz.features.ablation.result import Ablation
@@ -260,8 +261,8 @@ def _unlike(captures: Sequence[Capture], names: Sequence[str], held: bool) -> It
                        "compared.")  # fmt: skip
             continue
         sizes = [
-            f"{name} has {_count(len(capture.layout), 'head')} in "
-            f"{_count(sum(map(len, layers)), 'layer')}"
+            f"{name} has {counted(len(capture.layout), 'head')} in "
+            f"{counted(sum(map(len, layers)), 'layer')}"
             for name, capture, layers in zip(names[number:], (one, other), layouts, strict=False)
         ]
         said = " and ".join(sizes)
@@ -270,10 +271,6 @@ def _unlike(captures: Sequence[Capture], names: Sequence[str], held: bool) -> It
                              "of the same heads", said, against=...)  # fmt: skip
         yield (f"{said}: heads of the same number stand side by side, which need not do the same, "
                "and those of one run alone have no counterpart.")  # fmt: skip
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _other_text(one: Inputs, other: Inputs) -> bool:

@@ -197,7 +197,7 @@ def test_a_reference_of_the_same_texts_is_none() -> None:
         av.ablate(TEXTS[:2], reference=TEXTS[1::-1])
     found = av.ablate(TEXTS[:2], heads="0.5", reference=TEXTS[1:4])
     assert found.reference == "2 reference texts"
-    assert "1 reference texts were left out, since they are measured too." in found.notes
+    assert "1 reference text left out, being measured too." in found.notes
 
 
 def test_texts_of_a_group_and_equal_texts_count_once() -> None:
@@ -361,7 +361,7 @@ def test_interrupted_is_part_and_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     found = av.ablate(TEXTS, heads="2.4")
     assert found.partial
     assert found.texts == 1
-    assert "Interrupted: only 1 texts were measured." in found.notes
+    assert "Interrupted: only 1 text measured." in found.notes
 
 
 # --- a model that is changed for a while -------------------------------------------------------

@@ -11,6 +11,7 @@ import jsonschema
 import numpy as np
 import pytest
 import torch
+from matplotlib.patches import Circle, FancyArrowPatch
 
 import attnviz as av
 from attnviz.cli import main
@@ -19,7 +20,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source, Start
 from attnviz.errors import InputError, ModelError, SelectionError, UsageError
 from attnviz.features import registry
-from attnviz.features.circuits import compose, copying, words
+from attnviz.features.circuits import compose, copying, figure, words
 from attnviz.features.circuits.result import SIDES, Circuits
 from attnviz.features.circuits.run import CircuitsSettings, run
 from attnviz.models import pretrained
@@ -392,3 +393,18 @@ def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     jsonschema.validate(json.loads(capsys.readouterr().out), SCHEMA)
     assert main(["circuits", "--csv", "--keep", "20"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 61
+
+
+def test_no_arrow_passes_behind_a_head_that_is_not_its_own(report: Circuits) -> None:
+    axes = figure.build(report, 10, 150).axes[0]
+    axes.figure.canvas.draw()
+    circles = [one for one in axes.patches if isinstance(one, Circle)]
+    arrows = [one for one in axes.patches if isinstance(one, FancyArrowPatch)]
+    centers = np.array([circle.center for circle in circles])
+    assert len(centers) == 24
+    assert len(arrows) > 10
+    for arrow in arrows:
+        pieces = [piece for piece, _ in arrow.get_path().iter_bezier()]
+        dense = np.array([piece(at) for piece in pieces for at in np.linspace(0, 1, 50)])
+        away = np.linalg.norm(dense[:, None] - centers, axis=-1).min(0)
+        assert np.sort(away)[2] > circles[0].radius  # but for the heads at its ends

@@ -31,6 +31,7 @@ from attnviz.features.export.gallery import page
 from attnviz.features.export.settings import ExportSettings
 from attnviz.models.untrained import FreshConfig
 from tests import forking
+from tests.corpus.gold import results as gold
 
 MODEL = FreshConfig(d_model=18, heads=3, layers=2)
 ONE = Execution(jobs=1)
@@ -672,3 +673,55 @@ def test_one_recorded_file_or_item_does_not_stop_the_others(tmp_path: Path) -> N
     assert [bad.number for bad in done.bad] == [2, 3]
     assert "no head" in done.bad[0].reason
     assert done.inputs == 3
+
+
+# ------------------------------------------------------------------ roles from annotation
+
+
+def test_roles_of_results_choose_and_name_heads(tmp_path: Path, capsys) -> None:
+    relations = gold.syntax(
+        roles=[gold.relation_head("1.2", "obj", (0.75, 0.7, 0.8), (0.4, 0.3, 0.5), 200)]
+    ).save(tmp_path / "syntax.json")
+    source = written(tmp_path / "a.txt", "The cat sat.", "A dog ran home.")
+    run = ["export", str(source), "-m", "demo-bert", "--jobs", "1", "--format", "svg"]
+    given = [*run, "-o", str(tmp_path / "with"), "--with", str(relations)]
+    assert main([*given, "--role", "syntactic: obj"]) == 0
+    assert "not from this one" in " ".join(capsys.readouterr().err.split())
+    lines = manifest(tmp_path / "with")
+    assert [Path(line["file"]).name for line in lines] == ["L01H02.svg"] * 2
+    assert all(line["roles"][0] == "syntactic: obj" for line in lines)
+    for line in lines:
+        assert "syntactic: obj" in (tmp_path / "with" / line["file"]).read_text()
+    # the same relation by its kind; as many files from the same folder
+    assert main([*given, "--role", "syntactic: obj"]) == 0
+    assert "2 were there already" in capsys.readouterr().out
+    assert (
+        main([*run, "-o", str(tmp_path / "kind"), "--with", str(relations), "--role", "syntactic"])
+        == 0
+    )
+    assert len(manifest(tmp_path / "kind")) == 2
+    # results that differ are another export
+    antecedents = gold.coref(roles=[gold.antecedent_head("3.0", (0.7, 0.6, 0.8), (0.2, 0.1, 0.3))])
+    other = [str(antecedents.save(tmp_path / "coref.json"))]
+    assert main([*given, "--with", *other, "--role", "syntactic: obj"]) == 1
+    assert "evidence was" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--role", "syntactic: obj"], "needs annotated text; give --with the JSON of attnviz"),
+        (["--role", "coreference", "--with", "syntax.json"], "syntactic: obj are given"),
+        (["--with", "syntax.json", "-m", "demo-gpt2"], "syntax.json is of"),
+    ],
+)
+def test_a_role_that_no_result_gives_is_refused(
+    tmp_path: Path, capsys, monkeypatch, arguments: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    role = gold.relation_head("1.2", "obj", (0.75, 0.7, 0.8), (0.4, 0.3, 0.5), 200)
+    gold.syntax(roles=[role]).save("syntax.json")
+    written(tmp_path / "a.txt", "The cat sat.")
+    run = ["export", "a.txt", "-o", "out", "-m", "demo-bert", "--jobs", "1", *arguments]
+    assert main(run) == 2
+    assert says in " ".join(capsys.readouterr().err.split())

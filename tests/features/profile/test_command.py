@@ -7,9 +7,11 @@ import re
 
 import jsonschema
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.errors import UsageError
 from attnviz.features.profile import figure as figure_profile
 from attnviz.features.profile.result import Profile
 from tests.features.profile.corpus import grouped, lines, sentences
@@ -126,6 +128,23 @@ def test_a_page_of_pictures(corpus, tmp_path) -> None:
         assert (tmp_path / name).stat().st_size > 10_000
 
 
+@pytest.mark.parametrize("model", ["demo-gpt2", "demo-bert"])
+def test_labels_overlap_nothing(corpus, model: str) -> None:
+    drawn = figure_profile.build(av.profile(corpus, model=model))
+    renderer = FigureCanvasAgg(drawn).get_renderer()
+    drawn.draw_without_rendering()
+    plane = next(axes for axes in drawn.axes if axes.get_title("left").startswith("similar"))
+    names = [text.get_window_extent(renderer) for text in plane.texts]
+    dots = [line.get_window_extent(renderer) for line in plane.get_lines()]
+    assert len(names) > 5
+    for place, box in enumerate(names):
+        assert not any(box.overlaps(other) for other in (*names[:place], *dots))
+    # what stands in one panel does not reach into another
+    boxes = [axes.get_tightbbox(renderer) for axes in drawn.axes]
+    for place, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:place]), place
+
+
 @pytest.mark.parametrize(("model", "ahead"), [("demo-gpt2", 0), ("demo-bert", 8)])
 def test_distances_are_drawn_where_weight_can_be(corpus, model: str, ahead: int) -> None:
     figure = figure_profile.build(av.profile(corpus, model=model))
@@ -195,3 +214,33 @@ def test_texts_in_memory_are_profiled_as_those_of_a_file(corpus) -> None:
         av.profile(texts=["a"], column="c")
     with pytest.raises(av.InputError, match="no text could be used of texts in memory"):
         av.profile(texts=[" "])
+
+
+def test_heads_take_the_json_of_a_profile_as_its_state(corpus, tmp_path, capsys) -> None:
+    state, printed = tmp_path / "t.profile", tmp_path / "t.json"
+    assert main(["profile", corpus, "-q", "-o", str(state), "--json"]) == 0
+    printed.write_text(capsys.readouterr().out)
+    told = []
+    for kept in (state, printed):
+        assert main(["heads", "--profile", str(kept), "--all"]) == 0
+        told.append(capsys.readouterr())
+    assert told[0] == told[1]
+    assert "12 texts" in told[0].out
+    assert av.read_profile(printed) == av.read_profile(state)
+    other = tmp_path / "heads.json"
+    av.heads("The cat sat.").save(other)
+    assert main(["heads", "--profile", str(other)]) == 1
+    assert "heads.json is no profile" in capsys.readouterr().err
+    with pytest.raises(UsageError, match=r"has no single texts to draw again for stability"):
+        av.read_profile(printed, stability=True)
+    named = tmp_path / "state.json"  # a state may have any name
+    named.write_bytes(state.read_bytes())
+    assert av.read_profile(named) == av.read_profile(state)
+
+
+def test_one_text_is_no_plural(tmp_path, capsys) -> None:
+    one = str(lines(tmp_path / "one.txt", sentences(1)))
+    assert main(["profile", one]) == 0
+    shown = capsys.readouterr()
+    assert re.search(r"\b1 text\b", shown.out)
+    assert not re.search(r"\b1 (texts|tokens|groups)\b", shown.out + shown.err)

@@ -14,7 +14,7 @@ from typing import Any
 
 from attnviz.core.heads import SITE_KINDS
 from attnviz.features.export.names import KINDS
-from attnviz.scoring.roles import ROLES
+from attnviz.scoring.roles import SHOWN
 from attnviz.web.page import html_page, parts, safe_json
 
 INDEX = "index.html"
@@ -41,7 +41,7 @@ def page(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 def _data(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The JSON: inputs, each with its pictures as short lists of numbers."""
-    roles = list(ROLES)
+    roles = list(SHOWN)
     head = {"kinds": KINDS, "sites": SITE_KINDS, "roles": roles}
     models: dict[str, None] = {}
     yield _json(head)[:-1] + b',"items":['
@@ -59,7 +59,8 @@ def _data(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 def _picture(line: dict[str, Any], roles: list[str]) -> list[Any]:
     found = line.get("roles") or [r for names in line.get("heads", {}).values() for r in names]
-    played = list(dict.fromkeys(roles.index(role) for role in found if role in roles))
+    names = dict.fromkeys(role.partition(":")[0] for role in found)
+    played = [roles.index(name) for name in names if name in roles]
     kind, site = KINDS.index(line["kind"]), SITE_KINDS.index(line["site"])
     return [line["file"], kind, site, line["layer"], line["head"], played]
 

@@ -1,0 +1,67 @@
+"""Roles that need annotation, from results of other commands, given to the heads of an export."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from attnviz.core.heads import Layout
+from attnviz.core.provenance import SourceInfo
+from attnviz.errors import UsageError
+from attnviz.features.evidence import Attached, given_roles, notes, with_roles
+from attnviz.features.export.scored import Scored
+from attnviz.scoring.roles import ANNOTATED, role_name
+
+
+class Annotation:
+    """Results and the roles they give.
+
+    Args:
+        results: what was attached.
+        identity: of the model; empty where it is not known.
+    """
+
+    def __init__(self, results: Sequence[Attached], identity: Mapping[str, Any]) -> None:
+        self._results, self._identity = results, identity
+        self._roles = given_roles(results)
+
+    def check_role(self, role: str | None) -> None:
+        """UsageError for a role that needs annotation and is in none of the results."""
+        wanted = "" if role is None else role_name(role)
+        if wanted.partition(":")[0] not in ANNOTATED:
+            return
+        named = sorted({one.title for given in self._roles.values() for one, _ in given})
+        if any(wanted in (title, title.partition(":")[0]) for title in named):
+            return
+        if named:
+            raise UsageError(f"no head has the role {role!r}; {', '.join(named)} are given")
+        raise UsageError(
+            "the role {!r} needs annotated text; give {evidence} the JSON of attnviz syntax or "
+            "attnviz coref that has it",
+            role,
+            evidence=...,
+        )
+
+    def check_model(self, source: SourceInfo, layout: Layout) -> None:
+        """UsageError for results of another model."""
+        for one in self._results:
+            one.result.check_model(one.name, source, layout, self._identity)
+
+    def given(self, scored: Scored) -> Scored:
+        """An input whose heads have these roles before their own."""
+        if not self._results:
+            return scored
+        self.check_model(scored.capture.source, scored.capture.layout)
+        heads = with_roles(tuple(scored.scores.values()), self._roles)
+        return replace(scored, scores={head.head: head for head in heads})
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know beside these roles, as full sentences."""
+        return tuple(notes(self._results, self._identity))
+
+    def document(self) -> dict[str, Any]:
+        """What another run must share to go on: which results; nothing where there are none."""
+        found = [hashlib.sha256(one.result.to_json().encode()).hexdigest() for one in self._results]
+        return {"evidence": found} if found else {}
