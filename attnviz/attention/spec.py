@@ -58,7 +58,7 @@ class Rotary:
 
 
 @dataclass(frozen=True, slots=True)
-class Norm:
+class QKNorm:
     """Normalized queries and keys (Henry et al. 2020, arXiv:2010.04245; RMSNorm for L2).
 
     Attributes:
@@ -136,7 +136,7 @@ class AttentionSpec:
     sink: bool = False
     gated: bool = False
     rotary: Rotary | None = None
-    qk_norm: Norm | None = None
+    qk_norm: QKNorm | None = None
     buckets: Buckets | None = None
 
     @property

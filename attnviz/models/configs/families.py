@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from attnviz.attention.sizes import Kind, check_sizes
-from attnviz.attention.spec import PROJECTIONS, AttentionSpec, Buckets, Norm
+from attnviz.attention.spec import PROJECTIONS, AttentionSpec, Buckets, QKNorm
 from attnviz.errors import ModelError
 from attnviz.models.configs.keys import Config, Keys, find, need, optional, positive
 from attnviz.models.configs.reach import reaches
@@ -140,11 +140,11 @@ def decoder(
     return read
 
 
-def norm(norms: Norms, config: Config) -> Norm | None:
+def norm(norms: Norms, config: Config) -> QKNorm | None:
     """How queries and keys are normalized."""
     if norms == "qk_layernorm":
-        return Norm("LayerNorm", learned=2) if config.get("qk_layernorm") else None
-    return Norm("RMSNorm", joint=norms == "all") if norms else None
+        return QKNorm("LayerNorm", learned=2) if config.get("qk_layernorm") else None
+    return QKNorm("RMSNorm", joint=norms == "all") if norms else None
 
 
 def normed(spec: AttentionSpec, norms: Norms, config: Config) -> tuple[tuple[str, int], ...]:

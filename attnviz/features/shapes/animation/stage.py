@@ -26,7 +26,7 @@ LETTER = 7.4
 HOLD = 2.2
 
 
-class Box(NamedTuple):
+class StageBox(NamedTuple):
     """A filled box with text; or text alone, where ``fill`` is empty."""
 
     x: float
@@ -44,7 +44,7 @@ class Box(NamedTuple):
 class Frame(NamedTuple):
     """A picture: its boxes by name, what it shows, the shapes in it, and how long it stays."""
 
-    boxes: dict[str, Box]
+    boxes: dict[str, StageBox]
     caption: str
     shapes: str
     seconds: float
@@ -71,7 +71,9 @@ class Stage:
         self.cw = min(58.0, (WIDTH - LEFT - 24 - 4 * self.gap) / cells)
         self.ch = min(36.0, (self.lane - 62) / max(self.t, self.s))
 
-    def show(self, boxes: dict[str, Box], caption: str, shapes: str, seconds: float = HOLD) -> None:
+    def show(
+        self, boxes: dict[str, StageBox], caption: str, shapes: str, seconds: float = HOLD
+    ) -> None:
         """Add a frame to the film."""
         self.made.append(Frame(dict(boxes), caption, shapes, seconds))
 
@@ -85,7 +87,7 @@ class Stage:
         size: tuple[float, float],
         *,
         ring: Sequence[int] = (),
-    ) -> dict[str, Box]:
+    ) -> dict[str, StageBox]:
         """One box a number, named ``name.row.column``."""
         wide, high = size
         boxes = {}
@@ -93,7 +95,7 @@ class Stage:
             for j, value in enumerate(row):
                 fill = fills[i][j]
                 text = "-∞" if value == float("-inf") else f"{round(value, 2) + 0.0:.2f}"
-                boxes[f"{name}.{i}.{j}"] = Box(
+                boxes[f"{name}.{i}.{j}"] = StageBox(
                     x + j * wide,
                     y + i * high,
                     wide - 1.5,
@@ -107,16 +109,16 @@ class Stage:
 
     def label(
         self, name: str, x: float, y: float, text: str, colour: str = MIXED, align: str = "middle"
-    ) -> dict[str, Box]:
+    ) -> dict[str, StageBox]:
         """A line of bold text, named."""
-        return {name: Box(x, y, 0, 14, "", text, colour, bold=True, align=align)}
+        return {name: StageBox(x, y, 0, 14, "", text, colour, bold=True, align=align)}
 
     def names(
         self, name: str, tokens: Sequence[str], x: float, y: float, high: float
-    ) -> dict[str, Box]:
+    ) -> dict[str, StageBox]:
         """Token names beside a matrix, one a row."""
         return {
-            f"{name}.{i}": Box(x, y + i * high, 0, high - 1.5, "", token, NEUTRAL, align="end")
+            f"{name}.{i}": StageBox(x, y + i * high, 0, high - 1.5, "", token, NEUTRAL, align="end")
             for i, token in enumerate(tokens)
         }
 
@@ -135,13 +137,13 @@ class Stage:
         """Fills of a matrix that belongs to no head."""
         return [[mix(colour, "#ffffff", 0.75)] * columns] * rows
 
-    def lanes(self, *, row: int | None = None, values: bool = False) -> dict[str, Box]:
+    def lanes(self, *, row: int | None = None, values: bool = False) -> dict[str, StageBox]:
         """Every head in a lane of its own: Q, K and V; ``row`` rings a query."""
         boxes = {}
         for h, head in enumerate(self.walked.heads):
             y = self.top(h)
             tone = head_colour(h)
-            boxes[f"lane{h}"] = Box(
+            boxes[f"lane{h}"] = StageBox(
                 LEFT - 46, y - 38, 0, 14, "", f"head {h}", tone, bold=True, align="start"
             )
             shared = h // (self.h // self.given.kv_heads)
@@ -172,12 +174,12 @@ class Stage:
         widths = [self.d, self.d, self.d, self.s, self.d]
         return LEFT + sum((w * self.cw + self.gap for w in widths[:place]), 0.0)
 
-    def map_of(self, h: int, head: HeadNumbers, done: int, stage: str) -> dict[str, Box]:
+    def map_of(self, h: int, head: HeadNumbers, done: int, stage: str) -> dict[str, StageBox]:
         """A head's map so far: ``done`` rows of weights, and one row of scores if that is shown."""
         tone, y, x = head_colour(h), self.top(h), self.at(3)
         boxes = self.label(f"Al{h}", x, y - 38, "A", tone, "start")
         for j, key in enumerate(self.keys):
-            boxes[f"A{h}k.{j}"] = Box(
+            boxes[f"A{h}k.{j}"] = StageBox(
                 x + (j + 0.5) * self.cw,
                 y - 17,
                 0,
@@ -197,7 +199,7 @@ class Stage:
                     score = float(head.masked[i, j])
                     fill = "#eceef1"
                     text = "-∞" if score == float("-inf") else f"{round(score, 2) + 0.0:.2f}"
-                boxes[f"A{h}.{i}.{j}"] = Box(
+                boxes[f"A{h}.{i}.{j}"] = StageBox(
                     x + j * self.cw,
                     y + i * self.ch,
                     self.cw - 1.5,
@@ -209,16 +211,16 @@ class Stage:
                 )
         return boxes
 
-    def maps(self, done: int, stage: str) -> dict[str, Box]:
+    def maps(self, done: int, stage: str) -> dict[str, StageBox]:
         """Every head's map; see :meth:`map_of`."""
-        boxes: dict[str, Box] = {}
+        boxes: dict[str, StageBox] = {}
         for h, head in enumerate(self.walked.heads):
             boxes |= self.map_of(h, head, done, stage)
         return boxes
 
-    def outputs(self, done: int) -> dict[str, Box]:
+    def outputs(self, done: int) -> dict[str, StageBox]:
         """Every head's output, as far as its first ``done`` rows."""
-        boxes: dict[str, Box] = {}
+        boxes: dict[str, StageBox] = {}
         for h, head in enumerate(self.walked.heads):
             x, y, tone = self.at(4), self.top(h), head_colour(h)
             boxes |= self.label(f"Zl{h}", x, y - 18, "Z = A V", tone, "start")

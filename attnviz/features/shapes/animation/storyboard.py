@@ -14,9 +14,9 @@ from attnviz.features.shapes.animation.stage import (
     STAGE,
     TOP,
     WIDTH,
-    Box,
     Frame,
     Stage,
+    StageBox,
     some,
 )
 from attnviz.features.shapes.drawing.colours import MIXED, head_colour
@@ -104,7 +104,7 @@ class _Film(Stage):
         gap = (WIDTH - x0 - 20 - wide * (self.width + columns)) / 3
         left = x0 + self.width * wide + gap
         learned = dict(boxes)
-        results: dict[str, Box] = {}
+        results: dict[str, StageBox] = {}
         if given.context is not None:
             learned |= self.label("C", x0, y0 - 24, "C", align="start")
             fills = self.plain(self.s, self.width, "#8a6d3b")
@@ -199,7 +199,7 @@ class _Film(Stage):
         columns = self.h + 1
         narrow = min(wide, (WIDTH - LEFT - 36 * columns) / (columns * self.width))
         step = self.width * narrow + 36
-        parts, moved = dict(boxes), dict[str, Box]()
+        parts, moved = dict(boxes), dict[str, StageBox]()
         goal = x + self.h * step
         for h, part in enumerate(walked.contributions):
             fills = [[mix(head_colour(h), "#ffffff", 0.35)] * self.width] * self.t

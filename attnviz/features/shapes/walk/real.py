@@ -54,7 +54,7 @@ _NAMES = (
 
 
 @dataclass
-class Seen:
+class WatchedLayer:
     """One layer at work: its module, its matrices, and what went in and came out of them."""
 
     attention: nn.Module
@@ -176,9 +176,9 @@ def tiny(model: ModelSpec, config: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _watched(network: nn.Module) -> dict[tuple[str, str, int], Seen]:
+def _watched(network: nn.Module) -> dict[tuple[str, str, int], WatchedLayer]:
     """Every layer of attention by (stack, kind, layer), watched from now on."""
-    found: dict[tuple[str, str, int], Seen] = {}
+    found: dict[tuple[str, str, int], WatchedLayer] = {}
     modules = dict(network.named_modules())
     for name, module in modules.items():
         place = place_of(f"{name}.q")
@@ -191,11 +191,11 @@ def _watched(network: nn.Module) -> dict[tuple[str, str, int], Seen]:
                 continue
             out = next(getattr(holder, o) for o in outs if hasattr(holder, o))
             parts = (getattr(module, q), getattr(module, k, None), getattr(module, v, None), out)
-            found[place] = _watch(Seen(module, parts))
+            found[place] = _watch(WatchedLayer(module, parts))
     return found
 
 
-def _watch(seen: Seen) -> Seen:
+def _watch(seen: WatchedLayer) -> WatchedLayer:
     q, k, v, out = seen.modules
     for letter, module in (("q", q), ("k", k), ("v", v), ("y", out)):
         if module is not None:
@@ -217,7 +217,7 @@ def _watch(seen: Seen) -> Seen:
 
 
 def _compared(
-    group: LayerGroup, layers: Mapping[tuple[str, str, int], Seen], config: Any, family: str
+    group: LayerGroup, layers: Mapping[tuple[str, str, int], WatchedLayer], config: Any, family: str
 ) -> list[Check]:
     """Shapes and values of a group's first layer."""
     spec, number = group.spec, group.layers[0]
@@ -265,7 +265,7 @@ def _difference(ours: Tensor, theirs: Tensor) -> str:
 
 
 def own_layer(
-    spec: AttentionSpec, seen: Seen, first: Seen, config: Any, family: str
+    spec: AttentionSpec, seen: WatchedLayer, first: WatchedLayer, config: Any, family: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The layer of attnviz with the weights of a real one, on what reached its W_Q and W_K.
 
