@@ -130,7 +130,7 @@ def test_the_map_grows_with_the_window(page: Opened, path: Path) -> None:
         tiles.append(page.page.locator(".tile").first.bounding_box()["width"])
         assert page.page.evaluate("document.documentElement.scrollWidth") <= width
     assert 370 < sides[0] <= 420
-    assert sides[1] > 800
+    assert sides[1] > 780
     assert sides[2] > 1200
     assert tiles[0] > 50
     assert tiles[1] > 110
