@@ -20,7 +20,8 @@ from tests import ROOT
 
 pytestmark = pytest.mark.slow
 
-KINDS = {".py", ".typed", ".json", ".toml", ".safetensors", ".md", ".js", ".ts", ".css", ".html"}
+KINDS = {".py", ".typed", ".json", ".toml", ".safetensors", ".md", ".txt", ".js", ".ts", ".css",
+         ".html"}  # fmt: skip
 DATA = {
     "model.safetensors",
     "tokenizer.json",
