@@ -42,8 +42,11 @@ EVIDENCE = _option(
     metavar="FILE",
 )
 RAY = _option(
-    "Run on Ray: on this machine alone (local), or on the cluster at ADDRESS.", metavar="ADDRESS"
+    "Run on Ray: on this machine alone (local), or on the cluster at ADDRESS (ray://host:10001).",
+    metavar="ADDRESS",
 )
+JOBS = _option("Processes.", "--jobs", "-j")
+BATCH_TOKENS = _option("Largest number of tokens run at once.", show_default="by memory")
 
 
 @dataclasses.dataclass(frozen=True)

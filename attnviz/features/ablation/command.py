@@ -10,7 +10,16 @@ import typer
 
 from attnviz.cli import console
 from attnviz.cli.flattening import flatten
-from attnviz.cli.options import EVIDENCE, OutputOptions, TextsOptions, TrainedOptions, has_fields
+from attnviz.cli.options import (
+    BATCH_TOKENS,
+    EVIDENCE,
+    JOBS,
+    RAY,
+    OutputOptions,
+    TextsOptions,
+    TrainedOptions,
+    has_fields,
+)
 from attnviz.cli.paper_options import PaperOptions
 from attnviz.cli.stages import Stages
 from attnviz.errors import Setting, UsageError
@@ -196,18 +205,9 @@ def ablate(
         str | None,
         typer.Option(help="The column or field that holds the text.", metavar="NAME"),
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes.")] = 1,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            help="Run on Ray: on this machine alone (local), or on the cluster at ADDRESS (ray://host:10001).",
-            metavar="ADDRESS",
-        ),
-    ] = None,
-    batch_tokens: Annotated[
-        int | None,
-        typer.Option(help="Largest number of tokens run at once.", show_default="by memory"),
-    ] = None,
+    jobs: Annotated[int, JOBS] = 1,
+    ray: Annotated[str | None, RAY] = None,
+    batch_tokens: Annotated[int | None, BATCH_TOKENS] = None,
     top: Annotated[
         int | None, typer.Option(help="Only the first N rows of the table.", metavar="N", min=1)
     ] = None,

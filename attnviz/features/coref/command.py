@@ -9,7 +9,7 @@ import typer
 
 from attnviz.cli import console
 from attnviz.cli.flattening import flatten
-from attnviz.cli.options import RAY, OutputOptions, TrainedOptions
+from attnviz.cli.options import JOBS, RAY, OutputOptions, TrainedOptions
 from attnviz.cli.paper_options import PaperOptions
 from attnviz.cli.stages import Stages
 
@@ -53,7 +53,7 @@ def coref(
     strict: Annotated[
         bool, _option("Stop at the first row or mention that cannot be used.", COUNTED, "--strict")
     ] = False,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes.")] = 1,
+    jobs: Annotated[int, JOBS] = 1,
     ray: Annotated[str | None, RAY] = None,
     top: Annotated[
         int, _option("Only the first N heads of the table.", RESULT, metavar="N", min=1)

@@ -10,7 +10,7 @@ import typer
 
 from attnviz.cli import console
 from attnviz.cli.flattening import flatten
-from attnviz.cli.options import OutputOptions, TrainedOptions
+from attnviz.cli.options import BATCH_TOKENS, JOBS, RAY, OutputOptions, TrainedOptions
 from attnviz.cli.stages import Stages
 from attnviz.errors import UsageError
 
@@ -213,18 +213,9 @@ def patch(
     corrupted: Annotated[
         str | None, typer.Argument(help="The corrupted text.", show_default=False)
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes.")] = 1,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            help="Run on Ray: local, or the ADDRESS of a cluster (ray://host:10001).",
-            metavar="ADDRESS",
-        ),
-    ] = None,
-    batch_tokens: Annotated[
-        int | None,
-        typer.Option(help="Tokens that run at once at most.", show_default="by memory"),
-    ] = None,
+    jobs: Annotated[int, JOBS] = 1,
+    ray: Annotated[str | None, RAY] = None,
+    batch_tokens: Annotated[int | None, BATCH_TOKENS] = None,
     top: Annotated[
         int | None, typer.Option(help="Only the first N rows of the table.", metavar="N", min=1)
     ] = None,

@@ -43,8 +43,27 @@ class PatchShare:
         return low is not None and high is not None and (low > 0 or high < 0)
 
 
+class _BothWays:
+    """What was measured by denoising, by noising, or both."""
+
+    __slots__ = ()
+    denoise: PatchShare | None
+    noise: PatchShare | None
+
+    def of(self, direction: Direction) -> PatchShare | None:
+        """By direction."""
+        return self.denoise if direction == "denoise" else self.noise
+
+    @property
+    def first(self) -> PatchShare:
+        """Denoising, or noising where that alone was asked for."""
+        found = self.denoise or self.noise
+        assert found is not None
+        return found
+
+
 @dataclass(frozen=True, slots=True)
-class PatchEffect:
+class PatchEffect(_BothWays):
     """What patching one thing does.
 
     Attributes:
@@ -65,20 +84,9 @@ class PatchEffect:
     noise: PatchShare | None = None
     estimate: float | None = None
 
-    def of(self, direction: Direction) -> PatchShare | None:
-        """By direction."""
-        return self.denoise if direction == "denoise" else self.noise
-
-    @property
-    def first(self) -> PatchShare:
-        """Denoising, or noising where that alone was asked for."""
-        found = self.denoise or self.noise
-        assert found is not None
-        return found
-
 
 @dataclass(frozen=True, slots=True)
-class PathEffect:
+class PathEffect(_BothWays):
     """What one head's difference does through one input of another, or straight to the logits.
 
     Attributes:
@@ -96,17 +104,6 @@ class PathEffect:
     denoise: PatchShare | None = None
     noise: PatchShare | None = None
     estimate: float | None = None
-
-    def of(self, direction: Direction) -> PatchShare | None:
-        """By direction."""
-        return self.denoise if direction == "denoise" else self.noise
-
-    @property
-    def first(self) -> PatchShare:
-        """Denoising, or noising where that alone was asked for."""
-        found = self.denoise or self.noise
-        assert found is not None
-        return found
 
     def name(self, layout: Layout) -> str:
         """``1.4 -> 2.0.k``."""

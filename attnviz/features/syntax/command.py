@@ -9,7 +9,7 @@ import typer
 
 from attnviz.cli import console
 from attnviz.cli.flattening import flatten
-from attnviz.cli.options import RAY, OutputOptions, TrainedOptions
+from attnviz.cli.options import JOBS, RAY, OutputOptions, TrainedOptions
 from attnviz.cli.paper_options import PaperOptions
 from attnviz.cli.stages import Stages
 
@@ -104,7 +104,7 @@ def syntax(
             rich_help_panel=CONTROL,
         ),
     ] = False,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes.")] = 1,
+    jobs: Annotated[int, JOBS] = 1,
     ray: Annotated[str | None, RAY] = None,
     show: Annotated[
         int,
