@@ -26,8 +26,6 @@ def drawn() -> bytes:
     weights = np.full((len(WORDS),) * 2, 1 / len(WORDS), "f4")
     titled = [("layer 1 head 2", weights, sides)]
     data: bytes = heatmap_figure(titled, format="pdf", caption="of AV")
-        [("layer 1 head 2", weights, sides)], format="pdf", caption="of AV"
-    )
     return data
 
 
