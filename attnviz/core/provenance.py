@@ -57,7 +57,7 @@ def called(name: str) -> str:
         return name
     path = PurePath(os.path.abspath(os.path.expanduser(name)))
     if path.parent.name == "snapshots":
-        kind, *hub = path.parts[-3].split("--")
+        kind, *hub = re.split("-{2}", path.parts[-3])
         if kind == "models" and hub:
             return "/".join(hub)
     kept, home = [path.name], PurePath(os.path.expanduser("~"))
