@@ -286,6 +286,7 @@ def test_a_model_without_an_lm_head(minilm: str) -> None:
         av.ablate(TEXTS, model=minilm, metric="loss")
 
 
+@pytest.mark.slow
 def test_the_probe_finds_the_heads_that_repetition_needs() -> None:
     """0.5 and 1.4 by every method; what zero takes from 2.4 is a constant; layer 3 together."""
     found = av.ablate(

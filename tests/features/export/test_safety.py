@@ -151,6 +151,7 @@ def test_the_undisturbed_run_is_proven_by_its_manifest(undisturbed: Path) -> Non
     assert [line["number"] for line in lines] == sorted(line["number"] for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("jobs", "share"), [("1", 0.8), ("2", 0.2)])
 def test_killed_at_random_moments(
     server: Server, sentences: str, undisturbed: Path, tmp_path: Path, jobs: str, share: float
@@ -252,6 +253,7 @@ def test_disk_full(server: Server, sentences: str, undisturbed: Path, tmp_path: 
         subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.slow
 def test_out_of_file_handles(
     server: Server, sentences: str, undisturbed: Path, tmp_path: Path
 ) -> None:

@@ -262,7 +262,14 @@ def test_roles_are_held_out(minilm: str, tmp_path) -> None:
         assert role.margin.low > 0
 
 
-@pytest.mark.parametrize("name", ["minilm", "demo-bert", "demo-gpt2"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("minilm", marks=pytest.mark.slow),
+        "demo-bert",
+        pytest.param("demo-gpt2", marks=pytest.mark.slow),
+    ],
+)
 def test_untrained_weights_have_no_role(name: str, minilm: str, tmp_path) -> None:
     path = tmp_path / "t.conllu"
     path.write_text(treebank(200))
