@@ -91,6 +91,7 @@ def test_groups_name_what_their_members_add_up_to(report) -> None:
         assert group.members == pytest.approx(sum(single[head] for head in group.heads))
 
 
+@pytest.mark.slow
 def test_several_processes_and_batches_of_other_sizes(report) -> None:
     """Any number of processes gives the same bits; smaller batches the same to rounding."""
     several = av.ablate(TEXTS, gradient=True, jobs=2)

@@ -128,6 +128,7 @@ def test_it_opens_follows_and_closes(page: Opened, pages: dict[str, Path]) -> No
     assert "why" not in page.page.evaluate("location.hash")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 @pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 390])
 def test_axe_finds_nothing(browser: Any, pages: dict[str, Path], scheme: str, width: int) -> None:

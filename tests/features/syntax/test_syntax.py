@@ -99,6 +99,7 @@ def test_baselines_counts_and_halves_by_hand(minilm: str) -> None:
     assert (halves.chosen_on, halves.measured_on) == ("even documents", "odd documents")
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same_bits(minilm: str) -> None:
     one = attnviz.syntax(SAMPLE, model=minilm)
     assert attnviz.syntax(SAMPLE, model=minilm, jobs=2) == one

@@ -111,6 +111,7 @@ def scored(weights: np.ndarray, found: Combined) -> np.ndarray:
     return np.asarray(there + back.T)
 
 
+@pytest.mark.slow
 def test_the_classifier_is_the_best_there_is_and_is_measured_elsewhere(minilm: str) -> None:
     """Its slope is zero on the even document, its accuracy is that on the odd one."""
     report = attnviz.syntax(SAMPLE, model=minilm, combine=True, seeds=1)

@@ -196,6 +196,7 @@ def test_a_page_without_results_has_no_picker(shared: Opened, tmp_path: Path) ->
 LARGER = ((1280, "light"), (3840, "dark"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "theme"),
     [(360, "dark"), *(pytest.param(*each, marks=pytest.mark.slow) for each in LARGER)],
