@@ -8,36 +8,18 @@ the viewer are, some of which they share.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import fields
 from typing import Any
 
 from attnviz.core.portable import Portable
 from attnviz.core.scores import HeadScores
 from attnviz.drawing.labels import head_phrase, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
+from attnviz.features.live.lessons import Lesson
 from attnviz.features.live.pack import pack
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.roles import ROLES
 from attnviz.web.page import html_page, parts, safe_json
-
-
-@dataclass(frozen=True, slots=True)
-class TourStep:
-    """One step of the guided tour.
-
-    Attributes:
-        say: what is to be seen.
-        text: what the model reads.
-        head: the head that is shown, such as ``"2.4"``.
-        at: the token whose row is shown, or None for the last.
-        off: heads that are off.
-    """
-
-    say: str
-    text: str
-    head: str
-    at: int | None = None
-    off: tuple[str, ...] = ()
 
 
 def live_page(
@@ -48,7 +30,7 @@ def live_page(
     title: str,
     bits: int = 16,
     notes: Sequence[str] = (),
-    tour: Sequence[TourStep] = (),
+    lessons: Sequence[Lesson] = (),
     off: Sequence[str] = (),
 ) -> bytes:
     """The whole page, as UTF-8.
@@ -60,7 +42,7 @@ def live_page(
         title: of the page.
         bits: of a weight, 16 or 8.
         notes: what stands below: how exact it is, what the roles were measured on.
-        tour: steps of a guided tour.
+        lessons: that it offers.
         off: heads that are off when it opens.
     """
     entries, packed = pack(model.tensors, bits)
@@ -73,9 +55,7 @@ def live_page(
         "labels": [visible(piece) for piece in model.vocabulary.texts],
         "heads": [_head(scores) for scores in heads],
         "opening": min(heads, key=leading).head.name,
-        "tour": [
-            {"say": s.say, "text": s.text, "off": s.off, "head": s.head, "at": s.at} for s in tour
-        ],
+        "lessons": [_lesson(one) for one in lessons],
         "off": list(off),
         "palette": list(anchors(DEFAULT_PALETTE)),
         "notes": [visible(note) for note in notes],
@@ -120,6 +100,17 @@ def _network(model: Portable) -> dict[str, Any]:
             "whole": [dict(token) for token in words.whole],
             **words.settings,
         },
+    }
+
+
+def _lesson(lesson: Lesson) -> dict[str, Any]:
+    """A lesson as the page's scripts read it."""
+    own = {"name": lesson.name, "title": lesson.title, "about": lesson.about}
+    return own | {
+        "steps": [
+            {part.name: getattr(step, part.name) for part in fields(step) if part.name != "holds"}
+            for step in lesson.steps
+        ]
     }
 
 

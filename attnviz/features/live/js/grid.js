@@ -1,7 +1,7 @@
 import { byId, fill, make, say } from "./dom.js";
 import { legend } from "./legend.js";
 import { draw, picture } from "./shade.js";
-import { get, page, set, turnOff } from "./store.js";
+import { changesOf, get, page, set, turnOff } from "./store.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
 /** @typedef {import("./types.js").HeadFacts} HeadFacts */
@@ -122,6 +122,6 @@ export function drawGrid({ ids, before, after, changes }) {
   }
   drawLegend();
   fill(byId("grid-said"), changes
-    ? "Maps with the heads off. Δ and the frame: how far a head's rows moved (mean Jensen-Shannon distance, 0 to 1)."
+    ? `Maps with ${changesOf(get())}. Δ and the frame: how far a head's rows moved (mean Jensen-Shannon distance, 0 to 1).`
     : "Small maps: rows are the tokens that look, columns those looked at.");
 }

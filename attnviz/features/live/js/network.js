@@ -21,6 +21,11 @@ export class Pass {
     this.ids = [];
     /** Share of every head's output that passes, [layers * heads]. */
     this.gates = new Float32Array(model.layers.length * model.heads).fill(1);
+    /** Whether each place has its own position vector, or all have their mean. */
+    this.places = true;
+    /** How many layers the last run computed weights of, and how many outputs of. */
+    this.computed = { attended: 0, passed: 0 };
+    this.meanPlace = meanRow(model.positions, model.width);
     /** Tokens that there is room for. */
     this.room = 0;
     const none = new Float32Array(0);
@@ -60,23 +65,48 @@ export class Pass {
    * Run a text.
    * @param {number[]} ids
    * @param {Float32Array} gates
+   * @param {boolean} [places] false: the mean position vector stands at every place
+   * @param {Pass | null} [like] a pass whose layers are taken over up to the first one that differs
    */
-  run(ids, gates) {
+  run(ids, gates, places = true, like = null) {
     this.grow(ids.length);
     const { layers, heads, causal } = this.model;
-    let same = 0;
-    while (same < ids.length && same < this.ids.length && ids[same] === this.ids[same]) same++;
-    if (!causal && (same < ids.length || this.ids.length !== ids.length)) same = 0;
-    let gated = 0;
-    while (gated < gates.length && gates[gated] === this.gates[gated]) gated++;
-    const switched = Math.floor(gated / heads);
+    const count = ids.length;
+    let same = alike(ids, this.ids);
+    if ((!causal && (same < count || this.ids.length !== count)) || places !== this.places) same = 0;
+    const switched = Math.floor(alike(gates, this.gates) / heads);
+    const lent = like && like.places === places && like.ids.length === count && alike(ids, like.ids) === count
+      ? Math.floor(alike(gates, like.gates) / heads) : -1;
     this.ids = ids.slice();
     this.gates = gates.slice();
+    this.places = places;
+    this.computed = { attended: 0, passed: 0 };
     this.embed(same);
     for (let layer = 0; layer < layers.length; layer++) {
       // keys and values of the first layer that was switched are as they were, its outputs are not
-      this.attend(layer, layer <= switched ? same : 0);
-      this.pass(layer, layer < switched ? same : 0);
+      const [first, second] = [layer <= switched ? same : 0, layer < switched ? same : 0];
+      if (like && layer <= lent) this.takeAttention(like, layer, first);
+      else if (first < count) this.attend(layer, first);
+      if (like && layer < lent) this.takeRows(like.states, this.states, layer + 1, second);
+      else if (second < count) this.pass(layer, second);
+    }
+  }
+
+  /** @param {Float32Array[]} from @param {Float32Array[]} to @param {number} number @param {number} first row */
+  takeRows(from, to, number, first) {
+    const size = to[number].length / this.room;
+    to[number].set(from[number].subarray(first * size, this.ids.length * size), first * size);
+  }
+
+  /** @param {Pass} like @param {number} layer @param {number} first row */
+  takeAttention(like, layer, first) {
+    this.takeRows(like.projected, this.projected, layer, first);
+    const count = this.ids.length;
+    for (let head = 0; head < this.model.heads; head++) {
+      for (let t = first; t < count; t++) {
+        const at = (head * like.room + t) * like.room;
+        this.weights[layer].set(like.weights[layer].subarray(at, at + count), (head * this.room + t) * this.room);
+      }
     }
   }
 
@@ -87,7 +117,8 @@ export class Pass {
     for (let t = from; t < this.ids.length; t++) {
       const [token, place] = [this.ids[t] * width, (t + offset) * width];
       for (let i = 0; i < width; i++) {
-        out[t * width + i] = tokens[token + i] + positions[place + i] + (segment ? segment[i] : 0);
+        const where = this.places ? positions[place + i] : this.meanPlace[i];
+        out[t * width + i] = tokens[token + i] + where + (segment ? segment[i] : 0);
       }
     }
     if (!preNorm) normalize(out, from, this.ids.length, norm, out);
@@ -99,6 +130,7 @@ export class Pass {
    * @param {number} from the first row
    */
   attend(number, from) {
+    this.computed.attended++;
     const { width, heads, causal, preNorm, layers } = this.model;
     const { project, norm1, scale } = layers[number];
     const count = this.ids.length;
@@ -136,6 +168,7 @@ export class Pass {
    * @param {number} from the first row
    */
   pass(number, from) {
+    this.computed.passed++;
     const { width, inner, heads, causal, preNorm, layers, activation } = this.model;
     const { out, up, down, norm1, norm2 } = layers[number];
     const [count, made, maps] = [this.ids.length, this.projected[number], this.weights[number]];
@@ -172,11 +205,12 @@ export class Pass {
   /**
    * The logits of every token of the vocabulary at one position; null for models without an LM head.
    * @param {number} position
+   * @param {number} [layer] read before this layer, as if it were the end; at the end by default
    */
-  logits(position) {
-    const { width, words, norm, preNorm, layers, activation } = this.model;
+  logits(position, layer = this.model.layers.length) {
+    const { width, words, norm, preNorm, activation } = this.model;
     if (!words) return null;
-    let state = this.states[layers.length].slice(position * width, (position + 1) * width);
+    let state = this.states[layer].slice(position * width, (position + 1) * width);
     if (preNorm) normalize(state, 0, 1, norm, state);
     if (words.dense && words.norm) {
       const dense = new Float32Array(width);
@@ -204,6 +238,20 @@ export class Pass {
     }
     return found;
   }
+}
+
+/** How many of the first entries are equal. @param {ArrayLike<number>} a @param {ArrayLike<number>} b */
+function alike(a, b) {
+  let same = 0;
+  while (same < a.length && same < b.length && a[same] === b[same]) same++;
+  return same;
+}
+
+/** @param {Float32Array} rows @param {number} width */
+function meanRow(rows, width) {
+  const mean = new Float64Array(width);
+  for (let i = 0; i < rows.length; i++) mean[i % width] += rows[i];
+  return Float32Array.from(mean, (sum) => (sum * width) / rows.length);
 }
 
 /**

@@ -26,24 +26,42 @@ export interface Network {
 }
 export interface Role { name: string; color: string; ink: string; code: string }
 export interface HeadFacts { id: string; said: string; role: Role | null }
-export interface Step { say: string; text: string; off: string[]; head: string; at: number | null }
+/** `choices` answer what a step asks, `right` is the number of the one that holds, `hides` what would give it away. */
+export interface Step {
+  say: string; text: string; off: string[]; head: string; at: number | null; key: number | null; spot: string;
+  ask: string; choices: string[]; right: number; told: string; hides: string; figure: boolean;
+  places: boolean; other: string | null; divisor: number | null;
+}
+export interface Lesson { name: string; title: string; about: string; steps: Step[] }
 export interface Page {
-  title: string; model: string; text: string; causal: boolean; opening: string; labels: string[]; heads: HeadFacts[]; tour: Step[]; off: string[];
+  title: string; model: string; text: string; causal: boolean; opening: string; labels: string[]; heads: HeadFacts[]; lessons: Lesson[]; off: string[];
   palette: string[]; notes: string[];
 }
 /** `opened` is the number of a head whose queries and keys are wanted. */
-export interface Ask { turn: number; text: string; off: number[]; at: number | null; write: number; temperature: number; seed: number; opened: number | null }
+export interface Ask { turn: number; text: string; off: number[]; at: number | null; write: number; temperature: number; seed: number; opened: number | null;
+  /** whose scores come along; whether places have position vectors of their own; a text of as many tokens to run in the second pass */
+  head: number; places: boolean; other: string | null;
+  /** comes back with the answer */
+  asked: string;
+}
 /** What the weights of one head are made of in one pass. */
 export interface Opened { queries: Float32Array; keys: Float32Array; norms: Float32Array; width: number; S: number; scale: number }
+/** What every head of a layer writes at a position, and what the LM head would say after it. */
+export interface Passage { written: number[]; guess: { id: number; share: number } | null }
 export interface Word { id: number; before: number; after: number }
 export interface Answer {
-  turn: number; ids: number[]; cut: number; at: number; milliseconds: number; added: string;
+  turn: number; asked: string; ids: number[]; cut: number; at: number; milliseconds: number; added: string;
   before: Float32Array[]; after: Float32Array[] | null; changes: Float32Array | null; words: Word[] | null;
   /** the head whose queries and keys came along, in both passes */
+  idsAfter: number[] | null; scoresBefore: Float32Array; scoresAfter: Float32Array | null; scale: number; passage: Passage[];
   opened: string; termsBefore: Opened | null; termsAfter: Opened | null;
 }
 export interface Said { ready?: number; failed?: string; answer?: Answer }
-export interface State { text: string; off: Set<string>; head: string; at: number | null; temperature: number; seed: number; step: number;
+export interface State { text: string; off: Set<string>; head: string; at: number | null; temperature: number; seed: number;
+  /** the lesson, its step from 0, and the answer that was chosen in it, or -1 */
+  lesson: string; step: number; told: number;
+  /** whether places have position vectors of their own; what the second pass reads; by what scores are divided, null for √d */
+  places: boolean; other: string | null; divisor: number | null;
   /** the key whose weight is explained; and the one that was clicked last */
   why: number | null; key: number | null;
 }
