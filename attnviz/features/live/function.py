@@ -13,9 +13,9 @@ from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.errors import ModelError, UsageError
-from attnviz.features.live.pack import rounded
 from attnviz.features.live.checked import holding
 from attnviz.features.live.lessons import LESSONS
+from attnviz.features.live.pack import rounded
 from attnviz.features.live.page import live_page
 from attnviz.features.live.result import LivePage
 from attnviz.models.memory import human_bytes
@@ -89,7 +89,7 @@ def live(
         text=text,
         title=title or f"attnviz live: {name}",
         bits=bits,
-        notes=_notes(source, bits, error, len(next(iter(inputs.sides.values())).queries)),
+        notes=_notes(source, bits, error),
         off=[head.name for head in source.layout if head not in on],
         lessons=holding(LESSONS, stored) if name == DEFAULT_MODEL else (),
     )
@@ -115,10 +115,10 @@ def _maps(source: Source, inputs: Inputs) -> dict[Site, NDArray[np.floating[Any]
     return recorder.maps()
 
 
-def _notes(source: Native, bits: int, error: float, count: int) -> tuple[str, ...]:
+def _notes(source: Native, bits: int, error: float) -> tuple[str, ...]:
     moved = f"moves attention by at most {error:.1g}" if error else "changes nothing"
     return (
         f"{source.info.model}, run by this page itself in plain JavaScript, its numbers stored in "
         f"{bits} bits; measured on the text the page opened with, that {moved}.",
-        f"Roles were measured on that text, {count} tokens, with all heads on.",
+        "Roles are measured on the text that is shown, with all heads on.",
     )

@@ -112,10 +112,12 @@ INDUCTION = Lesson("next", "How a model finds the next word", "two heads in a ro
               "{w 2.0 11 6}, 3.0 with {w 3.0 11 6}.",
          holds=lambda seen: seen.top == " bread" and seen.before.w("3.3", 11, 6) > 0.5
          and min(seen.w("2.0", 11, 6), seen.w("3.0", 11, 6)) > 0.5),
-    Step("3.0, 3.1, 3.3 and 3.5 are of one kind. Now all four of them go off.", _TWICE, "3.3", key=6,
+    Step("3.0, 3.1, 3.3 and 3.5 are of one kind. Now all four of them go off.", _TWICE, "3.3",
+         key=6,
          off=("3.0", "3.1", "3.3", "3.5"), hides="words", ask="And bread?",
          choices=("stays first", "is gone"), right=1,
-         told="It is gone: {p bread}. One switch at a time can hide what several heads do together. "
+         told="It is gone: {p bread}. One switch at a time can hide what several heads do "
+         "together. "
               "A switch also takes away what a head says of any text: attnviz ablate can put its "
               "mean in its place.",
          holds=lambda seen: seen.top != " bread" and seen.p(" bread") < 0.05),
@@ -124,7 +126,8 @@ INDUCTION = Lesson("next", "How a model finds the next word", "two heads in a ro
 """The induction circuit (Olsson et al. 2022, arXiv:2209.11895)."""
 
 SOFTMAX = Lesson("softmax", "Softmax, and why √d", "from scores to weights", (
-    Step("The query of {token 8} is multiplied with the key of every token: q·k, a number each. For "
+    Step("The query of {token 8} is multiplied with the key of every token: q·k, a number each. "
+         "For "
          "{token 6} it is {dot}. Any number can come out.", _KEYS, "0.4", 8, 6, figure=True,
          spot="figure"),
     Step("Softmax makes shares of scores: e to the power of each, over the sum of all. The largest "
@@ -141,7 +144,8 @@ SOFTMAX = Lesson("softmax", "Softmax, and why √d", "from scores to weights", (
               "difference of scores is a ratio of shares: nearly all goes to one token.",
          holds=lambda seen: seen.largest("0.4", 8) < 0.6
          and seen.largest("0.4", 8, divisor=1.0) > 0.95),
-    Step("Why the root? Products of two vectors of d random numbers with variance 1 have variance d "
+    Step("Why the root? Products of two vectors of d random numbers with variance 1 have "
+         "variance d "
          "(Vaswani et al. 2017). Of 2,000 pairs of {width} such numbers, drawn by this page, the "
          "products have a standard deviation of {random}; over {sqrt} that is {random sqrt}. So "
          "scores of an untrained head have one size, whatever d is.", _KEYS, "0.4", 8, 6,
@@ -167,12 +171,14 @@ POSITIONS = Lesson("positions", "What positions do", "the same word at six place
          told="At all six alike: {w 0.5 6 5} on the one before, {w 0.5 6 1} on the first. Equal "
               "vectors have equal keys, so in layer 0 nothing tells these tokens apart.",
          holds=lambda seen: abs(seen.w("0.5", 6, 5) - seen.w("0.5", 6, 1)) < 1e-5),
-    Step("Other words, with their places. 1.4 looks at the token before: {was w 1.4 11 10} from the "
+    Step("Other words, with their places. 1.4 looks at the token before: {was w 1.4 11 10} from "
+         "the "
          "last.", _TWICE, "1.4", key=10, places=False, spot="map", hides="map",
          ask="And without places?", choices=("as before", "it loses the token before"), right=1,
          told="{w 1.4 11 10}: it has lost it. What moves a head to the token before is position.",
          holds=lambda seen: seen.before.w("1.4", 11, 10) > 0.8 and seen.w("1.4", 11, 10) < 0.5),
-    Step("The model expected bread here, with {was p bread}, since stone came before bread.", _TWICE,
+    Step("The model expected bread here, with {was p bread}, since stone came before bread.",
+         _TWICE,
          "2.0", key=6, places=False, hides="words", ask="Without places, does it still?",
          choices=("yes", "no"), right=1,
          told="No: {p bread}. What comes next cannot be found without what came before what.",
@@ -190,10 +196,12 @@ POSITIONS = Lesson("positions", "What positions do", "the same word at six place
 """Learned position vectors; what is left without them (Haviv et al. 2022, arXiv:2203.16634)."""
 
 LAYERS = Lesson("layers", "Why induction needs two layers", "what a key can know", (
-    Step("From the second river, 2.0 looks at moon: {w 2.0 9 4}. It must know that moon stood after "
+    Step("From the second river, 2.0 looks at moon: {w 2.0 9 4}. It must know that moon stood "
+         "after "
          "river. But moon is only moon, at place 4.", _SHORT, "2.0", key=4, spot="cell",
          holds=lambda seen: seen.w("2.0", 9, 4) > 0.5),
-    Step("One word changes: the first river becomes horse. moon stays where it is. 0.5 is a head of "
+    Step("One word changes: the first river becomes horse. moon stays where it is. 0.5 is a "
+         "head of "
          "layer 0.", _SHORT, "0.5", key=4, other=_SWAPPED, spot="cell", hides="map",
          ask="Does q·k of river and moon change there?", choices=("yes", "no"), right=1,
          told="No: {was dot} before, {dot} after. In layer 0 a key is made of the token and its "
@@ -204,7 +212,8 @@ LAYERS = Lesson("layers", "Why induction needs two layers", "what a key can know
          key=4, other=_SWAPPED, spot="cell", hides="map",
          ask="Does it still look at moon, when horse stood before it?", choices=("yes", "no"),
          right=1,
-         told="No: {w 2.0 9 4}, where {was w 2.0 9 4} was. By layer 2, moon carries what stood before "
+         told="No: {w 2.0 9 4}, where {was w 2.0 9 4} was. By layer 2, moon carries what stood "
+         "before "
               "it.",
          holds=lambda seen: seen.before.w("2.0", 9, 4) > 0.5 and seen.w("2.0", 9, 4) < 0.1),
     Step("Which heads wrote it there? 0.5 and 1.4 look at the token before. The text is as it was; "

@@ -18,7 +18,9 @@ from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
 from attnviz.features.live.lessons import Lesson
 from attnviz.features.live.pack import pack
 from attnviz.scoring.arrange import leading
-from attnviz.scoring.roles import ROLES
+from attnviz.scoring.axes import is_punctuation
+from attnviz.scoring.block import LOCAL_WINDOW, SINK_REST
+from attnviz.scoring.roles import FEW_ROWS, MIN_ROWS, ROLES, RoleDef
 from attnviz.web.page import html_page, parts, safe_json
 
 
@@ -90,10 +92,13 @@ def _network(model: Portable) -> dict[str, Any]:
         "maxTokens": model.max_tokens,
         "words": model.words,
         "tied": model.tied,
+        "rules": _rules(),
         "vocabulary": {
             "kind": words.kind,
             "tokens": words.tokens,
             "special": words.special,
+            "separators": words.separators,
+            "marks": [n for n, text in enumerate(words.texts) if is_punctuation(text)],
             "mask": words.mask,
             "before": words.before,
             "after": words.after,
@@ -101,6 +106,30 @@ def _network(model: Portable) -> dict[str, Any]:
             **words.settings,
         },
     }
+
+
+def _rules() -> dict[str, Any]:
+    """What makes a role, as :mod:`attnviz.scoring.roles` has it, for the page to measure again."""
+    return {
+        "least": MIN_ROWS,
+        "few": FEW_ROWS,
+        "rest": SINK_REST,
+        "window": LOCAL_WINDOW,
+        "roles": [
+            {
+                "name": role.name,
+                "evidence": [[one.score, one.mean, one.lift] for one in role.evidence],
+                "unless": role.unless,
+                "rests": role.rests,
+                **_drawn(role),
+            }
+            for role in ROLES.values()
+        ],
+    }
+
+
+def _drawn(role: RoleDef) -> dict[str, str]:
+    return {"color": role.color, "ink": ink(role.color), "code": role.code}
 
 
 def _lesson(lesson: Lesson) -> dict[str, Any]:
@@ -121,11 +150,5 @@ def _head(scores: HeadScores) -> dict[str, Any]:
     return {
         "id": scores.head.name,
         "said": head_phrase(scores.roles) or "no role",
-        "role": known
-        and {
-            "name": known.name,
-            "color": known.color,
-            "ink": ink(known.color),
-            "code": known.code,
-        },
+        "role": known and {"name": known.name, **_drawn(known)},
     }

@@ -23,7 +23,6 @@ from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
 from attnviz.errors import SelectionError
-from attnviz.features.live.function import TOUR
 from attnviz.features.live.pack import rounded
 from attnviz.models import demo
 from tests import ROOT
@@ -206,26 +205,8 @@ def test_it_writes_what_the_model_would(gpt2: Opened) -> None:
     assert found["ids"] == ids
 
 
-def test_switches_links_and_the_tour(gpt2: Opened, pages: dict[str, Path]) -> None:
+def test_switches_and_links(gpt2: Opened, pages: dict[str, Path]) -> None:
     page = gpt2.page
-    mine = "my own words"
-    page.fill("#text", mine)
-    page.click("#open-tour")
-    said, expected = [], []
-    for step, _ in enumerate(TOUR):
-        settled(gpt2)
-        said.append(page.inner_text("#tour-said"))
-        rows = page.eval_on_selector_all(
-            "#words tbody tr",
-            "rows => rows.map(({ cells }) => [0, cells.length - 1].map(n => cells[n].textContent))",
-        )
-        expected.append(max(rows, key=lambda row: float(re.sub("[^0-9.]", "", row[1])))[0])
-        assert page.inner_text("#tour-count") == f"{step + 1} of {len(TOUR)}"
-        page.click("#tour-next")
-    assert said == [step.say for step in TOUR]
-    # what the tour says: bread, until the heads that find it are off
-    assert [word == "·bread" for word in expected] == [True, True, True, False, True, False, True]
-    assert page.input_value("#text") == mine, "what was there comes back"
     page.click('[data-head="2.4"]', modifiers=["Shift"])
     settled(gpt2)
     assert page.inner_text("#off-count") == "1 of 24 off"
@@ -242,25 +223,6 @@ def test_switches_links_and_the_tour(gpt2: Opened, pages: dict[str, Path]) -> No
     page.keyboard.press("x")
     settled(gpt2)
     assert page.inner_text("#off-count") == "24"
-
-
-def test_a_fresh_page_offers_the_tour_and_back_goes_back(
-    browser: Any, pages: dict[str, Path]
-) -> None:
-    with opened(browser) as found:
-        started(found, pages["demo-gpt2"], "")
-        page = found.page
-        assert page.inner_text("#tour-next") == "start the tour"
-        for step in (1, 2):
-            page.click("#tour-next")
-            settled(found)
-            page.wait_for_timeout(250)
-            assert page.inner_text("#tour-count") == f"{step} of {len(TOUR)}"
-        page.go_back()
-        settled(found)
-        assert page.inner_text("#tour-said") == TOUR[0].say
-        started(found, pages["demo-gpt2"], "off=2.4")
-        assert not page.is_visible("#tour")
 
 
 def test_what_a_causal_model_may_not_see_is_grey(gpt2: Opened) -> None:
@@ -286,9 +248,8 @@ def test_axe_finds_nothing(browser: Any, pages: dict[str, Path], scheme: str, wi
     source = axe()
     size = {"width": width, "height": 900}
     with opened(browser, color_scheme=scheme, viewport=size, reduced_motion="reduce") as page:
-        started(page, pages["demo-gpt2"], "off=2.4,1.4")
-        page.page.click("#open-tour")
-        settled(page)
+        started(page, pages["demo-gpt2"], "lesson=layers&step=2&told=1")
+        page.page.click("#open-lessons")
         wide = page.page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width
         page.page.evaluate(source)

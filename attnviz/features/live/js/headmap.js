@@ -1,5 +1,6 @@
 import { drawAxes, gutterFor } from "./axes.js";
 import { byId, fill, shown } from "./dom.js";
+import { factsOf, rolesText } from "./facts.js";
 import { NOT_ALLOWED } from "./masked.js";
 import { draw, isMasked, picture } from "./shade.js";
 import { changesOf, get, page, set } from "./store.js";
@@ -135,9 +136,8 @@ export function drawMaps(answer) {
   current = answer;
   const { head, off } = get();
   const [layer, number] = place();
-  const facts = page.heads.find(({ id }) => id === head);
   fill(byId("head-title"), `Head ${head}`);
-  fill(byId("head-said"), facts ? `${facts.said}${get().text === page.text ? "" : " (on the opening text)"}` : "");
+  fill(byId("head-said"), `${factsOf(head).said}${get().text === rolesText() ? "" : " (on the text before)"}`);
   const { ids, before, after, at } = answer;
   byId("after").hidden = !after;
   byId("before-said").hidden = !after;

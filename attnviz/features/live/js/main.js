@@ -1,7 +1,8 @@
 import { byId, fill, make } from "./dom.js";
 import { ask, startEngine } from "./engine.js";
 import { failed, startFrame } from "./frame.js";
-import { drawGrid, drawSwitches, startGrid } from "./grid.js";
+import { rolesText, tellRoles } from "./facts.js";
+import { drawGrid, drawRoles, drawSwitches, startGrid } from "./grid.js";
 import { drawMaps, label, startMaps } from "./headmap.js";
 import { startKeys } from "./keys.js";
 import { drawLesson, drawStep, startLessons } from "./lesson.js";
@@ -20,6 +21,10 @@ const network = JSON.parse(byId("network").textContent || "");
 const box = /** @type {HTMLTextAreaElement} */ (byId("text"));
 /** What of the state the network is asked about. */
 const NEEDS_RUN = /** @type {const} */ (["text", "off", "at", "head", "places", "other"]);
+/** After so many milliseconds without a change roles are measured again. */
+const PAUSE = 250;
+/** @type {number | undefined} */
+let measuring;
 /** @type {Answer | null} */
 let current = null;
 
@@ -31,20 +36,24 @@ function numbers(off) {
 /**
  * Run the model on what the state says and show it.
  * @param {number} [write] tokens that it shall add
+ * @param {boolean} [roles] measure them, too
  */
-async function run(write = 0) {
+async function run(write = 0, roles = false) {
   const state = get();
   const { text, off, at, temperature, seed, why, places, other } = state;
   const [head] = numbers(new Set([state.head]));
   document.documentElement.dataset.busy = "1";
   const answer = await ask({
-    text, off: numbers(off), at, write, temperature, seed, opened: why === null ? null : head, head, places, other, asked: askedFor(state),
+    text, off: numbers(off), at, write, temperature, seed, opened: why === null ? null : head, head, places, other, asked: askedFor(state), roles,
   });
   if (write && answer.ids.length) {
     if (answer.added) box.value += answer.added;
     set({ text: box.value, at: null, key: null });
   }
+  if (answer.roles) tellRoles(text, answer.roles, network.rules);
   show(answer);
+  clearTimeout(measuring);
+  if (rolesText() !== text && answer.ids.length) measuring = setTimeout(() => run(0, true), PAUSE);
   document.documentElement.dataset.busy = "0";
 }
 
@@ -68,6 +77,7 @@ function show(answer) {
 
 function draw() {
   if (!current) return;
+  drawRoles();
   drawGrid(current);
   drawMaps(current);
   drawWords(current, network.causal);
@@ -107,7 +117,7 @@ function start() {
   startLessons(network.width / network.heads);
   startShares();
   startWay();
-  startKeys();
+  startKeys(network.rules);
   box.addEventListener("input", () => set({ text: box.value, at: null, key: null, other: null }));
   byId("write-one").addEventListener("click", () => run(1));
   byId("write-ten").addEventListener("click", () => run(10));
@@ -149,7 +159,7 @@ Object.assign(globalThis, {
     /** @param {string[]} lines */
     encode: (lines) => lines.map(tokenizer(network.vocabulary)),
     /** @param {string} text @param {string[]} [off] @param {number} [write] @param {number} [temperature] @param {number} [seed] */
-    run: (text, off = [], write = 0, temperature = 0, seed = 0) => ask({ text, off: numbers(new Set(off)), at: null, write, temperature, seed, opened: null, head: 0, places: true, other: null, asked: "" }),
+    run: (text, off = [], write = 0, temperature = 0, seed = 0) => ask({ text, off: numbers(new Set(off)), at: null, write, temperature, seed, opened: null, head: 0, places: true, other: null, asked: "", roles: false }),
   },
 });
 

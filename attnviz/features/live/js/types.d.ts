@@ -10,7 +10,7 @@ export interface Model {
   causal: boolean; preNorm: boolean; activation: string;
 }
 interface Common {
-  tokens: string[]; special: number[]; mask: number | null; before: number[]; after: number[];
+  tokens: string[]; special: number[]; separators: number[]; marks: number[]; mask: number | null; before: number[]; after: number[];
   whole: { text: string; id: number; left: boolean; right: boolean }[];
 }
 export interface BytePairs extends Common { kind: "bytepairs"; merges: number[]; prefixSpace: boolean }
@@ -22,8 +22,14 @@ export type Vocabulary = BytePairs | WordPieces;
 export interface Network {
   entries: Entry[]; layers: number; heads: number; width: number; inner: number;
   causal: boolean; preNorm: boolean; activation: string; eps: number; scales: number[];
-  offset: number; maxTokens: number; words: boolean; tied: boolean; vocabulary: Vocabulary;
+  offset: number; maxTokens: number; words: boolean; tied: boolean; vocabulary: Vocabulary; rules: RoleRules;
 }
+/** What makes a role, and a role that was measured, see roles.js. */
+export interface RoleRules {
+  least: number; few: number; rest: number; window: number;
+  roles: { name: string; evidence: [string, number, number][]; unless: string[]; rests: boolean; color: string; ink: string; code: string }[];
+}
+export interface Measured { name: string; score: string; mean: number; rows: number; possible: number; rests: boolean }
 export interface Role { name: string; color: string; ink: string; code: string }
 export interface HeadFacts { id: string; said: string; role: Role | null }
 /** `choices` answer what a step asks, `right` is the number of the one that holds, `hides` what would give it away. */
@@ -41,8 +47,8 @@ export interface Page {
 export interface Ask { turn: number; text: string; off: number[]; at: number | null; write: number; temperature: number; seed: number; opened: number | null;
   /** whose scores come along; whether places have position vectors of their own; a text of as many tokens to run in the second pass */
   head: number; places: boolean; other: string | null;
-  /** comes back with the answer */
-  asked: string;
+  /** comes back with the answer; whether the roles of heads are to be measured */
+  asked: string; roles: boolean;
 }
 /** What the weights of one head are made of in one pass. */
 export interface Opened { queries: Float32Array; keys: Float32Array; norms: Float32Array; width: number; S: number; scale: number }
@@ -50,7 +56,7 @@ export interface Opened { queries: Float32Array; keys: Float32Array; norms: Floa
 export interface Passage { written: number[]; guess: { id: number; share: number } | null }
 export interface Word { id: number; before: number; after: number }
 export interface Answer {
-  turn: number; asked: string; ids: number[]; cut: number; at: number; milliseconds: number; added: string;
+  turn: number; asked: string; roles: Measured[][] | null; ids: number[]; cut: number; at: number; milliseconds: number; added: string;
   before: Float32Array[]; after: Float32Array[] | null; changes: Float32Array | null; words: Word[] | null;
   /** the head whose queries and keys came along, in both passes */
   idsAfter: number[] | null; scoresBefore: Float32Array; scoresAfter: Float32Array | null; scale: number; passage: Passage[];

@@ -3,6 +3,7 @@ import { load } from "./model.js";
 import { Pass } from "./network.js";
 import { opened } from "./opened.js";
 import { passage, scoresOf } from "./passage.js";
+import { rolesOf } from "./roles.js";
 import { tokenizer } from "./tokenizer.js";
 import { spelled } from "./bytepairs.js";
 
@@ -26,6 +27,13 @@ async function answering(network, packed) {
   const [before, after] = [new Pass(model), new Pass(model)];
   const all = new Float32Array(model.layers.length * model.heads).fill(1);
   const { mask, after: ending } = network.vocabulary;
+
+  const known = { special: new Set(network.vocabulary.special), separators: new Set(network.vocabulary.separators), marks: new Set(network.vocabulary.marks) };
+  /** Of the pass with all heads on. */
+  const roles = () => rolesOf({
+    ids: before.ids, heads: all.length, causal: model.causal, known, rules: network.rules,
+    map: (head) => ({ weights: before.weights[Math.trunc(head / model.heads)], room: before.room, at: (head % model.heads) * before.room * before.room }),
+  });
 
   /**
    * @param {Ask} ask
@@ -61,6 +69,7 @@ async function answering(network, packed) {
     return {
       turn: ask.turn,
       asked: ask.asked,
+      roles: ask.roles ? roles() : null,
       ids: [...ids],
       idsAfter: gated ? [...after.ids] : null,
       cut: whole.length - first,
