@@ -41,9 +41,9 @@ def live(
 ) -> LivePage:
     """Put a whole model into one offline page: type, switch heads off, see everything change.
 
-    The page has the weights, the tokenizer and a forward pass in plain JavaScript, which runs in a
-    thread of its own. How far storing the weights in few bits moves attention is measured on
-    ``text`` and said in the page.
+    The page has the weights, the tokenizer and a forward pass in JavaScript and WebAssembly, which
+    runs in a thread of its own. How far storing the weights in few bits moves attention is measured
+    on ``text`` and on sentences of attnviz's own, and said in the page.
 
     Args:
         text: what stands in it when it opens; the roles of the heads are measured on it.
@@ -118,7 +118,7 @@ def _maps(source: Source, inputs: Inputs) -> dict[Site, NDArray[np.floating[Any]
 def _notes(source: Native, bits: int, error: float) -> tuple[str, ...]:
     moved = f"moves attention by at most {error:.1g}" if error else "changes nothing"
     return (
-        f"{source.info.model}, run by this page itself in plain JavaScript, its numbers stored in "
+        f"{source.info.model}, run by this page itself, its numbers stored in "
         f"{bits} bits; measured on the text the page opened with, that {moved}.",
         "Roles are measured on the text that is shown, with all heads on.",
     )

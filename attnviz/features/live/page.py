@@ -7,8 +7,10 @@ the viewer are, some of which they share.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from dataclasses import fields
+from importlib.resources import files
 from typing import Any
 
 from attnviz.core.portable import Portable
@@ -65,6 +67,7 @@ def live_page(
     return html_page(
         template,
         "worker-src blob:",
+        compiled=True,
         title=visible(title),
         style=style,
         script=script,
@@ -72,7 +75,14 @@ def live_page(
         data=safe_json(data),
         network=safe_json({"entries": entries, **_network(model)}),
         weights=packed,
+        kernel=_kernel(),
     )
+
+
+def _kernel() -> str:
+    """The matrix product of ``product.wat``, assembled, in base64."""
+    code = (files(__package__) / "product.wasm").read_bytes()
+    return base64.b64encode(code).decode("ascii")
 
 
 def _network(model: Portable) -> dict[str, Any]:

@@ -143,7 +143,11 @@ function start() {
     resizing = requestAnimationFrame(draw);
   });
   fill(byId("notes"), ...page.notes.map((note) => make("p", {}, note)));
-  startEngine((milliseconds) => { document.documentElement.dataset.ready = milliseconds.toFixed(0); }, failed);
+  startEngine((milliseconds, fast) => {
+    document.documentElement.dataset.ready = milliseconds.toFixed(0);
+    document.documentElement.dataset.engine = fast ? "WebAssembly" : "JavaScript";
+    byId("notes").append(make("p", {}, `Matrices are multiplied in ${fast ? "WebAssembly, four numbers at once" : "plain JavaScript"}.`));
+  }, failed);
   subscribe(react);
   box.value = get().text;
   addEventListener("hashchange", fromHash);

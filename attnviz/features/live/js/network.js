@@ -1,3 +1,4 @@
+import { spareRoom } from "./kernel.js";
 import { product } from "./product.js";
 
 /** @typedef {import("./types.js").Model} Model */
@@ -141,23 +142,23 @@ export class Pass {
     }
     const made = this.projected[number];
     product(x, from, count, width, project.weight, project.bias, made);
-    const [size, stride, room] = [width / heads, 3 * width, this.room];
-    const scores = new Float64Array(count);
+    const [size, stride, room, weights, rows] = [width / heads, 3 * width, this.room, this.weights[number], count - from];
+    const [queries, scores, powers] = [new Float32Array(rows * size), new Float32Array(rows * count), new Float64Array(count)];
     for (let head = 0; head < heads; head++) {
+      const keys = spareRoom(count * size);
+      for (let t = from; t < count; t++) queries.set(made.subarray(t * stride + head * size, t * stride + (head + 1) * size), (t - from) * size);
+      for (let s = 0; s < count; s++) {
+        const k = s * stride + width + head * size;
+        keys.set(made.subarray(k, k + size), s * size);
+      }
+      product(queries, 0, rows, size, keys, null, scores);
       for (let t = from; t < count; t++) {
-        const [q, last] = [t * stride + head * size, causal ? t + 1 : count];
+        const [first, row, last] = [(t - from) * count, (head * room + t) * room, causal ? t + 1 : count];
         let most = -Infinity;
-        for (let s = 0; s < last; s++) {
-          const k = s * stride + width + head * size;
-          let sum = 0;
-          for (let i = 0; i < size; i++) sum += made[q + i] * made[k + i];
-          scores[s] = sum * scale;
-          if (scores[s] > most) most = scores[s];
-        }
+        for (let s = 0; s < last; s++) most = Math.max(most, scores[first + s]);
         let total = 0;
-        for (let s = 0; s < last; s++) total += scores[s] = Math.exp(scores[s] - most);
-        const row = (head * room + t) * room;
-        for (let s = 0; s < last; s++) this.weights[number][row + s] = scores[s] / total;
+        for (let s = 0; s < last; s++) total += powers[s] = Math.exp((scores[first + s] - most) * scale);
+        for (let s = 0; s < last; s++) weights[row + s] = powers[s] / total;
       }
     }
   }
@@ -169,20 +170,29 @@ export class Pass {
    */
   pass(number, from) {
     this.computed.passed++;
-    const { width, inner, heads, causal, preNorm, layers, activation } = this.model;
+    const { width, inner, heads, preNorm, layers, activation } = this.model;
     const { out, up, down, norm1, norm2 } = layers[number];
     const [count, made, maps] = [this.ids.length, this.projected[number], this.weights[number]];
     const [size, stride, room] = [width / heads, 3 * width, this.room];
+    const rows = count - from;
+    // as many keys as the kernel takes at a time; beyond the last there is no weight
+    const across = Math.ceil(count / 4) * 4;
+    const [shares, mixed] = [new Float32Array(rows * across), new Float32Array(rows * size)];
     this.mixed.fill(0, from * width, count * width);
     for (let head = 0; head < heads; head++) {
       const gate = this.gates[number * heads + head];
       if (!gate) continue;
+      const values = spareRoom(size * across).fill(0);
+      for (let s = 0; s < count; s++) {
+        for (let i = 0, v = s * stride + 2 * width + head * size; i < size; i++) values[i * across + s] = made[v + i];
+      }
       for (let t = from; t < count; t++) {
-        const [z, row, last] = [t * width + head * size, (head * room + t) * room, causal ? t + 1 : count];
-        for (let s = 0; s < last; s++) {
-          const [weight, v] = [gate * maps[row + s], s * stride + 2 * width + head * size];
-          for (let i = 0; i < size; i++) this.mixed[z + i] += weight * made[v + i];
-        }
+        const row = (head * room + t) * room;
+        shares.set(maps.subarray(row, row + count), (t - from) * across);
+      }
+      product(shares, 0, rows, across, values, null, mixed);
+      for (let t = from; t < count; t++) {
+        for (let i = 0, z = t * width + head * size; i < size; i++) this.mixed[z + i] = gate * mixed[(t - from) * size + i];
       }
     }
     const [x, y] = [this.states[number], this.states[number + 1]];
@@ -195,8 +205,8 @@ export class Pass {
       read = this.read;
     }
     product(read, from, count, width, up.weight, up.bias, this.wide);
-    const act = ACTIVATIONS[activation];
-    for (let i = from * inner; i < count * inner; i++) this.wide[i] = act(this.wide[i]);
+    const [act, wide] = [ACTIVATIONS[activation], this.wide];
+    for (let i = from * inner; i < count * inner; i++) wide[i] = act(wide[i]);
     product(this.wide, from, count, inner, down.weight, down.bias, this.added);
     for (let i = from * width; i < count * width; i++) y[i] += this.added[i];
     if (!preNorm) normalize(y, from, count, norm2, y);

@@ -1,4 +1,3 @@
-import { product } from "./product.js";
 import { best, shares } from "./chance.js";
 
 /** @typedef {import("./types.js").Passage} Passage */
@@ -37,13 +36,18 @@ function writtenBy({ model, gates, weights, projected, room, ids }, number, head
   const gate = gates[number * heads + head];
   if (!gate) return 0;
   const [size, row] = [width / heads, (head * room + t) * room];
-  const [mixed, out] = [new Float32Array(width), new Float32Array(width)];
+  const [mixed, { weight }] = [new Float64Array(size), layers[number].out];
   for (let s = 0; s < ids.length; s++) {
     const [share, v] = [gate * weights[number][row + s], 3 * width * s + 2 * width + head * size];
-    for (let i = 0; i < size; i++) mixed[head * size + i] += share * projected[number][v + i];
+    for (let i = 0; i < size; i++) mixed[i] += share * projected[number][v + i];
   }
-  product(mixed, 0, 1, width, layers[number].out.weight, null, out);
-  return Math.hypot(...out);
+  let square = 0;
+  for (let o = 0; o < width; o++) {
+    let sum = 0;
+    for (let i = 0; i < size; i++) sum += weight[o * width + head * size + i] * mixed[i];
+    square += sum * sum;
+  }
+  return Math.sqrt(square);
 }
 
 /**

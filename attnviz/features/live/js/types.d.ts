@@ -62,7 +62,7 @@ export interface Answer {
   idsAfter: number[] | null; scoresBefore: Float32Array; scoresAfter: Float32Array | null; scale: number; passage: Passage[];
   opened: string; termsBefore: Opened | null; termsAfter: Opened | null;
 }
-export interface Said { ready?: number; failed?: string; answer?: Answer }
+export interface Said { ready?: number; fast?: boolean; failed?: string; answer?: Answer }
 export interface State { text: string; off: Set<string>; head: string; at: number | null; temperature: number; seed: number;
   /** the lesson, its step from 0, and the answer that was chosen in it, or -1 */
   lesson: string; step: number; told: number;

@@ -1,4 +1,5 @@
 import { best, chance, shares } from "./chance.js";
+import { isFast } from "./kernel.js";
 import { load } from "./model.js";
 import { Pass } from "./network.js";
 import { opened } from "./opened.js";
@@ -20,9 +21,10 @@ const BOTH = 4;
  * What answers questions about texts with a network.
  * @param {Network} network
  * @param {string} packed
+ * @param {string} kernel
  */
-async function answering(network, packed) {
-  const model = await load(network, packed);
+async function answering(network, packed, kernel) {
+  const model = await load(network, packed, kernel);
   const encode = tokenizer(network.vocabulary);
   const [before, after] = [new Pass(model), new Pass(model)];
   const all = new Float32Array(model.layers.length * model.heads).fill(1);
@@ -154,8 +156,8 @@ addEventListener("message", async ({ data }) => {
   try {
     if (data.network) {
       const start = performance.now();
-      answer = await answering(data.network, data.packed);
-      postMessage({ ready: performance.now() - start });
+      answer = await answering(data.network, data.packed, data.kernel);
+      postMessage({ ready: performance.now() - start, fast: isFast() });
     } else if (answer) {
       const found = answer(data);
       const buffers = found ? [...found.before, ...(found.after || [])].map(({ buffer }) => buffer) : [];
