@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
+import { isFast } from "./kernel.js";
 import { load } from "./model.js";
 import { Pass } from "./network.js";
 
-const { network: cases } = JSON.parse(readFileSync(new URL("cases.json", import.meta.url), "utf8"));
+const { network: cases, kernel } = JSON.parse(readFileSync(new URL("cases.json", import.meta.url), "utf8"));
 
 /** @param {ArrayLike<number>} found @param {number[]} wanted @param {number} most */
 function near(found, wanted, most) {
@@ -13,11 +14,14 @@ function near(found, wanted, most) {
 }
 
 test("a pass has the weights and logits of its network", async () => {
-  for (const { network, packed, ids, gates, maps, logits } of cases) {
-    const pass = new Pass(await load(network, packed));
-    pass.run(ids, Float32Array.from(gates));
-    maps.forEach((wanted, layer) => near(pass.maps(layer), wanted, 1e-5));
-    logits.forEach((wanted, position) => near(pass.logits(position), wanted, 1e-4));
+  for (const code of ["", kernel]) {
+    for (const { network, packed, ids, gates, maps, logits } of cases) {
+      const pass = new Pass(await load(network, packed, code));
+      assert.equal(isFast(), code !== "");
+      pass.run(ids, Float32Array.from(gates));
+      maps.forEach((wanted, layer) => near(pass.maps(layer), wanted, 1e-5));
+      logits.forEach((wanted, position) => near(pass.logits(position), wanted, 1e-4));
+    }
   }
 });
 
