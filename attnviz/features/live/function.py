@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from attnviz.captures.look import DEFAULT_MODEL, Model, load, prompt_of
-from attnviz.core.heads import Site
-from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import ForwardRequest
 from attnviz.errors import ModelError, UsageError
 from attnviz.features.live.checked import holding
+from attnviz.features.live.errors import Errors, moved
 from attnviz.features.live.lessons import LESSONS
 from attnviz.features.live.pack import rounded
 from attnviz.features.live.page import live_page
 from attnviz.features.live.result import LivePage
 from attnviz.models.memory import human_bytes
 from attnviz.models.native.source import Native
-from attnviz.scoring.observe import Recorder, ScoreObserver
+from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.select import select
 
 TEXT = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
@@ -81,15 +79,16 @@ def live(
     observer = ScoreObserver([inputs], source.layout)
     source.forward([inputs], [observer], ForwardRequest(hidden=False))
     stored = source.rounded(lambda tensor: torch.from_numpy(rounded(tensor.numpy(), bits)))
-    error = _moved(source, stored, inputs)
+    errors = moved(source, stored, inputs)
     name = source.info.model
     page = live_page(
         whole,
         observer.result(),
         text=text,
         title=title or f"attnviz live: {name}",
+        errors=errors,
         bits=bits,
-        notes=_notes(source, bits, error),
+        notes=_notes(source, bits, errors),
         off=[head.name for head in source.layout if head not in on],
         lessons=holding(LESSONS, stored) if name == DEFAULT_MODEL else (),
     )
@@ -100,25 +99,25 @@ def live(
             human_bytes(len(page)),
             max_mb=float(np.ceil(len(page) / 1e6)),
         )
-    return LivePage(page, title or f"attnviz live: {name}", error)
+    return LivePage(page, title or f"attnviz live: {name}", errors.weight)
 
 
-def _moved(source: Source, stored: Source, inputs: Inputs) -> float:
-    """The largest change of any weight on a text, once the model's numbers are rounded."""
-    before, after = (_maps(one, inputs) for one in (source, stored))
-    return max(float(np.abs(before[site] - after[site]).max()) for site in before)
-
-
-def _maps(source: Source, inputs: Inputs) -> dict[Site, NDArray[np.floating[Any]]]:
-    recorder = Recorder([inputs])
-    source.forward([inputs], [recorder], ForwardRequest(hidden=False))
-    return recorder.maps()
-
-
-def _notes(source: Native, bits: int, error: float) -> tuple[str, ...]:
-    moved = f"moves attention by at most {error:.1g}" if error else "changes nothing"
+def _notes(source: Native, bits: int, errors: Errors) -> tuple[str, ...]:
+    share = f" and probabilities by {_upward(100 * errors.share)} %" if errors.share else ""
+    moved = (
+        f"that moved weights by {_upward(errors.weight)}{share} at most, and only digits "
+        "that stand are shown"
+        if errors.weight
+        else "that changed nothing"
+    )
     return (
-        f"{source.info.model}, run by this page itself, its numbers stored in "
-        f"{bits} bits; measured on the text the page opened with, that {moved}.",
+        f"{source.info.model}, run by this page itself, its numbers stored in {bits} bits. On the "
+        f"text the page opened with and {errors.texts - 1} sentences of attnviz, {moved}.",
         "Roles are measured on the text that is shown, with all heads on.",
     )
+
+
+def _upward(value: float) -> str:
+    """Two digits of a bound, rounded up."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return f"{math.ceil(value / unit - 1e-9) * unit:.2g}"

@@ -17,6 +17,7 @@ from attnviz.core.portable import Portable
 from attnviz.core.scores import HeadScores
 from attnviz.drawing.labels import head_phrase, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
+from attnviz.features.live.errors import Errors
 from attnviz.features.live.lessons import Lesson
 from attnviz.features.live.pack import pack
 from attnviz.scoring.arrange import leading
@@ -32,6 +33,7 @@ def live_page(
     *,
     text: str,
     title: str,
+    errors: Errors,
     bits: int = 16,
     notes: Sequence[str] = (),
     lessons: Sequence[Lesson] = (),
@@ -44,6 +46,7 @@ def live_page(
         heads: what every head does with some text, in the order of the layout.
         text: what stands in the page when it opens.
         title: of the page.
+        errors: how far that many bits move what is shown; only digits that stand are.
         bits: of a weight, 16 or 8.
         notes: what stands below: how exact it is, what the roles were measured on.
         lessons: that it offers.
@@ -61,6 +64,11 @@ def live_page(
         "opening": min(heads, key=leading).head.name,
         "lessons": [_lesson(one) for one in lessons],
         "off": list(off),
+        "errors": {
+            "weight": errors.weight,
+            "score": errors.score,
+            "share": errors.share,
+        },
         "palette": list(anchors(DEFAULT_PALETTE)),
         "notes": [visible(note) for note in notes],
     }

@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tokenizers import Tokenizer
 
 import attnviz as av
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
+from attnviz.corpus.sentences import sentences
 from attnviz.errors import SelectionError
 from attnviz.features.live.pack import rounded
 from attnviz.models import demo
@@ -271,21 +273,40 @@ def test_the_page_is_small_and_says_how_exact_it_is(pages: dict[str, Path]) -> N
     coarse = av.live(bits=8)
     assert len(coarse.page) < 5e6
     assert 0 < coarse.error < 0.1
-    assert f"{coarse.error:.1g}" in coarse.page.decode("utf-8")
+    assert re.search(r"moved weights by 0\.0\d+ and probabilities by", coarse.page.decode("utf-8"))
     assert av.live().error == 0  # its numbers are halves already
 
 
-def test_eight_bits_run(browser: Any, tmp_path: Path) -> None:
+def test_eight_bits_run_and_print_only_digits_that_stand(browser: Any, tmp_path: Path) -> None:
     coarse = av.live(bits=8)
+    exact = av.load("demo-gpt2")
+    model = exact.rounded(lambda t: torch.from_numpy(rounded(t.numpy(), 8)))
     with opened(browser) as page:
         started(page, coarse.save(tmp_path / "coarse.html"))
         text = texts(1)[0]
         found = page.page.evaluate(ASK, [text, [], 0])
-    import torch
-
-    model = av.load("demo-gpt2").rounded(lambda t: torch.from_numpy(rounded(t.numpy(), 8)))
-    ours = np.stack([maps for _, maps in sorted(av.capture(text, model=model).maps.items())])
-    assert np.abs(maps_of(found) - ours).max() < 1e-4
+        ours = np.stack([maps for _, maps in sorted(av.capture(text, model=model).maps.items())])
+        assert np.abs(maps_of(found) - ours).max() < 1e-4
+        seen = 0
+        for text in sentences()[:4]:
+            page.page.fill("#text", text)
+            settled(page)
+            capture = av.capture(text, model=exact)
+            layer, head = map(int, page.page.inner_text("#head-title").split()[-1].split("."))
+            row = capture.maps[Site("decoder", layer)][head][-1]
+            said = page.page.inner_text("#row-said").partition("looks at ")[2]
+            for digits in re.findall(r" (\d\.\d+)", said):
+                # one of the row's weights, in the model as it is, has this digit
+                assert len(digits) == 3
+                assert np.abs(row - float(digits)).min() <= 0.05 + coarse.error
+                seen += 1
+            inputs = exact.prepare(Prompt(text))
+            logits = exact.forward([inputs], request=ForwardRequest(logits=True)).logits
+            top = float(logits[0, -1].softmax(-1).max())
+            shown = page.page.inner_text("#words tbody tr:first-child .share")
+            assert re.fullmatch(r"<10 %|\d+0 %", shown)
+            assert abs(top - float(shown.strip("< %")) / 100) <= 0.1
+        assert seen
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import { weightText } from "./digits.js";
 import { said } from "./roles.js";
 import { page } from "./store.js";
 
@@ -11,7 +12,7 @@ let [heads, measured] = [page.heads, page.text];
 /** Take over what was measured on a text. @param {string} text @param {Measured[][]} roles @param {RoleRules} rules */
 export function tellRoles(text, roles, rules) {
   const known = new Map(rules.roles.map(({ name, color, ink, code }) => [name, { name, color, ink, code }]));
-  heads = page.heads.map(({ id }, n) => ({ id, said: said(roles[n]), role: (roles[n].length && known.get(roles[n][0].name)) || null }));
+  heads = page.heads.map(({ id }, n) => ({ id, said: said(roles[n], page.errors.weight ? weightText : undefined), role: (roles[n].length && known.get(roles[n][0].name)) || null }));
   measured = text;
 }
 

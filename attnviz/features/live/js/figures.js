@@ -1,16 +1,10 @@
-import { shown } from "./dom.js";
 import { chance } from "./chance.js";
+import { percent, scoreText, weightText } from "./digits.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
 
 /** Pairs of random vectors whose products are looked at. */
 const PAIRS = 2000;
-
-/** @param {number} share */
-export function percent(share) {
-  const value = 100 * share;
-  return value < 0.1 ? "<0.1 %" : `${value.toFixed(value < 10 ? 1 : 0)} %`;
-}
 
 /** The softmax of scores over a divisor. @param {ArrayLike<number>} scores @param {number} divisor @param {number} [added] to every one */
 export function softmax(scores, divisor, added = 0) {
@@ -72,7 +66,7 @@ function figure([name, ...rest], answer, was, { labels, key, width }) {
   };
   const words = answer.words || [];
   const largest = Math.max(...softmax(scores, rest[0] ? Number(rest[0]) : 1 / answer.scale));
-  if (name === "w") return shown(weight(rest[0], Number(rest[1]), Number(rest[2])));
+  if (name === "w") return weightText(weight(rest[0], Number(rest[1]), Number(rest[2])));
   if (name === "p") {
     const found = words.find(({ id }) => labels[id] === rest[0] || labels[id] === `·${rest[0]}`);
     return found ? percent(share(found)) : "less than those below";
@@ -81,13 +75,13 @@ function figure([name, ...rest], answer, was, { labels, key, width }) {
   if (name === "previous") {
     let sum = 0;
     for (let t = 2; t < count; t++) sum += weight(rest[0], t, t - 1);
-    return shown(sum / (count - 2));
+    return weightText(sum / (count - 2));
   }
   if (name === "token") return labels[ids[Number(rest[0])]];
-  if (name === "dot") return scores[key ?? 0].toFixed(2).replace("-", "−");
-  if (name === "max") return shown(largest);
-  if (name === "shifted") return shown(Math.max(...softmax(scores, 1 / answer.scale, Number(rest[0]))));
-  if (name === "slope") return shown(largest * (1 - largest));
+  if (name === "dot") return scoreText(scores[key ?? 0], root);
+  if (name === "max") return weightText(largest);
+  if (name === "shifted") return weightText(Math.max(...softmax(scores, 1 / answer.scale, Number(rest[0]))));
+  if (name === "slope") return weightText(largest * (1 - largest));
   if (name === "width") return String(width);
   if (name === "sqrt") return root.toFixed(2);
   if (name === "random") return (spreadOfProducts(width) / (rest[0] ? root : 1)).toFixed(2);

@@ -1,5 +1,6 @@
 import { drawAxes, gutterFor } from "./axes.js";
-import { byId, fill, shown } from "./dom.js";
+import { weightText } from "./digits.js";
+import { byId, fill } from "./dom.js";
 import { factsOf, rolesText } from "./facts.js";
 import { NOT_ALLOWED } from "./masked.js";
 import { draw, isMasked, picture } from "./shade.js";
@@ -125,8 +126,8 @@ function hover(event, canvas) {
   const [layer, head] = place();
   const count = current.ids.length;
   const at = (head * count + cell.t) * count + cell.s;
-  const second = current.after ? ` → ${shown(current.after[layer][at])}` : "";
-  fill(tip, `${named(current, cell.t)} → ${named(current, cell.s)}: ${isMasked(cell.t, cell.s) ? NOT_ALLOWED : `${shown(current.before[layer][at])}${second}`}`);
+  const second = current.after ? ` → ${weightText(current.after[layer][at])}` : "";
+  fill(tip, `${named(current, cell.t)} → ${named(current, cell.s)}: ${isMasked(cell.t, cell.s) ? NOT_ALLOWED : `${weightText(current.before[layer][at])}${second}`}`);
   tip.style.left = `${Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8)}px`;
   tip.style.top = `${event.clientY + 16}px`;
 }
@@ -166,5 +167,5 @@ function rowSaid(answer, maps, head, second = false) {
   const count = answer.ids.length;
   const row = maps.subarray((head * count + answer.at) * count, (head * count + answer.at + 1) * count);
   const best = [...row.keys()].sort((a, b) => row[b] - row[a]).slice(0, NAMED).filter((s) => row[s] >= 0.01);
-  return `${named(answer, answer.at, second)} looks at ${best.map((s) => `${named(answer, s, second)} ${shown(row[s])}`).join(", ")}`;
+  return `${named(answer, answer.at, second)} looks at ${best.map((s) => `${named(answer, s, second)} ${weightText(row[s])}`).join(", ")}`;
 }

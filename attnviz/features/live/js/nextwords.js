@@ -1,5 +1,5 @@
 import { byId, fill, make } from "./dom.js";
-import { percent } from "./figures.js";
+import { percent } from "./digits.js";
 import { label } from "./headmap.js";
 import { changesOf, get } from "./store.js";
 

@@ -144,18 +144,22 @@ function percent(share) {
   return share >= 0.005 ? `${(100 * share).toFixed(0)} %` : "<1 %";
 }
 
-/** @param {Measured} role */
-function phrase({ name, score, mean }) {
-  if (score === "entropy_share") return `${name} ${percent(mean)} of the maximum`;
-  const value = mean !== 0 && mean < 0.001 ? "<0.001" : mean.toFixed(mean < 0.0995 ? 3 : 2);
-  return `${name} ${value}${score.endsWith("_no_sink") ? " off the sink" : ""}`;
+/** A score for people. @param {number} mean */
+function usual(mean) {
+  return mean !== 0 && mean < 0.001 ? "<0.001" : mean.toFixed(mean < 0.0995 ? 3 : 2);
 }
 
-/** What a head does and where it rests. @param {Measured[]} roles */
-export function said(roles) {
+/** @param {Measured} role @param {(mean: number) => string} number */
+function phrase({ name, score, mean }, number) {
+  if (score === "entropy_share") return `${name} ${percent(mean)} of the maximum`;
+  return `${name} ${number(mean)}${score.endsWith("_no_sink") ? " off the sink" : ""}`;
+}
+
+/** What a head does and where it rests. @param {Measured[]} roles @param {(mean: number) => string} [number] */
+export function said(roles, number = usual) {
   const rests = roles.filter(({ rests: resting }) => resting);
   const does = roles.filter(({ rests: resting }) => !resting)
-    .map((role) => `${phrase(role)}${role.possible >= 0.9 ? "" : ` where possible (${percent(role.possible)} of rows)`}`);
+    .map((role) => `${phrase(role, number)}${role.possible >= 0.9 ? "" : ` where possible (${percent(role.possible)} of rows)`}`);
   if (does.length) return [`does ${does.join(", ")}`, ...rests.map(({ name }) => (name === "diffuse" ? name : `sink: ${name}`))].join(", ");
-  return rests.map((role) => (role.name === "diffuse" ? phrase(role) : `sink: ${phrase(role)}`)).join(", ") || "no role";
+  return rests.map((role) => (role.name === "diffuse" ? phrase(role, number) : `sink: ${phrase(role, number)}`)).join(", ") || "no role";
 }

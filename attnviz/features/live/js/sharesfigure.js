@@ -1,4 +1,5 @@
-import { byId, fill, make, shown } from "./dom.js";
+import { scoreText, weightText } from "./digits.js";
+import { byId, fill, make } from "./dom.js";
 import { softmax } from "./figures.js";
 import { named } from "./headmap.js";
 import { get, set } from "./store.js";
@@ -34,7 +35,7 @@ export function drawShares(answer, divisor) {
     const [bar, ghost] = [make("span", { class: "bar" }), make("span", { class: "bar usual" })];
     bar.style.width = `${100 * found[s]}%`;
     ghost.style.width = `${100 * usual[s]}%`;
-    return make("tr", {}, make("th", { scope: "row" }, named(/** @type {Answer} */ (current), s)), make("td", {}, scores[s].toFixed(2)), make("td", {}, (scores[s] / by).toFixed(2)),
-      make("td", {}, make("span", { class: "track" }, ghost, bar)), make("td", {}, shown(found[s])));
+    return make("tr", {}, make("th", { scope: "row" }, named(/** @type {Answer} */ (current), s)), make("td", {}, scoreText(scores[s], root)), make("td", {}, scoreText(scores[s] / by, root / by)),
+      make("td", {}, make("span", { class: "track" }, ghost, bar)), make("td", {}, weightText(found[s])));
   }));
 }

@@ -42,6 +42,8 @@ export interface Lesson { name: string; title: string; about: string; steps: Ste
 export interface Page {
   title: string; model: string; text: string; causal: boolean; opening: string; labels: string[]; heads: HeadFacts[]; lessons: Lesson[]; off: string[];
   palette: string[]; notes: string[];
+  /** how far what is shown has moved by storing the model in few bits, at most, on some texts */
+  errors: { weight: number; score: number; share: number };
 }
 /** `opened` is the number of a head whose queries and keys are wanted. */
 export interface Ask { turn: number; text: string; off: number[]; at: number | null; write: number; temperature: number; seed: number; opened: number | null;

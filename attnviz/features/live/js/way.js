@@ -1,5 +1,5 @@
-import { byId, fill, make, shown } from "./dom.js";
-import { percent } from "./figures.js";
+import { byId, fill, make } from "./dom.js";
+import { percent, scoreText, weightText } from "./digits.js";
 import { label, named } from "./headmap.js";
 import { get, set } from "./store.js";
 
@@ -27,7 +27,7 @@ export function drawWay(answer, { heads, causal }) {
   fill(byId("way-layers"), ...passage.map(({ written, guess }, layer) => {
     const bars = written.map((norm, number) => {
       const id = `${layer}.${number}`;
-      const bar = make("button", { type: "button", class: "way-head", tabindex: "-1", "data-way": id, "aria-pressed": String(id === chosen), title: `${id}${off.has(id) ? ", off" : ""}: writes ${norm.toFixed(2)} here`, "aria-label": `head ${id} writes ${norm.toFixed(2)} here` }, make("i", {}));
+      const bar = make("button", { type: "button", class: "way-head", tabindex: "-1", "data-way": id, "aria-pressed": String(id === chosen), title: `${id}${off.has(id) ? ", off" : ""}: writes ${norm.toPrecision(2)} here`, "aria-label": `head ${id} writes ${norm.toPrecision(2)} here` }, make("i", {}));
       bar.style.setProperty("--norm", String(norm / most));
       bar.addEventListener("click", () => set({ head: id }));
       return bar;
@@ -53,5 +53,5 @@ function drawReason(answer, head) {
   const weights = row((after || before)[layer]);
   const key = get().key !== null && /** @type {number} */ (get().key) < scores.length ? /** @type {number} */ (get().key) : weights.indexOf(Math.max(...weights));
   const root = 1 / answer.scale;
-  fill(byId("way-why"), make("b", {}, `head ${head}`), ` ${named(answer, at)} → ${named(answer, key)}: q·k ${scores[key].toFixed(2)} ÷ ${root.toFixed(2)} = ${(scores[key] / root).toFixed(2)}, softmax ${shown(weights[key])}`);
+  fill(byId("way-why"), make("b", {}, `head ${head}`), ` ${named(answer, at)} → ${named(answer, key)}: q·k ${scoreText(scores[key], root)} ÷ ${root.toFixed(2)} = ${scoreText(scores[key] / root)}, softmax ${weightText(weights[key])}`);
 }
