@@ -53,7 +53,7 @@ demo: .venv/minilm
 
 # the viewer's page is checked by TypeScript and axe, neither of which is in it
 .venv/node/installed: | .venv/bin/python
-	npm install --silent --no-audit --no-fund --prefix .venv/node typescript@7.0.2 axe-core@4.14.1
+	npm install --silent --no-audit --no-fund --prefix .venv/node typescript@7.0.2 axe-core@4.14.1 wabt@1.0.39
 	touch $@
 
 setup: .venv/tested
