@@ -1,6 +1,7 @@
 import { byId, fill, make, table } from "./dom.js";
 import { data, figure, interval, metric, percent, roleSign } from "./data.js";
-import { prepared } from "./painter.js";
+import { legend } from "./legend.js";
+import { mapCanvas } from "./mapfigure.js";
 import { ramp } from "./palette.js";
 import { shades } from "./shades.js";
 
@@ -82,20 +83,17 @@ function link(name) {
 /** The map of an example. @param {Head} head @param {HeadMap} map */
 function mapFigure(head, map) {
   const [rows, columns] = [map.queries.length, map.keys.length];
-  const canvas = make("canvas", { role: "img", "aria-label": `attention of head ${head.name} on an example: ${rows} queries, ${columns} keys` });
-  const cell = SIDE / Math.max(rows, columns);
+  const causal = head.site === "decoder" && rows === columns;
   const pixels = shades({
     values: map.weights.flat(), rows, columns, colors: ramp(data.palette), factor: () => 1 / 1000, root: true,
-    masked: head.site === "decoder" && rows === columns ? (i) => i % columns > Math.trunc(i / columns) : null,
+    masked: causal ? (i) => i % columns > Math.trunc(i / columns) : null,
   });
-  prepared(canvas, cell * columns, cell * rows).image(pixels, rows, columns, 0, 0, cell * columns, cell * rows);
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--mark");
-  context.lineWidth = 1.5;
-  context.strokeRect(0.75, map.row * cell, cell * columns - 1.5, cell);
+  const canvas = mapCanvas({ rows, columns, pixels, queries: map.queries, keys: map.keys, side: SIDE, marked: map.row }, `attention of head ${head.name} on an example`);
   const row = map.weights[map.row];
   const best = row.indexOf(Math.max(...row));
-  return make("figure", {}, canvas, make("figcaption", {}, `${map.queries[map.row]} looks at ${map.keys[best]} (${figure(row[best] / 1000)}); colours by the square root of the weight`));
+  return make("figure", {}, canvas,
+    make("div", { class: "legend" }, ...legend(data.palette, "0", "1, by the square root of the weight", causal)),
+    make("figcaption", {}, `${map.queries[map.row]} looks at ${map.keys[best]} (${figure(row[best] / 1000)}); queries downwards, keys across`));
 }
 
 /** Weight by distance, as bars. @param {Head} head */

@@ -9,6 +9,9 @@ const QUICK = ["needed", "induction", "previous", "syntactic", "coreference", "c
 
 const mostEffect = Math.max(0, ...heads.map(({ effect }) => Math.abs(effect?.effect || 0)));
 
+/** The terms of the glossary behind titles. @type {Record<string, string>} */
+const TERMS = { does: "role", sink: "attention sink", finds: "syntactic", copies: "copying score", feeds: "composition" };
+
 /** @typedef {{ title: string, of: (head: Head) => number | string | null, cell: (head: Head) => (Node | string)[], there?: boolean, more?: boolean }} Column */
 
 /** @type {Column[]} */
@@ -43,7 +46,8 @@ const rows = new Map();
 export function startTable() {
   const head = /** @type {HTMLElement} */ (byId("heads").querySelector("thead"));
   head.append(make("tr", {}, ...columns.map(({ title, more }) => {
-    const button = make("button", { type: "button" }, title);
+    const term = title.startsWith("ablated") ? "ablation" : TERMS[title];
+    const button = make("button", { type: "button", ...(term ? { "data-term": term } : {}) }, title);
     button.addEventListener("click", () => {
       const { sort, up } = get();
       const same = (sort || columns[0].title) === title;
@@ -99,6 +103,15 @@ function draw() {
   for (const one of /** @type {NodeListOf<HTMLInputElement>} */ (byId("columns").querySelectorAll("input"))) one.checked = !without.includes(one.dataset.column || "");
   for (const button of byId("quick").children) button.setAttribute("aria-pressed", String(wanted.join(" ") === button.textContent));
   fill(byId("count"), found.length === heads.length ? `${heads.length} heads of ${data.atlas.model}` : `${found.length} of ${heads.length} heads`);
+}
+
+/** The table as it is shown, a line a head. */
+export function* numbers() {
+  const kept = columns.filter(({ title }) => !get().without.includes(title));
+  yield kept.map(({ title }) => title);
+  for (const row of byId("heads").querySelectorAll("tbody tr")) {
+    yield [.../** @type {NodeListOf<HTMLElement>} */ (row.querySelectorAll("td"))].filter((cell) => !cell.hidden).map((cell) => cell.textContent || "");
+  }
 }
 
 /** Mark the row of the head that is shown. @param {string} name */

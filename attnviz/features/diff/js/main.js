@@ -2,6 +2,7 @@ import { byId, fill, make, shown, table } from "./dom.js";
 import { startFrame } from "./frame.js";
 import { data, signed } from "./data.js";
 import { startSaving } from "./download.js";
+import { startHelpByKey } from "./help.js";
 import { drawMaps, drawWhole, numbers } from "./maps.js";
 
 /** @typedef {import("./types.js").Head} Head */
@@ -44,6 +45,7 @@ function show() {
 function start() {
   startFrame(show);
   startSaving("attnviz-diff", (painter) => drawWhole(painter, current()), () => getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), () => numbers(current()));
+  startHelpByKey([["← ↑ ↓ →", "from cell to cell, on the maps"], ["Tab", "to the heads and the maps"]]);
   fill(byId("below"), data.below);
   const changed = data.heads.some((head) => roles(head));
   const titles = ["head", "distance", "largest", ...(changed ? ["roles"] : [])];
@@ -62,6 +64,7 @@ function start() {
   );
   fill(byId("notes"), ...data.notes.map((note) => make("p", {}, note)));
   addEventListener("hashchange", show);
+  addEventListener("resize", show);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
   show();
 }

@@ -4,6 +4,7 @@ import { byId, clamp, fill, make } from "./dom.js";
 import { count, data, depth, ROW, steps, total, weights } from "./data.js";
 import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
+import { startHelpByKey } from "./help.js";
 import { drawWhole, paint, tones } from "./picture.js";
 import { all, back, onward, taken } from "./ways.js";
 
@@ -200,10 +201,12 @@ function limit() {
 }
 
 startFrame(update);
+startHelpByKey([["↑ ↓", "from token to token"], ["← →", "from layer to layer"], ["Enter", "hold what is followed"], ["Home", "the first token"], ["End", "the last token"], ["Esc", "show all"]]);
 startSaving("attnviz-flow", (painter) => drawWhole(painter, drawn, chosen, shown), () => tones().paper, numbers);
 fill(byId("title"), data.title);
 fill(byId("how"), data.formula);
 fill(byId("method"), data.method);
+byId("method").dataset.term = { alti: "ALTI", rollout: "attention rollout", "max-flow": "max-flow" }[data.method] || "";
 fill(byId("closing"), data.closing);
 stage.style.setProperty("--row", `${ROW}px`);
 const before = side(byId("before"));

@@ -2,7 +2,9 @@ import { byId, fill, make } from "./dom.js";
 import { ask, startEngine } from "./engine.js";
 import { failed, startFrame } from "./frame.js";
 import { drawGrid, drawSwitches, startGrid } from "./grid.js";
+import { startSaving } from "./download.js";
 import { drawMaps, label, startMaps } from "./headmap.js";
+import { cells, drawWhole } from "./saved.js";
 import { startKeys } from "./keys.js";
 import { drawWords } from "./nextwords.js";
 import { fromHash, get, page, seedFrom, set, subscribe } from "./store.js";
@@ -96,6 +98,7 @@ function start() {
   startWhy(network.causal);
   startTour();
   startKeys();
+  startSaving("attnviz-live", (painter) => drawWhole(painter, current), () => getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), () => cells(current));
   box.addEventListener("input", () => set({ text: box.value, at: null, key: null }));
   byId("write-one").addEventListener("click", () => run(1));
   byId("write-ten").addEventListener("click", () => run(10));
