@@ -51,7 +51,7 @@ const TINTS = [
   },
   {
     key: "relation", title: "relation it finds", of: ({ relations: [found] }) => found && {
-      share: found.accuracy, sure: found.role ? 1 : 0, said: `${found.relation} ${percent(found.accuracy)} of ${found.count}`,
+      share: found.accuracy, sure: certain(found.low, found.high), said: `${found.relation} ${percent(found.accuracy)} of ${found.count}`,
     },
   },
 ];

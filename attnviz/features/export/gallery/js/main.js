@@ -1,5 +1,5 @@
 // Only the rows in sight are in the document, so 50,000 pictures scroll like 50.
-import { byId, clamp, fill, make } from "./dom.js";
+import { byId, clamp, counted, fill, make } from "./dom.js";
 import { csvOf, download } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
@@ -49,11 +49,6 @@ function select(id) {
 /** @param {string} selector @returns {HTMLElement} */
 function the(selector) {
   return /** @type {HTMLElement} */ (document.querySelector(selector));
-}
-
-/** @param {number} count */
-function counted(count) {
-  return count.toLocaleString("en");
 }
 
 /**
@@ -107,7 +102,7 @@ function filter() {
     for (const picture of pictures) if (matches(picture, wanted)) shown.push([item, picture]);
   }
   const total = data.items.reduce((sum, [, , , pictures]) => sum + pictures.length, 0);
-  fill(byId("count"), `${counted(shown.length)} of ${counted(total)} picture${total === 1 ? "" : "s"}`);
+  fill(byId("count"), `${shown.length.toLocaleString("en")} of ${counted(total, "picture")}`);
   scrollTo(0, 0);
   lay();
   remember();
