@@ -65,7 +65,7 @@ export function clamp(value, low, high) {
  * @param {number} count
  * @param {string} noun of one
  */
-export function counted(count, noun) {
+export function plural(count, noun) {
   return `${count.toLocaleString("en")} ${count === 1 ? noun : noun.endsWith("ry") ? `${noun.slice(0, -1)}ies` : `${noun}s`}`;
 }
 

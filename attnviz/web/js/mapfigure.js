@@ -1,4 +1,4 @@
-import { counted, make } from "./dom.js";
+import { plural, make } from "./dom.js";
 import { fitted, prepared } from "./painter.js";
 
 /** @typedef {import("./drawing.js").Painter} Painter */
@@ -64,7 +64,7 @@ export function paintMap(painter, map, x, y) {
 
 /** A map on a canvas of its own. @param {Labelled} map @param {string} name for who cannot see it */
 export function mapCanvas(map, name) {
-  const found = make("canvas", { role: "img", "aria-label": `${name}: ${counted(map.rows, "query")}, ${counted(map.columns, "key")}` });
+  const found = make("canvas", { role: "img", "aria-label": `${name}: ${plural(map.rows, "query")}, ${plural(map.columns, "key")}` });
   const { width, height } = placesOf(prepared(found, 1, 1), map);
   paintMap(prepared(found, width, height), map, 0, 0);
   found.style.height = "";

@@ -1,4 +1,4 @@
-import { byId, counted, fill, make, table } from "./dom.js";
+import { byId, fill, make, plural, table } from "./dom.js";
 import { data, figure, interval, metric, percent, roleSign, times } from "./data.js";
 import { legend } from "./legend.js";
 import { mapCanvas } from "./mapfigure.js";
@@ -43,7 +43,7 @@ function lines(head) {
   if (does) {
     const score = head.scores[does.score];
     const where = does.possible !== null && does.possible < 0.9 ? ` where possible (${percent(does.possible)} of rows)` : "";
-    out.push([roleSign(does), `does ${does.name} ${figure(does.mean)}${interval(score.low, score.high)}${where}, chance ${does.chance === null ? "unknown" : figure(does.chance)}, ${counted(does.rows, "row")}${drawn(stays?.does, stays?.of)}`]);
+    out.push([roleSign(does), `does ${does.name} ${figure(does.mean)}${interval(score.low, score.high)}${where}, chance ${does.chance === null ? "unknown" : figure(does.chance)}, ${plural(does.rows, "row")}${drawn(stays?.does, stays?.of)}`]);
   }
   if (rests) out.push([roleSign(rests), `sink: ${rests.name} ${figure(rests.mean)}`]);
   if (!does && !rests) out.push(["no role with enough evidence"]);
@@ -52,11 +52,11 @@ function lines(head) {
     out.push([`ablated: ${metric.name} ${figure(effect.effect, true)} ${metric.unit}${interval(effect.low, effect.high, (value) => figure(value, true))}, rank ${effect.rank}; ${sure}${effect.gradient === null ? "" : `; gradient ${figure(effect.gradient)}`}`]);
   }
   for (const { relation, direction, accuracy, low, high, count, offset_accuracy } of relations) {
-    out.push([`finds ${relation} ${percent(accuracy)}${interval(low, high, percent)} of ${counted(count, "held-out case")} (${direction === "to_head" ? "where the dependent looks" : "who looks at the dependent"}); best offset ${percent(offset_accuracy)}`]);
+    out.push([`finds ${relation} ${percent(accuracy)}${interval(low, high, percent)} of ${plural(count, "held-out case")} (${direction === "to_head" ? "where the dependent looks" : "who looks at the dependent"}); best offset ${percent(offset_accuracy)}`]);
   }
   if (coreference) {
     const { accuracy, low, high, count, baseline, baseline_accuracy } = coreference;
-    out.push([`names: ${percent(accuracy)}${interval(low, high, percent)} of ${counted(count, "held-out case")}, ${baseline} ${percent(baseline_accuracy)}`]);
+    out.push([`names: ${percent(accuracy)}${interval(low, high, percent)} of ${plural(count, "held-out case")}, ${baseline} ${percent(baseline_accuracy)}`]);
   }
   if (copying) out.push([`copying score ${copying.first === null ? "" : `${figure(copying.first, true)} with embeddings as they leave the first layer`}${copying.plain === null ? "" : `${copying.first === null ? "" : ", "}${figure(copying.plain, true)} with plain ones`}`]);
   for (const { side, reader, ratio, excess } of feeds) out.push(["feeds ", link(reader), `: its ${side} side, ${figure(ratio)} (${figure(excess, true)} against random)`]);

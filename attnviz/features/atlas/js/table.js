@@ -1,4 +1,4 @@
-import { byId, counted, fill, make } from "./dom.js";
+import { byId, fill, make, plural } from "./dom.js";
 import { get, set, subscribe } from "./state.js";
 import { data, figure, heads, interval, metric, percent, roleSign, times, words } from "./data.js";
 
@@ -102,7 +102,7 @@ function draw() {
   for (const cell of /** @type {NodeListOf<HTMLElement>} */ (byId("heads").querySelectorAll("[data-column]"))) cell.hidden = without.includes(cell.dataset.column || "");
   for (const one of /** @type {NodeListOf<HTMLInputElement>} */ (byId("columns").querySelectorAll("input"))) one.checked = !without.includes(one.dataset.column || "");
   for (const button of byId("quick").children) button.setAttribute("aria-pressed", String(wanted.join(" ") === button.textContent));
-  fill(byId("count"), found.length === heads.length ? `${counted(heads.length, "head")} of ${data.atlas.model}` : `${found.length} of ${counted(heads.length, "head")}`);
+  fill(byId("count"), found.length === heads.length ? `${plural(heads.length, "head")} of ${data.atlas.model}` : `${found.length} of ${plural(heads.length, "head")}`);
 }
 
 /** The table as it is shown, a line a head. */

@@ -1,4 +1,4 @@
-import { byId, counted, fill, make, shown, table } from "./dom.js";
+import { byId, fill, make, plural, shown, table } from "./dom.js";
 import { startFrame } from "./frame.js";
 import { data, signed } from "./data.js";
 import { startSaving } from "./download.js";
@@ -16,7 +16,7 @@ function roles({ gained, lost }) {
 function drawCard(head) {
   const { distance, changes } = head;
   const far = distance
-    ? `mean distance ${shown(distance.mean)} over ${counted(distance.rows, "row")}; largest ${shown(distance.largest)} at ${distance.token} (${distance.row})`
+    ? `mean distance ${shown(distance.mean)} over ${plural(distance.rows, "row")}; largest ${shown(distance.largest)} at ${distance.token} (${distance.row})`
     : "no row could be compared";
   const sorted = changes.filter(({ change }) => change !== 0).sort((a, b) => Math.abs(b.change) - Math.abs(a.change));
   fill(

@@ -1,4 +1,4 @@
-import { byId, counted, fill, make } from "./dom.js";
+import { byId, fill, make, plural } from "./dom.js";
 import { ask, startEngine } from "./engine.js";
 import { failed, startFrame } from "./frame.js";
 import { drawGrid, drawSwitches, startGrid } from "./grid.js";
@@ -52,7 +52,7 @@ function show(answer) {
     return;
   }
   const { ids, at, cut, milliseconds } = current;
-  fill(byId("said"), `${counted(ids.length, "token")}, ${milliseconds < 10 ? milliseconds.toFixed(1) : milliseconds.toFixed(0)} ms${cut ? `; ${cut} beyond the model's ${network.maxTokens} left out` : ""}`);
+  fill(byId("said"), `${plural(ids.length, "token")}, ${milliseconds < 10 ? milliseconds.toFixed(1) : milliseconds.toFixed(0)} ms${cut ? `; ${cut} beyond the model's ${network.maxTokens} left out` : ""}`);
   const special = new Set(network.vocabulary.special);
   fill(byId("tokens"), ...ids.map((id, t) => make("span",
     { role: "option", id: `token-${t}`, class: special.has(id) ? "token special" : "token", "aria-selected": String(t === at) }, label(id))));

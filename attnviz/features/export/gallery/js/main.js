@@ -1,5 +1,5 @@
 // Only the rows in sight are in the document, so 50,000 pictures scroll like 50.
-import { byId, clamp, counted, fill, make } from "./dom.js";
+import { byId, clamp, fill, make, plural } from "./dom.js";
 import { csvOf, download } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
@@ -102,7 +102,7 @@ function filter() {
     for (const picture of pictures) if (matches(picture, wanted)) shown.push([item, picture]);
   }
   const total = data.items.reduce((sum, [, , , pictures]) => sum + pictures.length, 0);
-  fill(byId("count"), `${shown.length.toLocaleString("en")} of ${counted(total, "picture")}`);
+  fill(byId("count"), `${shown.length.toLocaleString("en")} of ${plural(total, "picture")}`);
   scrollTo(0, 0);
   lay();
   remember();
