@@ -7,11 +7,11 @@ import re
 
 from attnviz.core.glossary import Term, term
 
-_USED = re.compile(r"(?:data-term=|\"data-term\": )\"([^\"]+)\"")
+_USED = re.compile(r"(?:data-term=|\bterm\()\"([^\"]+)\"")
 
 
 def used(*texts: str) -> tuple[Term, ...]:
-    """The terms that a page's markup and scripts mark, by name.
+    """The terms that a page marks, by name: markup with ``data-term``, scripts with ``term("...")``.
 
     Raises:
         UsageError: the glossary does not have one.

@@ -27,7 +27,7 @@ TEXTS = (TEXT, FIRST, "A cat sat on the mat and the cat slept.", "When it rained
 SIZES = {"wide": (1440, 900), "middle": (1280, 800), "small": (1024, 768), "phone": (390, 844)}
 """In CSS pixels."""
 
-_SETTLED = """async () => {
+SETTLED = """async () => {
     const { dataset } = document.documentElement;
     const busy = () => dataset.pending || (dataset.busy && dataset.busy !== '0');
     for (let n = 0, quiet = 0; n < 1000 && quiet < 3; n++) {
@@ -93,7 +93,7 @@ def looks(
             page.emulate_media(color_scheme=scheme)
             page.goto("about:blank")
             page.goto(f"{path.as_uri()}#{STATES.get(name, '')}")
-            page.evaluate(_SETTLED)
+            page.evaluate(SETTLED)
             yield size, scheme, page.screenshot()
     finally:
         where.close()

@@ -1,5 +1,10 @@
 import { byId, fill, make } from "./dom.js";
 
+/** What marks an element as a term; every name stands here as a text, for the help has its definition. @param {string} name */
+export function term(name) {
+  return { "data-term": name };
+}
+
 /** The element whose term is shown. @type {HTMLElement | null} */
 let shown = null;
 
@@ -38,5 +43,5 @@ export function startWords() {
   document.addEventListener("focusout", () => show(null));
   document.addEventListener("click", (event) => show(marked(event.target)));
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") show(null); });
-  addEventListener("scroll", () => (shown && shown === document.activeElement ? place(shown) : show(null)), { passive: true, capture: true });
+  addEventListener("scroll", () => (shown && (shown === document.activeElement || shown.matches(":hover")) ? place(shown) : show(null)), { passive: true, capture: true });
 }

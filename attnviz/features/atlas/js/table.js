@@ -1,5 +1,6 @@
 import { byId, fill, make, plural } from "./dom.js";
 import { get, set, subscribe } from "./state.js";
+import { term } from "./words.js";
 import { data, figure, heads, interval, metric, percent, roleSign, times, words } from "./data.js";
 
 /** @typedef {import("./types.js").Head} Head */
@@ -9,8 +10,8 @@ const QUICK = ["needed", "induction", "previous", "syntactic", "coreference", "c
 
 const mostEffect = Math.max(0, ...heads.map(({ effect }) => Math.abs(effect?.effect || 0)));
 
-/** The terms of the glossary behind titles. @type {Record<string, string>} */
-const TERMS = { does: "role", sink: "attention sink", finds: "syntactic", copies: "copying score", feeds: "composition" };
+/** The terms of the glossary behind titles. @type {Record<string, Record<string, string>>} */
+const TERMS = { does: term("role"), sink: term("attention sink"), finds: term("syntactic"), copies: term("copying score"), feeds: term("composition") };
 
 /** @typedef {{ title: string, of: (head: Head) => number | string | null, cell: (head: Head) => (Node | string)[], there?: boolean, more?: boolean }} Column */
 
@@ -46,8 +47,7 @@ const rows = new Map();
 export function startTable() {
   const head = /** @type {HTMLElement} */ (byId("heads").querySelector("thead"));
   head.append(make("tr", {}, ...columns.map(({ title, more }) => {
-    const term = title.startsWith("ablated") ? "ablation" : TERMS[title];
-    const button = make("button", { type: "button", ...(term ? { "data-term": term } : {}) }, title);
+    const button = make("button", { type: "button", ...(title.startsWith("ablated") ? term("ablation") : TERMS[title]) }, title);
     button.addEventListener("click", () => {
       const { sort, up } = get();
       const same = (sort || columns[0].title) === title;

@@ -3,6 +3,7 @@ import { startFrame } from "./frame.js";
 import { data, signed } from "./data.js";
 import { startSaving } from "./download.js";
 import { startHelpByKey } from "./help.js";
+import { term } from "./words.js";
 import { drawMaps, drawWhole, numbers } from "./maps.js";
 
 /** @typedef {import("./types.js").Head} Head */
@@ -59,7 +60,7 @@ function start() {
   }));
   fill(
     byId("methods"),
-    make("p", {}, `Distance: the Jensen-Shannon distance of a head's rows in both runs, from 0 (the same weights) to 1 (none in common); the heads stand by its mean. Rows and keys belong together by ${data.align}.`),
+    make("p", {}, "Distance: the ", make("button", { type: "button", class: "term", ...term("Jensen-Shannon distance") }, "Jensen-Shannon distance"), ` of a head's rows in both runs, from 0 (the same weights) to 1 (none in common); the heads stand by its mean. Rows and keys belong together by ${data.align}.`),
     ...data.origin.map((said, n) => make("p", {}, `${n ? "Second" : "First"} run: ${said}.`)),
   );
   fill(byId("notes"), ...data.notes.map((note) => make("p", {}, note)));

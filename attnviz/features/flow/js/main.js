@@ -7,6 +7,7 @@ import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { drawWhole, paint, tones } from "./picture.js";
 import { all, back, onward, taken } from "./ways.js";
+import { term } from "./words.js";
 
 /** @typedef {import("./types.js").Node} Node */
 /** @typedef {{ row: HTMLElement, name: HTMLElement, share: HTMLElement, flow: HTMLElement, weights: HTMLElement }} Row */
@@ -15,6 +16,9 @@ const stage = byId("stage");
 const canvas = /** @type {HTMLCanvasElement} */ (byId("lines"));
 const slider = /** @type {HTMLInputElement} */ (byId("least"));
 const LAST = { layer: depth, nodes: [count - 1] };
+
+/** The methods in the glossary. @type {Record<string, Record<string, string>>} */
+const TERMS = { alti: term("ALTI"), rollout: term("attention rollout"), "max-flow": term("max-flow") };
 
 /** @type {Node | null} null for all */
 let chosen = null;
@@ -200,13 +204,13 @@ function limit() {
   update();
 }
 
-startFrame(update);
+startFrame(draw);
 startHelpByKey([["↑ ↓", "from token to token"], ["← →", "from layer to layer"], ["Enter", "hold what is followed"], ["Home", "the first token"], ["End", "the last token"], ["Esc", "show all"]]);
 startSaving("attnviz-flow", (painter) => drawWhole(painter, drawn, chosen, shown), () => tones().paper, numbers);
 fill(byId("title"), data.title);
 fill(byId("how"), data.formula);
 fill(byId("method"), data.method);
-byId("method").dataset.term = { alti: "ALTI", rollout: "attention rollout", "max-flow": "max-flow" }[data.method] || "";
+for (const [name, value] of Object.entries(TERMS[data.method] || {})) byId("method").setAttribute(name, value);
 fill(byId("closing"), data.closing);
 stage.style.setProperty("--row", `${ROW}px`);
 const before = side(byId("before"));

@@ -138,6 +138,7 @@ function recall() {
 }
 
 function lay() {
+  if (printing()) return;
   across = Math.max(1, Math.round((list.clientWidth + GAP) / (Number(size.value) + GAP)));
   const tile = Math.round(((list.clientWidth + GAP) / across - GAP) * SHAPE) + LINE;
   high = tile + GAP;
@@ -166,7 +167,7 @@ function lay() {
 /** @type {Map<number, HTMLElement>} */
 let drawn = new Map();
 function draw() {
-  if (matchMedia("print").matches) return;
+  if (printing()) return;
   const top = scrollY - list.offsetTop - AHEAD;
   const bottom = scrollY - list.offsetTop + innerHeight + AHEAD;
   let [low, high] = [0, rows.length];
@@ -209,7 +210,7 @@ function thumbnail(picture, lazy) {
   const image = make("img");
   if (lazy) image.loading = "lazy";
   image.decoding = "async";
-  image.alt = caption(picture);
+  image.alt = lazy ? "" : caption(picture); // a tile has it as its text
   image.src = encodeURI(picture[FILE]);
   return image;
 }
@@ -238,6 +239,10 @@ function back() {
   remember();
   opened = shown.findIndex(([, picture]) => picture === last);
   focusOn(opened);
+}
+
+function printing() {
+  return "print" in document.documentElement.dataset;
 }
 
 /** Every picture that the filters leave, in the document at once. */
@@ -311,7 +316,7 @@ byId("stage").addEventListener("touchend", (event) => {
 });
 byId("print").addEventListener("click", print);
 byId("save-csv").addEventListener("click", () => download(csvOf(lines()), "attnviz-pictures.csv"));
-addEventListener("beforeprint", () => { if (!view.open) whole(); });
+addEventListener("beforeprint", whole);
 addEventListener("afterprint", lay);
 addEventListener("scroll", draw, { passive: true });
 addEventListener("resize", lay);
