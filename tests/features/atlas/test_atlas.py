@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from math import log
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 
 import attnviz as av
@@ -230,21 +232,30 @@ def test_needed_heads_are_found(page: Opened, pages: dict[str, Path], repeats: A
     assert shown(page) == needed
 
 
-def test_no_share_of_cases_without_how_many(page: Opened, demo: Atlas) -> None:
-    heads = {head["name"]: head for head in document(demo)["heads"]}
-    cells = page.page.eval_on_selector_all(
-        "#heads tbody td span[title='not enough for a role']",
-        "spans => spans.map(one => [one.closest('tr').dataset.head, one.className, one.innerText])",
-    )
-    assert cells
-    for name, kind, text in cells:
-        first = heads[name]["relations"][0]
-        assert not first["role"]
-        assert kind == "soft"
-        assert f"{first['relation']} {100 * first['accuracy']:.0f} % of {first['count']} (" in text
-    once = next(name for name in heads for one in heads[name]["relations"] if one["count"] == 1)
-    page.page.click(f'[data-head="{once}"] a')
-    assert "of 1 held-out case (" in page.page.inner_text("#card")
+def test_strings_are_those_that_get_more_than_their_frequency(demo: Atlas) -> None:
+    profile = av.profile(SENTENCES)
+    for one in demo.heads:
+        shares = dict(profile[one.head].tokens)
+        told = [share.weight * log(share.weight / share.uniform) for _, share in one.profile.tokens]
+        assert told == sorted(told, reverse=True)
+        assert all(
+            one.profile.tokens[n][1].weight > one.profile.tokens[n][1].uniform
+            for n in range(len(told))
+        )
+        left = [shares[text] for text in shares if text not in dict(one.profile.tokens)]
+        assert all(
+            s.weight * log(s.weight / s.uniform) <= told[-1]
+            for s in left
+            if len(told) == 8 and s.uniform
+        )
+
+
+def test_likeness_is_held_against_a_random_pair(demo: Atlas) -> None:
+    rows = np.array(av.profile(SENTENCES).likeness["decoder"])
+    usual = np.median(rows[np.triu_indices(len(rows), 1)])
+    assert demo.usual == {"decoder": pytest.approx(usual)}
+    for one in demo.heads:
+        assert all(far**2 < usual**2 / 2 + 0.01 for _, far in one.profile.nearest)
 
 
 def test_the_grid_is_tinted_and_the_address_holds_it_all(page: Opened, demo: Atlas) -> None:

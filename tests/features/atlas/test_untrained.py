@@ -44,6 +44,8 @@ def named(atlas: Atlas) -> list[str]:
         found += [f"{name} is {role.title}" for role, _ in one.annotated]
         found += [f"{name} is needed"] if one.needed else []
         found += [f"{name} copies"] if one.copies else []
+        found += [f"{name} finds {relation.relation}" for relation in one.relations]
+        found += [f"{name} is like {len(one.profile.nearest)} heads"] * bool(one.profile.nearest)
         found += [f"{name} feeds {atlas.layout.name(edge.reader)}" for edge in one.feeds]
     return found
 

@@ -32,4 +32,5 @@ export interface Data {
   random: number[];
   size: number;
   faithful: number;
+  palette: string[];
 }
