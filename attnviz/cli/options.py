@@ -53,7 +53,7 @@ BATCH_TOKENS = _option("Largest number of tokens run at once.", show_default="by
 class InputOptions:
     """What to look at: one text, one list of ids or recorded attention."""
 
-    SOURCES: ClassVar[tuple[str, ...]] = ("text", "file", "ids", "recorded")
+    SOURCES: ClassVar[tuple[str, ...]] = ("text", "file", "ids", "recorded", "chat")
     SENSES: ClassVar[tuple[str, ...]] = ("image", "audio")
 
     text: Annotated[str | None, typer.Argument(help="The text to run.", show_default=False)] = None
@@ -129,6 +129,38 @@ class InputOptions:
     item: Annotated[
         int | None, _option("Which item of a recorded batch.", panel=INPUT, metavar="N")
     ] = None
+    chat: Annotated[
+        str | None,
+        _option(
+            "Messages, a JSON list of {role, content}, in the tokenizer's chat template "
+            "([bold]-[/] is standard input).",
+            panel=INPUT,
+            metavar="FILE",
+        ),
+    ] = None
+    system: Annotated[
+        str | None, _option("A system message, before those of --chat or --user.", panel=INPUT)
+    ] = None
+    user: Annotated[
+        str | None, _option("A message of the user, after those of --chat.", panel=INPUT)
+    ] = None
+    span: Annotated[
+        list[str] | None,
+        _option(
+            "Name a part of the text: NAME=TEXT, NAME=all:TEXT, NAME=#2:TEXT, NAME=regex:PATTERN, "
+            "NAME=tokens:12-40 or NAME=chars:0-9; repeatable.",
+            panel=INPUT,
+            metavar="NAME=TEXT",
+        ),
+    ] = None
+    spans: Annotated[
+        Path | None,
+        _option(
+            "The same from a JSON file, an object of names.",
+            panel=INPUT,
+            metavar="FILE",
+        ),
+    ] = None
 
     def look(self, model: TrainedOptions, *, seed: int | None = None, quiet: bool = False) -> Look:
         """What a command looks at.
@@ -168,7 +200,8 @@ class InputOptions:
 
     def given(self) -> bool:
         """Whether there is anything to look at."""
-        return any(getattr(self, name) is not None for name in (*self.SOURCES, *self.SENSES))
+        names = (*self.SOURCES, *self.SENSES, "system", "user")
+        return any(getattr(self, name) is not None for name in names)
 
     def _prompt(
         self, text: str | None, ids: tuple[int, ...] | None = None, *, seed: int | None = None
@@ -191,11 +224,16 @@ class InputOptions:
             max_tokens=self.max_tokens,
             image=self.image,
             audio=self.audio,
+            chat=read_chat(self.chat, self.system, self.user),
+            spans=read_spans(self.span or (), self.spans),
         )
 
     def _check_given(self, model: TrainedOptions) -> None:
         """Exactly one thing to look at, and nothing beside it that does not go with it."""
         given = [option(name) for name in self.SOURCES if getattr(self, name) is not None]
+        said = [option(name) for name in ("system", "user") if getattr(self, name) is not None]
+        if said and self.chat is None:
+            given.append(said[0])
         if self.recorded is not None:
             model.for_recorded()
             extra = changed(self, but=("recorded", "item"))
@@ -438,6 +476,62 @@ def say_file(text: str | None, quiet: bool, *options: str) -> None:
         ]
         said = f"{text} is taken as the text itself; to read the file of that name: "
         console.note([said + " or ".join(ways)], quiet)
+
+
+def _told(name: str) -> Any:
+    """What a JSON file holds; InputError where it cannot be read."""
+    from attnviz.core.result import parsed
+    from attnviz.corpus import lines
+
+    return parsed(lines.text(name), lines.shown(name))
+
+
+def read_chat(
+    name: str | None, system: str | None, user: str | None
+) -> list[dict[str, Any]] | None:
+    """The messages of a chat: of a file, a system message before and the user's after them.
+
+    Raises:
+        UsageError: two system messages, or one alone; InputError: a file without messages.
+    """
+    if name is None and system is None and user is None:
+        return None
+    found = [] if name is None else _told(name)
+    if isinstance(found, dict):
+        found = found.get("messages")
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise InputError(
+            f'{name} holds no list of messages; write [{{"role": "user", "content": "..."}}]'
+        )
+    if system is not None and any(one.get("role") == "system" for one in found):
+        raise UsageError(f"{name} has a system message; leave out {option('system')}")
+    before = [] if system is None else [{"role": "system", "content": system}]
+    after = [] if user is None else [{"role": "user", "content": user}]
+    if not found and not after:
+        raise UsageError(f"a system message alone is no chat; add {option('user')}")
+    return [*before, *found, *after]
+
+
+def read_spans(given: Iterable[str], name: Path | None) -> dict[str, str] | None:
+    """Named parts of a text, of options and of a file.
+
+    Raises:
+        UsageError: one without a name, or two of the same name; InputError: an unusable file.
+    """
+    found: dict[str, str] = {}
+    listed = [] if name is None else _told(str(name))
+    if isinstance(listed, dict) and all(isinstance(one, str) for one in listed.values()):
+        found = dict(listed)
+    elif name is not None:
+        raise InputError(f'{name} holds no spans; write {{"document": "regex:Paris.*?river"}}')
+    for one in given:
+        title, is_one, written = one.partition("=")
+        if not is_one:
+            raise UsageError(f"--span takes NAME=TEXT, not {one[:40]!r}")
+        if title in found:
+            raise UsageError(f"two spans have the name {title[:40]!r}; name one of them otherwise")
+        found[title] = written
+    return found or None
 
 
 def _read_text(name: str) -> str:
