@@ -301,7 +301,10 @@ class TextsOptions(InputOptions):
             raise InputError(f"{self.lines} holds no text; give one per line")
         prompts: list[Look] = [
             dataclasses.replace(
-                text.prompt, special_tokens=self.special_tokens, truncate=self.truncate
+                text.prompt,
+                special_tokens=self.special_tokens,
+                truncate=self.truncate,
+                spans=read_spans(self.span or (), self.spans),
             )
             for text in good
         ]
