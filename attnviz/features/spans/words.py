@@ -33,9 +33,9 @@ def case(share: SpanShare) -> CaseShare:
 
 def lift(share: SpanShare) -> str:
     """How many times chance."""
-    return "–" if share.lift is None else f"×{share.lift:.2g}" if share.lift < 10 else (
-        f"×{share.lift:.0f}"
-    )  # fmt: skip
+    if share.lift is None:
+        return "–"
+    return f"×{share.lift:.{2 if share.lift < 1 else 1 if share.lift < 10 else 0}f}"
 
 
 def per_token(share: SpanShare) -> str:
