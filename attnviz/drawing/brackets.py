@@ -15,11 +15,8 @@ from attnviz.core.spans import depth
 from attnviz.core.tokens import Tokens
 from attnviz.drawing.fonts import Ruler
 from attnviz.drawing.labels import visible
+from attnviz.drawing.palette import SPAN_COLORS
 
-SPAN_COLORS = (
-    "#0072b2", "#c4500a", "#00805c", "#a8487f", "#7a6200", "#2f7d9e", "#6a3d9a", "#5f5f5f",
-)  # fmt: skip
-"""Of spans, in their order; each reads on white as on black."""
 _LEVEL, _TEXT, _HOOK = 0.17, 6.0, 0.05
 """The room of a row of brackets in inches, the size of their names, and how far ends reach."""
 _LEAST = 0.12
