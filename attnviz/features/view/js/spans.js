@@ -201,7 +201,7 @@ export function drawSpans(state) {
       const swatch = make("span", { class: "chip" });
       swatch.style.background = part?.color || "transparent";
       return make("button", { type: "button", "data-part": code, "data-use": side, "aria-pressed": String(uses.length > 0) },
-        swatch, code === last ? "last token" : part?.name || code, uses.length ? make("span", { class: "soft" }, ` ${uses.join(", ")}`) : "");
+        swatch, code === last ? "last token" : part?.name || code, uses.length ? make("span", { class: "use" }, ` ${uses.join(", ")}`) : "");
     });
   };
   const focused = /** @type {HTMLElement | null} */ (document.activeElement?.closest("#span-chips button"))?.dataset;
