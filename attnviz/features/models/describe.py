@@ -182,7 +182,7 @@ def _abilities(
         yield Ability("logits by head, circuits", sums, "" if sums else post)
     else:
         yield Ability(
-            "logits by head, circuits, --weigh norm",
+            "logits by head, circuits, norms",
             None if gated else False,
             "proved on the model itself when it is loaded" if gated else own,
         )

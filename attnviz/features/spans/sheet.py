@@ -100,7 +100,11 @@ def sheet(
         used.append(example)
     progress("examples", len(examples), len(examples))
     if not used:
-        raise InputError(f"the model can take none of the {len(examples)} examples; see --strict")
+        raise InputError(
+            "the model can take none of the {} examples; {strict} says why",
+            len(examples),
+            strict=True,
+        )
     skipped = {"lines that cannot be used": len(bad), "longer than the model": refused}
     found = _sheet(used, np.stack(right), shown.layout, settings, skipped)
     return Spans(
