@@ -38,8 +38,10 @@ class SpanSums:
 
     def part(self, keys: int) -> SpanSums:
         """The sums on the first groups of keys."""
-        arrays = (self.values, self.chances, self.per_token, self.rows)
-        return SpanSums(*(array[:, :, :keys] for array in arrays))
+        some = np.s_[:, :, :keys]
+        return SpanSums(
+            self.values[some], self.chances[some], self.per_token[some], self.rows[some]
+        )
 
 
 class SpanObserver:
