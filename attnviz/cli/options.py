@@ -224,9 +224,25 @@ class InputOptions:
             max_tokens=self.max_tokens,
             image=self.image,
             audio=self.audio,
-            chat=read_chat(self.chat, self.system, self.user),
-            spans=read_spans(self.span or (), self.spans),
+            chat=self._chat(),
+            spans=self._spans(),
         )
+
+    def _chat(self) -> list[dict[str, Any]] | None:
+        """The messages that were given."""
+        if self.chat is None and self.system is None and self.user is None:
+            return None
+        from attnviz.cli.parts import read_chat
+
+        return read_chat(self.chat, self.system, self.user)
+
+    def _spans(self) -> dict[str, str] | None:
+        """The parts that were named."""
+        if not self.span and self.spans is None:
+            return None
+        from attnviz.cli.parts import read_spans
+
+        return read_spans(self.span or (), self.spans)
 
     def _check_given(self, model: TrainedOptions) -> None:
         """Exactly one thing to look at, and nothing beside it that does not go with it."""
@@ -304,7 +320,7 @@ class TextsOptions(InputOptions):
                 text.prompt,
                 special_tokens=self.special_tokens,
                 truncate=self.truncate,
-                spans=read_spans(self.span or (), self.spans),
+                spans=self._spans(),
             )
             for text in good
         ]
@@ -479,62 +495,6 @@ def say_file(text: str | None, quiet: bool, *options: str) -> None:
         ]
         said = f"{text} is taken as the text itself; to read the file of that name: "
         console.note([said + " or ".join(ways)], quiet)
-
-
-def _told(name: str) -> Any:
-    """What a JSON file holds; InputError where it cannot be read."""
-    from attnviz.core.result import parsed
-    from attnviz.corpus import lines
-
-    return parsed(lines.text(name), lines.shown(name))
-
-
-def read_chat(
-    name: str | None, system: str | None, user: str | None
-) -> list[dict[str, Any]] | None:
-    """The messages of a chat: of a file, a system message before and the user's after them.
-
-    Raises:
-        UsageError: two system messages, or one alone; InputError: a file without messages.
-    """
-    if name is None and system is None and user is None:
-        return None
-    found = [] if name is None else _told(name)
-    if isinstance(found, dict):
-        found = found.get("messages")
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise InputError(
-            f'{name} holds no list of messages; write [{{"role": "user", "content": "..."}}]'
-        )
-    if system is not None and any(one.get("role") == "system" for one in found):
-        raise UsageError(f"{name} has a system message; leave out {option('system')}")
-    before = [] if system is None else [{"role": "system", "content": system}]
-    after = [] if user is None else [{"role": "user", "content": user}]
-    if not found and not after:
-        raise UsageError(f"a system message alone is no chat; add {option('user')}")
-    return [*before, *found, *after]
-
-
-def read_spans(given: Iterable[str], name: Path | None) -> dict[str, str] | None:
-    """Named parts of a text, of options and of a file.
-
-    Raises:
-        UsageError: one without a name, or two of the same name; InputError: an unusable file.
-    """
-    found: dict[str, str] = {}
-    listed = [] if name is None else _told(str(name))
-    if isinstance(listed, dict) and all(isinstance(one, str) for one in listed.values()):
-        found = dict(listed)
-    elif name is not None:
-        raise InputError(f'{name} holds no spans; write {{"document": "regex:Paris.*?river"}}')
-    for one in given:
-        title, is_one, written = one.partition("=")
-        if not is_one:
-            raise UsageError(f"--span takes NAME=TEXT, not {one[:40]!r}")
-        if title in found:
-            raise UsageError(f"two spans have the name {title[:40]!r}; name one of them otherwise")
-        found[title] = written
-    return found or None
 
 
 def _read_text(name: str) -> str:

@@ -23,9 +23,7 @@ from attnviz.core.spans import (
 )
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, UsageError, cut
-
-Offsets = Sequence[Range]
-"""The characters of every token, first and end; empty ranges for tokens that are not in a text."""
+from attnviz.models.text import Offsets
 
 
 def spanned(tokens: Tokens, prompt: Prompt, offsets: Offsets | None, notes: list[str]) -> Tokens:
@@ -63,11 +61,6 @@ def needs_offsets(prompt: Prompt) -> bool:
     """Whether parts of a prompt are looked for among characters."""
     queries = (span_query(name, written) for name, written in (prompt.spans or {}).items())
     return any(query.kind != "tokens" for query in queries)
-
-
-def offsets_in_text(offsets: Offsets, sequences: Sequence[int | None]) -> list[Range]:
-    """Offsets of the first of two sentences; those of the second and of added tokens empty."""
-    return [(a, b) if own == 0 else (0, 0) for (a, b), own in zip(offsets, sequences, strict=True)]
 
 
 def _by_tokens(query: SpanQuery, length: int) -> Span:

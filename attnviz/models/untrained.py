@@ -46,7 +46,7 @@ from attnviz.models.gating import Gated, merged
 from attnviz.models.limits import SENSES, check_length, longest, no_writer
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.models.running import begin, running
-from attnviz.models.spans import Offsets, spanned
+from attnviz.models.text import Offsets
 
 _LONGEST = 1 << 14
 """Tokens of a text at most: the time that attention takes grows with their square."""
@@ -203,7 +203,11 @@ class Fresh(Gated):
             )
         notes: list[str] = []
         queries, offsets = _read(prompt.text, "the text", notes, prompt)
-        keys = queries = spanned(queries, prompt, offsets, notes)
+        if prompt.spans:
+            from attnviz.models.spans import spanned
+
+            queries = spanned(queries, prompt, offsets, notes)
+        keys = queries
         if prompt.context is not None:
             keys, _ = _read(prompt.context, "the context", notes, prompt)
         return Inputs({self.kind: Sides(queries, keys)}, tuple(notes))

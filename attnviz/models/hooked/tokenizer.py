@@ -10,8 +10,14 @@ from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models.foreign import muted, provoke, refusing
 from attnviz.models.hooked.quiet import quiet
-from attnviz.models.spans import Offsets, offsets_in_text
-from attnviz.models.text import TokenReader, owners, transformers_reader, unnamed_reader
+from attnviz.models.text import (
+    Offsets,
+    TokenReader,
+    offsets_in_text,
+    owners,
+    transformers_reader,
+    unnamed_reader,
+)
 
 _UNLIMITED = 1_000_000
 """A tokenizer's ``model_max_length`` from here on means that nobody set one."""

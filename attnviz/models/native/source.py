@@ -36,17 +36,16 @@ from attnviz.core.source import (
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models import limits, text
-from attnviz.models.chat import Chat, as_text
 from attnviz.models.folder import Located, ends
 from attnviz.models.foreign import refusing
 from attnviz.models.gating import Gated, merged
 from attnviz.models.native.network import Network
 from attnviz.models.native.words import Words
 from attnviz.models.running import begin, running
-from attnviz.models.spans import Offsets, offsets_in_text, spanned
 
 if TYPE_CHECKING:
     from attnviz.core.portable import Portable
+    from attnviz.models.chat import Chat
     from attnviz.models.hooked.tokenizer import Texts
 
 PAIRS = "BERT, DistilBERT and RoBERTa"
@@ -136,7 +135,12 @@ class Native(Gated):
                 PAIRS,
                 pair=...,
             )
-        prompt, told = as_text(prompt, self._render, self._name)
+        notes: list[str] = []
+        if prompt.chat is not None:
+            from attnviz.models.chat import as_text
+
+            prompt, told = as_text(prompt, self._render, self._name)
+            notes += told
         ids, offsets = prompt.ids, None
         if ids is None:
             tokens, offsets = self._encode(prompt)
@@ -149,8 +153,11 @@ class Native(Gated):
         note = limits.check_length(len(tokens), limit, truncate=prompt.truncate)
         if note:
             tokens, offsets = self._cut(prompt, tokens, limit)
-        notes = [*told, note] if note else list(told)
-        tokens = spanned(tokens, prompt, offsets, notes)
+            notes.append(note)
+        if prompt.spans:
+            from attnviz.models.spans import spanned
+
+            tokens = spanned(tokens, prompt, offsets, notes)
         if prompt.generate is not None:
             tokens = self._go_on(tokens, prompt.generate, limit)
             notes.append(limits.written(tokens, prompt.generate))
@@ -324,7 +331,7 @@ class Native(Gated):
         tensors = [torch.tensor(row, dtype=torch.int64) for row in rows]
         return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True).to(self._device)
 
-    def _encode(self, prompt: Prompt) -> tuple[Tokens, Offsets]:
+    def _encode(self, prompt: Prompt) -> tuple[Tokens, text.Offsets]:
         """The tokens of a text, and the characters that they stand for."""
         if self._tokenizer is None:
             raise ModelError(
@@ -340,7 +347,7 @@ class Native(Gated):
             read = self._tokenizer.encode(
                 prompt.text or "", prompt.pair, add_special_tokens=prompt.special_tokens
             )
-        offsets = offsets_in_text(read.offsets, read.sequence_ids)
+        offsets = text.offsets_in_text(read.offsets, read.sequence_ids)
         owners = None
         if prompt.words is not None:
             owners = text.owners(prompt.text or "", prompt.words, offsets)
@@ -349,7 +356,9 @@ class Native(Gated):
         )
         return tokens, offsets
 
-    def _cut(self, prompt: Prompt, tokens: Tokens, limit: int) -> tuple[Tokens, Offsets | None]:
+    def _cut(
+        self, prompt: Prompt, tokens: Tokens, limit: int
+    ) -> tuple[Tokens, text.Offsets | None]:
         """Cut to a length; special tokens at the end stay, of a pair the longer goes."""
         if prompt.ids is None and self._tokenizer is not None:
             self._tokenizer.enable_truncation(limit, strategy="longest_first")
