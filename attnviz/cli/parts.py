@@ -12,7 +12,7 @@ from attnviz.errors import InputError, UsageError
 
 def _told(name: str) -> Any:
     """What a JSON file holds; InputError where it cannot be read."""
-    from attnviz.core.result import parsed
+    from attnviz.core.record import parsed
     from attnviz.corpus import lines
 
     return parsed(lines.text(name), lines.shown(name))
