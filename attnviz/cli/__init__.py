@@ -39,6 +39,7 @@ COMMANDS = {
         MEASURE,
         "a table of pronouns or a treebank with entities, such as sample_inputs/pronouns.tsv",
     ),
+    "spans": (MEASURE, "a text with --span NAME=TEXT, a --chat, or a .jsonl file of questions"),
     "logits": (MEASURE, _TEXT),
     "flow": (MEASURE, _TEXT),
     "circuits": (MEASURE, ""),

@@ -22,6 +22,7 @@ RESULTS = {
     "attnviz.patch": "attnviz.features.patch.result.Patch",
     "attnviz.profile": "attnviz.features.profile.result.Profile",
     "attnviz.shapes": "attnviz.features.shapes.function.Answer",
+    "attnviz.spans": "attnviz.features.spans.result.Spans",
     "attnviz.syntax": "attnviz.features.syntax.result.Syntax",
 }
 """The class of each schema, without its version."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.spans import picked
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError
 from attnviz.scoring.words import in_words, merge_words
@@ -84,4 +85,5 @@ def _picked(tokens: Tokens, places: list[int]) -> Tokens:
         segments=tuple(tokens.segments[place] for place in places),
         places=tuple(tokens.places[place] for place in places) if tokens.places else (),
         written=sum(place >= len(tokens) - tokens.written for place in places),
+        spans=picked(tokens.spans, places),
     )

@@ -88,6 +88,7 @@ def _made(name: str, model: str, folder: Path) -> Made:
         "coref": av.coref(names, model=model),
         "flow": av.flow(TEXT, model=model),
         "circuits": av.circuits(model=model, tokens=50),
+        "spans": av.spans(av.Prompt(TEXT, spans={"kettle": "all:kettle"}), model=model),
         "diff": av.diff(TEXT, TEXT.replace("sang", "rang"), model=model, align="position"),
     }
     if (name, "logits") not in NO_LM_HEAD:

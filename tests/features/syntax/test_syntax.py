@@ -128,13 +128,13 @@ def test_the_interval_is_that_of_clusters() -> None:
 def test_spans_say_which_word_a_token_belongs_to(minilm: str) -> None:
     text = "Oh, unbelievably (don't) 10 000."
     spans = ((4, 16), (18, 23), (25, 31), (31, 32))
-    tokens = load(minilm).prepare(Prompt(text, spans=spans)).sides["encoder"].queries
+    tokens = load(minilm).prepare(Prompt(text, words=spans)).sides["encoder"].queries
     pieces = dict.fromkeys(tokens.words, "")
     for piece, word in zip(tokens.texts, tokens.words, strict=True):
         pieces[word] += piece.replace("##", "")
     assert pieces.pop(-1) == "[CLS]oh,()[SEP]"
     assert list(pieces.values()) == ["unbelievably", "don't", "10000", "."]
-    hidden = load("demo-gpt2").prepare(Prompt(text, spans=spans)).sides["decoder"].queries
+    hidden = load("demo-gpt2").prepare(Prompt(text, words=spans)).sides["decoder"].queries
     assert {w for w in hidden.words if w >= 0} == set(range(4))
 
 
