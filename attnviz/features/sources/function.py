@@ -1,0 +1,62 @@
+"""``attnviz.sources``: where a head's query and key come from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attnviz.captures.look import DEFAULT_MODEL, Look, Model, load, prompt_of
+from attnviz.core.capture import Capture
+from attnviz.errors import UsageError
+from attnviz.features.sources.result import Sources
+from attnviz.features.sources.run import Against, Asked, run
+from attnviz.models.identity import identity
+
+
+def sources(
+    what: Look,
+    head: str,
+    at: int = -1,
+    *,
+    key: int | None = None,
+    against: Against = None,
+    model: Model = DEFAULT_MODEL,
+    device: str = "auto",
+    dtype: str = "auto",
+) -> Sources:
+    """Split one attention score before softmax by what its query and its key were made of.
+
+    With the scale of every normalization held at its value, query and key are sums over what
+    earlier parts of the model wrote to the residual stream, so the score is a sum over pairs of
+    these, s q_a·k_b (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits"). That
+    the pairs add up to the model's own score, to 1e-4 of it in float32, is checked in every run.
+
+    Args:
+        what: a text or prompt.
+        head: whose score, such as ``"2.0"``; one head.
+        at: position of the query, from 0 or, negative, from the end.
+        key: position of the key; by default the one with the largest weight.
+        against: split the difference to another score: of the key at this position, or with
+            ``"rest"`` the mean over all other keys by their weights among themselves, which is
+            how the logarithm of the weight's odds changes.
+        model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
+        device: where to run.
+        dtype: in which precision.
+
+    Returns:
+        The matrix of sources [N, M] in units of the score, sums by side, and the query's row.
+
+    Raises:
+        UsageError: several heads, recorded attention, or a key against itself.
+        InputError: no such position, or a key that the model blocks.
+        ModelError: the sources do not add up to the score, or cannot be told.
+    """
+    if isinstance(what, Capture):
+        raise UsageError(
+            "recorded attention has no queries and keys to split, since those need the model; "
+            "give a text and {model}",
+            model=...,
+        )
+    asked = Asked(head, at, key, against)
+    asked.check()
+    source = load(model, device=device, dtype=dtype)
+    return replace(run(source, prompt_of(what), asked), identity=identity(model))
