@@ -60,14 +60,25 @@ class Leaf:
         """The last axis of its value."""
         return self.value.shape[-1]
 
-    def rows(self) -> Tensor:
-        """[T, width], in float64."""
-        return self.by_row(self.value.detach()).double()
+    def by_token(self, x: Tensor, tokens: int) -> Tensor | None:
+        """What is shaped like the value, with more axes before it or none, as [..., T, n].
 
-    def by_row(self, x: Tensor) -> Tensor:
-        """[..., T, width] of what is shaped like the value, with more axes before it or none."""
-        ahead = x.ndim - self.value.ndim
-        return x.flatten(ahead, -2)
+        Args:
+            x: such as the value itself, or derivatives to it.
+            tokens: T.
+
+        Returns:
+            None where the value is not one vector a token.
+        """
+        first = x.ndim - self.value.ndim
+        sizes = self.value.shape
+        if sizes.numel() == tokens * self.width:
+            return x.flatten(first, -2)
+        if len(sizes) == 4 and sizes[1] != tokens and sizes[2] == tokens:  # [B, heads, T, width]
+            x = x.transpose(first + 1, first + 2)
+        elif len(sizes) != 4 or sizes[1] != tokens:
+            return None
+        return x.flatten(first + 2).flatten(first, first + 1)
 
 
 class Following(TorchFunctionMode):
@@ -127,12 +138,12 @@ class Following(TorchFunctionMode):
     def _summands(self, one: Any, other: Any) -> tuple[Any, Any]:
         """Both, what is a constant vector beside a variable one made a variable too."""
         if _carried(one) and _constant(other):
-            return one, self._constant(other, one)
+            return one, self._made_variable(other, one)
         if _carried(other) and _constant(one):
-            return self._constant(one, other), other
+            return self._made_variable(one, other), other
         return one, other
 
-    def _constant(self, x: Tensor, beside: Tensor) -> Tensor:
+    def _made_variable(self, x: Tensor, beside: Tensor) -> Tensor:
         shape = torch.broadcast_shapes(x.shape, beside.shape)
         return self._leaf(Leaf("added", x.detach().expand(shape).clone()))
 
@@ -147,13 +158,12 @@ class Following(TorchFunctionMode):
     ) -> Tensor:
         """Layer or RMS normalization, its σ a constant."""
         axes = tuple(range(-len(shape), 0))
-        centred = x - x.mean(axes, keepdim=True) if name == "layer_norm" else x
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        centred = wide - wide.mean(axes, keepdim=True) if name == "layer_norm" else wide
         eps = torch.finfo(x.dtype).eps if eps is None else eps
-        exact = centred.detach().to(torch.promote_types(x.dtype, torch.float32))
-        scale = (exact.square().mean(axes, keepdim=True) + eps).rsqrt()
-        made = (centred * scale).to(x.dtype)
-        made = made if weight is None else made * weight.detach()
-        return made if bias is None else made + self._constant(bias, made)
+        made = centred * (centred.detach().square().mean(axes, keepdim=True) + eps).rsqrt()
+        made = (made if weight is None else made * weight.detach()).to(x.dtype)
+        return made if bias is None else made + self._made_variable(bias, made)
 
 
 def _carried(x: Any) -> bool:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from attnviz.core.heads import Head, Site
 from attnviz.core.origins import ORIGIN_KINDS, Origin
+from attnviz.core.source import Source
 from attnviz.errors import ModelError
 from attnviz.models.followed import FollowedPass, Leaf
 
@@ -52,11 +53,11 @@ class Anatomist:
 
     Args:
         passed: a pass that was listened to.
-        vocabulary: number of token ids.
+        source: the model.
     """
 
-    def __init__(self, passed: FollowedPass, vocabulary: int | None) -> None:
-        self._passed, self._vocabulary = passed, vocabulary
+    def __init__(self, passed: FollowedPass, source: Source) -> None:
+        self._passed, self._source = passed, source
         self._sites: dict[int, Site] = {}  # of leaves that W_O gave
         for site, z in passed.outputs.items():
             found = self._projection(z)
@@ -66,11 +67,13 @@ class Anatomist:
         self._widths = {leaf.width for n, leaf in enumerate(passed.leaves) if n in self._sites}
 
     def query(self, head: Head, places: Sequence[int]) -> Parts:
-        """A head's queries at some positions."""
+        """A head's queries at some positions; ModelError where they cannot be followed."""
+        self._check(head)
         return self._parts(self._passed.terms[head.site].query, head.index, places)
 
     def key(self, head: Head, places: Sequence[int]) -> Parts:
-        """A head's keys at some positions."""
+        """A head's keys at some positions; ModelError where they cannot be followed."""
+        self._check(head)
         terms = self._passed.terms[head.site]
         index = head.index * terms.key.shape[1] // terms.query.shape[1]
         return self._parts(terms.key, index, places)
@@ -91,8 +94,24 @@ class Anatomist:
         n = parts.places.index(place)
         seen = self._passed.weights[head.site][head.index, place].double()
         values = self._passed.values[head.site][head.index].double()
-        toward = weight.double() @ parts.derivatives[head.site][:, n].t()  # [d_v, d]
+        toward = weight.double() @ parts.derivatives[head.site][:, n].double().t()  # [d_v, d]
         return seen, seen[:, None] * (values @ toward)
+
+    def _check(self, head: Head) -> None:
+        """ModelError where a layer before this one hides what its heads write."""
+        known, passed = set(self._sites.values()), list(self._passed.outputs)
+        if head.site not in self._passed.terms:
+            raise ModelError(
+                f"the queries and keys of {head.qualified} of {self._source.info.model} cannot be "
+                "had: its scores are more than one product of these, a scale and a bias by position"
+            )
+        for site in passed[: passed.index(head.site)]:
+            if site not in known:
+                raise ModelError(
+                    f"what the heads of {site.kind} layer {site.layer} of "
+                    f"{self._source.info.model} write cannot be told: no linear layer takes their "
+                    "outputs as they are"
+                )
 
     def _projection(self, z: Tensor) -> int | None:
         """The number of the leaf that the layer's W_O gave."""
@@ -118,11 +137,12 @@ class Anatomist:
             dims = torch.arange(first, min(first + step, width), device=target.device)
             grads = target.new_zeros(len(dims), *target.shape)
             grads[torch.arange(len(dims))[:, None], 0, index, wanted, dims[:, None]] = 1.0
-            for number, toward in self._reached(target, grads, wanted, projected=True):
+            for number, toward in self._reached(target, grads, wanted, length, projected=True):
                 if number in self._sites:
                     held.setdefault(self._sites[number], []).append(toward)
-                for origin, part in self._pieces(number, toward, wanted):
-                    whole = found.setdefault(origin, part.new_zeros(len(places), width))
+                for origin, part in self._pieces(number, toward, wanted, length):
+                    shape = (len(places), width)
+                    whole = found.setdefault(origin, part.new_zeros(shape, dtype=torch.float64))
                     whole[:, first : first + len(dims)] += part
         order = sorted(found, key=self._place)
         return Parts(
@@ -133,7 +153,7 @@ class Anatomist:
         )
 
     def _reached(
-        self, target: Tensor, grads: Tensor, wanted: Tensor, *, projected: bool
+        self, target: Tensor, grads: Tensor, wanted: Tensor, tokens: int, *, projected: bool
     ) -> Iterator[tuple[int, Tensor]]:
         """Which leaves a tensor depends on, and how.
 
@@ -141,59 +161,62 @@ class Anatomist:
             target: any tensor of the pass.
             grads: [m, ...], m derivatives to it.
             wanted: [P], the only positions at which they are not 0.
+            tokens: T.
             projected: whether what is reached first comes from the matrix that makes queries.
 
         Yields:
-            Number of the leaf and [m, P, width], float64.
+            Number of the leaf and [m, P, width].
         """
         leaves = self._passed.leaves
         for number, toward in enumerate(_derivatives(target, leaves, grads)):
             if toward is None:
                 continue
             leaf = leaves[number]
-            flat = toward.reshape(len(toward), -1, leaf.width)
-            if flat.shape[1] <= int(wanted.max()):
+            flat = leaf.by_token(toward, tokens)
+            if flat is None:
                 raise ModelError(
-                    "what the model adds to its residual stream is not one vector a token, so that "
-                    "its scores cannot be split by source"
+                    f"what {self._source.info.model} adds to its residual stream is not one vector "
+                    "a token, so that its scores cannot be split by source"
                 )
-            flat = flat[:, wanted]
+            flat = _exact(flat[:, wanted])
             inside = projected or leaf.width not in self._widths
             if leaf.kind != "product" or not inside or number in self._sites:
-                yield number, flat.double()
+                yield number, flat
                 continue
             if leaf.bias is not None:
-                yield -1 - number, flat.double()
+                yield -1 - number, flat
             assert leaf.read is not None
             assert leaf.weight is not None
             back = flat.new_zeros(len(flat), leaf.read.shape.numel() // leaf.weight.shape[1],
                                   leaf.weight.shape[1], dtype=leaf.weight.dtype)  # fmt: skip
             back[:, wanted] = flat.to(leaf.weight.dtype) @ leaf.weight
             before = back.view(len(flat), *leaf.read.shape)
-            yield from self._reached(leaf.read, before, wanted, projected=False)
+            yield from self._reached(leaf.read, before, wanted, tokens, projected=False)
 
     def _pieces(
-        self, number: int, toward: Tensor, wanted: Tensor
+        self, number: int, toward: Tensor, wanted: Tensor, tokens: int
     ) -> Iterator[tuple[Origin, Tensor]]:
         """What a leaf adds, by origin, [P, m]; a negative number stands for a product's bias."""
         if number < 0:
             bias = self._passed.leaves[-1 - number].bias
             assert bias is not None
-            yield Origin("bias"), torch.einsum("mpc,c->pm", toward, bias.double())
+            yield Origin("bias"), torch.einsum("mpc,c->pm", toward, _exact(bias))
             return
         leaf, site = self._passed.leaves[number], self._sites.get(number)
         if site is None:
-            part = torch.einsum("mpc,pc->pm", toward, leaf.rows()[wanted])
-            yield self._origin(number), part
+            made = leaf.by_token(leaf.value, tokens)
+            assert made is not None
+            rows = _exact(made)
+            yield self._origin(leaf, rows, number), torch.einsum("mpc,pc->pm", toward, rows[wanted])
             return
-        z = self._passed.outputs[site][wanted].double()  # [P, H, d_v]
-        weight = self._slices(leaf, site).double()
+        z = _exact(self._passed.outputs[site][wanted])  # [P, H, d_v]
+        weight = _exact(self._slices(leaf, site))
         written = torch.einsum("phv,hvc->phc", z, weight)
         parts = torch.einsum("mpc,phc->hpm", toward, written)
         for head, part in enumerate(parts):
             yield Origin("head", head=Head(site, head)), part
         if leaf.bias is not None:
-            yield Origin("bias"), torch.einsum("mpc,c->pm", toward, leaf.bias.double())
+            yield Origin("bias"), torch.einsum("mpc,c->pm", toward, _exact(leaf.bias))
 
     def _slices(self, leaf: Leaf, site: Site) -> Tensor:
         """W_O by head, [H, d_v, D]."""
@@ -201,18 +224,15 @@ class Anatomist:
         heads = self._passed.outputs[site].shape[1]
         return leaf.weight.t().reshape(heads, -1, leaf.width)
 
-    def _origin(self, number: int) -> Origin:
+    def _origin(self, leaf: Leaf, rows: Tensor, number: int) -> Origin:
         """What a leaf is that no W_O gave."""
-        leaf = self._passed.leaves[number]
-        if leaf.kind == "table":
-            assert leaf.table is not None
-            rows = len(leaf.table)
-            if self._vocabulary is not None and rows >= self._vocabulary:
+        if leaf.table is not None:
+            count = len(leaf.table)
+            if count >= (self._source.vocab_size or count):
                 return Origin("token")
-            return Origin("segment" if rows < _FEW_ROWS else "position")
+            return Origin("segment" if count < _FEW_ROWS else "position")
         if leaf.kind == "added":
-            rows_ = leaf.rows()
-            same = bool((rows_ == rows_[:1]).all())
+            same = bool((rows == rows[:1]).all())
             return Origin("bias" if same else "position")
         before = [n for n in self._sites if n < number]
         return Origin("mlp", layer=self._sites[max(before)]) if before else Origin("embedding")
@@ -229,6 +249,11 @@ class Anatomist:
 
 def _number(sites: dict[int, Site], site: Site) -> int:
     return next((number for number, one in sites.items() if one == site), 1 << 30)
+
+
+def _exact(x: Tensor) -> Tensor:
+    """In float32, or float64 where it is that."""
+    return x.detach().to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _close(a: Tensor, b: Tensor) -> bool:

@@ -8,7 +8,7 @@ from attnviz.captures.look import DEFAULT_MODEL, Look, Model, load, prompt_of
 from attnviz.core.capture import Capture
 from attnviz.errors import UsageError
 from attnviz.features.sources.result import Sources
-from attnviz.features.sources.run import Against, Asked, run
+from attnviz.features.sources.run import Against, Asked, answer
 from attnviz.models.identity import identity
 
 
@@ -59,4 +59,5 @@ def sources(
     asked = Asked(head, at, key, against)
     asked.check()
     source = load(model, device=device, dtype=dtype)
-    return replace(run(source, prompt_of(what), asked), identity=identity(model))
+    inputs = source.prepare(prompt_of(what))
+    return replace(answer(source, inputs, asked), identity=identity(model))

@@ -8,17 +8,18 @@ from typing import Literal
 
 import numpy as np
 
-from attnviz.captures.look import LookOptions, prepare
+from attnviz.captures.captured import Captured
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
-from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import Reason
-from attnviz.core.source import Source
+from attnviz.core.source import ForwardRequest, Source
 from attnviz.errors import InputError, UsageError
 from attnviz.features.sources.result import REST, ReadToken, RowKey, ScoreSide, Sources
 from attnviz.features.sources.split import Floats, SplitHead, split
-from attnviz.models.opened import reason
+from attnviz.models.opened import Opening, reason
 from attnviz.models.parted import Parts
+from attnviz.scoring.observe import Recorder
 from attnviz.scoring.select import select
 
 READERS = 3
@@ -55,7 +56,7 @@ class Asked:
             raise UsageError("a key is a whole number, not {!r}", self.key)
 
 
-def run(source: Source, prompt: Prompt, asked: Asked) -> Sources:
+def answer(source: Source, inputs: Inputs, asked: Asked) -> Sources:
     """Answer it.
 
     Raises:
@@ -65,12 +66,9 @@ def run(source: Source, prompt: Prompt, asked: Asked) -> Sources:
     """
     asked.check()
     head = one_head(source, asked.head)
-    name = source.layout.name(head)
-    options = LookOptions(select=name, why=name)
-    (ready,) = prepare([prompt], model=source, options=options)
-    capture = ready.capture()
+    capture = plain(source, inputs, head)
     why, against = _asked(capture, head, asked)
-    found = split(source, ready.inputs, head, capture.terms[head])
+    found = split(source, inputs, head, capture.terms[head])
     mix = _mix(why, against)
     query = found.query(why.query)
     by_key = found.by_key(why.query)
@@ -84,7 +82,7 @@ def run(source: Source, prompt: Prompt, asked: Asked) -> Sources:
         source=source.info,
         layout=source.layout,
         texts=1,
-        notes=ready.inputs.notes,
+        notes=inputs.notes,
         head=head,
         query=why.query,
         key=why.key,
@@ -103,10 +101,21 @@ def run(source: Source, prompt: Prompt, asked: Asked) -> Sources:
     )
     q, k = (x.astype(np.float64) for x in (why.q, mix @ why.terms.key))
     reads = (
-        *_reads(result, found, query, k, ready.inputs, "query"),
-        *_reads(result, found, found.keys, q, ready.inputs, "key"),
+        *_reads(result, found, query, k, inputs, "query"),
+        *_reads(result, found, found.keys, q, inputs, "key"),
     )
     return replace(result, reads=reads, notes=(*result.notes, *_notes(result)))
+
+
+def plain(source: Source, inputs: Inputs, head: Head) -> Capture:
+    """A pass that nothing listens to: the head's weights, and what they are made of."""
+    recorder, opening = Recorder([inputs], {head}), Opening(source, inputs, [head])
+    source.forward([inputs], [recorder, opening], ForwardRequest(hidden=False, terms=True))
+    maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
+    return Captured(
+        source.info, source.layout, inputs, maps, empty, reach, terms=opening.result(),
+        kept=recorder.kept,
+    )  # fmt: skip
 
 
 def one_head(source: Source, name: str) -> Head:

@@ -117,12 +117,7 @@ def split(source: Source, inputs: Inputs, head: Head, terms: HeadTerms) -> Split
         ModelError: what the layer reads cannot be followed.
     """
     followed = follow(source, inputs)
-    if head.site not in followed.terms:
-        raise ModelError(
-            f"the queries and keys of {head.qualified} of {source.info.model} cannot be had: its "
-            "scores are more than one product of these, a scale and a bias by position"
-        )
-    anatomist = Anatomist(followed, source.vocab_size)
+    anatomist = Anatomist(followed, source)
     keys = anatomist.key(head, range(len(terms.key)))
     exact = LOW.get(source.info.dtype, EXACT)
     return SplitHead(head, terms, anatomist, keys, exact, source.info.model)
