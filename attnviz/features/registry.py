@@ -21,6 +21,7 @@ RESULTS = {
     "attnviz.logits": "attnviz.features.logits.result.Logits",
     "attnviz.patch": "attnviz.features.patch.result.Patch",
     "attnviz.profile": "attnviz.features.profile.result.Profile",
+    "attnviz.source-shares": "attnviz.features.sources.result.SourceShares",
     "attnviz.sources": "attnviz.features.sources.result.Sources",
     "attnviz.shapes": "attnviz.features.shapes.result.Answer",
     "attnviz.syntax": "attnviz.features.syntax.result.Syntax",

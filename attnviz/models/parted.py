@@ -128,7 +128,7 @@ class Anatomist:
     def _parts(self, target: Tensor, index: int, places: Sequence[int]) -> Parts:
         """Of [B, heads, T, d], of one text, one head's vectors at some positions."""
         wanted = torch.tensor(list(places), device=target.device)
-        found: dict[Origin, Tensor] = {}
+        found: dict[Origin, list[Tensor]] = {}
         held: dict[Site, list[Tensor]] = {}
         width, length = target.shape[-1], target.shape[2]
         size = target.element_size() * length * max(self._widths | {1})
@@ -137,24 +137,26 @@ class Anatomist:
             dims = torch.arange(first, min(first + step, width), device=target.device)
             grads = target.new_zeros(len(dims), *target.shape)
             grads[torch.arange(len(dims))[:, None], 0, index, wanted, dims[:, None]] = 1.0
-            for number, toward in self._reached(target, grads, wanted, length, projected=True):
-                if number in self._sites:
-                    held.setdefault(self._sites[number], []).append(toward)
-                for origin, part in self._pieces(number, toward, wanted, length):
-                    shape = (len(places), width)
-                    whole = found.setdefault(origin, part.new_zeros(shape, dtype=torch.float64))
-                    whole[:, first : first + len(dims)] += part
+            sums: dict[Origin, Tensor] = {}
+            for toward, leaves in self._reached(target, grads, wanted, length, projected=True):
+                for number in leaves:
+                    if number in self._sites:
+                        held.setdefault(self._sites[number], []).append(toward)
+                for origin, part in self._pieces(toward, leaves, wanted, length):
+                    sums[origin] = sums[origin] + part if origin in sums else part
+            for origin, part in sums.items():
+                found.setdefault(origin, []).append(part.double())
         order = sorted(found, key=self._place)
         return Parts(
             tuple(order),
-            torch.stack([found[one] for one in order]),
+            torch.stack([_joined(found[one], 1) for one in order]),
             tuple(places),
-            {site: torch.cat(parts) for site, parts in held.items()},
+            {site: _joined(parts, 0) for site, parts in held.items()},
         )
 
     def _reached(
         self, target: Tensor, grads: Tensor, wanted: Tensor, tokens: int, *, projected: bool
-    ) -> Iterator[tuple[int, Tensor]]:
+    ) -> Iterator[tuple[Tensor, list[int]]]:
         """Which leaves a tensor depends on, and how.
 
         Args:
@@ -165,58 +167,70 @@ class Anatomist:
             projected: whether what is reached first comes from the matrix that makes queries.
 
         Yields:
-            Number of the leaf and [m, P, width].
+            Derivatives [m, P, width], and the numbers of the leaves whose they are; of a product
+            that is taken apart further, -1 less its number for its bias.
         """
         leaves = self._passed.leaves
+        alike: dict[tuple[int, torch.Size], tuple[Tensor, list[int]]] = {}
         for number, toward in enumerate(_derivatives(target, leaves, grads)):
             if toward is None:
                 continue
             leaf = leaves[number]
-            flat = leaf.by_token(toward, tokens)
-            if flat is None:
-                raise ModelError(
-                    f"what {self._source.info.model} adds to its residual stream is not one vector "
-                    "a token, so that its scores cannot be split by source"
-                )
-            flat = _exact(flat[:, wanted])
+            key = (toward.data_ptr(), leaf.value.shape)
+            if key not in alike:
+                flat = leaf.by_token(toward, tokens)
+                if flat is None:
+                    raise ModelError(
+                        f"what {self._source.info.model} adds to its residual stream is not one "
+                        "vector a token, so that its scores cannot be split by source"
+                    )
+                alike[key] = (_exact(flat if len(wanted) == tokens else flat[:, wanted]), [])
+            flat, numbers = alike[key]
             inside = projected or leaf.width not in self._widths
             if leaf.kind != "product" or not inside or number in self._sites:
-                yield number, flat
+                numbers.append(number)
                 continue
             if leaf.bias is not None:
-                yield -1 - number, flat
+                numbers.append(-1 - number)
             assert leaf.read is not None
             assert leaf.weight is not None
-            back = flat.new_zeros(len(flat), leaf.read.shape.numel() // leaf.weight.shape[1],
-                                  leaf.weight.shape[1], dtype=leaf.weight.dtype)  # fmt: skip
-            back[:, wanted] = flat.to(leaf.weight.dtype) @ leaf.weight
+            wide = leaf.weight.shape[1]
+            back = leaf.weight.new_zeros(len(flat), leaf.read.shape.numel() // wide, wide)
+            used = flat.flatten(0, 1).abs().amax(0).nonzero().squeeze(1)  # one head's columns
+            back[:, wanted] = flat[..., used].to(leaf.weight.dtype) @ leaf.weight[used]
             before = back.view(len(flat), *leaf.read.shape)
             yield from self._reached(leaf.read, before, wanted, tokens, projected=False)
+        yield from (one for one in alike.values() if one[1])
 
     def _pieces(
-        self, number: int, toward: Tensor, wanted: Tensor, tokens: int
+        self, toward: Tensor, leaves: Sequence[int], wanted: Tensor, tokens: int
     ) -> Iterator[tuple[Origin, Tensor]]:
-        """What a leaf adds, by origin, [P, m]; a negative number stands for a product's bias."""
+        """What leaves with the same derivatives add, by origin, [P, m]."""
+        written = [one for number in leaves for one in self._written(number, wanted, tokens)]
+        rows = torch.stack([row for _, row in written], 1)  # [P, n, width]
+        parts = torch.bmm(rows, toward.permute(1, 2, 0))  # [P, n, m]
+        yield from zip((origin for origin, _ in written), parts.unbind(1), strict=True)
+
+    def _written(self, number: int, wanted: Tensor, tokens: int) -> Iterator[tuple[Origin, Tensor]]:
+        """The value of a leaf, by origin, [P, width]."""
+        leaf = self._passed.leaves[max(number, -1 - number)]
+        site, count = self._sites.get(number), len(wanted)
         if number < 0:
-            bias = self._passed.leaves[-1 - number].bias
-            assert bias is not None
-            yield Origin("bias"), torch.einsum("mpc,c->pm", toward, _exact(bias))
+            assert leaf.bias is not None
+            yield Origin("bias"), _exact(leaf.bias).expand(count, -1)
             return
-        leaf, site = self._passed.leaves[number], self._sites.get(number)
         if site is None:
-            made = leaf.by_token(leaf.value, tokens)
-            assert made is not None
-            rows = _exact(made)
-            yield self._origin(leaf, rows, number), torch.einsum("mpc,pc->pm", toward, rows[wanted])
+            rows = leaf.by_token(leaf.value, tokens)
+            assert rows is not None
+            rows = _exact(rows)
+            yield self._origin(leaf, rows, number), rows[wanted]
             return
         z = _exact(self._passed.outputs[site][wanted])  # [P, H, d_v]
-        weight = _exact(self._slices(leaf, site))
-        written = torch.einsum("phv,hvc->phc", z, weight)
-        parts = torch.einsum("mpc,phc->hpm", toward, written)
-        for head, part in enumerate(parts):
-            yield Origin("head", head=Head(site, head)), part
+        heads = torch.einsum("phv,hvc->hpc", z, _exact(self._slices(leaf, site)))
+        for head, rows in enumerate(heads):
+            yield Origin("head", head=Head(site, head)), rows
         if leaf.bias is not None:
-            yield Origin("bias"), torch.einsum("mpc,c->pm", toward, _exact(leaf.bias))
+            yield Origin("bias"), _exact(leaf.bias).expand(count, -1)
 
     def _slices(self, leaf: Leaf, site: Site) -> Tensor:
         """W_O by head, [H, d_v, D]."""
@@ -249,6 +263,10 @@ class Anatomist:
 
 def _number(sites: dict[int, Site], site: Site) -> int:
     return next((number for number, one in sites.items() if one == site), 1 << 30)
+
+
+def _joined(parts: Sequence[Tensor], axis: int) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts), axis)
 
 
 def _exact(x: Tensor) -> Tensor:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from attnviz.captures.look import DEFAULT_MODEL, Look, Model, load, prompt_of
 from attnviz.core.capture import Capture
 from attnviz.errors import UsageError
-from attnviz.features.sources.result import Sources
+from attnviz.features.sources.measure import measure
+from attnviz.features.sources.result import Sources, SourceShares
 from attnviz.features.sources.run import Against, Asked, answer
 from attnviz.models.identity import identity
 
@@ -61,3 +63,49 @@ def sources(
     source = load(model, device=device, dtype=dtype)
     inputs = source.prepare(prompt_of(what))
     return replace(answer(source, inputs, asked), identity=identity(model))
+
+
+def source_shares(
+    texts: Iterable[Look],
+    head: str,
+    *,
+    role: str | None = None,
+    seed: int = 0,
+    model: Model = DEFAULT_MODEL,
+    device: str = "auto",
+    dtype: str = "auto",
+    progress: Callable[[str, int, int], None] | None = None,
+) -> SourceShares:
+    """Say where a head finds its keys, over the rows of many texts on which it can.
+
+    On every row, the score of the keys that count less that of all other keys (each mean by the
+    weights among themselves, as the logarithm of the odds of these keys changes with the scores)
+    is split as :func:`sources` does. Shares are ratios of sums over the rows, with intervals over
+    the texts.
+
+    Args:
+        texts: texts or prompts.
+        head: whose keys, such as ``"2.0"``; one head.
+        role: whose target keys count, such as ``"induction"``; by default of the role that the
+            head has on these texts, and if it has none, the key with the largest weight.
+        seed: of the bootstrap behind the joint intervals.
+        model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
+        device: where to run.
+        dtype: in which precision.
+        progress: called again and again with a stage, how much is done and how much there is.
+
+    Raises:
+        UsageError: several heads, or no such role.
+        InputError: no text, or none with a row that counts.
+        ModelError: sources that do not add up to the scores, or cannot be told.
+    """
+    prompts = []
+    for one in texts:
+        if isinstance(one, Capture):
+            raise UsageError("recorded attention has no queries and keys to split; give texts")
+        prompts.append(prompt_of(one))
+    source = load(model, device=device, dtype=dtype)
+    prepared = [source.prepare(one) for one in prompts]
+    tell = progress or (lambda stage, done, all_: None)
+    found = measure(source, prepared, head, role, seed, tell)
+    return replace(found, identity=identity(model))

@@ -76,6 +76,78 @@ class RowKey:
     by_key: tuple[float, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SourceShare:
+    """What one source adds to a contrast of keys, over the rows of many texts.
+
+    Attributes:
+        origin: the source.
+        value: mean over the rows, in units of the score.
+        share: of the contrast, a ratio of sums over the rows.
+        low, high: ends of the share's own 95 % interval over texts; None from fewer than five.
+        joint_low, joint_high: ends of the intervals that hold for all sources of the side at once;
+            None from fewer than twenty texts.
+    """
+
+    origin: Origin
+    value: float
+    share: float
+    low: float | None = None
+    high: float | None = None
+    joint_low: float | None = None
+    joint_high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SourceShares(Shown, Result):
+    """Where a head finds its keys, over the rows of many texts on which it can.
+
+    On every row the contrast is the mean score of the keys that count less that of all other keys
+    by their weights among themselves: what a small change of the scores does to the logarithm of
+    the odds of those keys.
+
+    Attributes:
+        head: whose.
+        score: whose target keys count, a name of the head scores; empty for the key with the
+            largest weight of each row.
+        chosen: whether that was asked for; else it is of the role that the head has on these texts.
+        rows: how many there are; on so many of ``of_rows``.
+        of_rows: rows of the texts.
+        contrast: its mean over the rows.
+        added: what positions add to it beside (ALiBi, a relative bias).
+        by_query: what every source of the query adds, the largest first; ``by_key`` of the keys.
+        by_key: see ``by_query``.
+    """
+
+    schema: ClassVar[str] = "attnviz.source-shares/1"
+    command: ClassVar[str] = "sources"
+
+    head: Head
+    score: str
+    chosen: bool
+    rows: int
+    of_rows: int
+    contrast: float
+    added: float
+    by_query: tuple[SourceShare, ...]
+    by_key: tuple[SourceShare, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the head."""
+        return self.layout.name(self.head)
+
+    def side(self, side: ScoreSide) -> tuple[SourceShare, ...]:
+        """What every source of one side adds, the largest first."""
+        return self.by_query if side == "query" else self.by_key
+
+    def __repr__(self) -> str:
+        top = ", ".join(
+            f"{one.origin.name(self.layout)} {100 * one.share:.0f} %" for one in self.by_key[:3]
+        )
+        return f"<SourceShares of {self.name}, {self.texts} texts, {self.rows} rows: keys {top}>"
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Sources(Shown, Result):
     """One score before softmax, or the difference of two, as a sum over pairs of sources.

@@ -27,6 +27,11 @@ READERS = 3
 TOKENS = 3
 """Tokens of each of them."""
 
+HELD = (
+    "The scale of every normalization is held at its value here; what an earlier head makes later "
+    "layers write counts as theirs."
+)
+
 Against = int | Literal["rest"] | None
 
 
@@ -223,10 +228,7 @@ def _reads(
 
 def _notes(result: Sources) -> Iterator[str]:
     """What the reader must not miss."""
-    yield (
-        "The scale of every normalization is held at its value here; what an earlier head makes "
-        "later layers write counts as theirs."
-    )
+    yield HELD
     if result.softcap is not None:
         yield (
             f"The model caps its scores, {result.softcap:g} tanh(score / {result.softcap:g}), "

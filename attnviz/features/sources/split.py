@@ -13,6 +13,7 @@ Shapes: N sources of the query, M of the key, S keys, d width of a query.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,6 +63,18 @@ class SplitHead:
     def query(self, place: int) -> Parts:
         """One query."""
         return self.anatomist.query(self.head, [place])
+
+    def queries(self, places: Sequence[int]) -> Parts:
+        """Several queries, and the proof that their scores with every key add up.
+
+        Raises:
+            ModelError: they do not.
+        """
+        found = self.anatomist.query(self.head, places)
+        q, k = (parts.values.sum(0).cpu().numpy() for parts in (found, self.keys))
+        for place, row in zip(places, q @ k.T, strict=True):
+            self.check(self.terms.scale * row, self.scores(place))
+        return found
 
     def scores(self, place: int) -> Floats:
         """[S], s q·k of one query with every key, as the model has it."""
