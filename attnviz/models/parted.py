@@ -110,7 +110,7 @@ class Anatomist:
                 raise ModelError(
                     f"what the heads of {site.kind} layer {site.layer} of "
                     f"{self._source.info.model} write cannot be told: no linear layer takes their "
-                    "outputs as they are"
+                    "outputs as they are, nor can an ablated head be split"
                 )
 
     def _projection(self, z: Tensor) -> int | None:

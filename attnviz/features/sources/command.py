@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from attnviz.cli.flattening import flatten
 from attnviz.cli.options import OutputOptions, TextsOptions, TrainedOptions
 from attnviz.cli.paper_options import PaperOptions
 from attnviz.cli.stages import Stages
+
+if TYPE_CHECKING:
+    from attnviz.features.sources.result import Others
 
 
 @flatten
@@ -40,8 +43,9 @@ def sources(
     against: Annotated[
         str | None,
         typer.Option(
-            help="Split the difference to this key's score, or to that of all other keys (rest).",
-            metavar="N|rest",
+            help="Split the difference to this key's score, or to the mean of all other keys: all "
+            "alike (mean; the default with --lines) or by their weights (rest).",
+            metavar="N|mean|rest",
         ),
     ] = None,
     role: Annotated[
@@ -79,21 +83,23 @@ def sources(
 
       attnviz sources "the cat river moon the cat river" --head 2.0 --at 6 --key 3 --against 2
 
-      attnviz sources --lines sample_inputs/repetition.txt --head 2.0 --role induction
+      attnviz sources --lines sample_inputs/sentences.txt --head 2.0
 
       attnviz sources "The cat sat on the mat." --head 2.1 --model demo-bert -o sources.png
     """
     drawn = paper.options()
     from attnviz import files
     from attnviz.features.sources import function
-    from attnviz.features.sources.result import Sources, SourceShares
+    from attnviz.features.sources.result import MEAN, Sources, SourceShares
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
     other = _against(against)
     many = prompt.lines is not None
-    if many and (at is not None or key is not None or other is not None):
-        raise typer.BadParameter("--lines looks at every row; leave out --at, --key and --against")
+    if many and (at is not None or key is not None or isinstance(other, int)):
+        raise typer.BadParameter(
+            "--lines looks at every row; leave out --at, --key and --against N"
+        )
     if role is not None and not many:
         raise typer.BadParameter("--role is for many texts; give --lines FILE")
     if out is not None:
@@ -104,8 +110,9 @@ def sources(
         looks = list(prompt.looks(model, seed=seed, quiet=output.quiet))
         with Stages(output.quiet) as stages:
             found = function.source_shares(
-                looks, head, role=role, seed=seed, progress=stages.show, **model.settings()
-            )
+                looks, head, role=role, against=MEAN if other is None else other, seed=seed,
+                progress=stages.show, **model.settings(),
+            )  # fmt: skip
     else:
         look = prompt.look(model, seed=seed, quiet=output.quiet)
         with console.waiting("running the model", output.quiet):
@@ -127,10 +134,12 @@ def sources(
         console.wrote(out)
 
 
-def _against(text: str | None) -> int | Literal["rest"] | None:
-    if text is None or text == "rest":
+def _against(text: str | None) -> int | Others | None:
+    if text in (None, "mean", "rest"):
         return text  # type: ignore[return-value]
     try:
-        return int(text)
+        return int(text or "")
     except ValueError:
-        raise typer.BadParameter(f"--against is a whole number or rest, not {text!r}") from None
+        raise typer.BadParameter(
+            f"--against is a whole number, mean or rest, not {text!r}"
+        ) from None

@@ -9,7 +9,7 @@ from attnviz.captures.look import DEFAULT_MODEL, Look, Model, load, prompt_of
 from attnviz.core.capture import Capture
 from attnviz.errors import UsageError
 from attnviz.features.sources.measure import measure
-from attnviz.features.sources.result import Sources, SourceShares
+from attnviz.features.sources.result import MEAN, Others, Sources, SourceShares
 from attnviz.features.sources.run import Against, Asked, answer
 from attnviz.models.identity import identity
 
@@ -37,9 +37,9 @@ def sources(
         head: whose score, such as ``"2.0"``; one head.
         at: position of the query, from 0 or, negative, from the end.
         key: position of the key; by default the one with the largest weight.
-        against: split the difference to another score: of the key at this position, or with
-            ``"rest"`` the mean over all other keys by their weights among themselves, which is
-            how the logarithm of the weight's odds changes.
+        against: split the difference to another score: of the key at this position; ``"mean"``, the
+            mean over all other keys; or ``"rest"``, that mean by their weights among themselves,
+            which is how the logarithm of the weight's odds changes.
         model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
         device: where to run.
         dtype: in which precision.
@@ -70,6 +70,7 @@ def source_shares(
     head: str,
     *,
     role: str | None = None,
+    against: Others = MEAN,
     seed: int = 0,
     model: Model = DEFAULT_MODEL,
     device: str = "auto",
@@ -78,16 +79,16 @@ def source_shares(
 ) -> SourceShares:
     """Say where a head finds its keys, over the rows of many texts on which it can.
 
-    On every row, the score of the keys that count less that of all other keys (each mean by the
-    weights among themselves, as the logarithm of the odds of these keys changes with the scores)
-    is split as :func:`sources` does. Shares are ratios of sums over the rows, with intervals over
-    the texts.
+    On every row, the mean score of the keys that count less that of all other keys is split as
+    :func:`sources` does. Shares are ratios of sums over the rows, with intervals over the texts.
 
     Args:
         texts: texts or prompts.
         head: whose keys, such as ``"2.0"``; one head.
         role: whose target keys count, such as ``"induction"``; by default of the role that the
             head has on these texts, and if it has none, the key with the largest weight.
+        against: ``"mean"`` where all keys count alike in both means; ``"rest"`` where each counts
+            by its weight among them: what changes the logarithm of these keys' odds.
         seed: of the bootstrap behind the joint intervals.
         model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
         device: where to run.
@@ -107,5 +108,5 @@ def source_shares(
     source = load(model, device=device, dtype=dtype)
     prepared = [source.prepare(one) for one in prompts]
     tell = progress or (lambda stage, done, all_: None)
-    found = measure(source, prepared, head, role, seed, tell)
+    found = measure(source, prepared, head, role, against, seed, tell)
     return replace(found, identity=identity(model))

@@ -12,9 +12,9 @@ from attnviz.core.origins import Origin
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.errors import InputError, UsageError
-from attnviz.features.sources.result import SourceShare, SourceShares
-from attnviz.features.sources.run import HELD, one_head, plain
-from attnviz.features.sources.split import Floats, split
+from attnviz.features.sources.result import MEAN, REST, Others, SourceShare, SourceShares
+from attnviz.features.sources.run import HELD, mean_of, one_head, plain
+from attnviz.features.sources.split import split
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.roles import SHOWN, role_name
 from attnviz.scoring.scores import SCORES
@@ -51,6 +51,7 @@ def measure(
     texts: Sequence[Inputs],
     head: str,
     role: str | None,
+    against: Others,
     seed: int,
     progress: Progress,
 ) -> SourceShares:
@@ -61,6 +62,7 @@ def measure(
         texts: prepared.
         head: its name.
         role: whose targets count; None for that of the head on these texts.
+        against: see :class:`~attnviz.features.sources.result.SourceShares`.
         seed: of the bootstrap.
         progress: called again and again.
 
@@ -70,11 +72,13 @@ def measure(
     """
     if not texts:
         raise InputError("no text to measure; give at least one")
+    if against not in (MEAN, REST):
+        raise UsageError("{against} is mean or rest, not {!r}", against, against=...)
     one = one_head(source, head)
     score = _own(source, texts, one, progress) if role is None else _asked(role)
     found = []
     for number, inputs in enumerate(texts):
-        found.append(_text(source, inputs, one, score))
+        found.append(_text(source, inputs, one, score, against))
         progress("sources", number + 1, len(texts))
     used = [text for text in found if text.rows]
     if not used:
@@ -97,6 +101,7 @@ def measure(
         ),
         head=one,
         score=score,
+        against=against,
         chosen=role is not None,
         rows=rows,
         of_rows=sum(text.of_rows for text in found),
@@ -135,7 +140,7 @@ def _own(source: Source, texts: Sequence[Inputs], head: Head, progress: Progress
     return acting[0].score if acting else ""
 
 
-def _text(source: Source, inputs: Inputs, head: Head, score: str) -> _Text:
+def _text(source: Source, inputs: Inputs, head: Head, score: str, against: Others) -> _Text:
     """Split the contrasts of one text."""
     capture = plain(source, inputs, head)
     terms = capture.terms[head]
@@ -153,8 +158,8 @@ def _text(source: Source, inputs: Inputs, head: Head, score: str) -> _Text:
     if not len(counts):
         return text
     mix = np.zeros((length, keys))
-    mix[counts] = _mean(scores[counts], wanted[counts])
-    mix[counts] -= _mean(scores[counts], (allowed & ~wanted)[counts])
+    for sign, some in ((1.0, wanted), (-1.0, allowed & ~wanted)):
+        mix[counts] += sign * mean_of(scores[counts], some[counts], weighed=against == REST)
     found = split(source, inputs, head, terms)
     query = found.queries(counts.tolist())
     q = terms.query[counts].astype(np.float64)
@@ -170,14 +175,6 @@ def _text(source: Source, inputs: Inputs, head: Head, score: str) -> _Text:
     ):
         text.sides[side] = dict(zip(origins, values.tolist(), strict=True))
     return text
-
-
-def _mean(scores: Floats, some: Floats) -> Floats:
-    """Weights of some keys among themselves, row by row."""
-    masked = np.where(some, scores, -np.inf)
-    powers = np.exp(masked - masked.max(1, keepdims=True))
-    found: Floats = powers / powers.sum(1, keepdims=True)
-    return found
 
 
 def _shares(texts: Sequence[_Text], side: str, rows: int, seed: int) -> tuple[SourceShare, ...]:

@@ -12,8 +12,13 @@ from attnviz.drawing.forms import Shown
 
 ScoreSide = Literal["query", "key"]
 
+Others = Literal["mean", "rest"]
+
+MEAN: Literal["mean"] = "mean"
+"""Against the other keys of the row, each as heavy as the next."""
 REST: Literal["rest"] = "rest"
-"""Against the other keys of the row, each as heavy as its weight among them."""
+"""Against the other keys of the row, each as heavy as its weight among them: so changes the
+logarithm of the weight's odds."""
 
 CANCELS = 0.05
 """Below this share of what its parts come to without their signs, a sum has no shares."""
@@ -102,15 +107,15 @@ class SourceShare:
 class SourceShares(Shown, Result):
     """Where a head finds its keys, over the rows of many texts on which it can.
 
-    On every row the contrast is the mean score of the keys that count less that of all other keys
-    by their weights among themselves: what a small change of the scores does to the logarithm of
-    the odds of those keys.
+    On every row the contrast is the mean score of the keys that count less that of all others.
 
     Attributes:
         head: whose.
         score: whose target keys count, a name of the head scores; empty for the key with the
-            largest weight of each row.
-        chosen: whether that was asked for; else it is of the role that the head has on these texts.
+            largest weight in each row.
+        against: ``mean`` where all keys count alike in both means; ``rest`` where each counts by
+            its weight among them, so that the contrast is what changes the logarithm of the odds.
+        chosen: whether the score was asked for; else it is of the role that the head has here.
         rows: how many there are; on so many of ``of_rows``.
         of_rows: rows of the texts.
         contrast: its mean over the rows.
@@ -124,6 +129,7 @@ class SourceShares(Shown, Result):
 
     head: Head
     score: str
+    against: Others
     chosen: bool
     rows: int
     of_rows: int
@@ -158,8 +164,8 @@ class Sources(Shown, Result):
         head: whose.
         query: position of the query; ``key`` of the key.
         key: see ``query``.
-        against: position of the key whose score is taken off; ``rest`` for the mean over all others
-            by their weights; None for nothing.
+        against: position of the key whose score is taken off; ``mean`` for the mean over all
+            others, ``rest`` for that by their weights among themselves; None for nothing.
         queries: text of every query's token; ``keys`` of every key's.
         keys: see ``queries``.
         weight: of the query on the key.
@@ -181,7 +187,7 @@ class Sources(Shown, Result):
     head: Head
     query: int
     key: int
-    against: int | Literal["rest"] | None
+    against: int | Others | None
     queries: tuple[str, ...]
     keys: tuple[str, ...]
     weight: float

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.captures.captured import Captured
 from attnviz.core.capture import Capture
@@ -15,7 +15,15 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import Reason
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.errors import InputError, UsageError
-from attnviz.features.sources.result import REST, ReadToken, RowKey, ScoreSide, Sources
+from attnviz.features.sources.result import (
+    MEAN,
+    REST,
+    Others,
+    ReadToken,
+    RowKey,
+    ScoreSide,
+    Sources,
+)
 from attnviz.features.sources.split import Floats, SplitHead, split
 from attnviz.models.opened import Opening, reason
 from attnviz.models.parted import Parts
@@ -32,7 +40,7 @@ HELD = (
     "layers write counts as theirs."
 )
 
-Against = int | Literal["rest"] | None
+Against = int | Others | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +61,14 @@ class Asked:
 
     def check(self) -> None:
         """UsageError for what makes no sense."""
-        given = [self.at, *(one for one in (self.key, self.against) if one not in (None, REST))]
+        given = [
+            self.at,
+            *(one for one in (self.key, self.against) if one not in (None, MEAN, REST)),
+        ]
         for place in given:
             if type(place) is not int:
                 raise UsageError("a position is a whole number, not {!r}", place)
-        if self.key == REST:
+        if isinstance(self.key, str):
             raise UsageError("a key is a whole number, not {!r}", self.key)
 
 
@@ -148,7 +159,7 @@ def _asked(capture: Capture, head: Head, asked: Asked) -> tuple[Reason, Against]
         against = _place("key", against, len(sides.keys))
         if against == key:
             raise UsageError("key {} cannot be compared with itself", key)
-    elif against == REST and len(allowed) < 2:
+    elif against is not None and len(allowed) < 2:
         raise InputError(f"query {at} may attend to one key only, which has no rest")
     for place in (key, against):
         if isinstance(place, int) and place not in allowed:
@@ -165,15 +176,31 @@ def _place(what: str, place: int, length: int) -> int:
 def _mix(why: Reason, against: Against) -> Floats:
     """[S], the factors on the row's scores that make what is split."""
     mix = np.zeros(len(why.keys))
-    if against == REST:
-        others = why.row.copy()
-        others[why.key] = -np.inf
-        powers = np.exp(others - others.max())
-        mix = -powers / powers.sum()
+    if against in (MEAN, REST):
+        others = np.isfinite(why.row)
+        others[why.key] = False
+        mix = -mean_of(why.row[None], others[None], weighed=against == REST)[0]
     elif isinstance(against, int):
         mix[against] = -1.0
     mix[why.key] = 1.0
     return mix
+
+
+def mean_of(scores: Floats, some: NDArray[np.bool_], *, weighed: bool) -> Floats:
+    """The factors that make the mean of some keys, row by row.
+
+    Args:
+        scores: [R, S].
+        some: [R, S], at least one of every row.
+        weighed: by their weights among themselves, softmax of the scores; else all alike.
+    """
+    if weighed:
+        masked = np.where(some, scores, -np.inf)
+        powers = np.exp(masked - masked.max(1, keepdims=True))
+    else:
+        powers = some.astype(np.float64)
+    found: Floats = powers / powers.sum(1, keepdims=True)
+    return found
 
 
 def _added(why: Reason) -> Floats:

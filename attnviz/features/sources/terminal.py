@@ -109,7 +109,7 @@ class SideBars:
         table = _table((f"the {self.side} is from", "<"), ("adds", ">"), ("share", ">"), ("", "<"))
         for name, value, share in listed:
             table.add_row(
-                name, signed(value, 3), "" if share is None else f"{100 * share:.0f} %",
+                name, signed(value, 3), "" if share is None else f"{words.whole(share)} %",
                 _bar(value, most, console, options),
             )  # fmt: skip
         yield table

@@ -8,6 +8,7 @@ from attnviz.core.origins import Origin
 from attnviz.drawing.labels import model_name, visible
 from attnviz.drawing.signed import signed
 from attnviz.features.sources.result import (
+    MEAN,
     REST,
     ScoreSide,
     Sources,
@@ -34,6 +35,8 @@ def subject(found: Sources, *, ascii_only: bool = False) -> str:
 
     whole = f"score of {found.name}, {named(found.queries, found.query)} to "
     whole += named(found.keys, found.key)
+    if found.against == MEAN:
+        return f"{whole} less the mean of all other keys"
     if found.against == REST:
         return f"{whole} less the mean of all other keys by their weights"
     if isinstance(found.against, int):
@@ -114,19 +117,22 @@ def sentence(found: Sources) -> str:
             said.append(f"the sources of the {side} cancel")
             continue
         top = [one for one in sums[:3] if abs(one.share or 0.0) >= 0.1] or [sums[0]]
-        parts = ", ".join(
-            f"{100 * (one.share or 0.0):.0f} % {label(found, one.origin)}" for one in top
-        )
+        parts = ", ".join(f"{whole(one.share or 0.0)} % {label(found, one.origin)}" for one in top)
         said.append(f"on the {side} side {parts}")
     return f"Of the {what}, {'; '.join(said)}."
+
+
+def whole(share: float) -> str:
+    """A share in percent, without decimals and without a negative zero."""
+    return f"{round(100 * share) + 0:d}"
 
 
 def share_of(one: SourceShare) -> str:
     """A share with its interval, in percent."""
     ends = ""
     if one.low is not None and one.high is not None:
-        ends = f" [{100 * one.low:.0f}, {100 * one.high:.0f}]"
-    return f"{100 * one.share:.0f} %{ends}"
+        ends = f" [{whole(one.low)}, {whole(one.high)}]"
+    return f"{whole(one.share)} %{ends}"
 
 
 def rows_of(found: SourceShares) -> str:
@@ -136,8 +142,9 @@ def rows_of(found: SourceShares) -> str:
         if found.score
         else "the key with the largest weight of every row"
     )
+    weighed = " by their weights" if found.against == REST else ""
     return (
-        f"{found.name}, {what} against all other keys by their weights: {found.rows:,} of "
+        f"{found.name}, {what} against all other keys{weighed}: {found.rows:,} of "
         f"{found.of_rows:,} rows of {found.texts:,} texts"
     )
 
@@ -148,8 +155,9 @@ def shares_sentence(found: SourceShares) -> str:
     if not through or through[0].share <= 0:
         return f"No source of the keys of {found.name} carries the contrast."
     top = [one for one in through[:3] if one.share >= 0.1] or through[:1]
-    parts = ", ".join(f"{label(found, one.origin)} ({share_of(one)})" for one in top)
-    return f"{found.name} finds its key through {parts} of the contrast."
+    first, *more = (f"{label(found, one.origin)} ({share_of(one)}" for one in top)
+    parts = " and ".join([f"{first} of the contrast)", *(f"{one})" for one in more)])
+    return f"{found.name} finds its key through {parts}."
 
 
 def closing(found: Sources | SourceShares) -> str:
