@@ -17,6 +17,7 @@ from functools import cache
 from inspect import cleandoc
 from typing import Any, ClassVar, Self, TypedDict, get_args, get_origin, get_type_hints
 
+from attnviz.core.findings import Value
 from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import Estimate, Role
@@ -151,6 +152,10 @@ class Result(Record):
 
     def annotated_roles(self) -> Mapping[Head, tuple[tuple[Role, Estimate], ...]]:
         """The roles that it gives heads and that no text by itself could, with their evidence."""
+        return {}
+
+    def measured_edges(self) -> Mapping[tuple[str, Head, Head], Value]:
+        """What was measured of a head through another one: by side (Q, K or V), writer, reader."""
         return {}
 
     @property

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from attnviz.core.findings import Value
 from attnviz.core.heads import Head
 from attnviz.core.origins import Origin
 from attnviz.core.result import Result
@@ -146,6 +148,15 @@ class SourceShares(Shown, Result):
     def side(self, side: ScoreSide) -> tuple[SourceShare, ...]:
         """What every source of one side adds, the largest first."""
         return self.by_query if side == "query" else self.by_key
+
+    def measured_edges(self) -> Mapping[tuple[str, Head, Head], Value]:
+        """The shares of earlier heads in its queries and keys."""
+        return {
+            (name, one.origin.head, self.head): (one.share, one.low, one.high)
+            for name, shares in (("Q", self.by_query), ("K", self.by_key))
+            for one in shares
+            if one.origin.head is not None
+        }
 
     def __repr__(self) -> str:
         top = ", ".join(

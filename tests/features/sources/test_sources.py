@@ -109,10 +109,11 @@ def test_it_ranks_the_senders_as_patching_through_keys_does(gpt2, shares: Source
     names = [gpt2.layout.name(head) for head in gpt2.layout if head.layer < 2]
     drops = dict.fromkeys(names, 0.0)
     for line, other in zip(LINES, LINES[1:] + LINES[:1], strict=True):
-        clean = gpt2.prepare(Prompt(" ".join(line.split()[:9])))
-        corrupted = gpt2.prepare(Prompt(" ".join(other.split()[:9])))
+        clean, corrupted = (gpt2.prepare(Prompt(text)) for text in (line, other))
         state = _streams(gpt2, clean), _streams(gpt2, corrupted)
-        row, key = 8, 5  # the last word stood before token 5
+        ids = clean.sides["decoder"].queries.ids
+        row = max(n for n, word in enumerate(ids) if word in ids[:n])
+        key = ids.index(ids[row]) + 1
         for name in names:
             drops[name] += _change(gpt2, clean, *state, name, row, key)
     measured = max(drops, key=lambda name: drops[name])
