@@ -12,7 +12,7 @@ import attnviz as av
 from attnviz.cli import COMMANDS, app
 
 FUNCTIONS = [name for name in COMMANDS if callable(getattr(av, name, None))]
-OTHERWISE = {("live", "text"), *((name, "model") for name in FUNCTIONS)}
+OTHERWISE = {("live", "text"), ("sources", "at"), *((name, "model") for name in FUNCTIONS)}
 """Where nothing given means what the function has: the command can tell that nobody chose it."""
 NOTHING = (None, False, "", (), [])
 

@@ -38,7 +38,7 @@ TEXT = "The kettle sang and the candle burned while the kettle sang and the cand
 PARTS = ("ablate", "syntax", "coref", "circuits")
 NO_LM_HEAD = (("minilm", "logits"), ("minilm", "patch"))
 """What a model without an LM head cannot give."""
-UNCOMPARED = ("flow", "diff")
+UNCOMPARED = ("flow", "diff", "sources", "source-shares")
 """Results that have no figures of heads to compare."""
 
 
@@ -88,6 +88,8 @@ def _made(name: str, model: str, folder: Path) -> Made:
         "coref": av.coref(names, model=model),
         "flow": av.flow(TEXT, model=model),
         "circuits": av.circuits(model=model, tokens=50),
+        "sources": av.sources(TEXT, "1.0", model=model),
+        "source-shares": av.source_shares(texts(5), "1.0", model=model),
         "spans": av.spans(av.Prompt(TEXT, spans={"kettle": "all:kettle"}), model=model),
         "diff": av.diff(TEXT, TEXT.replace("sang", "rang"), model=model, align="position"),
     }
@@ -146,7 +148,7 @@ def beside(one: Made, name: str) -> Iterator[Any]:
     """What a result and its file say; the same but for the name."""
     found = one.results[name]
     assert isinstance(found, Shown)
-    for what, called in ((one.files[name], f"{name}.json"), (found, f"the {name} result")):
+    for what, called in ((one.files[name], f"{name}.json"), (found, f"the {found.command} result")):
         yield what, found.finding(called)
 
 
