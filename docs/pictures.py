@@ -78,7 +78,7 @@ def arcs(treebank: Path) -> None:
 
 
 def photograph(capture: av.Capture) -> None:
-    """The viewer's page as it opens, and the live one in the middle of its tour."""
+    """The viewer's page as it opens, and the live one in the middle of a lesson."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page = av.view(capture).save(Path(folder) / "page.html")
         browser = playwright.chromium.launch(
@@ -95,9 +95,7 @@ def photograph(capture: av.Capture) -> None:
         tab.screenshot(path=IMAGES / "likeness.png")
         tab.goto(av.live().save(Path(folder) / "live.html").as_uri())
         tab.wait_for_selector('html[data-busy="0"]')
-        tab.click("#open-tour")
-        for _ in range(3):
-            tab.click("#tour-next")
+        tab.goto(f"{tab.url.partition('#')[0]}#lesson=next&step=4&told=2")
         tab.wait_for_timeout(1500)
         tab.screenshot(path=IMAGES / "live.png")
         inputs = IMAGES.parent.parent / "sample_inputs"

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
-from attnviz.features.live.lessons import Lesson, Step
-from attnviz.features.live.seen import Seen
+from attnviz.features.live.lesson import Lesson, LessonStep
+from attnviz.features.live.seen import LessonPass
 from attnviz.models.native.source import Native
 from attnviz.scoring.observe import Recorder
 
@@ -25,11 +25,11 @@ def holding(lessons: Iterable[Lesson], source: Native) -> tuple[Lesson, ...]:
         lessons: of the model.
         source: the model with its numbers as the page stores them.
     """
-    passes = Passes(source)
+    passes = LessonPasses(source)
     return tuple(one for one in lessons if all(step.holds(passes.of(step)) for step in one.steps))
 
 
-class Passes:
+class LessonPasses:
     """Runs a model as steps of lessons ask."""
 
     def __init__(self, source: Native) -> None:
@@ -46,14 +46,14 @@ class Passes:
         self._level = source.rounded(level)
         self._run = cache(self._pass)
 
-    def of(self, step: Step) -> Seen:
+    def of(self, step: LessonStep) -> LessonPass:
         """What a step shows once it has been told."""
         plain = self._run(step.text, (), True)
         if not step.off and step.places and step.other is None:
             return plain
         return replace(self._run(step.other or step.text, step.off, step.places), plain=plain)
 
-    def _pass(self, text: str, off: tuple[str, ...], places: bool) -> Seen:
+    def _pass(self, text: str, off: tuple[str, ...], places: bool) -> LessonPass:
         source = self._source if places else self._level
         inputs = source.prepare(Prompt(text))
         recorder = Recorder([inputs])
@@ -61,7 +61,7 @@ class Passes:
             logits = source.forward([inputs], [recorder], ForwardRequest(logits=True)).logits
         assert logits is not None
         (sides,) = inputs.sides.values()
-        return Seen(
+        return LessonPass(
             sides.queries.texts,
             np.stack(list(recorder.maps().values())),
             logits[0, -1].softmax(-1).numpy(),

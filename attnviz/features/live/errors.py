@@ -14,7 +14,7 @@ from attnviz.corpus.sentences import sentences
 
 
 @dataclass(frozen=True, slots=True)
-class Errors:
+class RoundingErrors:
     """The largest changes over some texts: what was seen, and no bound on other texts.
 
     Attributes:
@@ -46,7 +46,7 @@ class _Blocks:
         self.scores.append(rows.logits.where(allowed, 0))
 
 
-def moved(source: Source, stored: Source, inputs: Inputs) -> Errors:
+def moved(source: Source, stored: Source, inputs: Inputs) -> RoundingErrors:
     """What changes on a text and on the sentences that ship with attnviz.
 
     Args:
@@ -61,7 +61,7 @@ def moved(source: Source, stored: Source, inputs: Inputs) -> Errors:
         weight = max(weight, _farthest(before.weights, after.weights))
         score = max(score, _farthest(before.scores, after.scores))
         share = max(share, _farthest(said, heard))
-    return Errors(weight, score, share, len(texts))
+    return RoundingErrors(weight, score, share, len(texts))
 
 
 def _run(source: Source, text: Inputs) -> tuple[_Blocks, list[Tensor]]:

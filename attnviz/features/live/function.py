@@ -11,7 +11,7 @@ from attnviz.captures.look import DEFAULT_MODEL, Model, load, prompt_of
 from attnviz.core.source import ForwardRequest
 from attnviz.errors import ModelError, UsageError
 from attnviz.features.live.checked import holding
-from attnviz.features.live.errors import Errors, moved
+from attnviz.features.live.errors import RoundingErrors, moved
 from attnviz.features.live.lessons import LESSONS
 from attnviz.features.live.pack import rounded
 from attnviz.features.live.page import live_page
@@ -102,7 +102,7 @@ def live(
     return LivePage(page, title or f"attnviz live: {name}", errors.weight)
 
 
-def _notes(source: Native, bits: int, errors: Errors) -> tuple[str, ...]:
+def _notes(source: Native, bits: int, errors: RoundingErrors) -> tuple[str, ...]:
     share = f" and probabilities by {_upward(100 * errors.share)} %" if errors.share else ""
     moved = (
         f"that moved weights by {_upward(errors.weight)}{share} at most, and only digits "

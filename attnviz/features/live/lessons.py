@@ -8,64 +8,8 @@ not hold is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from attnviz.features.live.seen import Seen
-
-Holds = Callable[[Seen], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step of a lesson.
-
-    What it changes (``off``, ``places``, ``other``, ``divisor``) comes with the answer,
-    where it asks something first.
-
-    Attributes:
-        say: what is to be seen.
-        text: what the model reads.
-        head: the head that is shown, such as ``"2.4"``.
-        at: the token whose row is shown, or None for the last; ``key`` the one looked at.
-        off: heads that are off.
-        places: False where the mean position vector stands at every place.
-        other: a text of as many tokens, which the second pass reads.
-        figure: whether the softmax of the row is drawn; ``divisor`` of its scores, or None for √d.
-        spot: what is pointed at, by the names of ``js/spot.js``.
-        ask: what the reader is asked before ``told`` is shown; ``choices`` and which is ``right``.
-        hides: what would give the answer away: ``words``, ``map`` or both.
-        holds: whether what it says is true of a pass.
-    """
-
-    say: str
-    text: str
-    head: str
-    at: int | None = None
-    key: int | None = None
-    off: tuple[str, ...] = ()
-    places: bool = True
-    other: str | None = None
-    figure: bool = False
-    divisor: float | None = None
-    spot: str = "words"
-    ask: str = ""
-    choices: tuple[str, ...] = ()
-    right: int = 0
-    told: str = ""
-    hides: str = ""
-    holds: Holds = lambda seen: True
-
-
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """A lesson: its name in the address, its title, what it is about, and its steps."""
-
-    name: str
-    title: str
-    about: str
-    steps: tuple[Step, ...]
-
+from attnviz.features.live.lesson import Lesson
+from attnviz.features.live.lesson import LessonStep as Step
 
 _TWICE = "the cat river moon stone bread the cat river moon stone"
 _SHORT = "the cat river moon stone bread the cat river"
@@ -112,7 +56,8 @@ INDUCTION = Lesson("next", "How a model finds the next word", "two heads in a ro
               "{w 2.0 11 6}, 3.0 with {w 3.0 11 6}.",
          holds=lambda seen: seen.top == " bread" and seen.before.w("3.3", 11, 6) > 0.5
          and min(seen.w("2.0", 11, 6), seen.w("3.0", 11, 6)) > 0.5),
-    Step("3.0, 3.1, 3.3 and 3.5 are of one kind. Now all four of them go off.", _TWICE, "3.3",
+    Step("3.0, 3.1, 3.3 and 3.5 all look at bread: {was w 3.0 11 6}, {was w 3.1 11 6}, "
+         "{was w 3.3 11 6} and {was w 3.5 11 6}. Now all four of them go off.", _TWICE, "3.3",
          key=6,
          off=("3.0", "3.1", "3.3", "3.5"), hides="words", ask="And bread?",
          choices=("stays first", "is gone"), right=1,
@@ -120,7 +65,8 @@ INDUCTION = Lesson("next", "How a model finds the next word", "two heads in a ro
          "together. "
               "A switch also takes away what a head says of any text: attnviz ablate can put its "
               "mean in its place.",
-         holds=lambda seen: seen.top != " bread" and seen.p(" bread") < 0.05),
+         holds=lambda seen: seen.top != " bread" and seen.p(" bread") < 0.05
+         and min(seen.before.w(f"3.{head}", 11, 6) for head in (0, 1, 3, 5)) > 0.2),
     Step(f"{_YOURS}, let the model write.", _TWICE, "2.0", spot="text"),
 ))  # fmt: skip
 """The induction circuit (Olsson et al. 2022, arXiv:2209.11895)."""
@@ -175,7 +121,7 @@ POSITIONS = Lesson("positions", "What positions do", "the same word at six place
          "the "
          "last.", _TWICE, "1.4", key=10, places=False, spot="map", hides="map",
          ask="And without places?", choices=("as before", "it loses the token before"), right=1,
-         told="{w 1.4 11 10}: it has lost it. What moves a head to the token before is position.",
+         told="{w 1.4 11 10}: it has lost it. The token before is found by places.",
          holds=lambda seen: seen.before.w("1.4", 11, 10) > 0.8 and seen.w("1.4", 11, 10) < 0.5),
     Step("The model expected bread here, with {was p bread}, since stone came before bread.",
          _TWICE,

@@ -17,8 +17,8 @@ from attnviz.core.portable import Portable
 from attnviz.core.scores import HeadScores
 from attnviz.drawing.labels import head_phrase, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
-from attnviz.features.live.errors import Errors
-from attnviz.features.live.lessons import Lesson
+from attnviz.features.live.errors import RoundingErrors
+from attnviz.features.live.lesson import Lesson
 from attnviz.features.live.pack import pack
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.axes import is_punctuation
@@ -33,7 +33,7 @@ def live_page(
     *,
     text: str,
     title: str,
-    errors: Errors,
+    errors: RoundingErrors,
     bits: int = 16,
     notes: Sequence[str] = (),
     lessons: Sequence[Lesson] = (),

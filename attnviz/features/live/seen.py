@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class LessonPass:
     """What a pass over a text gave, beside the plain one.
 
     Attributes:
@@ -27,10 +27,10 @@ class Seen:
     shares: NDArray[np.floating[Any]]
     vocabulary: tuple[str, ...]
     root: float
-    plain: Seen | None = None
+    plain: LessonPass | None = None
 
     @property
-    def before(self) -> Seen:
+    def before(self) -> LessonPass:
         """The pass with nothing changed."""
         return self.plain or self
 
@@ -72,4 +72,5 @@ class Seen:
 
     def _map(self, head: str) -> NDArray[np.floating[Any]]:
         layer, number = head.split(".")
-        return self.weights[int(layer), int(number)]
+        found: NDArray[np.floating[Any]] = self.weights[int(layer), int(number)]
+        return found

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import attnviz as av
-from attnviz.features.live.checked import Passes, holding
-from attnviz.features.live.lessons import INDUCTION, LAYERS, LESSONS, Lesson, Step
+from attnviz.features.live.checked import LessonPasses, holding
+from attnviz.features.live.lesson import Lesson, LessonStep
+from attnviz.features.live.lessons import INDUCTION, LAYERS, LESSONS
 from attnviz.features.live.pack import rounded
 from tests.features.live.test_live import settled, started
 from tests.viewing import Opened, opened, until
@@ -25,8 +26,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def passes() -> Passes:
-    return Passes(av.load("demo-gpt2"))
+def passes() -> LessonPasses:
+    return LessonPasses(av.load("demo-gpt2"))
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def page(browser: Any) -> Iterator[Opened]:
         yield found
 
 
-def figure(words: list[str], step: Step, passes: Passes) -> float | str:
+def figure(words: list[str], step: LessonStep, passes: LessonPasses) -> float | str:
     """A figure of a sentence, from attnviz's own pass."""
     seen = passes.of(step)
     if words[0] == "was":
@@ -68,7 +69,7 @@ def figure(words: list[str], step: Step, passes: Passes) -> float | str:
     }[name]
 
 
-def agrees(shown: str, template: str, step: Step, passes: Passes) -> None:
+def agrees(shown: str, template: str, step: LessonStep, passes: LessonPasses) -> None:
     """A sentence is its template with figures that are right to the digits that it prints."""
     parts = re.split(r"\{([^}]+)\}", template)
     pattern = "".join(re.escape(p) if n % 2 == 0 else "(.+?)" for n, p in enumerate(parts))
@@ -92,7 +93,9 @@ def agrees(shown: str, template: str, step: Step, passes: Passes) -> None:
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda one: one.name)
-def test_every_sentence_is_so(page: Opened, path: Path, passes: Passes, lesson: Lesson) -> None:
+def test_every_sentence_is_so(
+    page: Opened, path: Path, passes: LessonPasses, lesson: Lesson
+) -> None:
     """What is asked is not given away, the right answer is, and figures are those of the model."""
     assert len(lesson.steps) <= (7 if lesson is INDUCTION else 6)
     assert holding([lesson], av.load("demo-gpt2"))
