@@ -2,7 +2,7 @@
 
 A picture is cut into blocks of 10 pixels and each becomes its mean grey, so that another font or
 another rounding does not matter and another place or another colour does. After a change of looks
-that is wanted: ``ATTNVIZ_KEEP=1 python -m pytest tests/web/test_looks.py``, and look at what changed.
+that is wanted: ``ATTNVIZ_KEEP=1 python -m pytest tests/web/test_looks.py``; look at what changed.
 """
 
 from __future__ import annotations
