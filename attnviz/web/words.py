@@ -11,7 +11,7 @@ _USED = re.compile(r"(?:data-term=|\bterm\()\"([^\"]+)\"")
 
 
 def used(*texts: str) -> tuple[Term, ...]:
-    """The terms that a page marks: markup with ``data-term``, scripts with ``term("...")``.
+    """The terms that a page marks: its markup with ``data-term``, scripts with ``term("...")``.
 
     Raises:
         UsageError: the glossary does not have one.

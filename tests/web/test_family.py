@@ -1,4 +1,4 @@
-"""What every page of the family has and does: header, help, words, paper; nothing grows."""
+"""What every page of the family has and does: header, help, words, paper; nothing piles up."""
 
 from __future__ import annotations
 

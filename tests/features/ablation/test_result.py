@@ -71,6 +71,15 @@ def test_a_distance_has_no_base_and_no_side(real: dict[str, Ablation]) -> None:
     assert "worse" not in told
 
 
+def test_what_zero_removes_too_is_said_where_zero_did(real: dict[str, Ablation]) -> None:
+    report = real["texts"]
+    assert report.methods == ("mean", "resample")
+    assert any(effect.mean_share is not None for effect in report.effects)
+    assert "which zero removes too" not in repr(finding(report, "a.json"))
+    with_zero = replace(report, methods=("mean", "zero"))
+    assert "which zero removes too" in repr(finding(with_zero, "a.json"))
+
+
 def test_methods_disagree_about_sizes_and_about_what_matters(real: dict[str, Ablation]) -> None:
     report = real["texts"]
     effect = replace(report.effects[0], verdict="needed")

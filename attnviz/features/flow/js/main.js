@@ -5,6 +5,7 @@ import { count, data, depth, ROW, steps, total, weights } from "./data.js";
 import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
+import { setAddress } from "./observed.js";
 import { drawWhole, paint, tones } from "./picture.js";
 import { all, back, onward, taken } from "./ways.js";
 import { term } from "./words.js";
@@ -156,11 +157,7 @@ function choose(node, hold) {
 
 /** The address has what is held. */
 function remember() {
-  try {
-    history.replaceState(null, "", held && chosen ? `#at=${chosen.layer}:${chosen.nodes}` : location.pathname + location.search);
-  } catch {
-    // a notebook's frame has no address of its own
-  }
+  setAddress(held && chosen ? `#at=${chosen.layer}:${chosen.nodes}` : "");
 }
 
 /** What the address holds, if it is there: a layer and tokens. @returns {Node | null} */

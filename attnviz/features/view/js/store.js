@@ -1,4 +1,5 @@
 import { headsOf, kindOf, page, sceneOf } from "./data.js";
+import { observed, setAddress } from "./observed.js";
 import { readBeside, SHOWN } from "./second.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -44,49 +45,26 @@ const ALLOWED = {
   zoom: (value) => /^\d+(\.\d+)?,\d+(\.\d+)?,\d+(\.\d+)?$/.test(value) && Number.parseFloat(value) > 1 && Number.parseFloat(value) <= MOST_ZOOM,
 };
 
-/** @type {State} */
-let state = { ...DEFAULTS };
-/** @type {((state: State, changed: Set<keyof State>) => void)[]} */
-const listeners = [];
-/** @type {Set<keyof State>} */
-let changed = new Set();
-let scheduled = 0;
-
-export function get() {
-  return state;
+/** All that changes before the next frame is drawn in it. @param {() => void} tell */
+function nextFrame(tell) {
+  document.documentElement.dataset.pending = "1";
+  requestAnimationFrame(() => {
+    delete document.documentElement.dataset.pending;
+    tell();
+    remember();
+  });
 }
 
-/** @param {(state: State, changed: Set<keyof State>) => void} listener */
-export function subscribe(listener) {
-  listeners.push(listener);
-}
+const store = observed({ ...DEFAULTS }, nextFrame);
+export const get = store.get;
+export const subscribe = store.subscribe;
 
 /**
  * Change some of the state; everything that shows it is drawn in the next frame.
  * @param {Partial<State>} patch
  */
 export function set(patch) {
-  const next = settled({ ...state, ...patch });
-  for (const name of /** @type {(keyof State)[]} */ (Object.keys(next))) {
-    if (String(next[name]) !== String(state[name])) changed.add(name);
-  }
-  if (!changed.size) return;
-  state = next;
-  schedule();
-}
-
-function schedule() {
-  if (!scheduled) scheduled = requestAnimationFrame(tell);
-  document.documentElement.dataset.pending = "1";
-}
-
-function tell() {
-  scheduled = 0;
-  delete document.documentElement.dataset.pending;
-  const what = changed;
-  changed = new Set();
-  for (const listener of listeners) listener(state, what);
-  remember();
+  store.set(settled({ ...get(), ...patch }));
 }
 
 /**
@@ -119,9 +97,10 @@ function firstPin(state) {
 /**
  * What cannot be is put right: a kind or head that this text does not have, no head at all.
  * @param {State} next
+ * @param {State} [state] the one before
  * @returns {State}
  */
-function settled(next) {
+function settled(next, state = get()) {
   next.text = Math.min(Math.max(next.text, 0), page.items.length - 1);
   const { kinds } = page.items[next.text];
   if (!kinds.some(({ kind }) => kind === next.kind)) next.kind = kinds[0].kind;
@@ -150,12 +129,13 @@ export function sortsOf(now) {
 
 /** Turn a head on or off; one stays on. @param {string} id */
 export function toggle(id) {
-  const { on } = state;
+  const { on } = get();
   set({ head: id, on: on.includes(id) ? (on.length > 1 ? on.filter((one) => one !== id) : on) : [...on, id] });
 }
 
 /** The state as a link carries it: only what differs from the start. */
 export function asHash() {
+  const state = get();
   const parts = new URLSearchParams();
   for (const [name, value] of Object.entries(state)) {
     if (name === "on") parts.set(name, shortened());
@@ -169,6 +149,7 @@ export function asHash() {
 
 /** The heads that are on; whole layers as `3.*`, all of them as `*`. */
 function shortened() {
+  const state = get();
   const heads = headsOf(state);
   if (state.on.length === heads.length && heads.length > 1) return "*";
   /** @type {Map<number, string[]>} */
@@ -206,16 +187,14 @@ export function fromHash() {
     .map(({ id }) => id);
   const { pin, who, why, spans, zoom } = next;
   visited = "";
-  state = { ...state, text: next.text, kind: next.kind, writes: next.writes, words: next.words, quad: next.quad };
-  state = settled({ ...next, pin, who, why, spans, zoom });
-  changed = new Set(/** @type {(keyof State)[]} */ (Object.keys(state)));
+  const before = { ...get(), text: next.text, kind: next.kind, writes: next.writes, words: next.words, quad: next.quad };
+  store.set(settled({ ...next, pin, who, why, spans, zoom }, before), true);
   visited = place();
-  schedule();
 }
 
 /** What the browser's Back goes back over: another view, head or text. */
 function place() {
-  const { view, text, kind, head } = state;
+  const { view, text, kind, head } = get();
   return JSON.stringify([view, text, kind, head]);
 }
 
@@ -230,11 +209,6 @@ function remember() {
   remembering = setTimeout(() => {
     const moved = place() !== visited;
     visited = place();
-    try {
-      if (moved) history.pushState(null, "", asHash());
-      else history.replaceState(null, "", asHash());
-    } catch {
-      // a notebook's frame has no address of its own
-    }
+    setAddress(asHash(), moved);
   }, 150);
 }

@@ -3,6 +3,7 @@ import { byId, clamp, fill, make, plural } from "./dom.js";
 import { csvOf, download } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
+import { setAddress } from "./observed.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 /** @typedef {import("./types.js").Input} Input */
@@ -115,12 +116,7 @@ function remember() {
   for (const id of SELECTS) if (select(id).value) parts.set(id, select(id).value);
   if (size.value !== SIZE) parts.set("size", size.value);
   if (view.open) parts.set("picture", shown[opened][1][FILE]);
-  const hash = parts.size ? `#${parts}` : location.pathname + location.search;
-  try {
-    history.replaceState(null, "", hash);
-  } catch {
-    // a frame without an address of its own, or too many changes at once
-  }
+  setAddress(parts.size ? `#${parts}` : "");
 }
 
 function recall() {
