@@ -432,3 +432,8 @@ def test_words_that_a_tokenizer_splits_are_left_out(gpt2: Any) -> None:
 
     words = TaskWords(gpt2, random.Random(0))
     assert words.kept(["king", "incomprehensible"]) == ["king"]
+
+
+def test_more_pairs_than_can_be_run_are_refused_at_once() -> None:
+    with pytest.raises(UsageError, match="count=99999999 is more than 10,000 pairs"):
+        av.patch(task="induction", count=99_999_999)
