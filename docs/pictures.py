@@ -20,6 +20,7 @@ from attnviz.drawing.style import Style
 IMAGES = Path(__file__).parent / "images"
 SENTENCE = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
 REPEATED = "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
+WORDS = "the cat river moon stone bread the cat river moon stone"
 
 DOCUMENTS = (
     "Document 1: The green lamp was left in the kitchen.\n\nDocument 2: The black basket was found "
@@ -47,6 +48,7 @@ def main() -> None:
     needed = av.ablate(probe=True, heads="*.*, 3.0+3.1+3.3+3.5", method=methods)
     needed.save(IMAGES / "ablate.png")
     av.logits(REPEATED).save(IMAGES / "logits.png")
+    av.sources(WORDS, "2.0", against=3).save(IMAGES / "sources.png")
     spans = {name: f"regex:{pattern}" for name, pattern in PARTS.items()}
     av.heatmap(av.Prompt(DOCUMENTS, spans=spans), "3.0").save(IMAGES / "spans.png")
     av.flow(REPEATED, to=-1).save(IMAGES / "flow.png")
