@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Literal, get_args
 
-from attnviz.errors import InputError, UsageError, cut
+from attnviz.errors import InputError, Setting, UsageError, cut
 
 SpanKind = Literal["text", "regex", "tokens", "chars"]
 KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
@@ -167,6 +167,35 @@ def check_apart(spans: Sequence[Span]) -> None:
             f"spans {one.name!r} and {other.name!r} {how}; a span may lie apart from another or "
             "inside of it"
         )
+
+
+def places(asked: str, spans: Iterable[Span], length: int, what: str) -> tuple[int, ...]:
+    """The positions that are asked for: those of a span by its name, or ranges such as ``12-40``.
+
+    Args:
+        asked: the name or the ranges, from 0 and with both ends in them.
+        spans: of the sequence.
+        length: of it.
+        what: the parameter, for messages.
+
+    Raises:
+        UsageError: neither; InputError: positions that there are not.
+    """
+    named = {span.name: span for span in spans}
+    if asked in named:
+        return named[asked].positions
+    if not all(_RANGE.fullmatch(part) for part in asked.split(",")):
+        there = f", or a span: {', '.join(named)}" if named else ""
+        raise UsageError("{} takes tokens such as 12-40{}", Setting(what, asked), there)
+    found = ranges_of(SpanQuery(what, "tokens", asked))
+    if found[-1][1] > length:
+        raise InputError(
+            "{} ends at token {:,}; there are {:,}, from 0",
+            Setting(what, asked),
+            found[-1][1] - 1,
+            length,
+        )
+    return tuple(place for a, b in found for place in range(a, b))
 
 
 def depth(span: Span, spans: Iterable[Span]) -> int:

@@ -42,13 +42,24 @@ class Bracket:
     color: str
 
 
-def brackets(tokens: Tokens) -> tuple[Bracket, ...]:
-    """The brackets along an axis of these tokens."""
+def brackets(tokens: Tokens, names: Sequence[str] = ()) -> tuple[Bracket, ...]:
+    """The brackets along an axis of these tokens.
+
+    Args:
+        tokens: with their spans.
+        names: of all spans in the picture, in the order of their colours; by default the tokens'.
+    """
+    order = list(dict.fromkeys((*names, *(span.name for span in tokens.spans))))
     depths = [depth(span, tokens.spans) for span in tokens.spans]
     deepest = max(depths, default=0)
     return tuple(
-        Bracket(visible(span.name), *run, deepest - own, SPAN_COLORS[n % len(SPAN_COLORS)])
-        for n, (span, own) in enumerate(zip(tokens.spans, depths, strict=True))
+        Bracket(
+            visible(span.name),
+            *run,
+            deepest - own,
+            SPAN_COLORS[order.index(span.name) % len(SPAN_COLORS)],
+        )
+        for span, own in zip(tokens.spans, depths, strict=True)
         for run in span.ranges
     )
 
