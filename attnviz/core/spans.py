@@ -127,18 +127,30 @@ def ranges_of(query: SpanQuery) -> tuple[Range, ...]:
     return tuple(found)
 
 
-def found_in(query: SpanQuery, text: str) -> tuple[list[Range], int]:
+def found_in(
+    query: SpanQuery, text: str, regions: Sequence[Range] | None = None
+) -> tuple[list[Range], str]:
     """Where a text or a pattern stands.
 
+    Args:
+        query: of kind ``text`` or ``regex``.
+        text: to look through.
+        regions: parts of it that are looked through one by one, in order; all of it by default.
+
     Returns:
-        The characters of the places that were asked for, and how many there are in all.
+        The characters of the places that were asked for, and a sentence for the user where there
+        are more; empty where there are not.
 
     Raises:
         UsageError: a pattern that is none; InputError: it is not there, or not so often.
     """
     pattern = re.escape(query.value) if query.kind == "text" else query.value
     try:
-        matches = [match.span() for match in re.finditer(pattern, text)]
+        matches = [
+            (start + match.start(), start + match.end())
+            for start, end in ([(0, len(text))] if regions is None else regions)
+            for match in re.finditer(pattern, text[start:end])
+        ]
     except re.error as error:
         raise UsageError(
             f"span {query.name!r}: {cut(query.value)!r} is no pattern: {error}"
@@ -149,7 +161,13 @@ def found_in(query: SpanQuery, text: str) -> tuple[list[Range], int]:
         where = "is not in the text" if not matches else f"is there {len(matches)} times only"
         what = "a match of " * (query.kind == "regex") + repr(cut(query.value))
         raise InputError(f"span {query.name!r}: {what} {where}; check its spelling")
-    return wanted, len(matches)
+    if len(wanted) == len(matches):
+        return wanted, ""
+    which = "first" if query.which == 1 else f"{query.which}."
+    return wanted, (
+        f"Span '{query.name}': {cut(query.value)!r} is in the text {len(matches)} times; the "
+        f"{which} is taken (all: takes all of them, #2: the second)."
+    )
 
 
 def check_apart(spans: Sequence[Span]) -> None:

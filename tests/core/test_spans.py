@@ -36,13 +36,19 @@ TEXT = "a cat, a cat and a cat"
     ],
 )
 def test_texts_and_patterns_are_found(written: str, places: list[tuple[int, int]]) -> None:
-    found, count = found_in(span_query("one", written), TEXT)
+    found, more = found_in(span_query("one", written), TEXT)
     assert found == places
-    assert count == len(re.findall(span_query("one", written).value, TEXT))
+    count = len(re.findall(span_query("one", written).value, TEXT))
+    assert (f"is in the text {count} times" in more) == (count > len(places))
 
 
 def test_a_text_may_look_like_a_kind() -> None:
-    assert found_in(span_query("one", "text:regex:"), "the regex: it") == ([(4, 10)], 1)
+    assert found_in(span_query("one", "text:regex:"), "the regex: it") == ([(4, 10)], "")
+
+
+def test_regions_are_looked_through_one_by_one() -> None:
+    query = span_query("one", "all:regex:a.*t$")
+    assert found_in(query, TEXT, [(0, 5), (7, 12)])[0] == [(0, 5), (7, 12)]
 
 
 @pytest.mark.parametrize(
