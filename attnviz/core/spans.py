@@ -173,18 +173,23 @@ def found_in(
 def check_apart(spans: Sequence[Span]) -> None:
     """Refuse spans that overlap. One inside another is fine: a document inside a message.
 
+    Of a span in several pieces every piece lies apart from another span or inside of it.
+
     Raises:
         InputError: the names of two that share some of their tokens, or all of them.
     """
-    sets = [set(span.positions) for span in spans]
-    for (one, mine), (other, theirs) in combinations(zip(spans, sets, strict=True), 2):
-        if not mine & theirs or mine < theirs or theirs < mine:
-            continue
-        how = "are the same tokens" if mine == theirs else "overlap"
-        raise InputError(
-            f"spans {one.name!r} and {other.name!r} {how}; a span may lie apart from another or "
-            "inside of it"
+    for one, other in combinations(spans, 2):
+        crossing = any(
+            a < d and c < b and not (a <= c and d <= b) and not (c <= a and b <= d)
+            for a, b in one.ranges
+            for c, d in other.ranges
         )
+        if crossing or one.ranges == other.ranges:
+            how = "overlap" if crossing else "are the same tokens"
+            raise InputError(
+                f"spans {one.name!r} and {other.name!r} {how}; a span may lie apart from another "
+                "or inside of it"
+            )
 
 
 def places(asked: str, spans: Iterable[Span], length: int, what: str) -> tuple[int, ...]:
@@ -216,10 +221,17 @@ def places(asked: str, spans: Iterable[Span], length: int, what: str) -> tuple[i
     return tuple(place for a, b in found for place in range(a, b))
 
 
-def depth(span: Span, spans: Iterable[Span]) -> int:
-    """How many of some spans a span lies inside of."""
-    mine = set(span.positions)
-    return sum(mine < set(other.positions) for other in spans)
+def depth(span: Span, piece: Range, spans: Sequence[Span]) -> int:
+    """How many of some spans a piece of one of them lies inside of; of equals inside the former."""
+    found, before = 0, True
+    for other in spans:
+        if other is span:
+            before = False
+            continue
+        found += any(
+            a <= piece[0] and piece[1] <= b and (before or (a, b) != piece) for a, b in other.ranges
+        )
+    return found
 
 
 def picked(spans: Iterable[Span], places: Sequence[int]) -> tuple[Span, ...]:

@@ -50,16 +50,20 @@ def brackets(tokens: Tokens, names: Sequence[str] = ()) -> tuple[Bracket, ...]:
         names: of all spans in the picture, in the order of their colours; by default the tokens'.
     """
     order = list(dict.fromkeys((*names, *(span.name for span in tokens.spans))))
-    depths = [depth(span, tokens.spans) for span in tokens.spans]
-    deepest = max(depths, default=0)
+    depths = {
+        (span.name, run): depth(span, run, tokens.spans)
+        for span in tokens.spans
+        for run in span.ranges
+    }
+    deepest = max(depths.values(), default=0)
     return tuple(
         Bracket(
             visible(span.name),
             *run,
-            deepest - own,
+            deepest - depths[span.name, run],
             SPAN_COLORS[order.index(span.name) % len(SPAN_COLORS)],
         )
-        for span, own in zip(tokens.spans, depths, strict=True)
+        for span in tokens.spans
         for run in span.ranges
     )
 

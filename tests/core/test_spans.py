@@ -104,9 +104,15 @@ def test_what_is_no_pattern_is_refused() -> None:
 def test_spans_lie_apart_or_inside() -> None:
     outer, inner, far = Span("o", ((0, 5),)), Span("i", ((1, 3),)), Span("f", ((7, 9),))
     check_apart([outer, inner, far])
-    assert [depth(span, [outer, inner, far]) for span in (outer, inner, far)] == [0, 1, 0]
+    three = [outer, inner, far]
+    assert [depth(span, span.ranges[0], three) for span in three] == [0, 1, 0]
+    pieces = Span("p", ((1, 2), (8, 9)))
+    check_apart([outer, pieces, far])
+    assert [depth(pieces, run, [*three, pieces]) for run in pieces.ranges] == [2, 1]
     with pytest.raises(InputError, match="'o' and 'x' overlap"):
         check_apart([outer, Span("x", ((4, 8),))])
+    with pytest.raises(InputError, match="'f' and 'x' overlap"):
+        check_apart([far, Span("x", ((1, 2), (8, 11)))])
     with pytest.raises(InputError, match="'o' and 'x' are the same tokens"):
         check_apart([outer, Span("x", ((0, 5),))])
     assert elsewhere([outer, inner, far], 10).positions == (5, 6, 9)
