@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Literal, get_args
 
-from attnviz.errors import InputError, UsageError, cut
+from attnviz.errors import InputError, Setting, UsageError, cut
 
 SpanKind = Literal["text", "regex", "tokens", "chars"]
 KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
@@ -127,18 +127,30 @@ def ranges_of(query: SpanQuery) -> tuple[Range, ...]:
     return tuple(found)
 
 
-def found_in(query: SpanQuery, text: str) -> tuple[list[Range], int]:
+def found_in(
+    query: SpanQuery, text: str, regions: Sequence[Range] | None = None
+) -> tuple[list[Range], str]:
     """Where a text or a pattern stands.
 
+    Args:
+        query: of kind ``text`` or ``regex``.
+        text: to look through.
+        regions: parts of it that are looked through one by one, in order; all of it by default.
+
     Returns:
-        The characters of the places that were asked for, and how many there are in all.
+        The characters of the places that were asked for, and a sentence for the user where there
+        are more; empty where there are not.
 
     Raises:
         UsageError: a pattern that is none; InputError: it is not there, or not so often.
     """
     pattern = re.escape(query.value) if query.kind == "text" else query.value
     try:
-        matches = [match.span() for match in re.finditer(pattern, text)]
+        matches = [
+            (start + match.start(), start + match.end())
+            for start, end in ([(0, len(text))] if regions is None else regions)
+            for match in re.finditer(pattern, text[start:end])
+        ]
     except re.error as error:
         raise UsageError(
             f"span {query.name!r}: {cut(query.value)!r} is no pattern: {error}"
@@ -149,30 +161,77 @@ def found_in(query: SpanQuery, text: str) -> tuple[list[Range], int]:
         where = "is not in the text" if not matches else f"is there {len(matches)} times only"
         what = "a match of " * (query.kind == "regex") + repr(cut(query.value))
         raise InputError(f"span {query.name!r}: {what} {where}; check its spelling")
-    return wanted, len(matches)
+    if len(wanted) == len(matches):
+        return wanted, ""
+    which = "first" if query.which == 1 else f"{query.which}."
+    return wanted, (
+        f"Span '{query.name}': {cut(query.value)!r} is in the text {len(matches)} times; the "
+        f"{which} is taken (all: takes all of them, #2: the second)."
+    )
 
 
 def check_apart(spans: Sequence[Span]) -> None:
     """Refuse spans that overlap. One inside another is fine: a document inside a message.
 
+    Of a span in several pieces every piece lies apart from another span or inside of it.
+
     Raises:
         InputError: the names of two that share some of their tokens, or all of them.
     """
-    sets = [set(span.positions) for span in spans]
-    for (one, mine), (other, theirs) in combinations(zip(spans, sets, strict=True), 2):
-        if not mine & theirs or mine < theirs or theirs < mine:
-            continue
-        how = "are the same tokens" if mine == theirs else "overlap"
-        raise InputError(
-            f"spans {one.name!r} and {other.name!r} {how}; a span may lie apart from another or "
-            "inside of it"
+    for one, other in combinations(spans, 2):
+        crossing = any(
+            a < d and c < b and not (a <= c and d <= b) and not (c <= a and b <= d)
+            for a, b in one.ranges
+            for c, d in other.ranges
         )
+        if crossing or one.ranges == other.ranges:
+            how = "overlap" if crossing else "are the same tokens"
+            raise InputError(
+                f"spans {one.name!r} and {other.name!r} {how}; a span may lie apart from another "
+                "or inside of it"
+            )
 
 
-def depth(span: Span, spans: Iterable[Span]) -> int:
-    """How many of some spans a span lies inside of."""
-    mine = set(span.positions)
-    return sum(mine < set(other.positions) for other in spans)
+def places(asked: str, spans: Iterable[Span], length: int, what: str) -> tuple[int, ...]:
+    """The positions that are asked for: those of a span by its name, or ranges such as ``12-40``.
+
+    Args:
+        asked: the name or the ranges, from 0 and with both ends in them.
+        spans: of the sequence.
+        length: of it.
+        what: the parameter, for messages.
+
+    Raises:
+        UsageError: neither; InputError: positions that there are not.
+    """
+    named = {span.name: span for span in spans}
+    if asked in named:
+        return named[asked].positions
+    if not all(_RANGE.fullmatch(part) for part in asked.split(",")):
+        there = f", or a span: {', '.join(named)}" if named else ""
+        raise UsageError("{} takes tokens such as 12-40{}", Setting(what, asked), there)
+    found = ranges_of(SpanQuery(what, "tokens", asked))
+    if found[-1][1] > length:
+        raise InputError(
+            "{} ends at token {:,}; there are {:,}, from 0",
+            Setting(what, asked),
+            found[-1][1] - 1,
+            length,
+        )
+    return tuple(place for a, b in found for place in range(a, b))
+
+
+def depth(span: Span, piece: Range, spans: Sequence[Span]) -> int:
+    """How many of some spans a piece of one of them lies inside of; of equals inside the former."""
+    found, before = 0, True
+    for other in spans:
+        if other is span:
+            before = False
+            continue
+        found += any(
+            a <= piece[0] and piece[1] <= b and (before or (a, b) != piece) for a, b in other.ranges
+        )
+    return found
 
 
 def picked(spans: Iterable[Span], places: Sequence[int]) -> tuple[Span, ...]:

@@ -42,13 +42,28 @@ class Bracket:
     color: str
 
 
-def brackets(tokens: Tokens) -> tuple[Bracket, ...]:
-    """The brackets along an axis of these tokens."""
-    depths = [depth(span, tokens.spans) for span in tokens.spans]
-    deepest = max(depths, default=0)
+def brackets(tokens: Tokens, names: Sequence[str] = ()) -> tuple[Bracket, ...]:
+    """The brackets along an axis of these tokens.
+
+    Args:
+        tokens: with their spans.
+        names: of all spans in the picture, in the order of their colours; by default the tokens'.
+    """
+    order = list(dict.fromkeys((*names, *(span.name for span in tokens.spans))))
+    depths = {
+        (span.name, run): depth(span, run, tokens.spans)
+        for span in tokens.spans
+        for run in span.ranges
+    }
+    deepest = max(depths.values(), default=0)
     return tuple(
-        Bracket(visible(span.name), *run, deepest - own, SPAN_COLORS[n % len(SPAN_COLORS)])
-        for n, (span, own) in enumerate(zip(tokens.spans, depths, strict=True))
+        Bracket(
+            visible(span.name),
+            *run,
+            deepest - depths[span.name, run],
+            SPAN_COLORS[order.index(span.name) % len(SPAN_COLORS)],
+        )
+        for span in tokens.spans
         for run in span.ranges
     )
 

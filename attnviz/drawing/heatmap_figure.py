@@ -113,7 +113,7 @@ def build(
     titles = [visible(title) if title else "" for title in _titles([t for t, _, _ in maps])]
     small_print = paper.current().caption
     caption = visible(caption) if caption and small_print else ""
-    spans = [s.name for _, _, both in maps for t in (both.queries, both.keys) for s in t.spans]
+    spans = [s.name for _, _, both in maps for t in (both.keys, both.queries) for s in t.spans]
     families, missing = choose(
         [*titles, caption, *spans, *(text for texts in raw.values() for text in texts)]
     )
@@ -134,8 +134,8 @@ def build(
             for name, tokens, cell in (("rows", sides.queries, high), ("keys", sides.keys, wide))
         )
         if labels:
-            rows = replace(rows, brackets=brackets.brackets(sides.queries))
-            cols = replace(cols, brackets=brackets.brackets(sides.keys))
+            rows = replace(rows, brackets=brackets.brackets(sides.queries, spans))
+            cols = replace(cols, brackets=brackets.brackets(sides.keys, spans))
         turned = cols.line is None and (
             ruler.widest(cols.shown, cols.size) > wide * cols.every - 0.04
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnviz.core.prompt import Prompt
-from attnviz.core.spans import Range
+from attnviz.core.spans import Range, found_in, span_query
 from attnviz.errors import InputError, ModelError, UsageError, cut
 from attnviz.models.containers import one_line
 
@@ -52,6 +52,8 @@ def check_chat(chat: Chat) -> None:
 def as_text(prompt: Prompt, render: Render, model: str) -> tuple[Prompt, tuple[str, ...]]:
     """A prompt with the text that a template makes of its chat, and its messages as spans.
 
+    Other spans of the prompt are looked for inside of the messages, one by one.
+
     Args:
         prompt: one with a chat; another comes back as it is.
         render: the template.
@@ -77,20 +79,33 @@ def as_text(prompt: Prompt, render: Render, model: str) -> tuple[Prompt, tuple[s
         raise InputError(
             f"the chat template of {model} refuses these messages: {one_line(error)}"
         ) from None
-    spans, notes = {}, []
+    spans: dict[str, str] = {}
+    notes: list[str] = []
+    regions: list[Range] = []
     for name, number in _names(chat).items():
         found = _Marked(chat, number, text, render).found()
         if found.ranges:
-            spans[name] = "chars:" + ",".join(f"{a}-{b - 1}" for a, b in found.ranges)
+            spans[name] = _chars(found.ranges)
+            regions += found.ranges
         if found.left_out:
             notes.append(f"The chat template of {model} {found.left_out.format(name=name)}.")
-    for name in prompt.spans or {}:
+    for name, written in (prompt.spans or {}).items():
         if name in spans:
             raise UsageError(f"{cut(name)!r} is a message of the chat; give the span another name")
-    named = replace(
-        prompt, chat=None, text=text, special_tokens=False, spans={**spans, **(prompt.spans or {})}
-    )
+        query = span_query(name, written)
+        if query.kind in ("text", "regex"):
+            ranges, more = found_in(query, text, sorted(regions))
+            spans[name] = _chars(ranges)
+            notes += [more] if more else []
+        else:
+            spans[name] = written
+    named = replace(prompt, chat=None, text=text, special_tokens=False, spans=spans)
     return named, tuple(notes)
+
+
+def _chars(ranges: Sequence[Range]) -> str:
+    """Ranges of characters as a prompt's spans have them."""
+    return "chars:" + ",".join(f"{first}-{end - 1}" for first, end in ranges)
 
 
 def _names(chat: Chat) -> dict[str, int]:

@@ -82,13 +82,8 @@ def _by_characters(query: SpanQuery, text: str, offsets: Offsets, notes: list[st
                 f"{len(text):,}, from 0"
             )
     else:
-        characters, count = found_in(query, text)
-        if count > len(characters):
-            which = "first" if query.which == 1 else f"{query.which}."
-            notes.append(
-                f"Span '{query.name}': {cut(query.value)!r} is in the text {count} times; the "
-                f"{which} is taken (all: takes all of them, #2: the second)."
-            )
+        characters, more = found_in(query, text)
+        notes += [more] if more else []
     inside = [place for place, token in enumerate(offsets) if _shared(text, token, characters)]
     if not inside:
         raise InputError(

@@ -8,6 +8,8 @@ answers "of the weight that is not at rest, where does it go?".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +68,43 @@ def shown_map(
         sums = weights.sum(axis=1, keepdims=True, dtype=np.float64)
         weights = np.divide(weights, sums, out=np.zeros_like(weights), where=sums > 0)
     return weights if allowed.all() else np.ma.array(weights, mask=~allowed)
+
+
+def cropped(
+    weights: Map, shown: Sides, sides: Sides, places: tuple[Sequence[int], Sequence[int]],
+    *, words: bool, hide_sink: bool,
+) -> tuple[Map, Sides]:  # fmt: skip
+    """Some rows and columns of a map that :func:`shown_map` gave, and what is on its axes then.
+
+    Args:
+        weights: the map.
+        shown: the tokens or words on its axes.
+        sides: the tokens of the whole text.
+        places: the tokens whose rows and columns are kept; a word is where its first token is.
+        words: as the map was made; ``hide_sink`` likewise.
+        hide_sink: see ``words``.
+
+    Raises:
+        InputError: none of them is in the map.
+    """
+    numbered = Sides(
+        *(replace(t, segments=tuple(range(len(t)))) for t in (sides.queries, sides.keys))
+    )
+    if sides.queries == sides.keys:
+        numbered = Sides(numbered.keys, numbered.keys)
+    firsts = shown_sides(numbered, words=words, hide_sink=hide_sink)
+    kept = [
+        [place for place, first in enumerate(axis.segments) if first in set(wanted)]
+        for axis, wanted in zip((firsts.queries, firsts.keys), places, strict=True)
+    ]
+    if not all(kept):
+        raise InputError("none of the tokens that were asked for is in the map; take others")
+    rows, columns = kept
+    queries = _picked(shown.queries, rows)
+    keys = (
+        queries if rows == columns and shown.queries == shown.keys else _picked(shown.keys, columns)
+    )
+    return weights[np.ix_(rows, columns)], Sides(queries, keys)
 
 
 def _kept(sides: Sides) -> tuple[list[int], list[int]]:

@@ -36,13 +36,19 @@ TEXT = "a cat, a cat and a cat"
     ],
 )
 def test_texts_and_patterns_are_found(written: str, places: list[tuple[int, int]]) -> None:
-    found, count = found_in(span_query("one", written), TEXT)
+    found, more = found_in(span_query("one", written), TEXT)
     assert found == places
-    assert count == len(re.findall(span_query("one", written).value, TEXT))
+    count = len(re.findall(span_query("one", written).value, TEXT))
+    assert (f"is in the text {count} times" in more) == (count > len(places))
 
 
 def test_a_text_may_look_like_a_kind() -> None:
-    assert found_in(span_query("one", "text:regex:"), "the regex: it") == ([(4, 10)], 1)
+    assert found_in(span_query("one", "text:regex:"), "the regex: it") == ([(4, 10)], "")
+
+
+def test_regions_are_looked_through_one_by_one() -> None:
+    query = span_query("one", "all:regex:a.*t$")
+    assert found_in(query, TEXT, [(0, 5), (7, 12)])[0] == [(0, 5), (7, 12)]
 
 
 @pytest.mark.parametrize(
@@ -98,9 +104,15 @@ def test_what_is_no_pattern_is_refused() -> None:
 def test_spans_lie_apart_or_inside() -> None:
     outer, inner, far = Span("o", ((0, 5),)), Span("i", ((1, 3),)), Span("f", ((7, 9),))
     check_apart([outer, inner, far])
-    assert [depth(span, [outer, inner, far]) for span in (outer, inner, far)] == [0, 1, 0]
+    three = [outer, inner, far]
+    assert [depth(span, span.ranges[0], three) for span in three] == [0, 1, 0]
+    pieces = Span("p", ((1, 2), (8, 9)))
+    check_apart([outer, pieces, far])
+    assert [depth(pieces, run, [*three, pieces]) for run in pieces.ranges] == [2, 1]
     with pytest.raises(InputError, match="'o' and 'x' overlap"):
         check_apart([outer, Span("x", ((4, 8),))])
+    with pytest.raises(InputError, match="'f' and 'x' overlap"):
+        check_apart([far, Span("x", ((1, 2), (8, 11)))])
     with pytest.raises(InputError, match="'o' and 'x' are the same tokens"):
         check_apart([outer, Span("x", ((0, 5),))])
     assert elsewhere([outer, inner, far], 10).positions == (5, 6, 9)

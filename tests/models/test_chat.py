@@ -178,6 +178,12 @@ def test_named_parts_lie_inside_of_messages(native: Load) -> None:
     found, _ = tokens(source, chat=CHAT, spans={"thing": "#2:The keys"})
     spans = {span.name: set(span.positions) for span in found.spans}
     assert spans["thing"] < spans["user 2"]
+    found, _ = tokens(source, chat=CHAT, spans={"end": "#4:regex:.+$", "role": "all:user"})
+    (end, role) = [span for span in found.spans if span.name in ("end", "role")]
+    text = "".join(found.texts)
+    assert [text[a:b] for a, b in end.characters] == ["again, [INST] The keys?"]
+    content = " ".join(message["content"] for message in CHAT)
+    assert len(role.characters) == content.count("user"), "not what the template itself writes"
     with pytest.raises(UsageError, match="'user' is a message of the chat"):
         tokens(source, chat=CHAT, spans={"user": "The keys"})
 
