@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from attnviz.features.coref.function import coref
     from attnviz.features.diff.function import diff
     from attnviz.features.export.function import export_maps
+    from attnviz.features.film.function import film, read_film
+    from attnviz.features.film.track import track
     from attnviz.features.flow.function import flow
     from attnviz.features.heads.function import heads
     from attnviz.features.heads.result import Heads
@@ -84,6 +86,10 @@ _LAZY = {
     "syntax": "attnviz.features.syntax.function",
     "capture": "attnviz.captures.look",
     "export_maps": "attnviz.features.export.function",
+    "HeadsCallback": "attnviz.features.film.callback",
+    "film": "attnviz.features.film.function",
+    "read_film": "attnviz.features.film.function",
+    "track": "attnviz.features.film.track",
     "flow": "attnviz.features.flow.function",
     "from_arrays": "attnviz.captures.in_memory",
     "heads": "attnviz.features.heads.function",
@@ -113,6 +119,7 @@ __all__ = [
     "Head",
     "HeadScores",
     "Heads",
+    "HeadsCallback",
     "InputError",
     "ModelError",
     "OutputError",
@@ -134,6 +141,7 @@ __all__ = [
     "coref",
     "diff",
     "export_maps",
+    "film",
     "flow",
     "from_arrays",
     "heads",
@@ -146,9 +154,11 @@ __all__ = [
     "profile",
     "read",
     "read_capture",
+    "read_film",
     "read_profile",
     "select",
     "syntax",
+    "track",
     "view",
     "watch",
     "write_capture",
