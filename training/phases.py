@@ -20,6 +20,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -73,7 +74,7 @@ class Phases:
         return sorted({*early, *range(0, self.steps + 1, self.every), self.steps})
 
 
-MARKOV = Phases("markov", heads=1, symbols=4, length=64, width=32, steps=1000, every=50)
+MARKOV = Phases("markov", heads=1, symbols=5, length=64, width=32, steps=1500, every=75)
 
 
 def draw(run: Phases, rng: np.random.Generator, count: int) -> Symbols:
@@ -118,7 +119,7 @@ def optimum(run: Phases, sequences: Symbols) -> dict[str, float]:
     for row in sequences.tolist():
         ones, twos = np.ones(k), np.ones((k, k))
         ones[row[0]] += 1
-        for before, after in zip(row, row[1:], strict=False):
+        for before, after in pairwise(row):
             losses["unigram"].append(-math.log(ones[after] / ones.sum()))
             losses["bigram"].append(-math.log(twos[before, after] / twos[before].sum()))
             ones[after] += 1

@@ -42,6 +42,7 @@ COMMANDS = {
     "logits": (MEASURE, _TEXT),
     "flow": (MEASURE, _TEXT),
     "circuits": (MEASURE, ""),
+    "film": (MEASURE, "--model PATTERN and --lines FILE, or a film that is there already"),
     "atlas": (MEASURE, "--lines FILE, such as --lines sample_inputs/sentences.txt"),
     "diff": (MEASURE, "two captures, reports or texts, or a text and --against MODEL"),
     "capture": (KEEP, "a text and --out FILE"),

@@ -167,5 +167,3 @@ def _checked(baselines: Mapping[str, float] | None) -> dict[str, float]:
         if not math.isfinite(value):
             raise UsageError("the baseline {} is {}; give a loss in nats", name, value)
     return dict(baselines or {})
-
-

@@ -137,9 +137,7 @@ def write(folder: Path, found: Measured) -> Path:
     out = io.BytesIO()
     header = msgspec.json.encode(msgspec.to_builtins(found.header, enc_hook=str))
     arrays = {name: getattr(found, name) for name in _ARRAYS}
-    np.savez_compressed(
-        out, allow_pickle=False, header=np.frombuffer(header, np.uint8), **arrays
-    )
+    np.savez_compressed(out, allow_pickle=False, header=np.frombuffer(header, np.uint8), **arrays)
     path = path_of(folder, found.header.step)
     files.write(path, out.getvalue())
     return path

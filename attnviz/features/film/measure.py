@@ -58,7 +58,8 @@ def in_context(losses: NDArray[np.float64]) -> float | None:
     """Loss late in a context minus loss early in it, in nats; None for a short one.
 
     Olsson et al. 2022 (arXiv:2209.11895) take the 500th token and the 50th of 512. Of n predicted
-    tokens these are those around 500/512 n and 50/512 n, each a mean over n/64 tokens to both sides.
+    tokens these are those around 500/512 n and 50/512 n, each a mean over n/64 tokens to both
+    sides.
 
     Args:
         losses: [n], of the tokens in their order.
@@ -148,9 +149,7 @@ def measure(
         found = _run(source, prepared.pieces, asked.scores)
         texts = [
             [found[place] for place, _ in some]
-            for _, some in groupby(
-                enumerate(prepared.pieces), key=lambda pair: pair[1].text.number
-            )
+            for _, some in groupby(enumerate(prepared.pieces), key=lambda pair: pair[1].text.number)
         ]
         sums = [_added([one.sums for one in some]) for some in texts]
         if asked.probe:
@@ -337,7 +336,11 @@ def _digest(several: Sequence[Inputs]) -> str:
     said = hashlib.blake2b(digest_size=8)
     for inputs in several:
         for kind, sides in inputs.sides.items():
-            said.update(f"{kind}{sides.queries.identity}{sides.keys.identity}".encode("utf-8", "surrogatepass"))
+            said.update(
+                f"{kind}{sides.queries.identity}{sides.keys.identity}".encode(
+                    "utf-8", "surrogatepass"
+                )
+            )
     return said.hexdigest()
 
 

@@ -110,9 +110,7 @@ def _executor(
     return Processes(partial(Worker, study), min(jobs, tasks))
 
 
-def _done(
-    checkpoints: Sequence[Checkpoint], study: Study, folder: Path
-) -> dict[int, Measured]:
+def _done(checkpoints: Sequence[Checkpoint], study: Study, folder: Path) -> dict[int, Measured]:
     """What the folder holds of this run; UsageError for steps of another one."""
     with system_errors(InputError, f"cannot use {folder}"):
         folder.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ import glob
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from attnviz.errors import InputError, UsageError
@@ -40,7 +41,7 @@ def series(models: str | Path | Sequence[str | Path]) -> tuple[Checkpoint, ...]:
     several = [models] if isinstance(models, str | Path) else list(models)
     names = [name for one in several for name in _named(str(one))]
     found = sorted((Checkpoint(_step(name), name) for name in dict.fromkeys(names)), key=_by_step)
-    for before, after in zip(found, found[1:], strict=False):
+    for before, after in pairwise(found):
         if before.step == after.step:
             raise UsageError(
                 f"{before.model} and {after.model} are both of step {after.step}; name one run"

@@ -6,14 +6,13 @@ import base64
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.heads import Head
 from attnviz.core.scores import Role
 from attnviz.errors import InputError, UsageError
 from attnviz.features.film import changes
@@ -33,7 +32,7 @@ from attnviz.features.film.result import (
 from attnviz.features.profile.deciding import decide
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
-from attnviz.statistics.clusters import LEAST, ClusterSums, few_groups
+from attnviz.statistics.clusters import ClusterSums, few_groups
 from attnviz.statistics.copies import together
 from attnviz.statistics.coverage import word
 
@@ -41,7 +40,10 @@ _DIGITS = 4
 
 
 def summarize(
-    steps: Sequence[Measured], baselines: Mapping[str, float] | None = None, *, partial: bool = False
+    steps: Sequence[Measured],
+    baselines: Mapping[str, float] | None = None,
+    *,
+    partial: bool = False,
 ) -> Film:
     """Everything that the checkpoints of a run say.
 
@@ -236,8 +238,9 @@ class _Series:
             if role in draws:
                 known, earlier, texts = draws[role]
                 index, places = min(known, index), np.minimum(earlier, places)
-                item = replace(item, texts=min(texts, item.texts))
-            draws[role] = index, places, item.texts
+            else:
+                texts = item.texts
+            draws[role] = index, places, min(texts, item.texts)
         fallen = self._fallen()
         if fallen is not None:
             draws[IN_CONTEXT] = fallen
@@ -303,24 +306,20 @@ class _Series:
             return None
         values = np.array([math.nan if one is None else one for one in curve.mean])
         index = int(changes.passed(-values[None])[0])
-        low, high = changes.shifted(
+        _, high = changes.shifted(
             self.context.draws, 0, int(np.nanargmin(values)), self.context.texts
         )
         if not index or high is None or high >= 0:
             return None
         return index, changes.passed(-self.context.draws), self.context.texts
 
-    def _order(
-        self, draws: Mapping[str, tuple[int, Indices, int]], first: str, then: str
-    ) -> Order:
+    def _order(self, draws: Mapping[str, tuple[int, Indices, int]], first: str, then: str) -> Order:
         (one, mine, some), (other, theirs, others) = draws[first], draws[then]
         low, high, share = changes.apart(mine, theirs, self.steps, min(some, others))
         return Order(first, then, self.steps[other] - self.steps[one], low, high, _number(share))
 
     def _track(self, sums: str, counts: str, names: Sequence[str]) -> _Track:
-        both = [
-            together(names, getattr(one, sums), getattr(one, counts)) for one in self.measured
-        ]
+        both = [together(names, getattr(one, sums), getattr(one, counts)) for one in self.measured]
         return _Track.of(
             np.stack([a for a, _ in both]), np.stack([b for _, b in both]), self.weights
         )
@@ -386,5 +385,3 @@ def _number(value: float | None) -> float | None:
 
 def _known(value: float) -> float:
     return round(float(value), _DIGITS) + 0.0
-
-

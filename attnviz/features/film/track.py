@@ -47,8 +47,8 @@ def track(
     numbers are as they were, and only rank 0 of several measures.
 
     Args:
-        model: a transformers model, or what ``DistributedDataParallel`` or ``torch.compile`` made of
-            one; it runs uncompiled, in evaluation mode, in the precision of its weights.
+        model: a transformers model, or what ``DistributedDataParallel`` or ``torch.compile`` made
+            of one; it runs uncompiled, in evaluation mode, in the precision of its weights.
         tokenizer: its tokenizer; None for texts that are ids.
         texts: some tens are enough to see heads form; their number is the cost. Longer ones than
             the model takes are cut into windows.
