@@ -74,7 +74,7 @@ class Phases:
         return sorted({*early, *range(0, self.steps + 1, self.every), self.steps})
 
 
-MARKOV = Phases("markov", heads=1, symbols=5, length=64, width=32, steps=1500, every=75)
+MARKOV = Phases("markov", heads=1, symbols=5, length=64, width=32, steps=1500, every=60)
 
 
 def draw(run: Phases, rng: np.random.Generator, count: int) -> Symbols:

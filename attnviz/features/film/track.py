@@ -101,7 +101,8 @@ class Tracker:
         self._out, self._each = None if out is None else Path(out), each
         self._ready: tuple[Source, Prepared, object] | None = None
         self.last: Measured | None = None
-        inside(model)  # refused now, not after hours
+        if not hasattr(inside(model), "config"):  # refused now, not after hours
+            load(inside(model), tokenizer=tokenizer)
         if self._out is not None:
             self._out.mkdir(parents=True, exist_ok=True)
 

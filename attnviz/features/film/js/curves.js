@@ -6,7 +6,7 @@ import { get, set } from "./state.js";
 /** @typedef {import("./types.js").Curve} Curve */
 /** @typedef {{ curve: Curve, color: string, pale: boolean }} Line */
 
-const LEFT = 46, RIGHT = 64, GAP = 24, HIGH = 104, TALL = 160;
+const LEFT = 46, RIGHT = 64, GAP = 32, HIGH = 104, TALL = 160;
 
 /** The panels: a name, lines, and the ends of its axis. */
 function panels() {
@@ -47,7 +47,7 @@ export function drawCurves() {
       if (event.low !== null && event.high !== null) picture.append(svg("rect", { class: "span", x: x(event.low), y: top, width: x(event.high) - x(event.low), height: tallness, fill: color }));
       picture.append(svg("line", { class: "mark", x1: x(event.step), x2: x(event.step), y1: top, y2: bottom, stroke: color }));
     }
-    picture.append(svg("line", { class: "axis", x1: LEFT, x2: LEFT + inner, y1: bottom, y2: bottom }), svg("text", { class: "name", x: 0, y: top - 8 }, name));
+    picture.append(svg("line", { class: "axis", x1: LEFT, x2: LEFT + inner, y1: bottom, y2: bottom }), svg("text", { class: "name", x: 0, y: top - 12 }, name));
     for (const value of [low, (low + high) / 2, high]) picture.append(svg("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, value.toFixed(2)));
     let free = Infinity;
     for (const [label, value] of [...base].sort((a, b) => a[1] - b[1])) {
@@ -110,10 +110,5 @@ export function startCurves() {
   place.addEventListener("pointermove", (event) => {
     if (event.buttons) point(event);
   });
-  let width = 0;
-  new ResizeObserver(() => {
-    if (place.clientWidth === width) return;
-    width = place.clientWidth;
-    drawCurves();
-  }).observe(place);
+  addEventListener("resize", () => requestAnimationFrame(drawCurves));
 }

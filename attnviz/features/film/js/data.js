@@ -1,5 +1,6 @@
 import { byId } from "./dom.js";
 import { inflate } from "./inflate.js";
+import { isDark, rgb } from "./palette.js";
 
 /** @type {import("./types.js").Data} */
 export const data = JSON.parse(byId("data").textContent || "");
@@ -20,9 +21,11 @@ export function mapOf(step, head) {
   return maps && maps.subarray(first, first + cells);
 }
 
-/** @param {string} name */
+/** The colour of a role's curves, lighter on a dark ground. @param {string} name */
 export function colorOf(name) {
-  return data.roles[name]?.color || "#7d8590";
+  const color = data.roles[name]?.color || "#7d8590";
+  const share = isDark() ? 0.35 : 0;
+  return `rgb(${rgb(color).map((part) => Math.round(part + share * (255 - part))).join(" ")})`;
 }
 
 /** @param {string} tag @param {Record<string, string | number>} attributes @param {...(Node | string)} children */

@@ -3,22 +3,22 @@ import { byId, clamp, fill, make, shown } from "./dom.js";
 import { colorOf, data, share, svg } from "./data.js";
 import { get, set } from "./state.js";
 
-/** @type {{ button: HTMLButtonElement, role: HTMLElement, now: SVGElement }[]} */
+/** @type {{ button: HTMLButtonElement, role: HTMLElement, said: HTMLElement, now: SVGElement, parts: SVGElement[] }[]} */
 const cells = [];
 
 /** @param {import("./types.js").Head} head */
 function curve(head) {
   const found = head.scores[head.score];
   const picture = svg("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", "aria-hidden": "true" });
-  if (!found) return picture;
+  if (!found) return { picture, parts: [] };
   const top = data.shares.includes(head.score) ? 1 : Math.max(1, ...found.mean.map((one) => one || 0));
   const points = found.mean.flatMap((value, n) => value === null ? [] : [`${100 * share(data.steps[n])},${98 - 92 * value / top}`]);
-  const color = colorOf(head.role || "");
-  picture.append(
-    svg("polygon", { class: "band", points: `0,100 ${points.join(" ")} 100,100`, fill: color }),
-    svg("polyline", { class: "curve", points: points.join(" "), stroke: color, "vector-effect": "non-scaling-stroke" }),
-  );
-  return picture;
+  const parts = [
+    svg("polygon", { class: "band", points: `0,100 ${points.join(" ")} 100,100` }),
+    svg("polyline", { class: "curve", points: points.join(" "), "vector-effect": "non-scaling-stroke" }),
+  ];
+  picture.append(...parts);
+  return { picture, parts };
 }
 
 export function startGrid() {
@@ -35,13 +35,15 @@ export function startGrid() {
       found.push(label);
     }
     const role = make("span", { class: "role" });
-    const picture = curve(head);
+    const { picture, parts } = curve(head);
     const now = svg("line", { class: "now", y1: 0, y2: 100, "vector-effect": "non-scaling-stroke" });
     picture.append(now);
-    const button = make("button", { type: "button", "aria-pressed": "false" }, make("span", { class: "tag" }, head.name), role);
+    const said = make("span", { class: "hidden" });
+    role.setAttribute("aria-hidden", "true");
+    const button = make("button", { type: "button", "aria-pressed": "false" }, make("span", { class: "tag" }, head.name), role, said);
     button.prepend(picture);
     button.addEventListener("click", () => set({ head: n }));
-    cells.push({ button, role, now });
+    cells.push({ button, role, said, now, parts });
     found.push(button);
   });
   fill(grid, ...found);
@@ -63,8 +65,11 @@ export function startGrid() {
 export function drawGrid() {
   const { step, head } = get();
   const at = 100 * share(data.steps[step]);
-  cells.forEach(({ button, role, now }, n) => {
+  cells.forEach(({ button, role, said, now, parts }, n) => {
     const one = data.heads[n];
+    const color = colorOf(one.role || "");
+    parts[0]?.setAttribute("fill", color);
+    parts[1]?.setAttribute("stroke", color);
     const [title = ""] = one.roles[step];
     const kind = title.split(":")[0];
     const known = data.roles[kind];
@@ -72,11 +77,12 @@ export function drawGrid() {
     role.textContent = known ? known.code : "";
     role.style.background = known ? known.color : "none";
     role.style.color = known ? known.ink : "inherit";
-    for (const [name, where] of [["x1", at], ["x2", at]]) now.setAttribute(String(name), String(where));
+    now.setAttribute("x1", String(at));
+    now.setAttribute("x2", String(at));
     button.setAttribute("aria-pressed", String(n === head));
     button.tabIndex = n === head ? 0 : -1;
-    const said = value === null || value === undefined ? "" : `, ${one.score.replaceAll("_", " ")} ${shown(value)}`;
-    button.setAttribute("aria-label", `${one.name}: ${title || "no role"}${said}`);
-    button.title = button.getAttribute("aria-label") || "";
+    const score = value === null || value === undefined ? "" : `, ${one.score.replaceAll("_", " ")} ${shown(value)}`;
+    said.textContent = `: ${title || "no role"}${score}`;
+    button.title = `${one.name}${said.textContent}`;
   });
 }
