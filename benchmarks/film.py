@@ -1,7 +1,7 @@
 """Heads while training: a step of training with and without, at every 100 steps.
 
-A GPT-2 of four layers of six heads, 8 windows of 128 tokens a step, AdamW, one thread; 8 texts of 64
-tokens are measured. Processor time of one measurement over that of 100 steps of training.
+A GPT-2 of four layers of six heads, 8 windows of 128 tokens a step, AdamW, one thread; 8 texts of
+64 tokens are measured. Processor time of one measurement over that of 100 steps of training.
 """
 
 from __future__ import annotations

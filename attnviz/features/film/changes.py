@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
-def drawn(a: Floats, b: NDArray[np.integer], weights: Floats) -> Floats:  # type: ignore[type-arg]
+def drawn(a: Floats, b: NDArray[np.integer[Any]], weights: Floats) -> Floats:
     """Means of every draw, [R, S]; NaN where a draw has no row.
 
     Args:
@@ -36,7 +37,8 @@ def drawn(a: Floats, b: NDArray[np.integer], weights: Floats) -> Floats:  # type
     """
     rows = weights @ np.asarray(b, np.float64).T
     sums = weights @ a.T
-    return np.divide(sums, rows, out=np.full(sums.shape, np.nan), where=rows > 0)
+    means: Floats = sums / np.where(rows > 0, rows, np.nan)
+    return means
 
 
 def weights(names: Sequence[str], seed: int) -> Floats:

@@ -19,7 +19,6 @@ from attnviz.drawing.style import Style
 from attnviz.features.film.result import IN_CONTEXT, Curve, Film, HeadFilm
 from attnviz.features.film.words import heading, known_by
 from attnviz.scoring.roles import SHOWN
-from attnviz.scoring.scores import SCORES
 
 _GREY, _PALE, _INK = "#555555", "#b8bcc2", "#222222"
 _WIDE, _HIGH = 5.4, 1.35
@@ -138,8 +137,7 @@ def _heads(axes: Axes, film: Film) -> None:
         color = SHOWN[role].color if role in SHOWN else _PALE
         _line(axes, film, head.scores[score], color)
         names.setdefault(role or score, []).append(film.layout.name(head.head))
-    shares = [SCORES[score].unit == "share" for _, score, _ in chosen]
-    if all(shares):
+    if all(film.units.get(score) == "share" for _, score, _ in chosen):
         axes.set_ylim(0, 1)
     handles = [
         Line2D([], [], color=SHOWN[role].color if role in SHOWN else _PALE, linewidth=2)
@@ -191,7 +189,7 @@ def _cell(axes: Axes, film: Film, head: HeadFilm) -> None:
         values = np.array([np.nan if one is None else one for one in curve.mean])
         axes.plot(film.steps, values, color=color, linewidth=1.2)
         axes.fill_between(film.steps, 0, values, color=color, alpha=0.18, linewidth=0)
-        share = SCORES[score].unit == "share"
+        share = film.units.get(score) == "share"
         axes.set_ylim(0, 1 if share else float(np.nanmax(values, initial=1.0)))
     _scale(axes, film)
     axes.set_xticks([])

@@ -1,23 +1,25 @@
-"""``attnviz.film``: what the heads of a model do at every checkpoint of its training."""
+"""``attnviz.film``: what the heads of a model do at every checkpoint of its training.
+
+A film that is there already is read without torch, so most imports wait.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from attnviz.corpus import texts as corpus
-from attnviz.corpus.texts import Text
 from attnviz.errors import InputError, Setting, UsageError
-from attnviz.features.film import kept
-from attnviz.features.film.kept import Asked
 from attnviz.features.film.result import Film
-from attnviz.features.film.run import Progress, Study, run
-from attnviz.features.film.series import series
-from attnviz.features.film.summary import summarize
 from attnviz.features.registry import read
-from attnviz.scoring.scores import SCORES
+
+if TYPE_CHECKING:
+    from attnviz.corpus.texts import Bad, Text
+
+Progress = Callable[[str, int, int], None]
+"""Called with a stage, how much is done and how much there is."""
 
 
 def film(
@@ -84,6 +86,12 @@ def film(
         Scores as in :func:`attnviz.profile`; the in-context score and the order of events after
         Olsson et al. 2022 (arXiv:2209.11895).
     """
+    from attnviz.corpus.texts import Text
+    from attnviz.features.film.kept import Asked
+    from attnviz.features.film.run import Study, run
+    from attnviz.features.film.series import series
+    from attnviz.features.film.summary import summarize
+
     checkpoints = series(model)
     names, found = _texts(inputs, texts, column, whole=whole)
     for setting in (Setting("limit", limit), Setting("jobs", jobs)):
@@ -119,6 +127,9 @@ def read_film(path: str | Path, baselines: Mapping[str, float] | None = None) ->
     """
     path = Path(path)
     if path.is_dir():
+        from attnviz.features.film import kept
+        from attnviz.features.film.summary import summarize
+
         return summarize(kept.read_folder(path), _checked(baselines))
     found = read(path)
     if not isinstance(found, Film):
@@ -132,7 +143,9 @@ def _texts(
     column: str | None,
     *,
     whole: bool,
-) -> tuple[list[str], list[object]]:
+) -> tuple[list[str], list[Text | Bad]]:
+    from attnviz.corpus import texts as corpus
+
     if (inputs is None) == (texts is None):
         raise UsageError("give either files or {texts}", texts=...)
     if texts is not None:
@@ -149,6 +162,8 @@ def _texts(
 
 def _scores(names: Sequence[str] | None) -> tuple[str, ...]:
     """In the order of the table; UsageError for one that there is not."""
+    from attnviz.scoring.scores import SCORES
+
     for name in names or ():
         if name not in SCORES:
             raise UsageError("no score is called {!r}; choose {}", name, ", ".join(SCORES))

@@ -1,6 +1,6 @@
 """What was measured at one checkpoint, as a file: NumPy arrays and JSON in one .npz archive.
 
-``attnviz film --keep``, ``av.track`` and ``av.HeadsCallback`` write them, one for each step;
+A film that keeps its steps, ``av.track`` and ``av.HeadsCallback`` write them, one for each step;
 ``attnviz film FOLDER`` puts them together.
 """
 
@@ -155,7 +155,9 @@ def read(path: Path) -> Measured:
     except (ValueError, KeyError, RecursionError, InputError):
         if not os.path.isfile(path):
             raise InputError(f"there is no file {path}; check the path") from None
-        raise InputError(f"{path} is no step of a film; see attnviz film --keep") from None
+        raise InputError(
+            f"{path} is no step of a film that attnviz kept; measure it again"
+        ) from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise InputError(f"{path} is of another version of attnviz; measure it again")
     try:
@@ -177,8 +179,8 @@ def read_folder(folder: Path) -> tuple[Measured, ...]:
     found = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
     if not found:
         raise InputError(
-            f"{folder} holds no steps of a film; give what attnviz film --keep, av.track or "
-            "av.HeadsCallback wrote"
+            f"{folder} holds no steps of a film; give a folder that attnviz film, av.track or "
+            "av.HeadsCallback kept them in"
         )
     return tuple(read(path) for path in found)
 

@@ -11,7 +11,6 @@ from attnviz.features.film import words
 from attnviz.features.film.finding import life
 from attnviz.features.film.result import Curve, Film, HeadFilm
 from attnviz.scoring.roles import SHOWN
-from attnviz.scoring.scores import SCORES
 from attnviz.web.page import html_page, parts, safe_json
 
 
@@ -50,7 +49,7 @@ def document(film: Film) -> dict[str, Any]:
         ],
         "told": list(words.told(film)),
         "methods": [visible(words.closing(film)), words.METHOD, *map(str, film.notes)],
-        "shares": [name for name, score in SCORES.items() if score.unit == "share"],
+        "shares": [name for name, unit in film.units.items() if unit == "share"],
         "metric": film.metric,
         "maps": None if film.maps is None else {
             "tokens": [visible(text) for text in film.maps.tokens], "data": film.maps.data

@@ -160,6 +160,7 @@ class Film(Shown, Result):
         loss: in nats per predicted token; None for models without an LM head.
         in_context: loss late in a text minus early in it, in nats (Olsson et al. 2022); None where
             no text is long enough, or the model does not predict the next token.
+        units: of the scores: ``share``, ``bits`` or ``tokens``.
         baselines: losses to compare with, by name.
         formations: of heads, in the order of their steps.
         events: in the order of their steps.
@@ -183,6 +184,7 @@ class Film(Shown, Result):
     tokens: int
     loss: Curve | None = None
     in_context: Curve | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
     baselines: Mapping[str, float] = field(default_factory=dict)
     formations: tuple[Formation, ...] = ()
     events: tuple[Event, ...] = ()

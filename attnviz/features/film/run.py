@@ -20,9 +20,6 @@ from attnviz.features.film.measure import measure, prepare, shown_name
 from attnviz.features.film.series import Checkpoint
 from attnviz.models.identity import identity
 
-Progress = Callable[[str, int, int], None]
-"""Called with a stage, how much is done and how much there is."""
-
 
 @dataclass(frozen=True)
 class Study:
@@ -70,7 +67,7 @@ def run(
     *,
     jobs: int = 1,
     keep: Path | None = None,
-    progress: Progress = lambda stage, done, total: None,
+    progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> tuple[Measured, ...]:
     """Measure every checkpoint.
 

@@ -76,6 +76,7 @@ def summarize(
         tokens=first.tokens,
         loss=series.loss.curve,
         in_context=series.context.curve,
+        units={name: SCORES[name].unit for name in series.scores},
         baselines=dict(baselines or {}),
         formations=tuple(item.formation for item in formations),
         events=events,

@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.drawing.labels import signs
+from attnviz.drawing.labels import counted, signs
 from attnviz.drawing.palette import mix
 from attnviz.drawing.terminal import Line
 from attnviz.features.film.result import Curve, Film, HeadFilm
@@ -23,7 +23,6 @@ from attnviz.features.film.words import (
     told,
 )
 from attnviz.scoring.roles import SHOWN
-from attnviz.scoring.scores import SCORES
 
 _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", ".:-=+*%#"
 _LEAST, _MOST = 8, 60
@@ -49,7 +48,7 @@ def parts(
         heads = found.heads if everything or not some else some
     yield Lives(found, tuple(heads))
     if rest := len(found.heads) - len(heads):
-        yield Line(f"{rest} heads have no role at any step; all are listed with --all", "dim")
+        yield Line(f"{counted(rest, 'other head')} without a role at any step", "dim")
     yield ""
     for line in told(found):
         yield Line(line)
@@ -115,7 +114,9 @@ class Lives:
         if score not in head.scores:
             return film.layout.name(head.head), "", "", "", self._spans(head, plain=plain)
         curve = head.scores[score]
-        high = 1.0 if SCORES[score].unit == "share" else max(filter(None, curve.mean), default=1.0)
+        high = (
+            1.0 if film.units.get(score) == "share" else max(filter(None, curve.mean), default=1.0)
+        )
         line = Text(bars(curve.mean, 0.0, high, width, plain=plain))
         role = SHOWN.get(title or "")
         if role is not None and console.color_system is not None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from attnviz.drawing.labels import counted
 from attnviz.features.film.result import IN_CONTEXT, Curve, Event, Film, Formation, HeadFilm, Order
 from attnviz.scoring.roles import ROLES
-from attnviz.scoring.scores import SCORES
 
 METHOD = (
     "A head formed at the first checkpoint of its last rise past the middle between the highest "
@@ -17,6 +16,9 @@ METHOD = (
     "between two. In-context score: loss late in a text minus loss early in it (Olsson et al. "
     "2022)."
 )
+
+_TARGETS = {one.score for role in ROLES.values() for one in role.evidence} - {"entropy_share"}
+"""Scores of the weight on what a role looks at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def known_by(head: HeadFilm) -> tuple[str | None, str]:
             if title in ROLES:
                 scores = [evidence.score for evidence in ROLES[title].evidence]
                 return title, next((s for s in scores if s in head.scores), scores[0])
-    shares = [name for name in head.scores if SCORES[name].on_targets] or list(head.scores)
+    shares = [name for name in head.scores if name in _TARGETS] or list(head.scores)
     return None, max(shares, key=lambda name: _most(head.scores[name]))
 
 

@@ -76,7 +76,7 @@ class TestThePhaseChange:
         assert order.share is not None
         assert order.share > 0.9
         first = {event.name: event for event in two.events}
-        assert 200 < first["induction"].step <= first["previous"].step < 1100
+        assert 200 < first["induction"].step <= first["previous"].step <= 1080
 
     def test_the_loss_falls_while_they_form(self, two: Film) -> None:
         for formation in two.formations:
@@ -170,7 +170,7 @@ class TestRuns:
         self, runs: dict[int, Path], tmp_path: Path
     ) -> None:
         short = tmp_path / "runs"
-        for step in (0, 220, 440):
+        for step in (0, 240, 480):
             shutil.copytree(runs[2] / f"step-{step:05}", short / f"step-{step:05}")
         texts = runs[2] / "texts.txt"
         keep = tmp_path / "kept"
@@ -178,7 +178,7 @@ class TestRuns:
         assert av.film(texts, model=f"{short}/step-*", jobs=2) == whole
         files = sorted(keep.iterdir())
         assert [path.name for path in files] == [
-            f"step-{step:08}.film.npz" for step in (0, 220, 440)
+            f"step-{step:08}.film.npz" for step in (0, 240, 480)
         ]
         stamp = files[0].stat().st_mtime_ns
         files[1].unlink()
@@ -191,9 +191,9 @@ class TestRuns:
     def test_steps_of_other_texts_are_refused(self, runs: dict[int, Path], tmp_path: Path) -> None:
         for start in (0, 5):
             lines = (runs[2] / "texts.txt").read_text().splitlines()[start : start + 8]
-            av.film(texts=lines, model=[runs[2] / "step-00000", runs[2] / "step-00110"],
+            av.film(texts=lines, model=[runs[2] / "step-00000", runs[2] / "step-00120"],
                     keep=tmp_path / str(start))  # fmt: skip
-        shutil.copy(kept.path_of(tmp_path / "5", 110), kept.path_of(tmp_path / "0", 110))
+        shutil.copy(kept.path_of(tmp_path / "5", 120), kept.path_of(tmp_path / "0", 120))
         with pytest.raises(UsageError, match="measured with other texts"):
             av.read_film(tmp_path / "0")
 
@@ -259,7 +259,7 @@ class TestForms:
         assert Film.from_json(shown.stdout).baselines["best"] == 1.0
         done = run(
             app,
-            ["film", "-m", str(runs[2] / "step-0000?"), "-m", str(runs[2] / "step-00110"),
+            ["film", "-m", str(runs[2] / "step-0006?"), "-m", str(runs[2] / "step-00120"),
              "--lines", str(runs[2] / "texts.txt"), "--scores", "previous", "--csv", "-q",
              "-o", str(tmp_path / "film.html")],
         )  # fmt: skip
