@@ -60,7 +60,7 @@ def passed(curves: Floats) -> Indices:
     top = values.argmax(1)
     before = steps <= top[:, None]
     least = np.where(before & np.isfinite(values), values, math.inf).min(1)
-    middle = (least + values.max(1)) / 2
+    middle = (np.where(np.isfinite(least), least, 0.0) + values.max(1)) / 2
     above = values >= middle[:, None]
     rises = above[:, 1:] & ~above[:, :-1] & before[:, 1:]
     last = rises.shape[1] - rises[:, ::-1].argmax(1)

@@ -156,7 +156,7 @@ def read(path: Path) -> Measured:
         if not os.path.isfile(path):
             raise InputError(f"there is no file {path}; check the path") from None
         raise InputError(
-            f"{path} is no step of a film that attnviz kept; measure it again"
+            f"{path} is no step of a film; measure it again"
         ) from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise InputError(f"{path} is of another version of attnviz; measure it again")

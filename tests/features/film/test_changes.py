@@ -20,8 +20,9 @@ class TestPassed:
             [0.9, 0.5, 0.4, 0.3, 0.2],  # never rose
             [0.2, 0.2, 0.2, 0.2, 0.2],
             [np.nan, 0.0, 0.0, 1.0, 1.0],
+            [np.nan] * 5,
         ]
-        assert passed(np.array(curves)).tolist() == [3, 4, 1, 0, 0, 3]
+        assert passed(np.array(curves)).tolist() == [3, 4, 1, 0, 0, 3, 0]
 
     def test_against_a_plain_loop(self) -> None:
         rng = np.random.default_rng(0)
