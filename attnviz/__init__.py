@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from attnviz.features.coref.function import coref
     from attnviz.features.diff.function import diff
     from attnviz.features.export.function import export_maps
+    from attnviz.features.film.function import film, read_film
+    from attnviz.features.film.track import track
     from attnviz.features.flow.function import flow
     from attnviz.features.heads.function import heads
     from attnviz.features.heads.result import Heads
@@ -89,6 +91,10 @@ _LAZY = {
     "syntax": "attnviz.features.syntax.function",
     "capture": "attnviz.captures.look",
     "export_maps": "attnviz.features.export.function",
+    "HeadsCallback": "attnviz.features.film.callback",
+    "film": "attnviz.features.film.function",
+    "read_film": "attnviz.features.film.function",
+    "track": "attnviz.features.film.track",
     "flow": "attnviz.features.flow.function",
     "from_arrays": "attnviz.captures.in_memory",
     "heads": "attnviz.features.heads.function",
@@ -118,6 +124,7 @@ __all__ = [
     "Head",
     "HeadScores",
     "Heads",
+    "HeadsCallback",
     "InputError",
     "ModelError",
     "OutputError",
@@ -139,6 +146,7 @@ __all__ = [
     "coref",
     "diff",
     "export_maps",
+    "film",
     "flow",
     "from_arrays",
     "heads",
@@ -151,12 +159,14 @@ __all__ = [
     "profile",
     "read",
     "read_capture",
+    "read_film",
     "read_profile",
     "select",
     "source_shares",
     "sources",
     "spans",
     "syntax",
+    "track",
     "view",
     "watch",
     "write_capture",

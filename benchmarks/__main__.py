@@ -19,6 +19,7 @@ TABLES = {
     "flow": "What flows from layer to layer",
     "export": "Batches of pictures",
     "grammar": "Gold annotation",
+    "film": "Heads while training",
     "viewer": "The page of all heads",
     "live": "The model in a page",
 }

@@ -54,6 +54,10 @@ def main() -> None:
     av.flow(REPEATED, to=-1).save(IMAGES / "flow.png")
     av.flow(SENTENCE, model="demo-bert").save(IMAGES / "flow-bert.png", style=Style(dpi=90))
     av.circuits().save(IMAGES / "circuits.png")
+    for run, name in (("markov-2", "film"), ("markov-1", "film-one")):
+        film = av.read_film(IMAGES.parents[1] / f"sample_inputs/phases/{run}.json")
+        layers = "two layers" if run == "markov-2" else "one layer"
+        film.save(IMAGES / f"{name}.png", name=f"{layers} of attention")
     av.patch(task="induction-swap", circuit=True).save(IMAGES / "circuit.png")
     if "TREEBANK" in os.environ:
         arcs(Path(os.environ["TREEBANK"]).absolute())

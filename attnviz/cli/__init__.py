@@ -44,6 +44,7 @@ COMMANDS = {
     "sources": (MEASURE, 'a text and --head HEAD, such as "The cat sat" --head 2.0'),
     "flow": (MEASURE, _TEXT),
     "circuits": (MEASURE, ""),
+    "film": (MEASURE, "--model PATTERN and --lines FILE, or a film that is there already"),
     "atlas": (MEASURE, "--lines FILE, such as --lines sample_inputs/sentences.txt"),
     "diff": (MEASURE, "two captures, reports or texts, or a text and --against MODEL"),
     "capture": (KEEP, "a text and --out FILE"),
