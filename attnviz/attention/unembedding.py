@@ -87,7 +87,7 @@ def scaled(readout: Readout, streams: Tensor, parts: Tensor) -> Tensor:
 
 
 def moved(readout: Readout, made: Tensor) -> Tensor:
-    """What :func:`scaled` parts [n, D] add to every logit, against their mean, [n, V] in float32."""
+    """What :func:`scaled` parts [n, D] add to every logit, less their mean, [n, V] in float32."""
     assert readout.table is not None
     found = (made.to(readout.table.dtype) @ readout.table.t()).float()
     return found - found.mean(-1, keepdim=True)

@@ -60,9 +60,7 @@ def added(
             yield Added(next(named), total, first, tuple(each), bias_, mlp, constant)
 
 
-def _of_heads(
-    source: Source, site: Site, outputs: Tensor, toward: Tensor
-) -> tuple[Tensor, Tensor]:
+def _of_heads(source: Source, site: Site, outputs: Tensor, toward: Tensor) -> tuple[Tensor, Tensor]:
     """What the heads of a layer add, [P, H], and its b_O, [P]; in float64.
 
     Args:

@@ -136,14 +136,10 @@ def _parts(
     values: Tensor,
 ) -> Sequence[Added]:
     """What made one logit of every state, in the order of the readings."""
-    shape = states.shape[:2]
-    mlps = at(output.mlps, places)
+    mlps = list(at(output.mlps, places))
     names = source.tokens(tokens.tolist()).texts
-    return list(
-        added(
-            source, states, list(mlps), heads, tokens.view(shape), values.double().view(shape), names
-        )
-    )  # fmt: skip
+    tokens, values = (one.view(states.shape[:2]) for one in (tokens, values.double()))
+    return list(added(source, states, mlps, heads, tokens, values, names))
 
 
 def _cells(

@@ -1,8 +1,8 @@
 """What heads write, read out: top words that each raises and lowers, at one position or over many.
 
 A head writes z W_O. Through the last normalization with its σ, and W_U, that is what it adds to
-every logit. Over many rows the mean is taken of what the matrix W_U gets, so that it is exact; which
-words recur, and whether they stand in the text, is asked row by row.
+every logit. Over many rows the mean is taken of what the matrix W_U gets, so that it is exact;
+which words recur, and whether they stand in the text, is asked row by row.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A logit as a sum: direct logit attribution with the last normalization's σ as it is.
 
-The residual stream x at a position is the sum of the embeddings, of Σ_s α_s v_s W_O^h of every head
-(α_s its weight on token s, v_s that token's value), of every b_O and of every MLP. Part p adds p · d
-to the logit of a token, d being that token's direction (:mod:`attnviz.attention.unembedding`).
+The residual stream x at a position is the sum of the embeddings, of Σ_s α_s v_s W_O^h of every
+head (α_s its weight on token s, v_s that token's value), of every b_O and of every MLP. Part p adds
+p · d to the logit of a token, d being its direction (:mod:`attnviz.attention.unembedding`).
 Shapes: H heads, G key/value heads, S keys, d_v width of values, D width.
 """
 

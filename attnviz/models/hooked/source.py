@@ -162,7 +162,7 @@ class Hooked(Gated):
             raise ModelError(f"attention of {self._name} cannot be gated: {self.no_gates}")
         stack = None if start is None and not request.states else self._stack
         late = start is not None and stack is not None and start.layer < len(stack.layers)
-        if stack is None and (start is not None or request.states) or late and stack.before:
+        if (stack is None and (start is not None or request.states)) or (late and stack.before):
             raise ModelError(
                 f"{self._name} has no plain list of layers that run one after the other; a pass "
                 "cannot begin at one of them, nor show the states between them"
@@ -186,7 +186,8 @@ class Hooked(Gated):
                     call
                     for call in self._survey.plan
                     if (start is None or not self._network.seq2seq)
-                    and first <= call[1].layer and (end is None or call[1].layer < end)
+                    and first <= call[1].layer
+                    and (end is None or call[1].layer < end)
                 ]
                 with contextlib.ExitStack() as around:
                     towers = bool(items[0].ids and items[0].features)
