@@ -23,6 +23,8 @@ RESULTS = {
     "attnviz.patch": "attnviz.features.patch.result.Patch",
     "attnviz.profile": "attnviz.features.profile.result.Profile",
     "attnviz.shapes": "attnviz.features.shapes.function.Answer",
+    "attnviz.source-shares": "attnviz.features.sources.result.SourceShares",
+    "attnviz.sources": "attnviz.features.sources.result.Sources",
     "attnviz.syntax": "attnviz.features.syntax.result.Syntax",
 }
 """The class of each schema, without its version."""
