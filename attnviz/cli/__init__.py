@@ -40,6 +40,7 @@ COMMANDS = {
         "a table of pronouns or a treebank with entities, such as sample_inputs/pronouns.tsv",
     ),
     "logits": (MEASURE, _TEXT),
+    "lens": (MEASURE, _TEXT),
     "sources": (MEASURE, 'a text and --head HEAD, such as "The cat sat" --head 2.0'),
     "flow": (MEASURE, _TEXT),
     "circuits": (MEASURE, ""),
