@@ -43,10 +43,8 @@ def token_of(found: Lens, position: int) -> str:
 def checked(found: Lens) -> str:
     """That the last state reads as the model's own logits."""
     assert found.difference is not None
-    return (
-        f"the last state reads as the model's own logits (largest difference "
-        f"{found.difference:.0e})"
-    )
+    apart = f"{found.difference:.0e}" if found.difference else "0"
+    return f"the last state reads as the model's own logits (largest difference {apart})"
 
 
 def sentence(found: Lens, position: int) -> str:
@@ -61,6 +59,11 @@ def sentence(found: Lens, position: int) -> str:
             f"{percent(last.probability)}; its best rank is {best.rank:,}, {behind(best)}"
         )
     first = next(n for n in range(len(cells)) if all(cell.rank == 1 for cell in cells[n:]))
+    if cells[first] is last:
+        return (
+            f"{token} {at(found, position)} becomes the most probable word in the last layer, "
+            f"with {percent(last.probability)}"
+        )
     return (
         f"{token} {at(found, position)} is the most probable word {behind(cells[first])} and from "
         f"there on, with {percent(cells[first].probability)} there and "
