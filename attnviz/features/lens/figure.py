@@ -146,8 +146,9 @@ class _Sheet:
 
     def word(self, axes: Axes, x: int, y: int, token: str, *, bold: bool = False) -> None:
         """A word of the text."""
+        color = "black" if bold else GREY
         axes.text(x + 0.5, y + 0.5, self.text(_short(token)), ha="center", va="center",
-                  fontsize=_SIZE, color="black" if bold else GREY, family=self.families)  # fmt: skip
+                  fontsize=_SIZE, color=color, family=self.families)  # fmt: skip
 
     def bar(self, figure: Figure, y: float) -> None:
         """The colours of probabilities."""
@@ -190,7 +191,8 @@ class _Sheet:
     ) -> Iterator[tuple[str, list[list[float]], list[str]]]:
         yield (f"probability of {token}", [[c.probability for c in cells]],
                [percent(c.probability) for c in cells])  # fmt: skip
-        yield f"rank of {token} (log)", [[float(c.rank) for c in cells]], [f"{c.rank:,}" for c in cells]  # fmt: skip
+        ranks = [c.rank for c in cells]
+        yield f"rank of {token} (log)", [list(map(float, ranks))], [f"{n:,}" for n in ranks]
         yield ("entropy, KL to last (dashed), nats",
                [[c.entropy for c in cells], [c.kl for c in cells]], [])  # fmt: skip
 
@@ -208,7 +210,7 @@ class _Sheet:
         places = [n + 0.5 for n in range(len(values[0]))]
         if "rank" in name:
             axes.set_xscale("log")
-            axes.set_xlim(0.6, max(max(values[0]), 10) * 8)
+            axes.set_xlim(0.6, 8 * max(10.0, *values[0]))
         elif "probability" in name:
             axes.set_xlim(0, max(values[0]) * 1.45 or 1)
         for line, style, color in zip(values, ("-", "--"), (BLUE, ORANGE), strict=False):
@@ -229,7 +231,7 @@ class _Sheet:
         """The words that heads raise, blue, and lower, orange."""
         found = self.found
         listed: list[HeadWrites] = sorted(found.heads, key=lambda one: -one.norm)[:_HEADS]
-        listed.sort(key=lambda one: found.heads.index(one))
+        listed.sort(key=found.heads.index)
         count = min(_LISTED, len(listed[0].raises))
         room = max(0.75, self.widest + 0.45)
         wide = 2 * _MARGIN + 0.6 + 2 * count * room

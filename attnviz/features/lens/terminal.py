@@ -190,9 +190,9 @@ class HeadTable:
         table = _table(*columns, *([("recurs, % of rows", "<"), ("in text", ">")] if many else []))
         count = max(1, min(_WORDS, (options.max_width - (40 if many else 16)) // 26))
         for one in found.heads:
-            cells = [found.layout.name(one.head), f"{one.norm:.2f}",
-                     _words(one.raises[:count], plain), _words(one.lowers[:count], plain)]  # fmt: skip
-            table.add_row(*cells, *(_over_rows(one, plain) if many else []))
+            moved = [_words(some[:count], plain) for some in (one.raises, one.lowers)]
+            more = _over_rows(one, plain) if many else []
+            table.add_row(found.layout.name(one.head), f"{one.norm:.2f}", *moved, *more)
         yield table
         scale = "mean over the rows; " if many else ""
         yield Line(signs(f"logits against the mean of the vocabulary, {scale}norm: "
