@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from attnviz.features.heads.function import heads
     from attnviz.features.heads.result import Heads
     from attnviz.features.heatmap.function import heatmap
+    from attnviz.features.lens.function import lens
     from attnviz.features.live.function import live
     from attnviz.features.logits.function import logits
     from attnviz.features.patch.function import patch
@@ -99,6 +100,7 @@ _LAZY = {
     "from_arrays": "attnviz.captures.in_memory",
     "heads": "attnviz.features.heads.function",
     "heatmap": "attnviz.features.heatmap.function",
+    "lens": "attnviz.features.lens.function",
     "live": "attnviz.features.live.function",
     "load": "attnviz.captures.look",
     "logits": "attnviz.features.logits.function",
@@ -151,6 +153,7 @@ __all__ = [
     "from_arrays",
     "heads",
     "heatmap",
+    "lens",
     "live",
     "load",
     "logits",

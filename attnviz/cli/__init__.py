@@ -41,6 +41,7 @@ COMMANDS = {
     ),
     "spans": (MEASURE, "a text with --span NAME=TEXT, a --chat, or a .jsonl file of questions"),
     "logits": (MEASURE, _TEXT),
+    "lens": (MEASURE, _TEXT),
     "sources": (MEASURE, 'a text and --head HEAD, such as "The cat sat" --head 2.0'),
     "flow": (MEASURE, _TEXT),
     "circuits": (MEASURE, ""),

@@ -19,6 +19,7 @@ RESULTS = {
     "attnviz.flow": "attnviz.features.flow.result.Flow",
     "attnviz.coref": "attnviz.features.coref.result.Coref",
     "attnviz.heads": "attnviz.features.heads.result.Heads",
+    "attnviz.lens": "attnviz.features.lens.result.Lens",
     "attnviz.logits": "attnviz.features.logits.result.Logits",
     "attnviz.patch": "attnviz.features.patch.result.Patch",
     "attnviz.profile": "attnviz.features.profile.result.Profile",

@@ -37,7 +37,7 @@ PRODUCERS = tuple(
 )
 TEXT = "The kettle sang and the candle burned while the kettle sang and the candle burned."
 PARTS = ("ablate", "syntax", "coref", "circuits")
-NO_LM_HEAD = (("minilm", "logits"), ("minilm", "patch"))
+NO_LM_HEAD = (("minilm", "logits"), ("minilm", "patch"), ("minilm", "lens"))
 """What a model without an LM head cannot give."""
 UNCOMPARED = ("flow", "diff", "sources", "source-shares")
 """Results that have no figures of heads to compare."""
@@ -99,6 +99,8 @@ def _made(name: str, model: str, folder: Path) -> Made:
         "coref": av.coref(names, model=model),
         "film": av.film(corpus, model=series(name, model, folder)),
         "flow": av.flow(TEXT, model=model),
+        "sources": av.sources(TEXT, "1.4", model=model),
+        "source-shares": av.source_shares(texts(5), "1.4", model=model),
         "circuits": av.circuits(model=model, tokens=50),
         "sources": av.sources(TEXT, "1.0", model=model),
         "source-shares": av.source_shares(texts(5), "1.0", model=model),
@@ -107,6 +109,7 @@ def _made(name: str, model: str, folder: Path) -> Made:
     }
     if (name, "logits") not in NO_LM_HEAD:
         results["logits"] = av.logits(TEXT, model=model)
+        results["lens"] = av.lens(TEXT, model=model, by="head")
         results["patch"] = av.patch(task="gender", count=8, model=model)
     results["atlas"] = gather(
         results["profile"],

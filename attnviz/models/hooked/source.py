@@ -137,14 +137,19 @@ class Hooked(Gated):
     @property
     def start_kind(self) -> SiteKind | None:
         """The kind of a single stack whose layers are a plain list."""
-        return None if self._stack is None else self._survey.kind
+        return None if self._single is None else self._survey.kind
 
     @cached_property
     def _stack(self) -> Stack | None:
         """The layers at which a pass can begin, tried when they are first needed."""
-        if self.info.backend != "hooked" or self._survey.kind is None:
+        if self.info.backend != "hooked":
             return None
         return find_stack(self._network, self._survey.plan, sample(self._network))
+
+    @property
+    def _single(self) -> Stack | None:
+        """The same of a single stack."""
+        return None if self._network.seq2seq else self._stack
 
     def forward(
         self,
@@ -159,7 +164,8 @@ class Hooked(Gated):
         if (request.gates or request.donors) and self.no_gates:
             raise ModelError(f"attention of {self._name} cannot be gated: {self.no_gates}")
         stack = None if start is None and not request.states else self._stack
-        if stack is None and (start is not None or request.states):
+        late = start is not None and stack is not None and start.layer < len(stack.layers)
+        if (stack is None and (start is not None or request.states)) or (late and stack.before):
             raise ModelError(
                 f"{self._name} has no plain list of layers that run one after the other; a pass "
                 "cannot begin at one of them, nor show the states between them"
@@ -182,7 +188,9 @@ class Hooked(Gated):
                 plan = [
                     call
                     for call in self._survey.plan
-                    if first <= call[1].layer and (end is None or call[1].layer < end)
+                    if (start is None or not self._network.seq2seq)
+                    and first <= call[1].layer
+                    and (end is None or call[1].layer < end)
                 ]
                 with contextlib.ExitStack() as around:
                     towers = bool(items[0].ids and items[0].features)
@@ -237,7 +245,7 @@ class Hooked(Gated):
         if self.info.backend == "eager":
             return Residual(Readout(None, reason=self.no_gates), no_sum=self.no_gates)
         return find_residual(
-            self._network, self._stack, self._survey.projections, sample(self._network)
+            self._network, self._single, self._survey.projections, sample(self._network)
         )
 
     @property
@@ -248,7 +256,7 @@ class Hooked(Gated):
     @cached_property
     def _anatomy(self) -> Anatomy:
         """What the layers read, tried when it is first needed."""
-        return find_anatomy(self._network, self._stack, self._survey.plan)
+        return find_anatomy(self._network, self._single, self._survey.plan)
 
     def reading(self, site: Site) -> Reading:
         """W_Q, W_K and W_V of a layer, where they were proved on the model itself."""
