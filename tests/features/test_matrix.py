@@ -102,8 +102,6 @@ def _made(name: str, model: str, folder: Path) -> Made:
         "sources": av.sources(TEXT, "1.4", model=model),
         "source-shares": av.source_shares(texts(5), "1.4", model=model),
         "circuits": av.circuits(model=model, tokens=50),
-        "sources": av.sources(TEXT, "1.0", model=model),
-        "source-shares": av.source_shares(texts(5), "1.0", model=model),
         "spans": av.spans(av.Prompt(TEXT, spans={"kettle": "all:kettle"}), model=model),
         "diff": av.diff(TEXT, TEXT.replace("sang", "rang"), model=model, align="position"),
     }
