@@ -204,6 +204,7 @@ def test_any_budget_gives_the_same_and_positions_add_up(
     assert cell.first.share == pytest.approx(alone.effects[0].first.share, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_bits(pairs: list[Pair]) -> None:
     one = patch(pairs, heads="2.*", batch_tokens=64)
     assert patch(pairs, heads="2.*", batch_tokens=64, jobs=2).to_dict() == one.to_dict()

@@ -33,4 +33,5 @@ export interface Data {
   random: number[];
   size: number;
   faithful: number;
+  palette: string[];
 }
