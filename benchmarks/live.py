@@ -2,8 +2,8 @@
 
 Times are the best of several, in milliseconds of the machine that this runs on; beside them stands
 a plain matrix product with as many multiplications in the same browser, which says how fast that
-machine's JavaScript is. What WebAssembly gains is a ratio: the same page of all-MiniLM-L6-v2 with and
-without its binary, in turn.
+machine's JavaScript is. What WebAssembly gains is a ratio: the same page of all-MiniLM-L6-v2 with
+and without its binary, in turn.
 """
 
 from __future__ import annotations
