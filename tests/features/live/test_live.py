@@ -244,8 +244,8 @@ def test_hostile_text_stays_text(gpt2: Opened) -> None:
     assert "<U+202E>" in gpt2.page.inner_text("#tokens") or "<E2" in gpt2.page.inner_text("#tokens")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
+@pytest.mark.parametrize("width", [1280, pytest.param(390, marks=pytest.mark.slow)])
 def test_axe_finds_nothing(browser: Any, pages: dict[str, Path], scheme: str, width: int) -> None:
     source = axe()
     size = {"width": width, "height": 900}

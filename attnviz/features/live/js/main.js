@@ -1,9 +1,11 @@
-import { byId, fill, make } from "./dom.js";
+import { byId, fill, make, plural } from "./dom.js";
 import { ask, startEngine } from "./engine.js";
 import { failed, startFrame } from "./frame.js";
+import { startSaving } from "./download.js";
 import { rolesText, tellRoles } from "./facts.js";
 import { drawGrid, drawRoles, drawSwitches, startGrid } from "./grid.js";
 import { drawMaps, label, startMaps } from "./headmap.js";
+import { cells, drawWhole } from "./saved.js";
 import { startKeys } from "./keys.js";
 import { drawLesson, drawStep, startLessons } from "./lesson.js";
 import { drawWords } from "./nextwords.js";
@@ -67,7 +69,7 @@ function show(answer) {
     return;
   }
   const { ids, at, cut, milliseconds } = current;
-  fill(byId("said"), `${ids.length} token${ids.length === 1 ? "" : "s"}, ${milliseconds < 10 ? milliseconds.toFixed(1) : milliseconds.toFixed(0)} ms${cut ? `; ${cut} beyond the model's ${network.maxTokens} left out` : ""}`);
+  fill(byId("said"), `${plural(ids.length, "token")}, ${milliseconds < 10 ? milliseconds.toFixed(1) : milliseconds.toFixed(0)} ms${cut ? `; ${cut} beyond the model's ${network.maxTokens} left out` : ""}`);
   const special = new Set(network.vocabulary.special);
   fill(byId("tokens"), ...ids.map((id, t) => make("span",
     { role: "option", id: `token-${t}`, class: special.has(id) ? "token special" : "token", "aria-selected": String(t === at) }, label(id))));
@@ -118,6 +120,7 @@ function start() {
   startShares();
   startWay();
   startKeys(network.rules);
+  startSaving("attnviz-live", (painter) => drawWhole(painter, current), () => getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), () => cells(current));
   box.addEventListener("input", () => set({ text: box.value, at: null, key: null, other: null }));
   byId("write-one").addEventListener("click", () => run(1));
   byId("write-ten").addEventListener("click", () => run(10));
