@@ -23,7 +23,13 @@ _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}
 
 
 def html_page(
-    template: str, *rules: str, title: str, style: str, script: str, **parts: str
+    template: str,
+    *rules: str,
+    title: str,
+    style: str,
+    script: str,
+    compiled: bool = False,
+    **parts: str,
 ) -> bytes:
     """A page, as UTF-8: a template with its parts in place of ``{{name}}``.
 
@@ -35,12 +41,13 @@ def html_page(
         title: plain text, as it is to be shown; it is escaped here.
         style: of the page.
         script: of the page.
+        compiled: whether it may compile WebAssembly that lies in the page; no script from text.
         parts: others, each as it goes into the page; they are not looked into.
     """
     parts |= {"title": html.escape(title), "style": style, "script": script}
     shared = {name: _shared(f"{name}.html") for name in ("head", "theme", "save", "tools")}
     shared["tools"] = _filled(shared["tools"], shared)
-    policy = _policy(rules, script=script, style=style)
+    policy = _policy(rules, compiled, script=script, style=style)
     shared["head"] = _filled(shared["head"], {**parts, "policy": policy})
     return _filled(template, {**parts, **shared}).encode("utf-8")
 
@@ -97,10 +104,12 @@ def safe_json(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_UNSAFE)
 
 
-def _policy(more: Iterable[str], **own: str) -> str:
+def _policy(more: Iterable[str], compiled: bool, **own: str) -> str:
     """A content security policy that lets in the page's own parts, by their hashes."""
     rules = ["default-src 'none'", *more]
     rules += [f"{name}-src {_hash(text)}" for name, text in own.items()]
+    if compiled:
+        rules = [f"{r} 'wasm-unsafe-eval'" if r.startswith("script-src") else r for r in rules]
     return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])
 
 

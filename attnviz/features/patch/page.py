@@ -88,6 +88,7 @@ def _arrows(made: Graph, circuit: Circuit) -> list[dict[str, Any]]:
             "end": arrow.end,
             "side": arrow.side,
             "share": arrow.share,
+            "bend": round(arrow.bend, 4),
             "rows": [
                 ["restored", _known(arrow.edge.denoise)],
                 ["removed", _known(arrow.edge.noise)],

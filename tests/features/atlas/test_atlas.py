@@ -93,22 +93,23 @@ def test_what_a_model_cannot_give_is_said(bert: Atlas) -> None:
 
 
 def test_it_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep = tmp_path / "parts"
+    keep, few = tmp_path / "parts", tmp_path / "few.txt"
+    few.write_text("".join(SENTENCES.read_text("utf-8").splitlines(keepends=True)[:4]))
     with monkeypatch.context() as broken:
         broken.setattr(atlases, "run_circuits", _interrupt)
         with pytest.raises(KeyboardInterrupt):
-            av.atlas(SENTENCES, keep=keep)
+            av.atlas(few, keep=keep)
     kept = {path.name.partition(".")[0] for path in keep.iterdir()}
     assert kept == {"attnviz-atlas", "profile", "ablate"}
     with monkeypatch.context() as sure:
         sure.setattr(atlases, "run_profile", _interrupt)
         sure.setattr(atlases, "run_ablate", _interrupt)
-        found = av.atlas(SENTENCES, keep=keep)
+        found = av.atlas(few, keep=keep)
         with pytest.raises(KeyboardInterrupt):  # other texts: nothing of it holds
-            av.atlas(ROOT / "sample_inputs" / "story.txt", keep=keep)
+            av.atlas(SENTENCES, keep=keep)
         with pytest.raises(KeyboardInterrupt):  # nor on other texts to ablate on
-            av.atlas(SENTENCES, keep=keep, ablated=3)
-    assert found == av.atlas(SENTENCES)
+            av.atlas(few, keep=keep, ablated=3)
+    assert found == av.atlas(few)
     (keep / "mine.txt").write_text("stays")
     atlases.forget(keep)
     assert [path.name for path in keep.iterdir()] == ["mine.txt"]
@@ -308,9 +309,9 @@ def test_a_head_has_a_link_and_a_card(page: Opened, pages: dict[str, Path], demo
     assert not page.page.is_visible("#heads")
 
 
-@pytest.mark.parametrize("name", ["demo", "bert"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize("name", ["demo", pytest.param("bert", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
+@pytest.mark.parametrize("width", [1400, pytest.param(390, marks=pytest.mark.slow)])
 def test_axe_finds_nothing(
     browser: Any, pages: dict[str, Path], name: str, scheme: str, width: int
 ) -> None:

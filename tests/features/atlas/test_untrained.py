@@ -50,6 +50,7 @@ def named(atlas: Atlas) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @needs_transformers_5
 @pytest.mark.parametrize("name", ["demo-gpt2", "demo-bert"])
 def test_no_head_of_an_untrained_model_is_named(name: str, tmp_path: Path) -> None:

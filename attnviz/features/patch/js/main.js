@@ -13,11 +13,10 @@ import { draw } from "./svg.js";
 
 /** @type {import("./types.js").Data} */
 const data = JSON.parse(byId("data").textContent || "");
-const STEP = 118;
-const RISE = 104;
-const RADIUS = 23;
-/** @type {Record<string, number>} */
-const BEND = { q: -22, k: 0, v: 22, logits: 0 };
+// as in graph.py, which bends the arrows
+const STEP = 115;
+const RISE = 110;
+const RADIUS = 22;
 
 const reach = Math.max(1, ...data.nodes.map((node) => Math.abs(node.x)));
 const wide = 2 * reach * STEP + 230;
@@ -43,8 +42,7 @@ function ink(color) {
 function way(arrow) {
   const [start, end] = [arrow.start, arrow.end].map((name) => /** @type {Node} */ (nodes.get(name)));
   const [[x1, y1], [x2, y2]] = [place(start), place(end)];
-  const far = end.level - start.level > 1 ? 30 * (start.x + end.x >= 0 ? 1 : -1) * (end.level - start.level) : 0;
-  const [mx, my] = [(x1 + x2) / 2 + far + BEND[arrow.side], (y1 + y2) / 2];
+  const [mx, my] = [(x1 + x2) / 2 + arrow.bend * (y1 - y2), (y1 + y2) / 2 + arrow.bend * (x2 - x1)];
   /** @param {number} x @param {number} y @param {number} room */
   const rim = (x, y, room) => {
     const long = Math.hypot(mx - x, my - y) || 1;

@@ -12,6 +12,7 @@ export interface Arrow {
   end: string;
   side: string;
   share: number;
+  bend: number;
   rows: string[][];
 }
 export interface Data {

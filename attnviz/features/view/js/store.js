@@ -20,7 +20,7 @@ const DEFAULTS = {
   view: page.against ? "map" : "stage", text: 0, kind: "", writes: page.items.some(({ written }) => written.length), head: "", on: [], mix: "blend", sort: "model", tint: page.measures[0]?.key || "role",
   words: false, separators: false, first: false, rescale: false, quad: "all",
   scale: "map", palette: page.palette, theme: "system", top: 5, least: 0.05, toward: false, letters: true,
-  pin: "", who: "", why: "", find: "", zoom: "", beside: "", sides: "all", most: page.against,
+  pin: "", who: "", why: "", spans: "", find: "", zoom: "", beside: "", sides: "all", most: page.against,
 };
 
 /** What each entry of a link may be. @type {Record<string, (value: string) => boolean>} */
@@ -38,6 +38,7 @@ const ALLOWED = {
   pin: (value) => /^[qk]\d+$/.test(value),
   who: (value) => /^(q\d+)?(k\d+)?$/.test(value),
   why: (value) => /^q\d+k\d+$/.test(value),
+  spans: (value) => /^(s\d+|\d+-\d+)(\.(s\d+|\d+-\d+))?$/.test(value),
   find: () => true,
   sides: (value) => SHOWN.includes(value),
   beside: (value) => value === "none" || (/^(\d+\.\d+(@\d+)?|@\d+)$/.test(value) && Number(readBeside(value).text) < page.items.length),
@@ -104,7 +105,7 @@ function settled(next, state = get()) {
   const { kinds } = page.items[next.text];
   if (!kinds.some(({ kind }) => kind === next.kind)) next.kind = kinds[0].kind;
   const moved = next.text !== state.text || next.kind !== state.kind;
-  if (moved) Object.assign(next, { pin: "", who: "", why: "", zoom: "" });
+  if (moved) Object.assign(next, { pin: "", who: "", why: "", spans: "", zoom: "" });
   // a text is not compared with itself, but with the one that was there
   if (next.beside === `@${next.text}`) next.beside = next.text === state.text ? "" : `@${state.text}`;
   if (next.words !== state.words || next.quad !== state.quad) next.zoom = "";
@@ -184,10 +185,10 @@ export function fromHash() {
   next.on = headsOf(next)
     .filter(({ id, site }) => wanted.includes("*") || wanted.includes(`${site.layer}.*`) || wanted.includes(id))
     .map(({ id }) => id);
-  const { pin, who, why, zoom } = next;
+  const { pin, who, why, spans, zoom } = next;
   visited = "";
   const before = { ...get(), text: next.text, kind: next.kind, writes: next.writes, words: next.words, quad: next.quad };
-  store.set(settled({ ...next, pin, who, why, zoom }, before), true);
+  store.set(settled({ ...next, pin, who, why, spans, zoom }, before), true);
   visited = place();
 }
 
