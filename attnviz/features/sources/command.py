@@ -110,7 +110,7 @@ def sources(
         looks = list(prompt.looks(model, seed=seed, quiet=output.quiet))
         with Stages(output.quiet) as stages:
             found = function.source_shares(
-                looks, head, role=role, against=MEAN if other is None else other, seed=seed,
+                looks, head, role=role, against=MEAN if other is None or isinstance(other, int) else other, seed=seed,
                 progress=stages.show, **model.settings(),
             )  # fmt: skip
     else:
