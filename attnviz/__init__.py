@@ -46,10 +46,13 @@ if TYPE_CHECKING:
     from attnviz.features.coref.function import coref
     from attnviz.features.diff.function import diff
     from attnviz.features.export.function import export_maps
+    from attnviz.features.film.function import film, read_film
+    from attnviz.features.film.track import track
     from attnviz.features.flow.function import flow
     from attnviz.features.heads.function import heads
     from attnviz.features.heads.result import Heads
     from attnviz.features.heatmap.function import heatmap
+    from attnviz.features.lens.function import lens
     from attnviz.features.live.function import live
     from attnviz.features.logits.function import logits
     from attnviz.features.patch.function import patch
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
     from attnviz.features.profile.function import merge_profiles, profile, read_profile
     from attnviz.features.registry import read
     from attnviz.features.sources.function import source_shares, sources
+    from attnviz.features.spans.function import spans
     from attnviz.features.syntax.function import syntax
     from attnviz.features.view.function import view
     from attnviz.models.untrained import FreshConfig
@@ -84,13 +88,19 @@ _LAZY = {
     "coref": "attnviz.features.coref.function",
     "source_shares": "attnviz.features.sources.function",
     "sources": "attnviz.features.sources.function",
+    "spans": "attnviz.features.spans.function",
     "syntax": "attnviz.features.syntax.function",
     "capture": "attnviz.captures.look",
     "export_maps": "attnviz.features.export.function",
+    "HeadsCallback": "attnviz.features.film.callback",
+    "film": "attnviz.features.film.function",
+    "read_film": "attnviz.features.film.function",
+    "track": "attnviz.features.film.track",
     "flow": "attnviz.features.flow.function",
     "from_arrays": "attnviz.captures.in_memory",
     "heads": "attnviz.features.heads.function",
     "heatmap": "attnviz.features.heatmap.function",
+    "lens": "attnviz.features.lens.function",
     "live": "attnviz.features.live.function",
     "load": "attnviz.captures.look",
     "logits": "attnviz.features.logits.function",
@@ -116,6 +126,7 @@ __all__ = [
     "Head",
     "HeadScores",
     "Heads",
+    "HeadsCallback",
     "InputError",
     "ModelError",
     "OutputError",
@@ -137,10 +148,12 @@ __all__ = [
     "coref",
     "diff",
     "export_maps",
+    "film",
     "flow",
     "from_arrays",
     "heads",
     "heatmap",
+    "lens",
     "live",
     "load",
     "logits",
@@ -149,11 +162,14 @@ __all__ = [
     "profile",
     "read",
     "read_capture",
+    "read_film",
     "read_profile",
     "select",
     "source_shares",
     "sources",
+    "spans",
     "syntax",
+    "track",
     "view",
     "watch",
     "write_capture",

@@ -15,10 +15,12 @@ TABLES = {
     "profiling": "Profiles of many texts",
     "logits": "Logits split over their parts",
     "sources": "Scores split over their sources",
+    "lens": "Every layer read out",
     "circuits": "Circuits in weights",
     "flow": "What flows from layer to layer",
     "export": "Batches of pictures",
     "grammar": "Gold annotation",
+    "film": "Heads while training",
     "viewer": "The page of all heads",
     "live": "The model in a page",
 }

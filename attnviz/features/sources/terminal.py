@@ -14,7 +14,7 @@ from attnviz.drawing.labels import percent, signs, visible
 from attnviz.drawing.signed import BLUE, ORANGE, coloured, on_terminal, signed
 from attnviz.drawing.terminal import Line
 from attnviz.features.sources import words
-from attnviz.features.sources.result import Sources, SourceShares
+from attnviz.features.sources.result import ScoreSide, Sources, SourceShares
 
 _BAR = 24
 _COLUMN = 9
