@@ -155,9 +155,7 @@ def read(path: Path) -> Measured:
     except (ValueError, KeyError, RecursionError, InputError):
         if not os.path.isfile(path):
             raise InputError(f"there is no file {path}; check the path") from None
-        raise InputError(
-            f"{path} is no step of a film; measure it again"
-        ) from None
+        raise InputError(f"{path} is no step of a film; measure it again") from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise InputError(f"{path} is of another version of attnviz; measure it again")
     try:
