@@ -52,12 +52,15 @@ if TYPE_CHECKING:
     from attnviz.features.heads.function import heads
     from attnviz.features.heads.result import Heads
     from attnviz.features.heatmap.function import heatmap
+    from attnviz.features.lens.function import lens
     from attnviz.features.live.function import live
     from attnviz.features.logits.function import logits
     from attnviz.features.patch.function import patch
     from attnviz.features.patch.pairs import Pair
     from attnviz.features.profile.function import merge_profiles, profile, read_profile
     from attnviz.features.registry import read
+    from attnviz.features.sources.function import source_shares, sources
+    from attnviz.features.spans.function import spans
     from attnviz.features.syntax.function import syntax
     from attnviz.features.view.function import view
     from attnviz.models.untrained import FreshConfig
@@ -83,6 +86,9 @@ _LAZY = {
     "circuits": "attnviz.features.circuits.function",
     "diff": "attnviz.features.diff.function",
     "coref": "attnviz.features.coref.function",
+    "source_shares": "attnviz.features.sources.function",
+    "sources": "attnviz.features.sources.function",
+    "spans": "attnviz.features.spans.function",
     "syntax": "attnviz.features.syntax.function",
     "capture": "attnviz.captures.look",
     "export_maps": "attnviz.features.export.function",
@@ -94,6 +100,7 @@ _LAZY = {
     "from_arrays": "attnviz.captures.in_memory",
     "heads": "attnviz.features.heads.function",
     "heatmap": "attnviz.features.heatmap.function",
+    "lens": "attnviz.features.lens.function",
     "live": "attnviz.features.live.function",
     "load": "attnviz.captures.look",
     "logits": "attnviz.features.logits.function",
@@ -146,6 +153,7 @@ __all__ = [
     "from_arrays",
     "heads",
     "heatmap",
+    "lens",
     "live",
     "load",
     "logits",
@@ -157,6 +165,9 @@ __all__ = [
     "read_film",
     "read_profile",
     "select",
+    "source_shares",
+    "sources",
+    "spans",
     "syntax",
     "track",
     "view",

@@ -20,6 +20,14 @@ from attnviz.drawing.style import Style
 IMAGES = Path(__file__).parent / "images"
 SENTENCE = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
 REPEATED = "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
+WORDS = "the cat river moon stone bread the cat river moon stone"
+
+DOCUMENTS = (
+    "Document 1: The green lamp was left in the kitchen.\n\nDocument 2: The black basket was found "
+    "in the library.\n\nQuestion: Where is the green lamp?\nAnswer: In the"
+)
+PARTS = {"document 1": "The green.*?kitchen.", "document 2": "The black.*?library.",
+         "question": "Where.*?lamp."}  # fmt: skip
 
 
 def best(report: av.Heads, score: str) -> str:
@@ -40,6 +48,9 @@ def main() -> None:
     needed = av.ablate(probe=True, heads="*.*, 3.0+3.1+3.3+3.5", method=methods)
     needed.save(IMAGES / "ablate.png")
     av.logits(REPEATED).save(IMAGES / "logits.png")
+    av.sources(WORDS, "2.0", against=3).save(IMAGES / "sources.png")
+    spans = {name: f"regex:{pattern}" for name, pattern in PARTS.items()}
+    av.heatmap(av.Prompt(DOCUMENTS, spans=spans), "3.0").save(IMAGES / "spans.png")
     av.flow(REPEATED, to=-1).save(IMAGES / "flow.png")
     av.flow(SENTENCE, model="demo-bert").save(IMAGES / "flow-bert.png", style=Style(dpi=90))
     av.circuits().save(IMAGES / "circuits.png")
@@ -73,7 +84,7 @@ def arcs(treebank: Path) -> None:
 
 
 def photograph(capture: av.Capture) -> None:
-    """The viewer's page as it opens, and the live one in the middle of its tour."""
+    """The viewer's page as it opens, and the live one in the middle of a lesson."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page = av.view(capture).save(Path(folder) / "page.html")
         browser = playwright.chromium.launch(
@@ -90,9 +101,7 @@ def photograph(capture: av.Capture) -> None:
         tab.screenshot(path=IMAGES / "likeness.png")
         tab.goto(av.live().save(Path(folder) / "live.html").as_uri())
         tab.wait_for_selector('html[data-busy="0"]')
-        tab.click("#open-tour")
-        for _ in range(3):
-            tab.click("#tour-next")
+        tab.goto(f"{tab.url.partition('#')[0]}#lesson=next&step=4&told=2")
         tab.wait_for_timeout(1500)
         tab.screenshot(path=IMAGES / "live.png")
         inputs = IMAGES.parent.parent / "sample_inputs"

@@ -157,7 +157,7 @@ def prompt_of(what: str | Prompt) -> Prompt:
     """What a model is to run.
 
     Raises:
-        UsageError: neither a text nor a prompt, or not exactly one of text and ids.
+        UsageError: neither a text nor a prompt, or not exactly one of text, ids and chat.
         InputError: an empty text, or one that is no text.
     """
     if not isinstance(what, str | Prompt):
@@ -168,10 +168,11 @@ def prompt_of(what: str | Prompt) -> Prompt:
     prompt = Prompt(what) if isinstance(what, str) else what
     if prompt.image is not None and prompt.audio is not None:
         raise UsageError("give either {image} or {audio}", image=..., audio=...)
-    if prompt.text is not None and prompt.ids is not None:
-        raise UsageError("give either a text or token ids")
-    if all(one is None for one in (prompt.text, prompt.ids, prompt.image, prompt.audio)):
-        raise UsageError("give either a text or token ids")
+    if sum(one is not None for one in (prompt.text, prompt.ids, prompt.chat)) > 1:
+        raise UsageError("give either a text, token ids or the messages of a chat")
+    given = (prompt.text, prompt.ids, prompt.chat, prompt.image, prompt.audio)
+    if all(one is None for one in given):
+        raise UsageError("give either a text, token ids or the messages of a chat")
     for name in ("text", "pair", "context", "target"):
         value = getattr(prompt, name)
         if value is None:
@@ -241,12 +242,16 @@ def capture(
 
 @dataclass(frozen=True, slots=True)
 class LookOptions:
-    """How a text is looked at; the parameters of :func:`capture` of the same names."""
+    """How a text is looked at; the parameters of :func:`capture` of the same names.
+
+    ``origins`` also keeps what the queries and keys of ``why`` were made of.
+    """
 
     select: str | None = None
     without: str | None = None
     weigh: str = "weights"
     why: str | None = None
+    origins: bool = False
 
 
 def captures(
@@ -365,6 +370,10 @@ def _prepared(prompt: Prompt, source: Source, options: LookOptions) -> Ready:
             shown.forward([inputs], watching, request)
         maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
         terms = {} if opening is None else opening.result()
+        if options.origins and opening is not None and options.without is None:
+            from attnviz.models.parted import with_origins
+
+            terms = with_origins(source, noted, terms)
         return Captured(source.info, layout, noted, maps, empty, reach, weigh, terms, recorder.kept)
 
     weights = None if weigh == "weights" or layout.whole else partial(run, source, "weights")

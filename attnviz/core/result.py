@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from attnviz.core.findings import Value
 from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.record import Record
@@ -37,6 +38,10 @@ class Result(Record):
 
     def annotated_roles(self) -> Mapping[Head, tuple[tuple[Role, Estimate], ...]]:
         """The roles that it gives heads and that no text by itself could, with their evidence."""
+        return {}
+
+    def measured_edges(self) -> Mapping[tuple[str, Head, Head], Value]:
+        """What was measured of a head through another one: by side (Q, K or V), writer, reader."""
         return {}
 
     @property

@@ -19,10 +19,14 @@ RESULTS = {
     "attnviz.flow": "attnviz.features.flow.result.Flow",
     "attnviz.coref": "attnviz.features.coref.result.Coref",
     "attnviz.heads": "attnviz.features.heads.result.Heads",
+    "attnviz.lens": "attnviz.features.lens.result.Lens",
     "attnviz.logits": "attnviz.features.logits.result.Logits",
     "attnviz.patch": "attnviz.features.patch.result.Patch",
     "attnviz.profile": "attnviz.features.profile.result.Profile",
     "attnviz.shapes": "attnviz.features.shapes.function.Answer",
+    "attnviz.source-shares": "attnviz.features.sources.result.SourceShares",
+    "attnviz.sources": "attnviz.features.sources.result.Sources",
+    "attnviz.spans": "attnviz.features.spans.result.Spans",
     "attnviz.syntax": "attnviz.features.syntax.result.Syntax",
 }
 """The class of each schema, without its version."""

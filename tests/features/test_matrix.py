@@ -37,9 +37,9 @@ PRODUCERS = tuple(
 )
 TEXT = "The kettle sang and the candle burned while the kettle sang and the candle burned."
 PARTS = ("ablate", "syntax", "coref", "circuits")
-NO_LM_HEAD = (("minilm", "logits"), ("minilm", "patch"))
+NO_LM_HEAD = (("minilm", "logits"), ("minilm", "patch"), ("minilm", "lens"))
 """What a model without an LM head cannot give."""
-UNCOMPARED = ("flow", "diff")
+UNCOMPARED = ("flow", "diff", "sources", "source-shares")
 """Results that have no figures of heads to compare."""
 
 
@@ -99,11 +99,15 @@ def _made(name: str, model: str, folder: Path) -> Made:
         "coref": av.coref(names, model=model),
         "film": av.film(corpus, model=series(name, model, folder)),
         "flow": av.flow(TEXT, model=model),
+        "sources": av.sources(TEXT, "1.4", model=model),
+        "source-shares": av.source_shares(texts(5), "1.4", model=model),
         "circuits": av.circuits(model=model, tokens=50),
+        "spans": av.spans(av.Prompt(TEXT, spans={"kettle": "all:kettle"}), model=model),
         "diff": av.diff(TEXT, TEXT.replace("sang", "rang"), model=model, align="position"),
     }
     if (name, "logits") not in NO_LM_HEAD:
         results["logits"] = av.logits(TEXT, model=model)
+        results["lens"] = av.lens(TEXT, model=model, by="head")
         results["patch"] = av.patch(task="gender", count=8, model=model)
     results["atlas"] = gather(
         results["profile"],
@@ -157,7 +161,7 @@ def beside(one: Made, name: str) -> Iterator[Any]:
     """What a result and its file say; the same but for the name."""
     found = one.results[name]
     assert isinstance(found, Shown)
-    for what, called in ((one.files[name], f"{name}.json"), (found, f"the {name} result")):
+    for what, called in ((one.files[name], f"{name}.json"), (found, f"the {found.command} result")):
         yield what, found.finding(called)
 
 

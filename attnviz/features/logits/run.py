@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from attnviz.attention.unembedding import direction, words
 from attnviz.captures.trials import MASKS, is_masked, one_token, predicted
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs
@@ -16,7 +17,7 @@ from attnviz.core.source import ForwardRequest, Output, Readout, Source
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.logits.result import LogitPart, Logits, Position, Prediction, Seen, Vote
-from attnviz.features.logits.split import StreamWatch, direction, split, words, written
+from attnviz.features.logits.split import StreamWatch, split, written
 
 TOLERANCE = {"float16": 0.05, "bfloat16": 0.05}
 """Largest difference of sum and logit, relative to the logit where that is larger than 1."""

@@ -1,11 +1,9 @@
 """A logit as a sum: direct logit attribution with the last normalization's σ as it is.
 
-The residual stream x at a position is the sum of the embeddings, of Σ_s α_s v_s W_O^h of every head
-(α_s its weight on token s, v_s that token's value), of every b_O and of every MLP. The last
-normalization divides by σ(x) and is linear beside that, so part p adds p · d to the logit of token
-t, with d = (u - mean u) / σ and u = γ ⊙ W_U[t] (RMS normalization: d = u / σ); β W_U[t] and the
-head's own bias come on top (Elhage et al. 2021, "A Mathematical Framework for Transformer
-Circuits"). Shapes: H heads, G key/value heads, S keys, d_v width of values, D width, V vocabulary.
+The residual stream x at a position is the sum of the embeddings, of Σ_s α_s v_s W_O^h of every
+head (α_s its weight on token s, v_s that token's value), of every b_O and of every MLP. Part p adds
+p · d to the logit of a token, d being its direction (:mod:`attnviz.attention.unembedding`).
+Shapes: H heads, G key/value heads, S keys, d_v width of values, D width.
 """
 
 from __future__ import annotations
@@ -15,8 +13,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from attnviz.attention.unembedding import Direction
 from attnviz.core.heads import Head, Site
-from attnviz.core.source import Output, OutputProjection, Readout, Rows, Source
+from attnviz.core.source import Output, OutputProjection, Rows, Source
 from attnviz.features.logits.result import LogitPart
 
 
@@ -41,49 +40,6 @@ class StreamWatch:
             return
         self.weights[rows.site] = _from_first(rows.weights[0, :, place], rows.key_start)
         self.values[rows.site] = _from_first(rows.values[0], rows.key_start)
-
-
-@dataclass(frozen=True)
-class Direction:
-    """The way in the residual stream that raises a logit, or the difference of two.
-
-    Attributes:
-        vector: d, [D] in float64: a part p adds p · d.
-        constant: what is there without any part.
-    """
-
-    vector: Tensor
-    constant: float
-
-
-def direction(readout: Readout, stream: Tensor, token: int, against: int | None) -> Direction:
-    """The direction of a token, or of the difference to another.
-
-    Args:
-        readout: with a table.
-        stream: the whole residual stream at the position, [D], which gives σ.
-        token: id.
-        against: id of the token whose logit is taken off.
-    """
-    assert readout.table is not None
-    assert readout.scale is not None
-    row = readout.table[token].double()
-    bias = 0.0 if readout.bias is None else float(readout.bias[token])
-    if against is not None:
-        row = row - readout.table[against].double()
-        bias -= 0.0 if readout.bias is None else float(readout.bias[against])
-    if readout.shift is not None:
-        bias += float(readout.shift.double() @ row)
-    u = readout.scale.double() * row
-    u = u - u.mean() if readout.centred else u
-    return Direction(u / sigma(readout, stream), bias)
-
-
-def sigma(readout: Readout, stream: Tensor) -> Tensor:
-    """What the last normalization divides by at a position."""
-    x = stream.double()
-    x = x - x.mean() if readout.centred else x
-    return (x.square().mean() + readout.eps).sqrt()
 
 
 def by_source(watch: StreamWatch, site: Site, out: OutputProjection, toward: Direction) -> Tensor:
@@ -115,7 +71,7 @@ def split(
         source: with a readout.
         output: of one input, with states and mlps.
         watch: of the same pass.
-        toward: see :func:`direction`.
+        toward: see :func:`attnviz.attention.unembedding.direction`.
 
     Returns:
         The parts, and [S] by head.
@@ -136,16 +92,6 @@ def split(
         parts.append(LogitPart("mlp", site.layer, None, float(mlp[0, place].double() @ vector)))
     parts.append(LogitPart("bias", None, None, toward.constant))
     return tuple(parts), sources
-
-
-def words(readout: Readout, stream: Tensor, parts: Tensor) -> Tensor:
-    """What parts [n, D] add to the logit of every token, against their mean, [n, V] in float32."""
-    assert readout.table is not None
-    assert readout.scale is not None
-    parts = parts - parts.mean(-1, keepdim=True) if readout.centred else parts
-    moved = readout.scale.double() * parts / sigma(readout, stream)
-    found = (moved.to(readout.table.dtype) @ readout.table.t()).float()
-    return found - found.mean(-1, keepdim=True)
 
 
 def _from_first(block: Tensor, key_start: int) -> Tensor:

@@ -1,7 +1,9 @@
-"""The layers of a single stack: what goes from one to the next, and passes that begin in between.
+"""The layers of a stack: what goes from one to the next, and passes that begin in between.
 
 Where a model keeps its layers in a list and runs them one after the other, what enters each of them
 can be read, and a pass can leave the first ones out. Whether that is so is tried before it is used.
+Of an encoder-decoder model it is the decoder's, and a pass can begin behind the last of them, where
+neither stack has anything left to do.
 """
 
 from __future__ import annotations
@@ -29,11 +31,13 @@ class Stack:
 
     Attributes:
         layers: in order.
-        wrapped: whether they return their states in a tuple.
+        wrapped: how many values they return in a tuple, states first; 0 for states alone.
+        before: the encoder, of an encoder-decoder model.
     """
 
     layers: nn.ModuleList
-    wrapped: bool = False
+    wrapped: int = 0
+    before: Stack | None = None
 
     @contextlib.contextmanager
     def beginning(self, start: Start) -> Iterator[None]:
@@ -44,17 +48,15 @@ class Stack:
                 return (start.hidden, *args[1:]), kwargs
             return args, {**kwargs, "hidden_states": start.hidden}
 
-        def skip(*args: Any, **kwargs: Any) -> Any:
-            hidden = _hidden(args, kwargs)
-            return (hidden,) if self.wrapped else hidden
-
         def given(*args: Any, **kwargs: Any) -> Any:
-            return (start.hidden,) if self.wrapped else start.hidden
+            return self._returned(start.hidden)
 
         with contextlib.ExitStack() as undo:
             ended = self.layers[len(self.layers) if start.end is None else start.end :]
             for layer in [*self.layers[: start.layer], *ended]:
-                undo.enter_context(_replaced(layer, skip))
+                undo.enter_context(_replaced(layer, self._skip))
+            for layer in () if self.before is None else self.before.layers:
+                undo.enter_context(_replaced(layer, self.before._skip))
             if start.layer == len(self.layers):
                 undo.enter_context(_replaced(self.layers[-1], given))
                 yield
@@ -88,11 +90,18 @@ class Stack:
             undo.callback(ran[-1].register_forward_hook(leaving).remove)
             yield
 
+    def _skip(self, *args: Any, **kwargs: Any) -> Any:
+        """What a layer that does nothing returns."""
+        return self._returned(_hidden(args, kwargs))
+
+    def _returned(self, hidden: Tensor) -> Any:
+        return (hidden, *[None] * (self.wrapped - 1)) if self.wrapped else hidden
+
 
 def find_stack(
     network: HookedModel, plan: Sequence[tuple[int, Site]], items: Sequence[Item]
 ) -> Stack | None:
-    """The layers of a hooked single stack, tried with a few tokens.
+    """The layers of a hooked model, tried with a few tokens.
 
     Args:
         network: with our attention switched on.
@@ -101,25 +110,37 @@ def find_stack(
 
     Returns:
         None where the model has no plain list of layers, or where a pass that begins at the last
-        one, with what entered it in a whole pass, does not end as that did.
+        one (of an encoder-decoder model behind it), with what entered it in a whole pass, does not
+        end as that did.
     """
-    layers = _listed(network.body, plan)
-    if layers is None:
+    own = [call for call in plan if not network.seq2seq or call[1].kind == "decoder"]
+    layers = _listed(network.body, own)
+    encoder = None
+    if network.seq2seq:
+        encoder = _listed(network.body, [call for call in plan if call[1].kind == "encoder"])
+    if layers is None or (network.seq2seq and encoder is None):
         return None
     states: list[Tensor] = []
     returned: list[Any] = []
-    handle = layers[0].register_forward_hook(lambda layer, args, out: returned.append(out))
+    hooks = [
+        one[0].register_forward_hook(lambda layer, args, out: returned.append(out))
+        for one in (encoder, layers)
+        if one is not None
+    ]
     try:
         with torch.no_grad():
             with Stack(layers).keeping(states):
                 whole = network.run(items).get("last_hidden_state")
-            stack = Stack(layers, isinstance(returned[0], tuple))
-            with stack.beginning(Start(len(layers) - 1, states[-2])):
+            *before, last = (len(out) if isinstance(out, tuple) else 0 for out in returned)
+            stack = Stack(layers, last, Stack(encoder, before[0]) if encoder is not None else None)
+            start = len(layers) - (0 if network.seq2seq else 1)
+            with stack.beginning(Start(start, states[start])):
                 late = network.run(items).get("last_hidden_state")
     except Exception:  # whatever a model's own code raises when it is run in another way
         return None
     finally:
-        handle.remove()
+        for hook in hooks:
+            hook.remove()
     tolerance = TOLERANCE_LOW if is_low(network.dtype) else TOLERANCE
     if len(states) != len(layers) + 1 or change(whole, late, items) > tolerance:
         return None

@@ -1,4 +1,10 @@
 /**
+ * The sources of queries or of keys: kind and name, and what the n-th adds at a position.
+ * @typedef {object} Origins
+ * @property {[string, string][]} names
+ * @property {(n: number, at: number) => Float64Array} part
+ */
+/**
  * What the weights of one head on one text are made of: softmax over keys of c tanh(s q·k / c) + b.
  * @typedef {object} Terms
  * @property {number} width of a query
@@ -13,7 +19,9 @@
  * @property {ArrayLike<number>} norms [S], of every key's value, through W_O where `written`
  * @property {boolean} written
  * @property {boolean | null} turned whether queries and keys are turned by their positions
+ * @property {number} [off] how far products can be off, where that was measured
  * @property {{ q: ArrayLike<number>, k: ArrayLike<number> } | null} slack how far queries and keys can be off, [width] each; null for not at all
+ * @property {{ query: Origins, key: Origins } | null} [origins] what queries and keys were made of, where it is known
  */
 /**
  * One weight, taken apart; `off` is how far q·k can be off.
@@ -67,7 +75,7 @@ export function reasonOf(terms, r, c) {
   const total = powers.reduce((sum, one) => sum + one, sinkPower);
   return {
     q, k, products, dot, scaled: scale * dot, capped: cap(scale * dot), added: bias ? bias(r, c) : 0,
-    off: slack ? products.reduce((sum, _, i) => sum + Math.abs(q[i]) * slack.k[i] + Math.abs(k[i]) * slack.q[i], 0) : 0,
+    off: slack ? products.reduce((sum, _, i) => sum + Math.abs(q[i]) * slack.k[i] + Math.abs(k[i]) * slack.q[i], 0) : terms.off ?? 0,
     row, top, powers, sinkPower, total, weight: total ? powers[c] / total : 0, norm: terms.norms[c],
   };
 }

@@ -14,6 +14,8 @@ export interface TermsData {
   chunk: number; width: number; scale: number; softcap: number | null; sink: number | null;
   bias: "" | "key" | "distance" | "whole"; written: boolean; turned: boolean | null;
   causal: boolean; window: number | null; bits: boolean; error: number;
+  /** Kind and name of every source of queries and keys; null where they are not known. */
+  origins: { query: [string, string][]; key: [string, string][] } | null;
 }
 export interface HeadData { index: number; top: number; whole: boolean; roles: HeadRole[]; scores: ScoreValue[]; terms: TermsData | null }
 /** Which keys queries may attend to: by distance, or in bits of every head (`each`) or of all of them. */
@@ -44,6 +46,8 @@ export interface AxisData {
   segments: number[]; starts: number[]; words: string[];
   /** how many of the last tokens the model wrote itself */
   written: number;
+  /** its named parts, first tokens and ends */
+  spans: { name: string; ranges: [number, number][] }[];
   /** where each token stands in the scene: its patch or frame, -1 nowhere, -2 after the end; or empty */
   cells: number[];
 }
@@ -65,6 +69,7 @@ export interface Page {
   few: string; noRole: string; palette: string;
   /** whether every text was run twice, one run behind the other */
   against: boolean;
+  spanColors: string[];
   /** colours of less, nothing and more */
   signed: Record<"light" | "dark", string[]>;
 }
@@ -96,6 +101,8 @@ export interface State {
   most: boolean;
   /** the query and key whose weight is explained */
   why: string;
+  /** the part that attends and the part that it attends to, each a span `s0` or tokens `3-7` */
+  spans: string;
 }
 
 /** One axis as shown: tokens or words, without what is hidden. */

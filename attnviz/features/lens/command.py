@@ -1,0 +1,120 @@
+"""``attnviz lens``: what each layer already knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+import typer
+
+from attnviz.cli import console
+from attnviz.cli.flattening import flatten
+from attnviz.cli.options import OutputOptions, TextsOptions, TrainedOptions
+from attnviz.cli.paper_options import PaperOptions
+
+if TYPE_CHECKING:
+    from attnviz.features.lens.result import Position
+
+
+@flatten
+def lens(
+    prompt: TextsOptions,
+    model: TrainedOptions,
+    output: OutputOptions,
+    paper: PaperOptions,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            help="The word whose rank and probability to follow along the layers.",
+            metavar="WORD",
+            show_default="what each position predicts in the end",
+        ),
+    ] = None,
+    position: Annotated[
+        str | None,
+        typer.Option(
+            help="Read this token alone, from 0 (-1 is the last), or all.",
+            metavar="N|all",
+            show_default="all, or every mask; of heads the last",
+        ),
+    ] = None,
+    by: Annotated[
+        str,
+        typer.Option(
+            help="Read the state after each layer, or what each head writes (head); of --lines "
+            "the mean over all positions."
+        ),
+    ] = "layer",
+    top: Annotated[
+        int, typer.Option(help="Words of each state or head to keep.", metavar="N", min=1)
+    ] = 10,
+    seed: Annotated[int | None, typer.Option(help="Seed of sampling (--generate).")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.lens/1).")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per word.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Also draw it: a .png, .svg or .pdf file, or a page (.html).",
+            metavar="FILE",
+        ),
+    ] = None,
+) -> None:
+    """Read the state after every layer as if it were the last: what each layer already knows.
+
+    [bold]Examples[/]
+
+      attnviz lens "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
+
+      attnviz lens "Mary gave the old blue clock to Peter, and later Mary gave the old blue" --token clock --position -1
+
+      attnviz lens "The cat sat on the [MASK]." --model demo-bert -o lens.html
+
+      attnviz lens --lines sample_inputs/sentences.txt --by head
+    """  # noqa: E501
+    drawn = paper.options()
+    from attnviz import files
+    from attnviz.features.lens import function
+    from attnviz.features.lens.result import Lens
+
+    if json and csv:
+        raise typer.BadParameter("--json and --csv exclude each other")
+    if by not in ("layer", "head"):
+        raise typer.BadParameter(f"--by is layer or head, not {by!r}")
+    if by == "layer" and prompt.lines is not None:
+        raise typer.BadParameter("--lines is for --by head; layers are read on one text")
+    if by == "head" and out is not None and out.suffix.lower() in (".html", ".htm"):
+        raise typer.BadParameter("--by head has no page; name a picture, or use --csv")
+    place = _position(position)
+    if out is not None:
+        Lens.check_suffix(out)
+        files.check_writable(out)
+    looks = list(prompt.looks(model, seed=seed, quiet=output.quiet))
+    with console.waiting("running the model", output.quiet):
+        found = function.lens(
+            looks, by=cast("Literal['layer', 'head']", by), token=token, position=place, top=top,
+            **model.settings(),
+        )  # fmt: skip
+    if out is not None:
+        found.save(out, **drawn)
+    if json or csv:
+        console.put(found.to_json() if json else found.to_csv())
+        return
+    from attnviz.features.lens import terminal
+
+    screen = console.stdout()
+    for part in terminal.parts(found):
+        screen.print(part)
+    console.note(found.notes, output.quiet)
+    if out is not None and not output.quiet:
+        console.wrote(out)
+
+
+def _position(text: str | None) -> Position:
+    if text is None or text == "all":
+        return cast("Position", text)
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"--position is a whole number or all, not {text!r}") from None

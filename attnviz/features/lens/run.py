@@ -1,0 +1,168 @@
+"""One text: what its states say, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attnviz.captures.kept import Kept
+from attnviz.captures.trials import MASKS, is_masked, one_token, predicted
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import ForwardRequest, Output, Source
+from attnviz.core.tokens import Tokens
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.features.lens.layer_parts import added
+from attnviz.features.lens.read import Readings, at, readings
+from attnviz.features.lens.result import Added, Lens, LensCell, LensToken, Position
+
+
+@dataclass(frozen=True, slots=True)
+class LensQuestion:
+    """What is asked.
+
+    Attributes:
+        token: that is followed along the layers; by default each position's own last prediction.
+        position: of a token, from 0 or, negative, from the end; ``"all"``; by default all, and in
+            masked models every mask.
+        top: how many words of each state.
+    """
+
+    token: str | None = None
+    position: Position = None
+    top: int = 10
+
+    def check(self) -> None:
+        """UsageError for what makes no sense."""
+        if self.top < 1:
+            raise UsageError(f"top must be at least 1, got {self.top}")
+        if self.position not in (None, "all") and type(self.position) is not int:
+            raise UsageError(f"a position is a whole number or 'all', not {self.position!r}")
+
+
+def check_words(source: Source) -> None:
+    """ModelError for a model without an LM head."""
+    if source.no_logits:
+        raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
+
+
+def run(source: Source, inputs: Inputs, question: LensQuestion) -> Lens:
+    """Read every state of a text.
+
+    Raises:
+        ModelError: the model predicts no words, has no states between layers that can be read, or
+            what was read does not end at its own logits.
+        InputError: a token that is none, no such position, or no mask in the text.
+    """
+    question.check()
+    check_words(source)
+    tokens = predicted(inputs)
+    places = chosen(source, tokens, question.position)
+    asked = None if question.token is None else one_token(source, question.token)
+    reason = source.readout().reason
+    kept = Kept(["z"], () if reason else source.layout.sites)
+    output = source.forward(
+        [inputs],
+        () if reason else [kept],
+        ForwardRequest(hidden=False, logits=True, states=True, mlps=not reason, terms=not reason),
+    )
+    if output.logits is None:
+        raise ModelError(f"{source.info.model} gave no logits")
+    own = output.logits[0, places]
+    followed = own.argmax(-1) if asked is None else torch.full_like(own[:, 0], asked).long()
+    states = at(output.states, places)
+    found = readings(
+        source, inputs, states, own, followed, length=len(tokens), top=question.top
+    )  # fmt: skip
+    parts: Sequence[Added | None] = [None] * len(found.rank)
+    if not reason:
+        split = found.ids[:, 0] if asked is None else followed.repeat(len(states))
+        values = found.logits[:, 0] if asked is None else found.logit
+        heads = {site: z[0].transpose(0, 1)[places] for site, z in kept.values["z"].items()}
+        parts = _parts(source, output, states, places, heads, split, values)
+    masked = is_masked(source)
+    texts = tokens.texts
+    return Lens(
+        source=source.info,
+        layout=source.layout,
+        tokens=texts,
+        masked=masked,
+        positions=tuple(places),
+        token="" if asked is None else source.tokens([asked]).texts[0],
+        followed=source.tokens(followed.tolist()).texts,
+        next=() if masked else tuple(texts[n + 1] if n + 1 < len(texts) else "" for n in places),
+        cells=_cells(source, found, places, parts),
+        difference=found.difference,
+        reason=reason,
+        notes=inputs.notes,
+        texts=1,
+    )
+
+
+def chosen(source: Source, tokens: Tokens, position: Position) -> list[int]:
+    """The positions that are read, at least one.
+
+    Raises:
+        InputError: there is no such position, or no mask in a masked model's text.
+    """
+    length = len(tokens)
+    if isinstance(position, int):
+        if not -length <= position < length:
+            raise InputError(f"there is no position {position}: the text has {length} tokens")
+        return [position % length]
+    if position == "all" or not is_masked(source):
+        return list(range(length))
+    places = [n for n, text in enumerate(tokens.texts) if text in MASKS]
+    if not places:
+        raise InputError(
+            "the text has no mask ({}) where a word belongs",
+            " or ".join(MASKS),
+            remedy="write one, or read every token with {position}",
+            position="all",
+        )
+    return places
+
+
+def _parts(
+    source: Source,
+    output: Output,
+    states: Tensor,
+    places: Sequence[int],
+    heads: dict[Site, Tensor],
+    tokens: Tensor,
+    values: Tensor,
+) -> Sequence[Added]:
+    """What made one logit of every state, in the order of the readings."""
+    mlps = list(at(output.mlps, places))
+    names = source.tokens(tokens.tolist()).texts
+    tokens, values = (one.view(states.shape[:2]) for one in (tokens, values.double()))
+    return list(added(source, states, mlps, heads, tokens, values, names))
+
+
+def _cells(
+    source: Source, found: Readings, places: Sequence[int], parts: Sequence[Added | None]
+) -> tuple[LensCell, ...]:
+    """The readings as records."""
+    names = dict(_named(source, found.ids))
+    columns = (found.ids, found.logits, found.probabilities, found.entropy, found.kl, found.rank,
+               found.probability)  # fmt: skip
+    cells = []
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    for place, (ids, logits, shares, entropy, kl, rank, share) in enumerate(rows):
+        state, number = divmod(place, len(places))
+        top = tuple(
+            LensToken(names[id_], id_, logit, probability)
+            for id_, logit, probability in zip(ids, logits, shares, strict=True)
+        )
+        layer = state - 1 if state else None
+        cells.append(LensCell(layer, places[number], top, entropy, kl, rank, share, parts[place]))
+    return tuple(cells)
+
+
+def _named(source: Source, ids: Tensor) -> zip[tuple[int, str]]:
+    """Every id with its text, each once."""
+    distinct = ids.unique().tolist()
+    return zip(distinct, source.tokens(distinct).texts, strict=True)

@@ -1,0 +1,172 @@
+"""What heads write, read out: top words that each raises and lowers, at one position or over many.
+
+A head writes z W_O. Through the last normalization with its σ, and W_U, that is what it adds to
+every logit. Over many rows the mean is taken of what the matrix W_U gets, so that it is exact;
+which words recur, and whether they stand in the text, is asked row by row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnviz.attention.unembedding import moved, scaled
+from attnviz.captures.kept import Kept
+from attnviz.captures.trials import predicted
+from attnviz.core.heads import Head
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.tokens import Tokens
+from attnviz.errors import InputError, ModelError
+from attnviz.features.lens.result import HeadWrites, Lens, RecurringToken, RowShare, TokenEffect
+from attnviz.features.lens.run import LensQuestion, check_words, chosen
+from attnviz.statistics.ratios import ratios
+
+RAISED = 5
+"""Words a row by which strings recur."""
+RECURRING = 10
+"""Of those that are told."""
+AT_ONCE = 1 << 24
+"""Logits that are held at a time: 64 MiB."""
+
+
+@dataclass
+class _Sums:
+    """Of one head, over rows."""
+
+    made: Tensor
+    norm: float = 0.0
+    raised: Counter[int] = field(default_factory=Counter)
+    in_text: list[int] = field(default_factory=list)
+
+
+def run_heads(
+    source: Source,
+    texts: Sequence[Inputs],
+    question: LensQuestion,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Lens:
+    """What every head writes at a position of a text, or over the rows of several.
+
+    Args:
+        source: the model.
+        texts: one or more.
+        question: its position; by default the last token of a single text, and of several all.
+        progress: called with how many texts are done.
+
+    Raises:
+        ModelError: the model predicts no words, or what its heads write is no part of a sum.
+    """
+    question.check()
+    check_words(source)
+    readout, layout = source.readout(), source.layout
+    if readout.reason:
+        raise ModelError(
+            f"what a head of {source.info.model} writes cannot be read out: {readout.reason}"
+        )
+    assert readout.table is not None
+    width = readout.table.shape[1]
+    sums = {head: _Sums(readout.table.new_zeros(width).double()) for head in layout}
+    counts: list[int] = []  # rows of each text
+    seen: list[float] = []
+    position = question.position
+    if position is None and len(texts) == 1:
+        position = -1
+    for number, inputs in enumerate(texts, 1):
+        tokens = predicted(inputs)
+        places = chosen(source, tokens, position)
+        kept = Kept(["z"], layout.sites)
+        output = source.forward(
+            [inputs], [kept], ForwardRequest(hidden=False, states=True, terms=True)
+        )
+        counts.append(len(places))
+        seen += [len(set(tokens.ids[: n + 1])) / len(readout.table) for n in places]
+        stream = output.states[-1][0, places]
+        for site, z in kept.values["z"].items():
+            out = source.output(site)
+            assert out.weight is not None
+            for index in range(z.shape[1]):
+                part = z[0, index, places].double() @ out.weight[index].double()  # [P, D]
+                one = sums[Head(site, index)]
+                made = scaled(readout, stream, part)
+                one.made += made.sum(0)
+                one.norm += float(torch.linalg.vector_norm(part, dim=-1).sum())
+                if sum(counts) > 1 or len(texts) > 1:
+                    _raised(one, [moved(readout, some) for some in _blocks(made, readout.table)],
+                            tokens, places)  # fmt: skip
+        progress(number)
+    rows = sum(counts)
+    if not rows:
+        raise InputError("no text to read; give at least one")
+    names = [str(predicted(inputs).ids) for inputs in texts]  # the same text counts as one
+    shares = _shares(sums, counts, names) if rows > 1 else {}
+    return Lens(
+        source=source.info,
+        layout=layout,
+        tokens=predicted(texts[0]).texts if len(texts) == 1 else (),
+        positions=tuple(places) if len(texts) == 1 else (),
+        heads=tuple(
+            _writes(source, head, sums[head], rows, question.top, shares.get(head))
+            for head in layout
+        ),
+        rows=rows,
+        chance=float(np.mean(seen)) if rows > 1 else None,
+        notes=texts[0].notes if len(texts) == 1 else (),
+        texts=len(texts),
+    )
+
+
+def _blocks(made: Tensor, table: Tensor) -> Iterable[Tensor]:
+    return made.split(max(1, AT_ONCE // len(table)))
+
+
+def _raised(one: _Sums, effects: Sequence[Tensor], tokens: Tokens, places: Sequence[int]) -> None:
+    """Count the words that rows raise most."""
+    best = torch.cat([some.topk(min(RAISED, some.shape[-1])).indices for some in effects]).tolist()
+    for ids, place in zip(best, places, strict=True):
+        one.raised.update(ids)
+        one.in_text.append(int(ids[0] in tokens.ids[: place + 1]))
+
+
+def _shares(
+    sums: dict[Head, _Sums], counts: Sequence[int], names: Sequence[str]
+) -> dict[Head, RowShare]:
+    """How often the word that a head raises most stands in the text; texts are independent."""
+    ends = np.cumsum(counts)[:-1]
+    hits = np.array([[part.sum() for part in np.split(np.array(one.in_text), ends)]
+                     for one in sums.values()], float).T  # fmt: skip
+    found = ratios(hits, np.array(counts, float), names)
+
+    def known(value: float) -> float | None:
+        return None if np.isnan(value) else min(max(float(value), 0.0), 1.0)
+
+    joint = not np.isnan(found.joint_low).all()
+    low, high = (found.joint_low, found.joint_high) if joint else (found.low, found.high)
+    return {
+        head: RowShare(float(found.value[n]), known(low[n]), known(high[n]))
+        for n, head in enumerate(sums)
+    }
+
+
+def _writes(
+    source: Source, head: Head, one: _Sums, rows: int, top: int, share: RowShare | None
+) -> HeadWrites:
+    """The record of a head."""
+    effect = moved(source.readout(), one.made[None] / rows)[0]
+    ends = []
+    for sign in (1, -1):
+        best = (sign * effect).topk(min(top, len(effect))).indices.tolist()
+        texts = source.tokens(best).texts
+        ends.append(tuple(TokenEffect(text, id_, float(effect[id_]))
+                          for text, id_ in zip(texts, best, strict=True)))  # fmt: skip
+    often = [(id_, n) for id_, n in one.raised.most_common(RECURRING) if n > 1]
+    texts = source.tokens([id_ for id_, _ in often]).texts if often else ()
+    recurring = tuple(
+        RecurringToken(text, id_, n / rows) for text, (id_, n) in zip(texts, often, strict=True)
+    )
+    return HeadWrites(head, one.norm / rows, ends[0], ends[1], recurring, share)
