@@ -40,6 +40,7 @@ COMMANDS = {
         "a table of pronouns or a treebank with entities, such as sample_inputs/pronouns.tsv",
     ),
     "logits": (MEASURE, _TEXT),
+    "lens": (MEASURE, _TEXT),
     "flow": (MEASURE, _TEXT),
     "circuits": (MEASURE, ""),
     "atlas": (MEASURE, "--lines FILE, such as --lines sample_inputs/sentences.txt"),

@@ -33,7 +33,10 @@ CLOSING: dict[str, tuple[str, Any]] = {
         "model.layers",
         lambda m, x: 30 * torch.tanh(m.lm_head(m.model.norm(x)) / 30),
     ),
-    "gpt_neox": ("gpt_neox.layers", lambda m, x: m.get_output_embeddings()(m.gpt_neox.final_layer_norm(x))),
+    "gpt_neox": (
+        "gpt_neox.layers",
+        lambda m, x: m.get_output_embeddings()(m.gpt_neox.final_layer_norm(x)),
+    ),
     "opt": (
         "model.decoder.layers",
         lambda m, x: m.lm_head(m.model.decoder.final_layer_norm(x)),
