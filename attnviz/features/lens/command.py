@@ -66,7 +66,7 @@ def lens(
 
       attnviz lens "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
 
-      attnviz lens "The kettle sang and the candle burned while the kettle" --token sang -o lens.html
+      attnviz lens "The kettle sang and the candle burned while the kettle" --token sang -o a.html
 
       attnviz lens "The cat sat on the [MASK]." --model demo-bert
 
