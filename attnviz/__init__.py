@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from attnviz.features.patch.pairs import Pair
     from attnviz.features.profile.function import merge_profiles, profile, read_profile
     from attnviz.features.registry import read
+    from attnviz.features.sources.function import source_shares, sources
     from attnviz.features.syntax.function import syntax
     from attnviz.features.view.function import view
     from attnviz.models.untrained import FreshConfig
@@ -82,6 +83,8 @@ _LAZY = {
     "circuits": "attnviz.features.circuits.function",
     "diff": "attnviz.features.diff.function",
     "coref": "attnviz.features.coref.function",
+    "source_shares": "attnviz.features.sources.function",
+    "sources": "attnviz.features.sources.function",
     "syntax": "attnviz.features.syntax.function",
     "capture": "attnviz.captures.look",
     "export_maps": "attnviz.features.export.function",
@@ -151,6 +154,8 @@ __all__ = [
     "read_capture",
     "read_profile",
     "select",
+    "source_shares",
+    "sources",
     "syntax",
     "view",
     "watch",

@@ -26,7 +26,14 @@ ROOT = Path(__file__).parent.parent
 COPIED = ("attnviz", "tests", "docs", "sample_inputs", "training", "benchmarks", "pyproject.toml",
           "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile")  # fmt: skip
 ROOMS = {
-    "attnviz/scoring": ("tests/scoring", "tests/features/heads"),
+    "attnviz/scoring": (
+        "tests/scoring",
+        "tests/attention",
+        "tests/models",
+        "tests/captures",
+        "tests/features/profile",
+        "tests/cli/test_cli.py",
+    ),
     "attnviz/statistics": ("tests/statistics", "tests/features/profile/test_numbers.py"),
     "attnviz/features/ablation": ("tests/features/ablation",),
     "attnviz/core": ("tests/core", "tests/captures", "tests/models", "tests/cli/test_cli.py"),

@@ -110,12 +110,14 @@ def layer_breaks(name: str, found: set[str]) -> set[str]:
 PACKAGES = {name: path for name, path in MODULES.items() if parts(name) and "__" not in name}
 
 
-@pytest.mark.parametrize("name", sorted(PACKAGES))
-def test_modules_import_only_from_layers_below(name: str) -> None:
-    found = imported(PACKAGES[name])
-    if parts(name)[0] == "cli":  # the list of commands
-        found = {other for other in found if parts(other)[:1] != ["features"]}
-    assert layer_breaks(name, found) == set()
+def test_modules_import_only_from_layers_below() -> None:
+    broken = {}
+    for name, path in PACKAGES.items():
+        found = imported(path)
+        if parts(name)[0] == "cli":  # the list of commands
+            found = {other for other in found if parts(other)[:1] != ["features"]}
+        broken[name] = layer_breaks(name, found)
+    assert {name: found for name, found in broken.items() if found} == {}
 
 
 def test_the_layer_test_can_fail() -> None:
@@ -145,9 +147,9 @@ def feature_breaks(name: str, found: set[str]) -> set[str]:
 FEATURES = sorted(name for name in PACKAGES if name.startswith("attnviz.features."))
 
 
-@pytest.mark.parametrize("name", FEATURES)
-def test_features_stand_alone_and_flow_one_way(name: str) -> None:
-    assert feature_breaks(name, imported(PACKAGES[name])) == set()
+def test_features_stand_alone_and_flow_one_way() -> None:
+    broken = {name: feature_breaks(name, imported(PACKAGES[name])) for name in FEATURES}
+    assert {name: found for name, found in broken.items() if found} == {}
 
 
 def test_the_feature_test_can_fail() -> None:
@@ -156,10 +158,10 @@ def test_the_feature_test_can_fail() -> None:
     assert feature_breaks("attnviz.features.atlas.function", found) == set()
 
 
-@pytest.mark.parametrize("folder", sorted(set(attnviz.cli.COMMANDS)))
-def test_every_command_has_its_feature(folder: str) -> None:
-    where = PACKAGE / "features" / attnviz.cli.FOLDERS.get(folder, folder)
-    assert (where / "command.py").is_file(), f"{where} has no command.py"
+def test_every_command_has_its_feature() -> None:
+    folders = {attnviz.cli.FOLDERS.get(name, name) for name in attnviz.cli.COMMANDS}
+    there = {path.parent.name for path in PACKAGE.glob("features/*/command.py")}
+    assert folders - there == set()
 
 
 def cycle(graph: dict[str, set[str]]) -> list[str]:
@@ -182,17 +184,17 @@ def test_the_ring_test_can_fail() -> None:
     assert cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}})
 
 
-@pytest.mark.parametrize("path", FILES, ids=within)
-def test_processes_and_modules_are_named_by_import(path: Path) -> None:
+def test_processes_and_modules_are_named_by_import() -> None:
     """A module named in a string is found by no rename and by no test of layers."""
-    if within(path) in (
-        "__init__.py",
-        "cli/__init__.py",
-        "features/registry.py",
-    ):  # the public names and the commands
-        return
-    for line, text in literals(path):
-        assert text not in MODULES or text == "attnviz", f"{within(path)}:{line} names {text}"
+    lists = {"__init__.py", "cli/__init__.py", "features/registry.py"}
+    named = [
+        f"{within(path)}:{line} names {text}"
+        for path in FILES
+        if within(path) not in lists  # of the public names, the commands and the results
+        for line, text in literals(path)
+        if text in MODULES and text != "attnviz"
+    ]
+    assert named == []
 
 
 def said(path: Path) -> Iterator[ast.Call]:
@@ -212,11 +214,9 @@ def fields(template: ast.expr | None) -> list[str]:
     return [name for _, name, _, _ in Formatter().parse(template.value) if name is not None]
 
 
-@pytest.mark.parametrize("path", FILES, ids=within)
-def test_templates_are_literals_and_get_their_fields(path: Path) -> None:
-    if within(path) == "errors.py":
-        return
-    for call in said(path):
+def test_templates_are_literals_and_get_their_fields() -> None:
+    calls = [(path, call) for path in FILES if within(path) != "errors.py" for call in said(path)]
+    for path, call in calls:
         given = {word.arg: word.value for word in call.keywords if word.arg}
         remedy = given.pop("remedy", None)
         if not call.args or (len(call.args) == 1 and not given):
@@ -241,12 +241,15 @@ def literals(path: Path) -> Iterator[tuple[int, str]]:
 OPTION = re.compile(r"(?<![\w!-])--(?=[a-z]|$)")
 
 
-@pytest.mark.parametrize("path", FILES, ids=within)
-def test_only_the_command_line_knows_options(path: Path) -> None:
-    if path.relative_to(PACKAGE).parts[0] == "cli" or path.stem in COMMANDS:
-        return
-    for line, text in literals(path):
-        assert not OPTION.search(text), f"{within(path)}:{line} names an option: {text!r}"
+def test_only_the_command_line_knows_options() -> None:
+    named = [
+        f"{within(path)}:{line} names an option: {text!r}"
+        for path in FILES
+        if within(path).split("/")[0] != "cli" and path.stem not in COMMANDS
+        for line, text in literals(path)
+        if OPTION.search(text)
+    ]
+    assert named == []
 
 
 def test_the_option_test_can_fail(tmp_path: Path) -> None:

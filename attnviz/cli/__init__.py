@@ -41,6 +41,7 @@ COMMANDS = {
     ),
     "logits": (MEASURE, _TEXT),
     "lens": (MEASURE, _TEXT),
+    "sources": (MEASURE, 'a text and --head HEAD, such as "The cat sat" --head 2.0'),
     "flow": (MEASURE, _TEXT),
     "circuits": (MEASURE, ""),
     "atlas": (MEASURE, "--lines FILE, such as --lines sample_inputs/sentences.txt"),

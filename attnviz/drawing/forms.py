@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz import files
 from attnviz.core.findings import Finding
-from attnviz.core.result import Record
+from attnviz.core.record import Record
 from attnviz.drawing import paper
 from attnviz.errors import UsageError
 

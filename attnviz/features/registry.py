@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
 
-from attnviz.core.result import Record, parsed
+from attnviz.core.record import Record, parsed
 from attnviz.errors import InputError
 
 RESULTS = {
@@ -22,7 +22,9 @@ RESULTS = {
     "attnviz.logits": "attnviz.features.logits.result.Logits",
     "attnviz.patch": "attnviz.features.patch.result.Patch",
     "attnviz.profile": "attnviz.features.profile.result.Profile",
-    "attnviz.shapes": "attnviz.features.shapes.result.Answer",
+    "attnviz.shapes": "attnviz.features.shapes.function.Answer",
+    "attnviz.source-shares": "attnviz.features.sources.result.SourceShares",
+    "attnviz.sources": "attnviz.features.sources.result.Sources",
     "attnviz.syntax": "attnviz.features.syntax.result.Syntax",
 }
 """The class of each schema, without its version."""

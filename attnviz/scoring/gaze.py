@@ -39,7 +39,8 @@ def gaze(tokens: Tokens, picture: Picture, query: str | None = None) -> Gaze:
     Raises:
         UsageError: there is no such row, or junk.
     """
-    cls = bool(tokens.special[0]) and not tokens.places[0]
+    places = tokens.places or ((),) * len(tokens)
+    cls = tokens.special[0] and not places[0]
     if query is None:
         query = "cls" if cls else str(len(tokens) - 1) if tokens.space == "text" else "mean"
     if query == "cls":
@@ -47,20 +48,22 @@ def gaze(tokens: Tokens, picture: Picture, query: str | None = None) -> Gaze:
             raise UsageError("this model has no [CLS]; name a patch such as 3,4, or mean")
         return Gaze((0,), f"from {tokens.texts[0]}")
     if query == "mean":
-        rows = tuple(n for n, place in enumerate(tokens.places) if place)
+        rows = tuple(n for n, place in enumerate(places) if place)
+        if not rows:
+            raise UsageError("no patches among the queries; name a token by its number")
         return Gaze(rows, "mean over all patches")
     found = _PATCH.fullmatch(query)
     if found:
         place = (int(found[1]), int(found[2]))
-        if place not in tokens.places:
+        if place not in places:
             raise UsageError(
                 f"no patch {place[0]},{place[1]}: rows go from 0 to {picture.rows - 1}, columns "
                 f"from 0 to {picture.columns - 1}"
             )
-        return Gaze((tokens.places.index(place),), f"from patch {place[0]},{place[1]}", place)
+        return Gaze((places.index(place),), f"from patch {place[0]},{place[1]}", place)
     if not (query.isascii() and query.isdigit() and len(query) < 9):
         raise UsageError(f"no query {query[:20]!r}: write cls, mean, 3,4 for a patch, or a number")
     row = int(query)
     if row >= len(tokens):
         raise UsageError(f"no token {row}; they go from 0 to {len(tokens) - 1}")
-    return Gaze((row,), f"from token {row} {tokens.texts[row].strip()}", tokens.places[row])
+    return Gaze((row,), f"from token {row} {tokens.texts[row].strip()}", places[row])

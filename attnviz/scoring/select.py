@@ -22,7 +22,7 @@ from itertools import groupby
 from pathlib import Path
 
 from attnviz.core.heads import SITE_PREFIX, Head, Layout, Site, SiteKind
-from attnviz.core.result import parsed
+from attnviz.core.record import parsed
 from attnviz.errors import InputError, SelectionError, system_errors
 
 _FORMS = "write 4.11, L4H11, 5.*, *.3, 0-3.* or a list of these with commas"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from attnviz.core.capture import Capture
@@ -17,6 +18,42 @@ from attnviz.scoring.stored import allowed_in
 
 _CHOICES = 8
 """So many keys of every query are looked at, the strongest."""
+
+
+_AT_ONCE = 32
+"""Keys that are asked about at once."""
+
+
+def targets(capture: Capture, head: Head, score: str) -> NDArray[np.bool_]:
+    """The keys that a score counts, [T, S], asked of the score itself; none in rows without any.
+
+    Args:
+        capture: holds the head's map.
+        head: gives the layer.
+        score: the name of one in :data:`~attnviz.scoring.scores.SCORES` that is on targets.
+    """
+    stored = np.asarray(capture.maps[head.site])
+    place = capture.place(head)
+    allowed = allowed_in(stored, head.site.kind, capture.reach.get(head.site))
+    allowed = allowed[place if len(allowed) > 1 else 0]
+    length, keys = allowed.shape
+    found = np.zeros((length, keys), np.bool_)
+    for first in range(0, keys, _AT_ONCE):
+        some = range(first, min(first + _AT_ONCE, keys))
+        single = torch.zeros(1, len(some), length, keys)
+        for number, key in enumerate(some):
+            single[0, number, :, key] = 1.0
+
+        def watch(
+            item: int, site: Site, start: int, names: Sequence[str], values: Tensor,
+            first: int = first,
+        ) -> None:  # fmt: skip
+            for number, row in (values[0] > 0.5).nonzero().tolist():
+                found[start + row, first + number] = True
+
+        observer = ScoreObserver([capture.inputs], capture.layout, [score], watch)
+        observer.observe(Rows(head.site, 0, 0, single, torch.from_numpy(allowed)[None, None]))
+    return found & allowed
 
 
 def strongest_pair(capture: Capture, head: Head, score: str) -> tuple[int, int] | None:

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from attnviz.core.heads import SITE_KINDS, Head, Layout, Site
 from attnviz.core.provenance import SourceInfo
-from attnviz.core.result import Record, Result, check_schema
+from attnviz.core.record import Record, check_schema
+from attnviz.core.result import Result
 from attnviz.errors import InputError, Message, Setting, UsageError
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 import attnviz as av
-from attnviz.core.result import Record
+from attnviz.core.record import Record
 from attnviz.drawing.forms import FORMS, Pictured, Shown, picture_format
 from attnviz.errors import OutputError, UsageError
 from attnviz.features.registry import RESULTS, read, result_class

@@ -44,6 +44,14 @@ def circuits(
     seed: Annotated[
         int, typer.Option(help="Seed of random matrices and of the sample of tokens.", metavar="N")
     ] = 0,
+    with_: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with",
+            help="Show beside edges what attnviz sources --lines measured (its JSON); repeatable.",
+            metavar="FILE",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.circuits/3).")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per edge.")] = False,
     plot: Annotated[
@@ -60,6 +68,8 @@ def circuits(
       attnviz circuits --select 1.4 --plot circuits.svg
 
       attnviz circuits --model gpt2 --top 20
+
+      attnviz circuits --select 2.0 --with sources.json
     """
     drawn = paper.options()
     from attnviz import files
@@ -74,7 +84,7 @@ def circuits(
     with Stages(output.quiet) as stages:
         found = function.circuits(
             **model.settings(), select=select, keep=max(keep, top), tokens=tokens, seed=seed,
-            progress=stages.show,
+            progress=stages.show, evidence=with_ or None,
         )  # fmt: skip
     if plot is not None:
         found.save(plot, top=top, **drawn)

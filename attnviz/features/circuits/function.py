@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnviz.captures.look import DEFAULT_MODEL, Model, load
 from attnviz.errors import UsageError
@@ -12,6 +13,11 @@ from attnviz.features.circuits.run import CircuitsSettings, Progress, run
 from attnviz.models.identity import identity
 from attnviz.scoring.select import select
 
+if TYPE_CHECKING:
+    from attnviz.core.findings import Value
+    from attnviz.core.heads import Head
+    from attnviz.features.evidence import Evidence
+
 
 def circuits(
     *,
@@ -19,6 +25,7 @@ def circuits(
     device: str = "auto",
     dtype: str = "auto",
     progress: Progress | None = None,
+    evidence: Evidence | Sequence[Evidence] | None = None,
     settings: CircuitsSettings | None = None,
     **options: Any,
 ) -> Circuits:
@@ -32,6 +39,9 @@ def circuits(
         device: where to run.
         dtype: in which precision the weights are read; products are in float32 or better.
         progress: called again and again with a stage, how much is done and how much there is.
+        evidence: what :func:`attnviz.source_shares` found of heads of this model, or files with
+            its JSON: the share that a head was measured to have in another's queries and keys
+            stands beside the edge of the weights.
         settings: see :class:`~attnviz.features.circuits.run.CircuitsSettings`.
         options: its fields, in place of ``settings``: ``select="1.4"``, ``keep=50``, ...
 
@@ -50,4 +60,22 @@ def circuits(
     source = load(model, device=device, dtype=dtype)
     chosen = None if settings.select is None else select(settings.select, source.layout)
     found = run(source, settings, chosen, progress or (lambda stage, done, total: None))
-    return replace(found, identity=identity(model))
+    found = replace(found, identity=identity(model))
+    return found if evidence is None else _beside(found, evidence)
+
+
+def _beside(found: Circuits, evidence: Evidence | Sequence[Evidence]) -> Circuits:
+    """The same with what other results measured between heads."""
+    from attnviz.features.evidence import read_evidence
+
+    measured: dict[tuple[str, Head, Head], Value] = {}
+    for one in read_evidence(evidence):
+        one.result.check_model(one.name, found.source, found.layout, found.identity)
+        edges = one.result.measured_edges()
+        if not edges:
+            raise UsageError(
+                f"{one.name} measures nothing between heads; give what attnviz sources --lines "
+                "--json printed"
+            )
+        measured |= edges
+    return replace(found, measured=measured)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import NormalDist
 from typing import ClassVar, Literal
 
+from attnviz.core.findings import Value
 from attnviz.core.heads import Head
 from attnviz.core.result import Result
 from attnviz.drawing.forms import Shown
@@ -125,6 +126,8 @@ class Circuits(Shown, Result):
         turned: queries and keys are rotated by position: Q and K edges hold at distance 0.
         reasons: why something is missing, as the end of a sentence: ``edges``, ``Q and K``,
             ``copying``, ``positions``.
+        measured: what the reader of an edge was measured to have from its writer on texts, by
+            side, writer and reader: shares with their intervals, of results laid beside.
     """
 
     schema: ClassVar[str] = "attnviz.circuits/3"
@@ -143,6 +146,7 @@ class Circuits(Shown, Result):
     uniform: ByPosition | None = None
     turned: bool = False
     reasons: Mapping[str, str] = field(default_factory=dict)
+    measured: Mapping[tuple[str, Head, Head], Value] = field(default_factory=dict, compare=False)
 
     def of(self, side: Side) -> tuple[Edge, ...]:
         """The edges of one side, the strongest first."""

@@ -93,7 +93,9 @@ class CircuitsText:
         if edge is None:
             return ""
         name = self.report.layout.name
-        return signs(f"{name(edge.writer)} → {name(edge.reader)}  {edge.excess:+.3f}", plain)
+        beside = words.measured(self.report, edge)
+        weights = f"{name(edge.writer)} → {name(edge.reader)}  {edge.excess:+.3f}"
+        return signs(f"{weights}{beside}", plain)
 
 
 def _table(*columns: tuple[str, str]) -> Table:

@@ -97,10 +97,22 @@ def edges_below(report: Circuits) -> str:
         + (f", 90th percentile {spread.top10:+.3f}" if spread.edges >= _ENOUGH else "")
         for side, spread in sides
     )
+    measured = (
+        "; in brackets what the writer was measured to add to the reader on texts, as a share of "
+        "what sets its keys apart"
+        if report.measured
+        else ""
+    )
     return (
         f"edges in total: {counts}; omitted are those no stronger than the strongest of as many "
-        "random heads with the same singular values"
+        f"random heads with the same singular values{measured}"
     )
+
+
+def measured(report: Circuits, edge: Edge) -> str:
+    """What was measured of an edge, `` (58 %)``; empty for nothing."""
+    found = report.measured.get((edge.side, edge.writer, edge.reader))
+    return "" if found is None else f" ({round(100 * found[0]) + 0:d} %)"
 
 
 def closing(report: Circuits) -> str:

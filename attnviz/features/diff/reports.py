@@ -10,7 +10,8 @@ from typing import Any
 from attnviz.core.compared import Figures
 from attnviz.core.heads import Layout
 from attnviz.core.provenance import SourceInfo
-from attnviz.core.result import Record, Result
+from attnviz.core.record import Record
+from attnviz.core.result import Result
 from attnviz.drawing.forms import Shown
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError

@@ -14,7 +14,7 @@ Position = int | Literal["all"] | None
 
 
 @dataclass(frozen=True, slots=True)
-class ReadToken:
+class LensToken:
     """A word that a state is read as.
 
     Attributes:
@@ -71,7 +71,7 @@ class LensCell:
 
     layer: int | None
     position: int
-    top: tuple[ReadToken, ...]
+    top: tuple[LensToken, ...]
     entropy: float
     kl: float
     rank: int

@@ -17,7 +17,7 @@ from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.lens.parts import added
 from attnviz.features.lens.read import Readings, at, readings
-from attnviz.features.lens.result import Added, Lens, LensCell, Position, ReadToken
+from attnviz.features.lens.result import Added, Lens, LensCell, Position, LensToken
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def _cells(
     for place, (ids, logits, shares, entropy, kl, rank, share) in enumerate(rows):
         state, number = divmod(place, len(places))
         top = tuple(
-            ReadToken(names[id_], id_, logit, probability)
+            LensToken(names[id_], id_, logit, probability)
             for id_, logit, probability in zip(ids, logits, shares, strict=True)
         )
         layer = state - 1 if state else None

@@ -41,60 +41,60 @@ class View(NamedTuple):
 
 
 def _walk(asked: Asked) -> Answer:
-    from attnviz.features.shapes import function as answers
+    from attnviz.features.shapes.answers.walks import walk
 
-    return answers.walk(asked.subject(), asked.sizes(), why=asked.view.why)
+    return walk(asked.subject(), asked.sizes(), why=asked.view.why)
 
 
 def _diagram(asked: Asked) -> Answer:
-    from attnviz.features.shapes import function as answers
+    from attnviz.features.shapes.answers.walks import diagram
 
-    return answers.diagram(asked.subject(), asked.sizes(), why=asked.view.why, out=asked.output.out)
+    return diagram(asked.subject(), asked.sizes(), why=asked.view.why, out=asked.output.out)
 
 
 def _verify(asked: Asked) -> Answer:
-    from attnviz.features.shapes import function as answers
+    from attnviz.features.shapes.answers.walks import verify
 
-    return answers.verify(asked.subject(), asked.sizes())
+    return verify(asked.subject(), asked.sizes())
 
 
 def _compare(asked: Asked) -> Answer:
-    from attnviz.features.shapes import function as answers
+    from attnviz.features.shapes.answers.costs import compare
 
-    return answers.compare(asked.subject(), asked.sizes(), memory=asked.view.memory)
+    return compare(asked.subject(), asked.sizes(), memory=asked.view.memory)
 
 
 def _sweep(asked: Asked) -> Answer:
-    from attnviz.features.shapes import function as answers
+    from attnviz.features.shapes.answers.costs import sweep
 
-    sweep = str(asked.view.sweep)
-    return answers.sweep(asked.subject(), sweep, asked.sizes(), out=asked.output.out)
+    along = str(asked.view.sweep)
+    return sweep(asked.subject(), along, asked.sizes(), out=asked.output.out)
 
 
 def _scaling(asked: Asked) -> Answer:
-    from attnviz.features.shapes import function as answers
+    from attnviz.features.shapes.answers.worked import scaling
 
-    return answers.scaling(asked.view.seed, out=asked.output.out)
+    return scaling(asked.view.seed, out=asked.output.out)
 
 
 def _numbers(asked: Asked) -> Answer:
-    from attnviz.features.shapes import function as answers
+    from attnviz.features.shapes.answers.worked import numbers
 
-    return answers.numbers(asked.tiny(), precision=asked.view.precision)
+    return numbers(asked.tiny(), precision=asked.view.precision)
 
 
 def _animate(asked: Asked) -> Answer:
-    from attnviz.features.shapes import function as answers
+    from attnviz.features.shapes.answers.worked import animate
 
     if asked.output.out is None:
         raise UsageError("{animate} makes a file; add {out}", animate=..., out="film.html")
-    return answers.animate(asked.tiny(), asked.output.out)
+    return animate(asked.tiny(), asked.output.out)
 
 
 def _presets(asked: Asked) -> Answer:
-    from attnviz.features.shapes import function as answers
+    from attnviz.features.shapes.answers.costs import presets
 
-    return answers.presets()
+    return presets()
 
 
 _SIZES = frozenset(f.name for f in dataclasses.fields(LayerOptions))

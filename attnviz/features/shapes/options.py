@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 if TYPE_CHECKING:
-    from attnviz.features.shapes.function import Example, Layer, Model, RunSizes
+    from attnviz.attention.spec import RunSizes
+    from attnviz.features.shapes.answers.subject import Layer, Model
+    from attnviz.features.shapes.answers.worked import Example
 
 LAYER, RUN = "The layer", "What runs through it"
 MODEL, VIEW, OUT = "A published or local model", "Views (the walk, unless told otherwise)", "Output"
@@ -141,7 +143,7 @@ class Asked(NamedTuple):
 
     def subject(self) -> Layer | Model:
         """What the view is about."""
-        from attnviz.features.shapes.function import Layer, Model
+        from attnviz.features.shapes.answers.subject import Layer, Model
 
         if self.model.name is not None:
             return Model(**vars(self.model))
@@ -149,13 +151,14 @@ class Asked(NamedTuple):
 
     def sizes(self) -> RunSizes:
         """What runs through it."""
-        from attnviz.features.shapes.function import RunSizes
+        from attnviz.attention.spec import RunSizes
 
         return RunSizes(**vars(self.run))
 
     def tiny(self) -> Example:
         """The numbers to walk through."""
-        from attnviz.features.shapes.function import Example, Layer
+        from attnviz.features.shapes.answers.subject import Layer
+        from attnviz.features.shapes.answers.worked import Example
 
         view = self.view
         return Example(self.text, Layer(**vars(self.layer)), view.input, view.example, view.seed)

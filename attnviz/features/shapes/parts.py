@@ -9,9 +9,6 @@ from attnviz.attention.sizes import Kind
 
 Number = Literal["float64", "float32", "bfloat16", "float16"]
 CachedNumber = Literal["float64", "float32", "bfloat16", "float16", "float8", "int8"]
-Rows = tuple[tuple[float, ...], ...]
-MaskedRows = tuple[tuple[float | None, ...], ...]
-"""Rows of a matrix where None is a blocked score, minus infinity."""
 
 
 @dataclass(frozen=True)
@@ -197,92 +194,6 @@ class ModelLayers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VariantCosts:
-    """One kind of attention at the sizes in question.
-
-    Attributes:
-        name: ``GQA, G = 8``. layer: one layer of it.
-        parameters: of one layer. flops: of one layer, for the run; MLA's keys and values rebuilt.
-        cache_elements_per_token: numbers per token and layer.
-        cache_bytes_per_token: of all layers; also per sequence, and per batch.
-        cache_bytes_per_sequence: see there.
-        cache_bytes_per_batch: see there.
-        ratio_to_mha: its cache against MHA's with the same heads.
-        read_bytes_per_decoded_token: its own cache, and a share of these layers' weights.
-        flops_per_byte: that decoding computes with what it reads, of ``decoding_flops``.
-        decoding_flops: to decode one token of a sequence in these layers; MLA with W_K and W_V
-            absorbed. decoding_flops_rebuilt: where MLA makes keys and values of all latents anew.
-        weights_bytes: all weights that are known.
-        fits_tokens: the longest sequence that fits; -1 where any does, None where nobody asked.
-        fits_sequences: how many sequences fit.
-        used_by: published models with as many key heads.
-        own: whether it is the one asked about.
-    """
-
-    name: str
-    layer: LayerSizes
-    parameters: int
-    flops: Formula
-    cache_elements_per_token: int
-    cache_bytes_per_token: int
-    cache_bytes_per_sequence: int
-    cache_bytes_per_batch: int
-    ratio_to_mha: float
-    read_bytes_per_decoded_token: float
-    flops_per_byte: float
-    decoding_flops: int
-    decoding_flops_rebuilt: int
-    weights_bytes: int
-    fits_tokens: int | None
-    fits_sequences: int | None
-    used_by: tuple[str, ...]
-    own: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepCosts:
-    """Costs at one size: of a run, or of decoding where key heads are swept; the others are None.
-
-    Attributes:
-        value: the size. parameters: of the layer.
-        weights_bytes: of all attention weights of the run; of the layer's parameters in decoding.
-        projection_flops: O(T·D²). attention_flops: O(T·S·D). attention_share: of the two.
-        streamed_bytes: of attention weights held at once when they are handed out in blocks.
-        cache_bytes_per_token: kept. cache_bytes: of the batch.
-        read_bytes_per_decoded_token: a share of the weights, and a sequence's own cache.
-        decoding_flops: of the step. flops_per_byte: that it reads.
-    """
-
-    value: int
-    parameters: int
-    weights_bytes: int
-    projection_flops: int | None = None
-    attention_flops: int | None = None
-    attention_share: float | None = None
-    streamed_bytes: int | None = None
-    cache_bytes_per_token: int | None = None
-    cache_bytes: int | None = None
-    read_bytes_per_decoded_token: float | None = None
-    decoding_flops: int | None = None
-    flops_per_byte: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PresetSizes:
-    """A published model: its main layer, how many attend, and its parameters."""
-
-    name: str
-    title: str
-    year: int
-    source: str
-    layer: LayerSizes
-    layers: int
-    attention_parameters: int
-    whole_parameters: int
-    share: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Compared:
     """One comparison: what the closed forms said, and what the real layer or model has."""
 
@@ -291,31 +202,6 @@ class Compared:
     said: str
     found: str
     equal: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeadMatrices:
-    """One head, matrix by matrix.
-
-    Attributes:
-        q: [T, d]. k: [S, d]. v: [S, d_v].
-        scores: Q Kᵀ [T, S]. scaled: times the scale. masked: None where blocked.
-        weights: their softmax. weights_unscaled: that of the scores without the scale.
-        output: weights times V, [T, d_v].
-        entropy_bits: of each row of weights. entropy_bits_unscaled: without the scale.
-    """
-
-    q: Rows
-    k: Rows
-    v: Rows
-    scores: Rows
-    scaled: Rows
-    masked: MaskedRows
-    weights: Rows
-    weights_unscaled: Rows
-    output: Rows
-    entropy_bits: tuple[float, ...]
-    entropy_bits_unscaled: tuple[float, ...]
 
 
 @dataclass(frozen=True)

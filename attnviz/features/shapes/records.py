@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,16 +11,11 @@ from attnviz.attention.symbolic import Amount
 from attnviz.features.shapes import parts, result
 
 if TYPE_CHECKING:
-    from attnviz.features.shapes.costs.compare import Comparison, Variant
-    from attnviz.features.shapes.costs.sweep import Point, Sweep
     from attnviz.features.shapes.table import Printed
     from attnviz.features.shapes.walk.steps import Step, Walk
     from attnviz.features.shapes.walk.verify import Verification
-    from attnviz.features.shapes.worked.by_hand import HeadNumbers, Matrix, NumericWalk
-    from attnviz.features.shapes.worked.softmax_scale import Scaling
     from attnviz.models.configs.families import LayerGroup
     from attnviz.models.configs.model import ModelSpec
-    from attnviz.models.configs.presets import Preset
 
 
 def walk_answer(walk: Walk, printed: Printed, *, why: bool, layers: int) -> result.WalkAnswer:
@@ -56,54 +50,6 @@ def diagram_answer(
     )
 
 
-def compare_answer(found: Comparison, printed: Printed) -> result.CompareAnswer:
-    """Kinds of attention side by side."""
-    return result.CompareAnswer(
-        **printed._asdict(),
-        layer=layer_sizes(found.spec),
-        run=layer_run(found.run),
-        layers=found.layers,
-        tokens=found.tokens,
-        memory_bytes=found.memory,
-        variants=tuple(map(_variant, found.variants)),
-    )
-
-
-def sweep_answer(found: Sweep, printed: Printed) -> result.SweepAnswer:
-    """Costs along one size."""
-    first = found.points[0]
-    return result.SweepAnswer(
-        **printed._asdict(),
-        model=found.model,
-        layer=layer_sizes(first.spec),
-        run=layer_run(first.run),
-        variable=found.variable,
-        crossing_length=found.crossing,
-        points=tuple(map(_point, found.points)),
-    )
-
-
-def presets_answer(known: Mapping[str, Preset], printed: Printed) -> result.PresetsAnswer:
-    """Published models."""
-    return result.PresetsAnswer(
-        **printed._asdict(),
-        presets=tuple(
-            parts.PresetSizes(
-                name=name,
-                title=one.title,
-                year=one.year,
-                source=one.source,
-                layer=layer_sizes(one.model.main.spec),
-                layers=sum(len(group.layers) for group in one.model.groups),
-                attention_parameters=one.model.attention_parameters,
-                whole_parameters=one.parameters,
-                share=one.model.share,
-            )
-            for name, one in known.items()
-        ),
-    )
-
-
 def verify_answer(
     found: Verification, printed: Printed, *, attention: int | None = None, whole: int | None = None
 ) -> result.VerifyAnswer:
@@ -118,36 +64,6 @@ def verify_answer(
         ),
         attention_parameters=attention,
         whole_parameters=whole,
-    )
-
-
-def numbers_answer(walked: NumericWalk, printed: Printed) -> result.NumbersAnswer:
-    """Every number of a tiny layer, in full."""
-    given = walked.given
-    named = {name: getattr(given, name) for name in ("w_q", "w_k", "w_v", "w_o")}
-    return result.NumbersAnswer(
-        **printed._asdict(),
-        tokens=given.tokens,
-        key_tokens=given.key_tokens,
-        scale=walked.scale,
-        causal=given.causal,
-        blocked_rows=walked.blocked,
-        x=None if given.x is None else _rows(given.x),
-        matrices={name: _rows(matrix) for name, matrix in named.items() if matrix is not None},
-        heads=tuple(map(_head, walked.heads)),
-        concat=_rows(walked.concat),
-        output=_rows(walked.output),
-    )
-
-
-def scaling_answer(found: Scaling, printed: Printed) -> result.ScalingAnswer:
-    """What 1/√d does."""
-    return result.ScalingAnswer(
-        **printed._asdict(),
-        keys=found.keys,
-        samples=found.samples,
-        seed=found.seed,
-        rows=found.rows,
     )
 
 
@@ -187,7 +103,8 @@ def layer_run(run: RunSizes) -> parts.LayerRun:
     )
 
 
-def _formula(value: Amount) -> parts.Formula:
+def formula(value: Amount) -> parts.Formula:
+    """An amount, and how it comes about."""
     return parts.Formula(value.value, value.written("d"))
 
 
@@ -207,11 +124,11 @@ def _of_layer(walk: Walk, *, why: bool, layers: int) -> dict[str, Any]:
                 total=learned.total,
             ),
             flops=parts.FlopCosts(
-                projections=_formula(flops.projections),
-                attention=_formula(flops.attention),
-                total=_formula(flops.total),
+                projections=formula(flops.projections),
+                attention=formula(flops.attention),
+                total=formula(flops.total),
             ),
-            weights_bytes=_formula(weights_elements(LayerAxes(spec, run)) * run.width),
+            weights_bytes=formula(weights_elements(LayerAxes(spec, run)) * run.width),
             cache_elements_per_token=cache_elements(spec),
             cache_bytes_per_token=cache_elements(spec) * run.cache_width,
             crossing_length=crossing(spec),
@@ -227,8 +144,8 @@ def _step(step: Step, *, why: bool) -> parts.StepCosts:
         shape=step.sizes,
         operation=step.operation,
         parameters=step.parameters,
-        flops=_formula(step.flops),
-        bytes=None if step.bytes is None else _formula(step.bytes),
+        flops=formula(step.flops),
+        bytes=None if step.bytes is None else formula(step.bytes),
         why=step.why if why else None,
     )
 
@@ -262,74 +179,4 @@ def _group(group: LayerGroup) -> parts.LikeLayers:
         cache_elements_per_token=(
             cache_elements(spec) if spec.causal or spec.kind == "cross" else None
         ),
-    )
-
-
-def _variant(one: Variant) -> parts.VariantCosts:
-    return parts.VariantCosts(
-        name=one.name,
-        layer=layer_sizes(one.spec),
-        parameters=one.parameters,
-        flops=_formula(one.flops),
-        cache_elements_per_token=one.elements,
-        cache_bytes_per_token=one.token_bytes,
-        cache_bytes_per_sequence=one.sequence_bytes,
-        cache_bytes_per_batch=one.batch_bytes,
-        ratio_to_mha=one.ratio,
-        read_bytes_per_decoded_token=one.read_bytes,
-        flops_per_byte=one.intensity,
-        decoding_flops=one.step_flops,
-        decoding_flops_rebuilt=one.rebuilt_flops,
-        weights_bytes=one.weights_bytes,
-        fits_tokens=one.fits_tokens,
-        fits_sequences=one.fits_sequences,
-        used_by=one.used_by,
-        own=one.own,
-    )
-
-
-def _point(point: Point) -> parts.SweepCosts:
-    step = point.decoding
-    if step is None:
-        return parts.SweepCosts(
-            value=point.value,
-            parameters=point.parameters,
-            weights_bytes=point.materialized,
-            projection_flops=point.projection_flops,
-            attention_flops=point.attention_flops,
-            attention_share=point.attention_share,
-            streamed_bytes=point.streamed,
-        )
-    return parts.SweepCosts(
-        value=point.value,
-        parameters=point.parameters,
-        weights_bytes=step.weights,
-        cache_bytes_per_token=cache_elements(point.spec) * point.run.cache_width,
-        cache_bytes=step.cache,
-        read_bytes_per_decoded_token=step.bytes_per_token,
-        decoding_flops=step.flops,
-        flops_per_byte=step.intensity,
-    )
-
-
-def _rows(matrix: Matrix) -> parts.Rows:
-    return tuple(map(tuple, matrix.tolist()))
-
-
-def _head(head: HeadNumbers) -> parts.HeadMatrices:
-    return parts.HeadMatrices(
-        q=_rows(head.q),
-        k=_rows(head.k),
-        v=_rows(head.v),
-        scores=_rows(head.raw),
-        scaled=_rows(head.scaled),
-        masked=tuple(
-            tuple(None if score == float("-inf") else score for score in row)
-            for row in head.masked.tolist()
-        ),
-        weights=_rows(head.weights),
-        weights_unscaled=_rows(head.raw_weights),
-        output=_rows(head.output),
-        entropy_bits=tuple(head.entropy.tolist()),
-        entropy_bits_unscaled=tuple(head.raw_entropy.tolist()),
     )

@@ -6,27 +6,24 @@ Tables and drawings for people are laid beside what was found and stay out of fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self, cast
 
-from attnviz.core.result import SCHEMAS, Record, check_schema
+from attnviz.core.record import SCHEMAS, Record, check_schema
 from attnviz.errors import InputError
 from attnviz.features.shapes.parts import (
     Compared,
-    HeadMatrices,
     LayerCosts,
     LayerRun,
     LayerSizes,
     ModelLayers,
-    PresetSizes,
-    Rows,
-    ScalingRow,
     StepCosts,
-    SweepCosts,
-    VariantCosts,
 )
 from attnviz.features.shapes.table import Draw, Table
+
+VIEWS: dict[str, type[Answer]] = {}
+"""The type of every view that is imported, by the name that its JSON holds; all of them once
+:mod:`attnviz.features.shapes.function` is, and the walk alone before, which must appear at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +48,11 @@ class Answer(Record):
     notes: tuple[str, ...] = ()
     tables: tuple[Table, ...] = field(default=(), compare=False, repr=False)
     draw: Draw | None = field(default=None, compare=False, repr=False)
+
+    def __init_subclass__(cls) -> None:
+        """Keep the type under the name of its view."""
+        if "view" in vars(cls):
+            VIEWS[vars(cls)["view"]] = cls
 
     @classmethod
     def from_dict(cls, document: Any, name: str = "the document") -> Self:
@@ -138,55 +140,6 @@ class DiagramAnswer(LayerAnswer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareAnswer(Answer):
-    """Kinds of attention at the same D, H and d.
-
-    Attributes:
-        layer: the one in question. run: what goes through it. layers: how many there are.
-        tokens: of a sequence in the cache. memory_bytes: what weights and cache may take.
-        variants: every kind.
-    """
-
-    view: Literal["compare"] = "compare"
-    layer: LayerSizes
-    run: LayerRun
-    layers: int
-    tokens: int
-    memory_bytes: int | None
-    variants: tuple[VariantCosts, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepAnswer(Answer):
-    """Costs along one size.
-
-    Attributes:
-        model: whose layer it is; None for a fresh one.
-        layer: the first. run: the first.
-        variable: the size.
-        crossing_length: T at which attention costs what the projections cost; None when another
-            size is swept, or where a window keeps attention the cheaper part.
-        points: one a size.
-    """
-
-    view: Literal["sweep"] = "sweep"
-    model: str | None = None
-    layer: LayerSizes
-    run: LayerRun
-    variable: Literal["seq", "d-model", "heads", "kv-heads", "context-length"]
-    crossing_length: float | None
-    points: tuple[SweepCosts, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PresetsAnswer(Answer):
-    """Published models."""
-
-    view: Literal["presets"] = "presets"
-    presets: tuple[PresetSizes, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class VerifyAnswer(Answer):
     """The closed forms beside a real layer, or beside a model's parameters.
 
@@ -202,65 +155,3 @@ class VerifyAnswer(Answer):
     checks: tuple[Compared, ...]
     attention_parameters: int | None = None
     whole_parameters: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class NumbersAnswer(Answer):
-    """A tiny layer in numbers.
-
-    Attributes:
-        tokens: names of the T queries. key_tokens: of the S keys.
-        scale: of scores. causal: whether a query sees only keys up to its own position.
-        blocked_rows: queries that may attend to no key.
-        x: [T, D], where heads are projected from it. matrices: ``w_q``, ``w_k``, ``w_v``, ``w_o``.
-        heads: every head. concat: [T, H·d_v]. output: [T, D].
-    """
-
-    draws_first: ClassVar[bool] = True
-
-    view: Literal["numbers"] = "numbers"
-    tokens: tuple[str, ...]
-    key_tokens: tuple[str, ...]
-    scale: float
-    causal: bool
-    blocked_rows: int
-    x: Rows | None
-    matrices: Mapping[str, Rows]
-    heads: tuple[HeadMatrices, ...]
-    concat: Rows
-    output: Rows
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScalingAnswer(Answer):
-    """Softmax with and without 1/√d over ``keys`` keys, means over ``samples`` rows."""
-
-    view: Literal["scaling"] = "scaling"
-    keys: int
-    samples: int
-    seed: int
-    rows: tuple[ScalingRow, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnimateAnswer(Answer):
-    """The file that holds the film, and its size in bytes."""
-
-    view: Literal["animate"] = "animate"
-    file: str
-    bytes: int
-
-
-VIEWS: Mapping[str, type[Answer]] = {
-    "walk": WalkAnswer,
-    "model": ModelAnswer,
-    "diagram": DiagramAnswer,
-    "compare": CompareAnswer,
-    "sweep": SweepAnswer,
-    "presets": PresetsAnswer,
-    "verify": VerifyAnswer,
-    "numbers": NumbersAnswer,
-    "scaling": ScalingAnswer,
-    "animate": AnimateAnswer,
-}
-"""The type of every view, by the name that its JSON holds."""

@@ -169,9 +169,9 @@ class Network:
             places = real.cumsum(1) * real + self.config.pad
         else:
             places = torch.arange(start, start + ids.shape[1], device=ids.device)
-        x = self.tokens[ids] + self.positions[places]  # [B, T, D]
+        x = F.embedding(ids, self.tokens) + F.embedding(places, self.positions)  # [B, T, D]
         if self.segments is not None:
-            x = x + self.segments[segments]
+            x = x + F.embedding(segments, self.segments)
         return x if family.pre_norm else self.norm(x)
 
     def _attend(

@@ -164,6 +164,7 @@ def test_a_mean_over_a_reference_equals_transformers_own_hooks() -> None:
     assert found.base == pytest.approx(before, abs=1e-5)
     assert found.effects[0].change == pytest.approx(after - before, abs=1e-5)
     assert found.effects[0].mean_share == pytest.approx(share, abs=1e-5)
+    assert "mean over all tokens" in found.method
 
 
 def test_a_single_text_is_filled_from_sentences_of_attnviz() -> None:
@@ -171,6 +172,7 @@ def test_a_single_text_is_filled_from_sentences_of_attnviz() -> None:
     found = av.ablate(TEXTS[0], heads="*.*")
     assert found.reference == "48 English sentences of attnviz"
     assert found.reference in found.method
+    assert "mean at every position" in found.method
     for number in (0, 1):
         assert all(abs(effect.by[number].change) > 1e-4 for effect in found.effects)
     assert [effect.rank for effect in found.ranked()] == list(range(1, 25))

@@ -15,8 +15,9 @@ import attnviz as av
 from attnviz.attention.spec import RunSizes
 from attnviz.errors import InputError, UsageError
 from attnviz.features.shapes import function as answers
+from attnviz.features.shapes.costs.result import CompareAnswer
 from attnviz.features.shapes.forms import as_csv, as_text
-from attnviz.features.shapes.result import VIEWS, Answer, CompareAnswer, ModelAnswer, WalkAnswer
+from attnviz.features.shapes.result import VIEWS, Answer, ModelAnswer, WalkAnswer
 from attnviz.features.shapes.table import Paint
 
 SCHEMA = Answer.json_schema()

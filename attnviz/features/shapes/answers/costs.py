@@ -16,7 +16,7 @@ from attnviz.features.shapes.answers.subject import (
     in_dtype,
     spec_of_subject,
 )
-from attnviz.features.shapes.result import CompareAnswer, PresetsAnswer, SweepAnswer
+from attnviz.features.shapes.costs.result import CompareAnswer, PresetsAnswer, SweepAnswer
 
 if TYPE_CHECKING:
     from attnviz.models.configs.model import ModelSpec
@@ -39,8 +39,8 @@ def compare(
             for :func:`attnviz.features.shapes.function.walk`.
     """
     from attnviz.features.shapes.costs.compare import compare, parse_memory
+    from attnviz.features.shapes.costs.result import compare_answer
     from attnviz.features.shapes.drawing.costs import compare_printed
-    from attnviz.features.shapes.records import compare_answer
 
     room = parse_memory(memory) if memory is not None else None
     spec, model = spec_of_subject(subject)
@@ -81,9 +81,9 @@ def sweep(
             :func:`~attnviz.features.shapes.answers.pictures.save`.
     """
     from attnviz.features.shapes.costs.compare import with_kv_heads
+    from attnviz.features.shapes.costs.result import sweep_answer
     from attnviz.features.shapes.costs.sweep import sweep as along
     from attnviz.features.shapes.drawing.costs import sweep_printed
-    from attnviz.features.shapes.records import sweep_answer
 
     own, model = spec_of_subject(subject)
 
@@ -127,8 +127,8 @@ def sweep(
 
 def presets() -> PresetsAnswer:
     """Published models with their sizes and sources."""
+    from attnviz.features.shapes.costs.result import presets_answer
     from attnviz.features.shapes.drawing.models import presets_printed
-    from attnviz.features.shapes.records import presets_answer
     from attnviz.models.configs.presets import presets
 
     known = presets()

@@ -19,7 +19,6 @@ from attnviz.features.shapes.answers.subject import (
 )
 from attnviz.features.shapes.result import DiagramAnswer, ModelAnswer, VerifyAnswer, WalkAnswer
 from attnviz.features.shapes.table import Printed
-from attnviz.models.configs.families import FAMILIES
 
 if TYPE_CHECKING:
     from attnviz.features.shapes.walk.steps import Walk
@@ -144,6 +143,8 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
             run = replace(run, context_length=run.context_length or DEFAULT_S)
         found = verify(walk(spec, run))
         return verify_answer(found, verify_printed(found))
+    from attnviz.models.configs.families import FAMILIES
+
     model = subject.read()
     if model.family not in FAMILIES:
         raise UsageError(

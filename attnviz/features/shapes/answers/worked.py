@@ -10,7 +10,7 @@ from attnviz.attention.sizes import check_sizes
 from attnviz.errors import InputError, Setting, UsageError, system_errors
 from attnviz.features.shapes.answers.pictures import FIGURES, save
 from attnviz.features.shapes.answers.subject import Layer
-from attnviz.features.shapes.result import AnimateAnswer, NumbersAnswer, ScalingAnswer
+from attnviz.features.shapes.worked.result import AnimateAnswer, NumbersAnswer, ScalingAnswer
 from attnviz.files import opened
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ def numbers(example: Example, *, precision: int = 3) -> NumbersAnswer:
         AttnvizError: as for :meth:`Example.read`; UsageError for another precision.
     """
     from attnviz.features.shapes.drawing.by_hand import numbers_printed
-    from attnviz.features.shapes.records import numbers_answer
     from attnviz.features.shapes.worked.by_hand import compute
+    from attnviz.features.shapes.worked.result import numbers_answer
 
     if not 0 <= precision <= 12:
         raise UsageError("{precision} must be 0 to 12 digits, got {}", precision, precision=...)
@@ -153,7 +153,7 @@ def scaling(seed: int = 0, *, out: Path | None = None) -> ScalingAnswer:
         UsageError: a negative seed; and as for saving a picture.
     """
     from attnviz.features.shapes.drawing.costs import scaling_printed
-    from attnviz.features.shapes.records import scaling_answer
+    from attnviz.features.shapes.worked.result import scaling_answer
     from attnviz.features.shapes.worked.softmax_scale import scaling
 
     if seed < 0:

@@ -1,0 +1,52 @@
+"""What writes to the residual stream, and so what a query or a key can be made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from attnviz.core.heads import Head, Layout, Site
+
+OriginKind = Literal["token", "position", "segment", "embedding", "head", "mlp", "bias"]
+
+ORIGIN_KINDS: tuple[OriginKind, ...] = get_args(OriginKind)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Something that writes to the residual stream.
+
+    Attributes:
+        kind: ``token``, ``position`` and ``segment`` embeddings; ``embedding`` for what matrices
+            make before the first attention layer; ``head``; ``mlp``; ``bias`` for all constants
+            together: b_O of attention, β of normalizations, and the bias of W_Q or W_K itself.
+        head: which, for heads.
+        layer: the attention layer that an MLP comes after; None elsewhere.
+    """
+
+    kind: OriginKind
+    head: Head | None = None
+    layer: Site | None = None
+
+    def name(self, layout: Layout) -> str:
+        """In a word or two: ``1.4``, ``MLP 1``, ``token``.
+
+        Args:
+            layout: of the model.
+        """
+        if self.head is not None:
+            return layout.name(self.head)
+        if self.layer is not None:
+            one = len(layout.kinds) == 1
+            stack = "encoder" if self.layer.kind == "encoder" else "decoder"
+            return f"MLP {self.layer.layer}" if one else f"{stack} MLP {self.layer.layer}"
+        return _NAMES[self.kind]
+
+
+_NAMES = {
+    "token": "token",
+    "position": "position",
+    "segment": "segment",
+    "embedding": "embedding",
+    "bias": "biases",
+}

@@ -1,0 +1,145 @@
+"""``attnviz sources``: where a head's query and key come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attnviz.cli import console
+from attnviz.cli.flattening import flatten
+from attnviz.cli.options import OutputOptions, TextsOptions, TrainedOptions
+from attnviz.cli.paper_options import PaperOptions
+from attnviz.cli.stages import Stages
+
+if TYPE_CHECKING:
+    from attnviz.features.sources.result import Others
+
+
+@flatten
+def sources(
+    prompt: TextsOptions,
+    model: TrainedOptions,
+    output: OutputOptions,
+    paper: PaperOptions,
+    head: Annotated[
+        str, typer.Option(help="The head, such as 2.0; one.", metavar="HEAD", show_default=False)
+    ],
+    at: Annotated[
+        int | None,
+        typer.Option(
+            help="Position of the query, from 0 (-1 is the last).",
+            metavar="N",
+            show_default="the last",
+        ),
+    ] = None,
+    key: Annotated[
+        int | None,
+        typer.Option(
+            help="Position of the key.", metavar="N", show_default="the one with most weight"
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="Split the difference to this key's score, or to the mean of all other keys: all "
+            "alike (mean; the default with --lines) or by their weights (rest).",
+            metavar="N|mean|rest",
+        ),
+    ] = None,
+    role: Annotated[
+        str | None,
+        typer.Option(
+            help="With --lines, the role whose target keys count, such as induction.",
+            metavar="ROLE",
+            show_default="the head's own",
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the joint intervals and of sampling.", metavar="N")
+    ] = 0,
+    json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Print JSON (attnviz.sources/1; of texts attnviz.source-shares/1)."
+        ),
+    ] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Print CSV, one line per pair of sources.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Also draw it: a .png, .svg or .pdf file.", metavar="FILE"
+        ),
+    ] = None,
+) -> None:
+    """Split a head's score by where its query and key come from: embeddings, heads, MLPs.
+
+    [bold]Examples[/]
+
+      attnviz sources "the cat river moon stone bread the cat river moon stone" --head 2.0
+
+      attnviz sources "the cat river moon the cat river" --head 2.0 --at 6 --key 3 --against 2
+
+      attnviz sources --lines sample_inputs/sentences.txt --head 2.0
+
+      attnviz sources "The cat sat on the mat." --head 2.1 --model demo-bert -o sources.png
+    """
+    drawn = paper.options()
+    from attnviz import files
+    from attnviz.features.sources import function
+    from attnviz.features.sources.result import MEAN, Sources, SourceShares
+
+    if json and csv:
+        raise typer.BadParameter("--json and --csv exclude each other")
+    other = _against(against)
+    many = prompt.lines is not None
+    if many and (at is not None or key is not None or isinstance(other, int)):
+        raise typer.BadParameter(
+            "--lines looks at every row; leave out --at, --key and --against N"
+        )
+    if role is not None and not many:
+        raise typer.BadParameter("--role is for many texts; give --lines FILE")
+    if out is not None:
+        Sources.check_suffix(out)
+        files.check_writable(out)
+    found: Sources | SourceShares
+    if many:
+        looks = list(prompt.looks(model, seed=seed, quiet=output.quiet))
+        with Stages(output.quiet) as stages:
+            found = function.source_shares(
+                looks, head, role=role, against=MEAN if other is None else other, seed=seed,
+                progress=stages.show, **model.settings(),
+            )  # fmt: skip
+    else:
+        look = prompt.look(model, seed=seed, quiet=output.quiet)
+        with console.waiting("running the model", output.quiet):
+            found = function.sources(
+                look, head, -1 if at is None else at, key=key, against=other, **model.settings()
+            )
+    if out is not None:
+        found.save(out, **drawn)
+    if json or csv:
+        console.put(found.to_json() if json else found.to_csv())
+        return
+    from attnviz.features.sources import terminal
+
+    screen = console.stdout()
+    for part in terminal.parts(found):
+        screen.print(part)
+    console.note(found.notes, output.quiet)
+    if out is not None and not output.quiet:
+        console.wrote(out)
+
+
+def _against(text: str | None) -> int | Others | None:
+    if text in (None, "mean", "rest"):
+        return text  # type: ignore[return-value]
+    try:
+        return int(text or "")
+    except ValueError:
+        raise typer.BadParameter(
+            f"--against is a whole number, mean or rest, not {text!r}"
+        ) from None

@@ -1,0 +1,149 @@
+"""Sources as a figure: the matrix with the sums of both sides at its edges; shares as bars."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from attnviz.drawing.canvas import rendered
+from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.heading import GREY, Heading
+from attnviz.drawing.labels import model_name
+from attnviz.drawing.palette import ink
+from attnviz.drawing.signed import BLUE, ORANGE, color, signed
+from attnviz.features.sources import words
+from attnviz.features.sources.result import ScoreSide, Sources, SourceShares
+
+_MARGIN = 0.2
+_CELL = (0.5, 0.27)
+_BARS = 1.3
+"""Of the sums, in inches."""
+_GAP = 0.12
+_LINE = 0.2
+_WIDE = 2.6
+_LISTED = 12
+
+
+def draw(found: Sources | SourceShares, format: str = "png", dpi: float = 150) -> Any:
+    """The picture, in ``png``, ``svg`` or ``pdf``."""
+    if isinstance(found, SourceShares):
+        return rendered(lambda: build_shares(found, dpi), format, dpi)
+    return rendered(lambda: build(found, dpi), format, dpi)
+
+
+def build(found: Sources, dpi: float) -> Figure:
+    """The matrix: sources of the query downwards, of the key across, sums beside and below."""
+    rows, columns, values = words.grouped(found)
+    title = f"{model_name(found.source)}: {words.subject(found)}"
+    below = [words.checked(found), words.sentence(found)]
+    families, missing = choose([title, *below])
+    title, below = spelled(title, missing), [spelled(one, missing) for one in below]
+    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
+    left = 0.35 + ruler.widest(rows, 7)
+    above = 0.3 + ruler.widest(columns, 7)
+    wide_grid, high_grid = len(columns) * _CELL[0], len(rows) * _CELL[1]
+    wide = 2 * _MARGIN + max(left + wide_grid + _GAP + _BARS, 5.2)
+    heading = Heading(ruler, title, below, wide, _MARGIN)
+    top = _MARGIN + heading.high + 0.2 + above
+    high = top + high_grid + _GAP + _BARS + 0.2 + _MARGIN
+    figure = Figure(figsize=(wide, high))
+    heading.draw(figure)
+
+    def axes(x: float, y: float, w: float, h: float) -> Axes:
+        """Axes by inches from the left and from the top."""
+        return figure.add_axes((x / wide, 1 - (y + h) / high, w / wide, h / high))
+
+    x = _MARGIN + left
+    _grid(axes(x, top, wide_grid, high_grid), rows, columns, values)
+    of_query = [sum(row) for row in values]
+    of_key = [sum(column) for column in zip(*values, strict=True)]
+    _sums(axes(x + wide_grid + _GAP, top, _BARS, high_grid), of_query, "query side", upright=False)
+    _sums(axes(x, top + high_grid + _GAP, wide_grid, _BARS), of_key, "key side", upright=True)
+    return figure
+
+
+def build_shares(found: SourceShares, dpi: float) -> Figure:
+    """The shares of both sides, with their intervals."""
+    title = f"{model_name(found.source)}: where {found.name} finds its keys"
+    below = [words.rows_of(found), words.shares_sentence(found)]
+    sides: tuple[ScoreSide, ...] = ("key", "query")
+    listed = {side: found.side(side)[:_LISTED] for side in sides}
+    names = {side: [words.label(found, one.origin) for one in listed[side]] for side in sides}
+    families, missing = choose([title, *below])
+    title, below = spelled(title, missing), [spelled(one, missing) for one in below]
+    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
+    left = [0.35 + ruler.widest(names[side], 7) for side in sides]
+    wide = 2 * _MARGIN + sum(left) + 2 * _WIDE + 0.3
+    heading = Heading(ruler, title, below, wide, _MARGIN)
+    top = _MARGIN + heading.high + 0.35
+    tall = max(len(listed[side]) for side in sides) * _LINE
+    high = top + tall + 0.55 + _MARGIN
+    figure = Figure(figsize=(wide, high))
+    heading.draw(figure)
+    x = _MARGIN
+    for side, room in zip(sides, left, strict=True):
+        x += room
+        height = len(listed[side]) * _LINE
+        place = (x / wide, 1 - (top + height) / high, _WIDE / wide, height / high)
+        axes = figure.add_axes(place)
+        for number, one in enumerate(listed[side]):
+            paint = BLUE if one.share > 0 else ORANGE
+            axes.barh(number, 100 * one.share, height=0.62, color=paint)
+            if one.low is not None and one.high is not None:
+                ends = [100 * one.low, 100 * one.high]
+                axes.plot(ends, [number, number], color="black", linewidth=1)
+        axes.set_yticks(range(len(names[side])), names[side])
+        axes.set_ylim(len(names[side]) - 0.4, -0.6)
+        axes.set_xlabel(f"% of the contrast, by source of the {side}", fontsize=7)
+        _plain(axes)
+        axes.axvline(0, color=GREY, linewidth=0.5)
+        x += _WIDE + 0.3
+    return figure
+
+
+def _grid(axes: Axes, rows: list[str], columns: list[str], values: list[list[float]]) -> None:
+    most = max((abs(value) for row in values for value in row), default=0.0)
+    for y, row in enumerate(values):
+        for x, value in enumerate(row):
+            paint = color(value, most, words.UP)
+            axes.add_patch(Rectangle((x, y), 1, 1, facecolor=paint, edgecolor="white"))
+            axes.text(x + 0.5, y + 0.5, signed(value, 2, 2), ha="center", va="center",
+                      fontsize=6, color=ink(paint))  # fmt: skip
+    axes.set_xlim(0, len(columns))
+    axes.set_ylim(len(rows), 0)
+    axes.set_xticks([n + 0.5 for n in range(len(columns))], columns, rotation=90)
+    axes.set_yticks([n + 0.5 for n in range(len(rows))], rows)
+    axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
+    axes.set_ylabel("source of the query", fontsize=7)
+    axes.set_xlabel("source of the key", fontsize=7)
+    _plain(axes)
+    axes.spines["bottom"].set_visible(False)
+
+
+def _sums(axes: Axes, values: list[float], legend: str, *, upright: bool) -> None:
+    """Bars of what the sources of a side add, in the order of the grid."""
+    places = [n + 0.5 for n in range(len(values))]
+    paints = [BLUE if value > 0 else ORANGE for value in values]
+    if upright:
+        axes.bar(places, values, width=0.62, color=paints)
+        axes.set_xlim(0, len(values))
+        axes.axhline(0, color=GREY, linewidth=0.5)
+        axes.set_xticks([])
+        axes.set_ylabel(legend, fontsize=7)
+    else:
+        axes.barh(places, values, height=0.62, color=paints)
+        axes.set_ylim(len(values), 0)
+        axes.axvline(0, color=GREY, linewidth=0.5)
+        axes.set_yticks([])
+        axes.set_xlabel(legend, fontsize=7)
+    _plain(axes)
+
+
+def _plain(axes: Axes) -> None:
+    axes.tick_params(length=0, labelsize=7)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)

@@ -1,0 +1,244 @@
+"""A score before softmax, and what it is made of on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from attnviz.core.findings import Value
+from attnviz.core.heads import Head
+from attnviz.core.origins import Origin
+from attnviz.core.result import Result
+from attnviz.drawing.forms import Shown
+
+ScoreSide = Literal["query", "key"]
+
+Others = Literal["mean", "rest"]
+
+MEAN: Literal["mean"] = "mean"
+"""Against the other keys of the row, each as heavy as the next."""
+REST: Literal["rest"] = "rest"
+"""Against the other keys of the row, each as heavy as its weight among them: so changes the
+logarithm of the weight's odds."""
+
+CANCELS = 0.05
+"""Below this share of what its parts come to without their signs, a sum has no shares."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideSum:
+    """What one source adds to a score on one side, whatever stands on the other.
+
+    Attributes:
+        origin: the source.
+        value: in units of the score.
+        share: of the sum over all sources; None where these cancel.
+    """
+
+    origin: Origin
+    value: float
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadToken:
+    """What an earlier head adds through one token that it reads: one level down.
+
+    Attributes:
+        side: on which the head counts.
+        head: the earlier head.
+        position: of the token that it reads.
+        token: its text.
+        weight: of the earlier head on it.
+        value: what comes through it, in units of the score.
+    """
+
+    side: ScoreSide
+    head: Head
+    position: int
+    token: str
+    weight: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class RowKey:
+    """One key of the query's row.
+
+    Attributes:
+        position: of the key.
+        token: its text.
+        weight: of the head on it.
+        score: s q·k and what its position adds.
+        added: by its position alone: ALiBi or a relative bias; in ``score``.
+        by_key: what each source of the key adds, in the order of ``key_origins``.
+    """
+
+    position: int
+    token: str
+    weight: float
+    score: float
+    added: float
+    by_key: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceShare:
+    """What one source adds to a contrast of keys, over the rows of many texts.
+
+    Attributes:
+        origin: the source.
+        value: mean over the rows, in units of the score.
+        share: of the contrast, a ratio of sums over the rows.
+        low, high: ends of the share's own 95 % interval over texts; None from fewer than five.
+        joint_low, joint_high: ends of the intervals that hold for all sources of the side at once;
+            None from fewer than twenty texts.
+    """
+
+    origin: Origin
+    value: float
+    share: float
+    low: float | None = None
+    high: float | None = None
+    joint_low: float | None = None
+    joint_high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SourceShares(Shown, Result):
+    """Where a head finds its keys, over the rows of many texts on which it can.
+
+    On every row the contrast is the mean score of the keys that count less that of all others.
+
+    Attributes:
+        head: whose.
+        score: whose target keys count, a name of the head scores; empty for the key with the
+            largest weight in each row.
+        against: ``mean`` where all keys count alike in both means; ``rest`` where each counts by
+            its weight among them, so that the contrast is what changes the logarithm of the odds.
+        chosen: whether the score was asked for; else it is of the role that the head has here.
+        rows: how many there are; on so many of ``of_rows``.
+        of_rows: rows of the texts.
+        contrast: its mean over the rows.
+        added: what positions add to it beside (ALiBi, a relative bias).
+        by_query: what every source of the query adds, the largest first; ``by_key`` of the keys.
+        by_key: see ``by_query``.
+    """
+
+    schema: ClassVar[str] = "attnviz.source-shares/1"
+    command: ClassVar[str] = "sources"
+
+    head: Head
+    score: str
+    against: Others
+    chosen: bool
+    rows: int
+    of_rows: int
+    contrast: float
+    added: float
+    by_query: tuple[SourceShare, ...]
+    by_key: tuple[SourceShare, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the head."""
+        return self.layout.name(self.head)
+
+    def side(self, side: ScoreSide) -> tuple[SourceShare, ...]:
+        """What every source of one side adds, the largest first."""
+        return self.by_query if side == "query" else self.by_key
+
+    def measured_edges(self) -> Mapping[tuple[str, Head, Head], Value]:
+        """The shares of earlier heads in its queries and keys."""
+        return {
+            (name, one.origin.head, self.head): (one.share, one.low, one.high)
+            for name, shares in (("Q", self.by_query), ("K", self.by_key))
+            for one in shares
+            if one.origin.head is not None
+        }
+
+    def __repr__(self) -> str:
+        top = ", ".join(
+            f"{one.origin.name(self.layout)} {100 * one.share:.0f} %" for one in self.by_key[:3]
+        )
+        return f"<SourceShares of {self.name}, {self.texts} texts, {self.rows} rows: keys {top}>"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Sources(Shown, Result):
+    """One score before softmax, or the difference of two, as a sum over pairs of sources.
+
+    score = Σ_ab matrix[a][b] + added, with a over ``query_origins`` and b over ``key_origins``.
+
+    Attributes:
+        head: whose.
+        query: position of the query; ``key`` of the key.
+        key: see ``query``.
+        against: position of the key whose score is taken off; ``mean`` for the mean over all
+            others, ``rest`` for that by their weights among themselves; None for nothing.
+        queries: text of every query's token; ``keys`` of every key's.
+        keys: see ``queries``.
+        weight: of the query on the key.
+        score: as the model has it, before softmax and before any soft cap.
+        added: by position, outside of the matrix: ALiBi or a relative bias.
+        sum: of the matrix and ``added``.
+        softcap: c of c tanh(score / c), which cannot be split; None for scores that are not capped.
+        query_origins: sources of the query, in the order in which they write; ``key_origins`` of
+            the key.
+        key_origins: see ``query_origins``.
+        matrix: what each pair of sources adds, row by row of ``query_origins``.
+        row: the keys that the query may attend to.
+        reads: the strongest earlier heads of both sides, by the token that they read.
+    """
+
+    schema: ClassVar[str] = "attnviz.sources/1"
+    command: ClassVar[str] = "sources"
+
+    head: Head
+    query: int
+    key: int
+    against: int | Others | None
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    weight: float
+    score: float
+    added: float
+    sum: float
+    softcap: float | None
+    query_origins: tuple[Origin, ...]
+    key_origins: tuple[Origin, ...]
+    matrix: tuple[tuple[float, ...], ...]
+    row: tuple[RowKey, ...] = ()
+    reads: tuple[ReadToken, ...] = ()
+
+    def side(self, side: ScoreSide) -> tuple[SideSum, ...]:
+        """What every source of one side adds, the largest first.
+
+        Args:
+            side: ``query`` or ``key``.
+        """
+        rows = self.matrix if side == "query" else tuple(zip(*self.matrix, strict=True))
+        origins = self.query_origins if side == "query" else self.key_origins
+        sums = [sum(row) for row in rows]
+        total = sum(sums)
+        known = abs(total) > CANCELS * sum(map(abs, sums))
+        found = [
+            SideSum(origin, value, value / total if known else None)
+            for origin, value in zip(origins, sums, strict=True)
+        ]
+        return tuple(sorted(found, key=lambda one: -abs(one.value)))
+
+    @property
+    def name(self) -> str:
+        """Of the head."""
+        return self.layout.name(self.head)
+
+    def __repr__(self) -> str:
+        top = ", ".join(
+            f"{one.origin.name(self.layout)} {one.value:+.2g}" for one in self.side("key")[:3]
+        )
+        return (
+            f"<Sources of {self.name}, {self.query} to {self.key}: {self.score:.3g}; "
+            f"key side {top}>"
+        )

@@ -1,0 +1,280 @@
+"""Sources of a score on the bundled models: contrasts, tokens one level down, refusals, forms."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import attnviz as av
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import ForwardRequest
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.features.sources import split as splitting
+from attnviz.features.sources.result import Sources, SourceShares
+from attnviz.models.parted import Anatomist
+from tests.models import tiny
+
+WORDS = "the cat river moon stone bread the cat river moon stone"
+LINES = [
+    WORDS,
+    "stone door lamp table stone door lamp table house",
+    "dog bird tree house dog bird tree house water",
+    "road king fire gold road king fire gold snow",
+    "ship bell rope sail ship bell rope sail wind",
+    "milk corn salt bread milk corn salt bread wine",
+]
+
+
+@pytest.fixture(scope="module")
+def gpt2():
+    return av.load("demo-gpt2")
+
+
+@pytest.fixture(scope="module")
+def capture(gpt2):
+    return av.capture(WORDS, model=gpt2, select="2.0", why="2.0")
+
+
+@pytest.fixture(scope="module")
+def score(gpt2) -> Sources:
+    return av.sources(WORDS, "2.0", model=gpt2)
+
+
+@pytest.fixture(scope="module")
+def shares(gpt2) -> SourceShares:
+    return av.source_shares(LINES, "2.0", role="induction", model=gpt2)
+
+
+def test_the_score_is_the_models(score: Sources, capture) -> None:
+    why = capture.why("2.0", -1, 6)
+    assert (score.query, score.key, score.keys[score.key]) == (11, 6, " bread")
+    assert score.score == pytest.approx(why.scaled, rel=1e-6)
+    assert score.sum == pytest.approx(score.score, rel=1e-5)
+    assert sum(map(sum, score.matrix)) == pytest.approx(score.score, rel=1e-5)
+    for side in ("query", "key"):
+        assert sum(one.value for one in score.side(side)) == pytest.approx(score.score, rel=1e-5)
+        assert sum(one.share for one in score.side(side)) == pytest.approx(1.0)
+
+
+def test_the_row_is_split_by_key(score: Sources, capture) -> None:
+    why = capture.why("2.0", -1, 6)
+    assert [one.position for one in score.row] == list(range(12))
+    for key in score.row:
+        assert sum(key.by_key) == pytest.approx(why.row[key.position], abs=1e-4)
+        assert key.score == pytest.approx(why.row[key.position], abs=1e-5)
+    own = {one.origin: one.value for one in score.side("key")}
+    assert score.row[6].by_key == pytest.approx(
+        [own[origin] for origin in score.key_origins], abs=1e-4
+    )
+
+
+def test_contrasts_are_differences(gpt2, score: Sources, capture) -> None:
+    row = capture.why("2.0", -1, 6).row
+    other = av.sources(WORDS, "2.0", key=3, model=gpt2)
+    found = av.sources(WORDS, "2.0", key=6, against=3, model=gpt2)
+    assert np.allclose(found.matrix, np.array(score.matrix) - np.array(other.matrix), atol=1e-4)
+    mean = av.sources(WORDS, "2.0", against="mean", model=gpt2)
+    assert mean.score == pytest.approx(row[6] - np.delete(row, 6).mean(), abs=1e-4)
+    rest = av.sources(WORDS, "2.0", against="rest", model=gpt2)
+    # the derivative of log(α / (1 - α)) when every score is stretched by 1 + ε
+    step = 1e-6
+    odds = [s[6] - np.log(np.exp(np.delete(s, 6)).sum()) for s in (row, row * (1 + step))]
+    assert rest.score == pytest.approx((odds[1] - odds[0]) / step, abs=1e-3)
+
+
+def test_a_heads_part_is_the_sum_over_the_tokens_that_it_reads(gpt2, capture) -> None:
+    inputs = gpt2.prepare(Prompt(WORDS))
+    head = next(one for one in gpt2.layout if one.name == "2.0")
+    found = splitting.split(gpt2, inputs, head, capture.terms[head])
+    assert isinstance(found.anatomist, Anatomist)
+    names = [origin.name(gpt2.layout) for origin in found.key_origins]
+    earlier = found.key_origins[names.index("1.4")].head
+    weights, through = found.anatomist.by_token(found.keys, earlier, 6)
+    assert torch.allclose(through.sum(0), found.keys.values[names.index("1.4"), 6], atol=1e-5)
+    assert float(weights.sum()) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_gated_heads_are_refused(gpt2) -> None:
+    with gpt2.gated({"1.4": 0.0}), pytest.raises(ModelError, match="nor can an ablated head"):
+        av.sources(WORDS, "2.0", key=6, model=gpt2)
+
+
+def test_it_ranks_the_senders_as_patching_through_keys_does(gpt2, shares: SourceShares) -> None:
+    """Each earlier head's output is taken from a run on other words, into the keys of 2.0 alone."""
+    names = [gpt2.layout.name(head) for head in gpt2.layout if head.layer < 2]
+    drops = dict.fromkeys(names, 0.0)
+    for line, other in zip(LINES, LINES[1:] + LINES[:1], strict=True):
+        clean, corrupted = (gpt2.prepare(Prompt(text)) for text in (line, other))
+        state = _streams(gpt2, clean), _streams(gpt2, corrupted)
+        ids = clean.sides["decoder"].queries.ids
+        row = max(n for n, word in enumerate(ids) if word in ids[:n])
+        key = ids.index(ids[row]) + 1
+        for name in names:
+            drops[name] += _change(gpt2, clean, *state, name, row, key)
+    measured = max(drops, key=lambda name: drops[name])
+    said = [one.origin.name(shares.layout) for one in shares.by_key if one.origin.head]
+    assert measured == said[0] == "1.4"
+
+
+def _streams(source, inputs):
+    """What enters layer 2, and what every head writes, by name."""
+    from attnviz.captures.kept import Kept
+
+    kept = Kept(["z"], source.layout.sites[:2])
+    output = source.forward([inputs], [kept], ForwardRequest(hidden=False, states=True, terms=True))
+    written = {}
+    for site in source.layout.sites[:2]:
+        z, weight = kept.values["z"][site][0], source.output(site).weight
+        for head in range(len(weight)):
+            written[f"{site.layer}.{head}"] = z[head] @ weight[head]
+    return output.states[2], written
+
+
+def _change(source, inputs, clean, corrupted, name: str, row: int, key: int) -> float:
+    """How much the score of a key falls against the others when a sender's difference enters."""
+    from attnviz.captures.kept import Kept
+
+    states, written = clean
+    length = states.shape[1]
+    other = corrupted[1][name]
+    delta = torch.zeros_like(states)
+    size = min(length, len(other))
+    delta[0, :size] = other[:size] - written[name][:size]
+    site = source.layout.sites[2]
+    scores = []
+    queries = None
+    for x in (states, states + delta):
+        kept = Kept(["q", "k"], [site])
+        start = av.core.source.Start(2, x, 3)
+        source.forward([inputs], [kept], ForwardRequest(hidden=False, terms=True, start=start))
+        queries = kept.values["q"][site][0, 0] if queries is None else queries
+        scores.append(queries[row] @ kept.values["k"][site][0, 0].T)
+    sets_apart = [float(s[key] - s[1:].mean()) for s in scores]
+    return sets_apart[0] - sets_apart[1]
+
+
+def test_shares_are_ratios_of_sums_over_rows(gpt2, shares: SourceShares) -> None:
+    total, parts, rows = 0.0, {}, 0
+    for line in LINES:
+        words = gpt2.prepare(Prompt(line)).sides["decoder"].queries.ids
+        for i, word in enumerate(words):
+            wanted = [j + 1 for j in range(i) if words[j] == word and j + 1 <= i]
+            others = [j for j in range(i + 1) if j not in wanted]
+            if not wanted or not others:
+                continue
+            found = av.sources(line, "2.0", i, key=wanted[0], model=gpt2)
+            mean = np.array([key.by_key for key in found.row])
+            apart = mean[wanted].mean(0) - mean[others].mean(0)
+            rows, total = rows + 1, total + apart.sum()
+            for origin, value in zip(found.key_origins, apart, strict=True):
+                parts[origin] = parts.get(origin, 0.0) + value
+    assert shares.rows == rows
+    assert shares.contrast == pytest.approx(total / rows, rel=1e-4)
+    for one in shares.by_key:
+        assert one.share == pytest.approx(parts[one.origin] / total, abs=1e-4)
+        assert one.low is not None
+        assert one.low <= one.share <= one.high
+    assert shares.texts == len(LINES)
+    assert sum(one.share for one in shares.by_query) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_the_role_is_the_heads_own(gpt2, shares: SourceShares) -> None:
+    own = av.source_shares(LINES, "2.0", model=gpt2)
+    assert own.score == "induction"
+    assert not own.chosen
+    assert own.by_key == shares.by_key
+
+
+def test_files_and_forms(score: Sources, shares: SourceShares, tmp_path: Path) -> None:
+    for found in (score, shares):
+        path = found.save(tmp_path / "found.json")
+        assert av.read(path) == found
+        assert found.to_bytes("png")[:4] == b"\x89PNG"
+        assert b"head 1.4" in found.to_bytes("svg")
+        assert "1.4" in found.to_csv()
+    assert len(score.to_records()) == len(score.matrix) * len(score.matrix[0])
+    total = sum(record["value"] for record in score.to_records())
+    assert total == pytest.approx(score.score, rel=1e-5)
+    text = str(score)
+    assert "score of 2.0, ·stone (11) to ·bread (6)" in text
+    assert "head 1.4" in text
+    assert "2.0 finds its key through" in str(shares)
+    finding = shares.finding("sources.json")
+    assert finding is not None
+    assert finding.measures[0].values["1.4"][0] == pytest.approx(shares.by_key[0].share)
+    assert score.finding("sources.json") is None
+
+
+def test_beside_heads(gpt2, shares: SourceShares) -> None:
+    found = av.heads(WORDS, model="demo-gpt2", evidence=replace(shares, identity={}))
+    assert any("comes through it" in " ".join(f.said.get("1.4", ())) for f in found.findings)
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "options"),
+    [
+        (UsageError, "means 6 heads", {"head": "2.*"}),
+        (InputError, "no query 40", {"at": 40}),
+        (InputError, "may not attend to key 9", {"at": 3, "key": 9}),
+        (UsageError, "cannot be compared with itself", {"key": 4, "against": 4}),
+        (InputError, "which has no rest", {"at": 0, "against": "rest"}),
+        (UsageError, "whole number", {"key": "cat"}),
+    ],
+)
+def test_what_makes_no_sense(gpt2, error, words: str, options) -> None:
+    with pytest.raises(error, match=words):
+        av.sources(WORDS, **{"head": "2.0", "model": gpt2, **options})
+
+
+def test_texts_without_rows(gpt2) -> None:
+    with pytest.raises(InputError, match="no row of these texts"):
+        av.source_shares(["a few words"], "2.0", role="induction", model=gpt2)
+    with pytest.raises(UsageError, match="has target keys"):
+        av.source_shares([WORDS], "2.0", role="diffuse", model=gpt2)
+    with pytest.raises(UsageError, match="recorded"):
+        av.sources(av.capture(WORDS, model=gpt2, select="2.0"), "2.0")
+
+
+def test_ways_that_are_not_linear_are_refused(tmp_path: Path) -> None:
+    """Experts weighted by what enters them are one more product."""
+    tiny.build("gpt_oss", tmp_path)
+    source = av.load(str(tmp_path))
+    assert av.sources(Prompt(ids=tiny.LONG), "0.1", model=source).sum
+    with pytest.raises(ModelError, match=r"cannot be split by source|add up to"):
+        av.sources(Prompt(ids=tiny.LONG), "1.1", model=source)
+
+
+def test_a_wrong_sum_is_refused(gpt2, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splitting, "EXACT", 1e-12)
+    with pytest.raises(ModelError, match="nothing is shown"):
+        av.sources(WORDS, "2.0", model=gpt2)
+
+
+def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from attnviz.cli import main
+
+    def run(*args: str) -> int:
+        try:
+            return main(["sources", *args]) or 0
+        except SystemExit as end:
+            return int(end.code or 0)
+
+    picture = tmp_path / "sources.png"
+    assert run(WORDS, "--head", "2.0", "--against", "rest", "--json", "-o", str(picture)) == 0
+    read = json.loads(capsys.readouterr().out)
+    assert read["schema"] == "attnviz.sources/1"
+    assert read["against"] == "rest"
+    assert picture.exists()
+    lines = tmp_path / "lines.txt"
+    lines.write_text("\n".join(LINES))
+    assert run("--lines", str(lines), "--head", "2.0", "--role", "induction", "--csv") == 0
+    assert "key,1.4,head," in capsys.readouterr().out
+    assert run("--lines", str(lines), "--head", "2.0", "--at", "3") == 2
+    assert "--lines looks at every row" in capsys.readouterr().err
+    assert run(WORDS, "--head", "2.0", "--role", "induction") == 2
+    assert "give --lines FILE" in capsys.readouterr().err
