@@ -76,8 +76,7 @@ class LensTable:
         if len(bands) > _BANDS:
             left = bands[-_BANDS].start
             yield Line(
-                f"the first {left} of {count} positions are left out; choose one with --position, "
-                "or draw them all",
+                f"the first {left} of {count} positions are left out; choose one, or draw them all",
                 "dim",
             )
             bands = bands[-_BANDS:]
@@ -197,8 +196,8 @@ class HeadReadings:
         yield table
         if len(listed) < len(report.heads):
             yield Line(
-                f"the {len(listed)} heads that write most, of {len(report.heads)}; --json and "
-                "--csv have all",
+                f"the {len(listed)} heads that write most, of {len(report.heads)}; JSON and "
+                "CSV have all",
                 "dim",
             )
 
