@@ -12,6 +12,9 @@ from attnviz.features.ablation.result import Effect
 from attnviz.features.logits.result import LogitPart, Prediction
 from attnviz.features.sources.result import ReadToken, SideSum
 
+LEAST = 0.1
+"""Of a contrast: an earlier head that adds less is not said to supply a key."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeyFinding:
@@ -20,7 +23,7 @@ class KeyFinding:
     Attributes:
         contrast: the score of the key less the mean score of all other keys, before softmax.
         origins: what each source of the key adds to it, the largest first.
-        reads: the token that the strongest earlier head read there; None where none is strongest.
+        reads: the token that the earlier head which adds most reads there; None without one.
     """
 
     contrast: float
@@ -29,8 +32,15 @@ class KeyFinding:
 
     @property
     def lead(self) -> Head | None:
-        """The source that adds most, where that is an earlier head."""
-        return self.origins[0].origin.head if self.origins else None
+        """The earlier head that adds most, where that is a tenth of the contrast or more."""
+        heads = [one for one in self.origins if one.origin.head is not None]
+        if not heads or heads[0].value < LEAST * abs(self.contrast):
+            return None
+        return heads[0].origin.head
+
+    def share(self, one: SideSum) -> float:
+        """What a source adds, as a share of the contrast."""
+        return one.value / self.contrast if self.contrast else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,6 @@ def _key(
         found = sources(prompt, name, at, key=key, against="mean", model=source)
     except (ModelError, InputError) as error:
         return None, str(error)
-    sums = found.side("key")
-    lead = sums[0].origin.head if sums else None
-    reads = next((one for one in found.reads if one.side == "key" and one.head == lead), None)
-    return KeyFinding(found.score, sums, None if lead is None else reads), ""
+    finding = KeyFinding(found.score, found.side("key"))
+    reads = [one for one in found.reads if one.side == "key" and one.head == finding.lead]
+    return replace(finding, reads=reads[0] if reads else None), ""
