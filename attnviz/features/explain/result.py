@@ -12,6 +12,8 @@ from attnviz.features.ablation.result import Effect
 from attnviz.features.logits.result import LogitPart, Prediction
 from attnviz.features.sources.result import ReadToken, SideSum
 
+MASKED = -1
+"""In a map: a key that the query may not attend to."""
 LEAST = 0.1
 """Of a contrast: an earlier head that adds less is not said to supply a key."""
 
@@ -51,7 +53,8 @@ class ExplainedHead:
         head: which.
         value: what it adds to the difference of the two logits; None where logits are no sum.
         weights: of the position on every token, [T].
-        map: its whole map in thousandths, row by row; empty for texts that are too long for that.
+        map: its whole map in thousandths, row by row, -1 for keys that the query may not attend
+            to; empty for texts that are too long for that.
         key: the position through which it adds most, else the one with the largest weight.
         through: what it adds through that token; None where logits are no sum.
         raises: words whose logits it raises most; empty where logits are no sum.

@@ -16,10 +16,11 @@ from attnviz.core.source import Source
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.ablation.function import ablate
 from attnviz.features.ablation.result import Ablation
-from attnviz.features.explain.result import ExplainedHead, Explanation, KeyFinding
+from attnviz.features.explain.result import MASKED, ExplainedHead, Explanation, KeyFinding
 from attnviz.features.logits.function import logits
 from attnviz.features.logits.result import Logits, Vote
 from attnviz.features.sources.function import sources
+from attnviz.scoring.stored import allowed_in
 
 LARGEST_MAP = 64
 """Tokens of a map that is kept whole."""
@@ -151,7 +152,12 @@ def _head(
         key = vote.seen[0].position
     kept: tuple[tuple[int, ...], ...] = ()
     if max(whole.shape) <= LARGEST_MAP:
-        kept = tuple(tuple(round(1000 * float(w)) for w in line) for line in np.ma.filled(whole, 0))
+        layer = maps.maps[head.site]
+        allowed = allowed_in(layer, head.site.kind, maps.reach.get(head.site))
+        shown = np.where(
+            allowed[maps.place(head) if len(allowed) > 1 else 0], np.rint(1000 * whole), MASKED
+        )
+        kept = tuple(map(tuple, shown.astype(int).tolist()))
     finding, reason = _key(source, prompt, head, found.position, key)
     return ExplainedHead(
         head, None if vote is None else vote.value, tuple(row), kept, key,

@@ -72,7 +72,7 @@ function named(n) {
 /** A whole map. @param {number[][]} map @param {string} name */
 function whole(map, name) {
   const canvas = make("canvas", { role: "img", "aria-label": `attention map of head ${name}: queries downwards, keys to the right`, width: map[0].length, height: map.length });
-  const pixels = shades({ values: map.flat(), rows: map.length, columns: map[0].length, colors: ramp(data.palette), factor: () => 1 / 1000, root: true });
+  const pixels = shades({ values: map.flat(), rows: map.length, columns: map[0].length, colors: ramp(data.palette), factor: () => 1 / 1000, root: true, masked: (cell) => map[Math.floor(cell / map[0].length)][cell % map[0].length] < 0 });
   canvas.getContext("2d")?.putImageData(new ImageData(pixels, map[0].length, map.length), 0, 0);
   return canvas;
 }
@@ -94,7 +94,7 @@ function draw() {
     bars(data.predictions.map(([word, share, , rank]) => [`${rank}. ${word}`, share]), data.signed[scheme()], "probabilities"));
   fill(byId("split"), finding(data.split), ...(data.votes.length ? text(data.votes, (n) => tint(data.votes[n] / most),
     (n) => `${named(n)}: all heads add ${valueText(data.votes[n])} logits through it`, data.votes.indexOf(data.votes.reduce((a, b) => (Math.abs(b) > Math.abs(a) ? b : a))), "what all heads add through every token") : []));
-  fill(byId("legend"), ...legend(data.palette, "0", "weight 1, by the square root", false));
+  fill(byId("legend"), ...legend(data.palette, "0", "weight 1, by the square root", data.heads.some((one) => one.map.some((row) => row.some((weight) => weight < 0)))));
   fill(byId("heads"), make("div", { class: "cards" }, ...data.heads.map(card)));
   const last = data.without[data.without.length - 1];
   fill(byId("without"), ...data.without.map(({ said }) => make("p", {}, said)), differences(data, data.signed[scheme()]),

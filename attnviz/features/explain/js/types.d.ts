@@ -3,7 +3,7 @@ export interface Told {
   name: string;
   adds: string;
   weights: number[];
-  /** In thousandths, row by row; empty for long texts. */
+  /** In thousandths, row by row, -1 where the query may not attend; empty for long texts. */
   map: number[][];
   key: number;
   said: Sentence;
