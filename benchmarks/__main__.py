@@ -14,6 +14,7 @@ TABLES = {
     "patching": "Values of one run in another",
     "profiling": "Profiles of many texts",
     "logits": "Logits split over their parts",
+    "lens": "Every layer read out",
     "circuits": "Circuits in weights",
     "flow": "What flows from layer to layer",
     "export": "Batches of pictures",

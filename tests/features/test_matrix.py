@@ -36,9 +36,9 @@ PRODUCERS = tuple(
 )
 TEXT = "The kettle sang and the candle burned while the kettle sang and the candle burned."
 PARTS = ("ablate", "syntax", "coref", "circuits")
-NO_LM_HEAD = (("minilm", "logits"), ("minilm", "patch"))
+NO_LM_HEAD = (("minilm", "logits"), ("minilm", "patch"), ("minilm", "lens"))
 """What a model without an LM head cannot give."""
-UNCOMPARED = ("flow", "diff")
+UNCOMPARED = ("flow", "diff", "sources", "source-shares")
 """Results that have no figures of heads to compare."""
 
 
@@ -87,11 +87,14 @@ def _made(name: str, model: str, folder: Path) -> Made:
         "syntax": av.syntax(grammar, model=model),
         "coref": av.coref(names, model=model),
         "flow": av.flow(TEXT, model=model),
+        "sources": av.sources(TEXT, "1.4", model=model),
+        "source-shares": av.source_shares(texts(5), "1.4", model=model),
         "circuits": av.circuits(model=model, tokens=50),
         "diff": av.diff(TEXT, TEXT.replace("sang", "rang"), model=model, align="position"),
     }
     if (name, "logits") not in NO_LM_HEAD:
         results["logits"] = av.logits(TEXT, model=model)
+        results["lens"] = av.lens(TEXT, model=model, by="head")
         results["patch"] = av.patch(task="gender", count=8, model=model)
     results["atlas"] = gather(
         results["profile"],

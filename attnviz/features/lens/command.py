@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -25,53 +25,54 @@ def lens(
     token: Annotated[
         str | None,
         typer.Option(
-            help="A word whose rank and probability to follow along the layers.",
+            help="The word whose rank and probability to follow along the layers.",
             metavar="WORD",
-            show_default="each position's own last prediction",
+            show_default="what each position predicts in the end",
+        ),
+    ] = None,
+    position: Annotated[
+        str | None,
+        typer.Option(
+            help="Read this token alone, from 0 (-1 is the last), or all.",
+            metavar="N|all",
+            show_default="all, or every mask; of heads the last",
         ),
     ] = None,
     by: Annotated[
         str,
         typer.Option(
-            help="Read the state after every layer (layer), or what each head writes (head): at "
-            "the last token, or the mean over --lines."
+            help="Read the state after each layer, or what each head writes (head); of --lines "
+            "the mean over all positions."
         ),
     ] = "layer",
-    position: Annotated[
-        str | None,
-        typer.Option(
-            help="Read at this token, from 0 (-1 is the last), or all.",
-            metavar="N|all",
-            show_default="all, every mask in masked models; for heads the last",
-        ),
-    ] = None,
     top: Annotated[
-        int, typer.Option(help="Number of words to keep of each state.", metavar="N", min=1)
+        int, typer.Option(help="Words of each state or head to keep.", metavar="N", min=1)
     ] = 10,
     seed: Annotated[int | None, typer.Option(help="Seed of sampling (--generate).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.lens/1).")] = False,
-    csv: Annotated[
-        bool, typer.Option("--csv", help="Print CSV, one line per state and position or head.")
-    ] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per word.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="Also write it: a .html, .png, .svg or .pdf file.", metavar="FILE"
+            "--out",
+            "-o",
+            help="Also draw it: a .png, .svg or .pdf file, or a page (.html).",
+            metavar="FILE",
         ),
     ] = None,
 ) -> None:
-    """Show what each layer already knows: every state read out as if it were the last.
+    """Read the state after every layer as if it were the last: what each layer already knows.
 
     [bold]Examples[/]
 
       attnviz lens "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
 
-      attnviz lens "The kettle sang and the candle burned while the kettle" --token sang -o a.html
+      attnviz lens "Mary gave the old blue clock to Peter, and later Mary gave the old blue" --token clock --position -1
 
-      attnviz lens "The cat sat on the [MASK]." --model demo-bert
+      attnviz lens "The cat sat on the [MASK]." --model demo-bert -o lens.html
 
-      attnviz lens --by head --lines sample_inputs/sentences.txt
-    """
+      attnviz lens --lines sample_inputs/sentences.txt --by head
+    """  # noqa: E501
     drawn = paper.options()
     from attnviz import files
     from attnviz.features.lens import function
@@ -81,6 +82,10 @@ def lens(
         raise typer.BadParameter("--json and --csv exclude each other")
     if by not in ("layer", "head"):
         raise typer.BadParameter(f"--by is layer or head, not {by!r}")
+    if by == "layer" and prompt.lines is not None:
+        raise typer.BadParameter("--lines is for --by head; layers are read on one text")
+    if by == "head" and out is not None and out.suffix.lower() in (".html", ".htm"):
+        raise typer.BadParameter("--by head has no page; name a picture, or use --csv")
     place = _position(position)
     if out is not None:
         Lens.check_suffix(out)
@@ -88,13 +93,9 @@ def lens(
     looks = list(prompt.looks(model, seed=seed, quiet=output.quiet))
     with console.waiting("running the model", output.quiet):
         found = function.lens(
-            looks if len(looks) > 1 else looks[0],
-            by="head" if by == "head" else "layer",
-            token=token,
-            position=place,
-            top=top,
+            looks, by=cast("Literal['layer', 'head']", by), token=token, position=place, top=top,
             **model.settings(),
-        )
+        )  # fmt: skip
     if out is not None:
         found.save(out, **drawn)
     if json or csv:
@@ -106,13 +107,13 @@ def lens(
     for part in terminal.parts(found):
         screen.print(part)
     console.note(found.notes, output.quiet)
+    if out is not None and not output.quiet:
+        console.wrote(out)
 
 
 def _position(text: str | None) -> Position:
-    if text is None:
-        return None
-    if text == "all":
-        return "all"
+    if text is None or text == "all":
+        return cast("Position", text)
     try:
         return int(text)
     except ValueError:

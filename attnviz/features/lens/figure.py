@@ -1,7 +1,8 @@
-"""A lens as a figure: states downwards, positions across, coloured by the top probability."""
+"""A lens as a figure: words by layer and position, one position in detail, or words of heads."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -11,112 +12,247 @@ from matplotlib.patches import Rectangle
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.heading import GREY, Heading
-from attnviz.drawing.labels import shorten, visible
-from attnviz.drawing.palette import ink, ramp
+from attnviz.drawing.labels import percent, shorten, visible
+from attnviz.drawing.palette import DEFAULT_PALETTE, ink, ramp
+from attnviz.drawing.signed import BLUE, ORANGE, signed
 from attnviz.errors import UsageError
-from attnviz.features.lens.result import Lens
-from attnviz.features.lens.words import checked, closing, row_name, title
+from attnviz.features.lens import words
+from attnviz.features.lens.result import HeadWrites, Lens, LensCell
 
-_CELL = (0.62, 0.21)
-"""Width and height of a cell in inches."""
-_ACROSS = 20
-"""Positions beside each other; the others come below."""
-_MARGIN, _GUTTER, _LABELS, _BETWEEN, _BAR = 0.2, 0.55, 0.2, 0.3, 0.45
-_LONGEST = 9
+_MARGIN = 0.2
+_HIGH = 0.25
+"""Of a cell, in inches."""
+_LONGEST = 12
 """Cells of a word."""
+_A_LINE = 14
+"""Positions beside each other; more go on below."""
+_BANDS = 12
+_LISTED = 5
+_CURVE = 1.5
+_HEADS = 24
+_SIZE = 7.0
+_FULL = ramp(DEFAULT_PALETTE)
 
 
-def draw(report: Lens, format: str = "png", dpi: float = 150) -> Any:
+def draw(found: Lens, format: str = "png", dpi: float = 150) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``.
 
     Raises:
-        UsageError: heads were read, which is a table.
+        UsageError: more positions than a picture has room for.
     """
-    if not report.cells:
+    if len(found.positions) > _A_LINE * _BANDS:
         raise UsageError(
-            "what heads write is a table of words and has no picture; use {csv} or {json}",
-            csv=True,
-            json=True,
+            f"a picture has room for {_A_LINE * _BANDS} positions, and there are "
+            f"{len(found.positions)}; choose one with {{position}}, or save a page",
+            position=...,
         )
-    return rendered(lambda: build(report, dpi), format, dpi)
+    return rendered(lambda: build(found, dpi), format, dpi)
 
 
-def build(report: Lens, dpi: float) -> Figure:
-    """The figure: bands of positions, and the scale below."""
-    states = report.states()
-    count = len(report.positions)
-    bands = [range(n, min(n + _ACROSS, count)) for n in range(0, count, _ACROSS)]
-    words = [visible(cell.top[0].token) for cell in report.cells]
-    tokens = [visible(text) for text in (*report.tokens, *report.next)]
-    name, below = title(report), f"{checked(report)}. {closing(report)}"
-    families, missing = choose([name, below, *words, *tokens])
-    ruler = Ruler(families, dpi, bold=len(choose([name])[0]) == 1)
-    wide = 2 * _MARGIN + _GUTTER + _CELL[0] * max(min(count, _ACROSS), 6)
-    heading = Heading(ruler, spelled(name, missing), [spelled(below, missing)], wide, _MARGIN)
-    follows = bool(report.next)
-    band_high = len(states) * _CELL[1] + _LABELS * (2 if follows else 1)
-    top = _MARGIN + heading.high + 0.25
-    high = top + len(bands) * (band_high + _BETWEEN) + _BAR + _MARGIN
-    figure = Figure(figsize=(wide, high))
-    heading.draw(figure)
-    for number, band in enumerate(bands):
-        y = top + number * (band_high + _BETWEEN) + _LABELS
-        w, h = len(band) * _CELL[0], len(states) * _CELL[1]
-        axes = figure.add_axes(((_MARGIN + _GUTTER) / wide, 1 - (y + h) / high, w / wide, h / high))
-        _band(axes, report, band, families, missing)
-    _scale(figure, wide, high)
-    return figure
+def build(found: Lens, dpi: float) -> Figure:
+    """The figure that fits what was read."""
+    if found.heads:
+        return _Sheet(found, dpi, _head_texts(found)).heads()
+    if len(found.positions) == 1:
+        return _Sheet(found, dpi, _texts(found)).along(found.positions[0])
+    return _Sheet(found, dpi, _texts(found)).layers()
 
 
-def _band(
-    axes: Axes, report: Lens, band: range, families: list[str], missing: frozenset[str]
-) -> None:
-    """Some positions: a word a cell, the token above, what does follow below."""
-    colors, states = ramp("viridis"), report.states()
-
-    def shown(text: str) -> str:
-        return spelled(shorten(visible(text), _LONGEST), missing)
-
-    for row, state in enumerate(states):
-        for column, n in enumerate(band):
-            best = state[n].top[0]
-            paint = colors[round(best.probability * 255)]
-            axes.add_patch(Rectangle((column, row), 1, 1, facecolor=paint, edgecolor="white",
-                                     linewidth=0.5))  # fmt: skip
-            axes.text(column + 0.5, row + 0.53, shown(best.token), ha="center", va="center",
-                      fontsize=6, color=ink(paint), family=families)  # fmt: skip
-    for column, n in enumerate(band):
-        axes.text(column + 0.5, -0.25, shown(report.tokens[report.positions[n]]), ha="center",
-                  va="bottom", fontsize=6.5, family=families)  # fmt: skip
-        if report.next and report.next[n]:
-            axes.text(column + 0.5, len(states) + 0.25, shown(report.next[n]), ha="center",
-                      va="top", fontsize=6.5, color=GREY, family=families)  # fmt: skip
-    axes.text(-0.15, -0.25, "at" if report.masked else "after", ha="right", va="bottom",
-              fontsize=6.5, color=GREY)  # fmt: skip
-    if report.next:
-        axes.text(-0.15, len(states) + 0.25, "follows", ha="right", va="top", fontsize=6.5,
-                  color=GREY)  # fmt: skip
-    axes.set_xlim(0, len(band))
-    axes.set_ylim(len(states), 0)
-    axes.set_xticks([])
-    names = [row_name(state[0].layer) for state in states]
-    axes.set_yticks([n + 0.5 for n in range(len(states))], names)
-    axes.tick_params(length=0, labelsize=7)
-    axes.set_ylabel("layer", fontsize=7)
-    for side in axes.spines.values():
-        side.set_visible(False)
+def _texts(found: Lens) -> Iterator[str]:
+    yield from (_short(word.token) for cell in found.cells for word in cell.top[:_LISTED])
+    yield from map(_short, (*found.tokens, *found.next))
 
 
-def _scale(figure: Figure, wide: float, high: float) -> None:
-    """The colours and what they mean."""
-    axes = figure.add_axes(
-        ((_MARGIN + _GUTTER) / wide, (_MARGIN + 0.2) / high, 1.6 / wide, 0.1 / high)
-    )
-    colors = ramp("viridis", 64)
-    for n, color in enumerate(colors):
-        axes.add_patch(Rectangle((n / 64, 0), 1 / 64, 1, facecolor=color, edgecolor=color))
-    axes.set_xlim(0, 1)
-    axes.set_yticks([])
-    axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    axes.tick_params(length=2, labelsize=6.5)
-    axes.set_title("probability of the word", fontsize=6.5, color=GREY, loc="left", pad=2)
+def _head_texts(found: Lens) -> Iterator[str]:
+    for one in found.heads:
+        yield from (_short(word.token) for word in (*one.raises, *one.lowers)[: 4 * _LISTED])
+
+
+def _short(token: str) -> str:
+    return shorten(visible(token), _LONGEST) if token else ""
+
+
+class _Sheet:
+    """Fonts and sizes of one figure."""
+
+    def __init__(self, found: Lens, dpi: float, texts: Iterator[str]) -> None:
+        self.found = found
+        listed = list(texts)
+        below = [words.checked(found)] if found.cells else ["logits against the vocabulary's mean"]
+        if found.cells:
+            below = [words.sentence(found, found.positions[-1]), *below]
+        self.families, self.missing = choose([words.title(found), *below, *listed])
+        self.title, self.below = self.text(words.title(found)), [self.text(one) for one in below]
+        self.ruler = Ruler(self.families, dpi, bold=len(choose([self.title])[0]) == 1)
+        self.widest = self.ruler.widest([self.text(one) for one in listed], _SIZE)
+        self.names = [words.label(row[0].layer) for row in found.states()] if found.cells else []
+        self.left = 0.15 + self.ruler.widest([*self.names, "next"], _SIZE)
+
+    def text(self, text: str) -> str:
+        return spelled(text, self.missing)
+
+    def figure(self, wide: float, body: float) -> tuple[Figure, float]:
+        """An empty figure under its heading, and where the body begins, in inches."""
+        heading = Heading(self.ruler, self.title, self.below, wide, _MARGIN)
+        top = _MARGIN + heading.high + 0.2
+        figure = Figure(figsize=(wide, top + body + _MARGIN))
+        heading.draw(figure)
+        return figure, top
+
+    def axes(self, figure: Figure, x: float, y: float, w: float, h: float) -> Axes:
+        """Axes by inches from the left and from the top."""
+        wide, high = figure.get_size_inches()
+        axes = figure.add_axes((x / wide, 1 - (y + h) / high, w / wide, h / high))
+        axes.tick_params(length=0, labelsize=_SIZE)
+        for side in axes.spines.values():
+            side.set_visible(False)
+        return axes
+
+    def cell(self, axes: Axes, x: int, y: int, token: str, share: float) -> None:
+        """A word on the colour of its probability."""
+        paint = _FULL[round(255 * share)]
+        axes.add_patch(Rectangle((x, y), 1, 1, facecolor=paint, edgecolor="white", linewidth=0.5))
+        axes.text(x + 0.5, y + 0.5, self.text(_short(token)), ha="center", va="center",
+                  fontsize=_SIZE, color=ink(paint), family=self.families)  # fmt: skip
+
+    def layers(self) -> Figure:
+        """Layers downwards, positions across, in as many bands as they need."""
+        found, states = self.found, self.found.states()
+        count = len(found.positions)
+        across = min(count, _A_LINE)
+        room = max(0.45, self.widest + 0.1)
+        lines = len(states) + 1 + bool(found.next)
+        bands = -(-count // across)
+        wide = max(2 * _MARGIN + self.left + across * room, 5.0)
+        step = lines * _HIGH + 0.2
+        figure, top = self.figure(wide, bands * step + 0.35)
+        for band in range(bands):
+            columns = range(band * across, min((band + 1) * across, count))
+            y = top + band * step
+            axes = self.axes(figure, _MARGIN + self.left, y, len(columns) * room, lines * _HIGH)
+            axes.set_xlim(0, len(columns))
+            axes.set_ylim(lines, 0)
+            for x, n in enumerate(columns):
+                self.word(axes, x, 0, found.tokens[found.positions[n]], bold=True)
+                for line, row in enumerate(states, start=1):
+                    self.cell(axes, x, line, row[n].top[0].token, row[n].top[0].probability)
+                if found.next:
+                    self.word(axes, x, lines - 1, found.next[n])
+            axes.set_xticks([])
+            names = ["", *self.names, *(["next"] if found.next else [])]
+            axes.set_yticks([n + 0.5 for n in range(lines)], names)
+        self.bar(figure, top + bands * step)
+        return figure
+
+    def word(self, axes: Axes, x: int, y: int, token: str, *, bold: bool = False) -> None:
+        """A word of the text."""
+        color = "black" if bold else GREY
+        axes.text(x + 0.5, y + 0.5, self.text(_short(token)), ha="center", va="center",
+                  fontsize=_SIZE, color=color, family=self.families)  # fmt: skip
+
+    def bar(self, figure: Figure, y: float) -> None:
+        """The colours of probabilities."""
+        axes = self.axes(figure, _MARGIN + self.left, y, 1.6, 0.1)
+        axes.imshow([list(range(256))], aspect="auto", cmap=_colours(), extent=(0, 1, 0, 1))
+        axes.set_yticks([])
+        axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+        figure.text((_MARGIN + self.left + 1.75) / figure.get_size_inches()[0],
+                    1 - (y + 0.1) / figure.get_size_inches()[1], "probability of the word shown",
+                    fontsize=_SIZE, color=GREY)  # fmt: skip
+
+    def along(self, position: int) -> Figure:
+        """One position: the top words across, and what changes along the layers beside them."""
+        cells = self.found.along(position)
+        count = min(_LISTED, len(cells[0].top))
+        room = max(0.6, self.widest + 0.1)
+        high = len(cells) * _HIGH
+        wide = 2 * _MARGIN + self.left + count * room + 3 * (_CURVE + 0.25)
+        figure, top = self.figure(wide, high + 0.75)
+        axes = self.axes(figure, _MARGIN + self.left, top + 0.15, count * room, high)
+        axes.set_xlim(0, count)
+        axes.set_ylim(len(cells), 0)
+        for y, cell in enumerate(cells):
+            for x, word in enumerate(cell.top[:count]):
+                self.cell(axes, x, y, word.token, word.probability)
+        axes.set_xticks([n + 0.5 for n in range(count)], [str(n + 1) for n in range(count)])
+        axes.xaxis.tick_top()
+        axes.set_yticks([n + 0.5 for n in range(len(cells))], self.names)
+        x = _MARGIN + self.left + count * room + 0.25
+        token = self.text(_short(words.token_of(self.found, position)))
+        for name, values, told in self._curves(cells, token):
+            self._curve(figure, x, top + 0.15, high, name, values, told)
+            x += _CURVE + 0.25
+        self.bar(figure, top + high + 0.35)
+        return figure
+
+    @staticmethod
+    def _curves(
+        cells: Sequence[LensCell], token: str
+    ) -> Iterator[tuple[str, list[list[float]], list[str]]]:
+        yield (f"probability of {token}", [[c.probability for c in cells]],
+               [percent(c.probability) for c in cells])  # fmt: skip
+        ranks = [c.rank for c in cells]
+        yield f"rank of {token} (log)", [list(map(float, ranks))], [f"{n:,}" for n in ranks]
+        yield ("entropy, KL to last (dashed), nats",
+               [[c.entropy for c in cells], [c.kl for c in cells]], [])  # fmt: skip
+
+    def _curve(
+        self,
+        figure: Figure,
+        x: float,
+        y: float,
+        high: float,
+        name: str,
+        values: list[list[float]],
+        told: list[str],
+    ) -> None:
+        axes = self.axes(figure, x, y, _CURVE, high)
+        places = [n + 0.5 for n in range(len(values[0]))]
+        if "rank" in name:
+            axes.set_xscale("log")
+            axes.set_xlim(0.6, 8 * max(10.0, *values[0]))
+        elif "probability" in name:
+            axes.set_xlim(0, max(values[0]) * 1.45 or 1)
+        for line, style, color in zip(values, ("-", "--"), (BLUE, ORANGE), strict=False):
+            axes.plot(line, places, style, color=color, linewidth=1.2, marker=".", markersize=4)
+        for place, value, text in zip(places, values[0], told, strict=False):
+            axes.annotate(text, (value, place), (4, 0), textcoords="offset points", va="center",
+                          fontsize=6)  # fmt: skip
+        axes.set_ylim(len(places), 0)
+        axes.set_yticks([])
+        axes.minorticks_off()
+        if told:
+            axes.set_xticks([])
+        axes.set_title(name, fontsize=_SIZE, family=self.families)
+        axes.spines["left"].set_visible(True)
+        axes.tick_params(axis="x", labelsize=6)
+
+    def heads(self) -> Figure:
+        """The words that heads raise, blue, and lower, orange."""
+        found = self.found
+        listed: list[HeadWrites] = sorted(found.heads, key=lambda one: -one.norm)[:_HEADS]
+        listed.sort(key=found.heads.index)
+        count = min(_LISTED, len(listed[0].raises))
+        room = max(0.75, self.widest + 0.45)
+        wide = 2 * _MARGIN + 0.6 + 2 * count * room
+        figure, top = self.figure(wide, len(listed) * _HIGH + 0.25)
+        axes = self.axes(figure, _MARGIN + 0.6, top + 0.2, 2 * count * room, len(listed) * _HIGH)
+        axes.set_xlim(0, 2 * count)
+        axes.set_ylim(len(listed), 0)
+        for y, one in enumerate(listed):
+            for first, moved, color in ((0, one.raises, BLUE), (count, one.lowers, ORANGE)):
+                for x, word in enumerate(moved[:count]):
+                    text = f"{self.text(_short(word.token))} {signed(word.value)}"
+                    axes.text(first + x, y + 0.5, text, va="center", fontsize=_SIZE, color=color,
+                              family=self.families)  # fmt: skip
+        axes.set_xticks([0.02, count + 0.02], ["raises most", "lowers most"], ha="left")
+        axes.xaxis.tick_top()
+        axes.set_yticks([n + 0.5 for n in range(len(listed))],
+                        [found.layout.name(one.head) for one in listed])  # fmt: skip
+        return figure
+
+
+def _colours() -> Any:
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap(list(_FULL))

@@ -78,6 +78,7 @@ def unembedded(source: Source, inputs: Inputs, states: Tensor, length: int) -> I
         yield logits.flatten(0, 1)[: len(some)]
 
 
+@torch.inference_mode()
 def readings(
     source: Source,
     inputs: Inputs,
@@ -128,17 +129,25 @@ def _reading(
     followed: Tensor,
     top: int,
 ) -> tuple[Tensor, ...]:
-    """The fields of :class:`Readings`, of logits [m, V] at positions ``rows``."""
+    """The fields of :class:`Readings`, of logits [m, V] at positions ``rows``; these are changed."""
     best = logits.topk(min(top, logits.shape[-1]))
-    whole = logits.logsumexp(-1, keepdim=True)
+    most = best.values[:, :1].clone()
     wanted = logits.gather(1, followed[rows, None])
     rank = (logits > wanted).sum(-1) + 1
-    log = (logits - whole).clamp_(min=_LEAST)
-    kl = surprise[rows] - torch.linalg.vecdot(shares[rows], log)
-    entropy = -torch.linalg.vecdot(log.exp(), log)
+    logits.sub_(most).clamp_(min=_LEAST)
+    if len(rows) % len(shares) == 0 and not int(rows[0]):
+        across = torch.linalg.vecdot(shares, logits.view(-1, *shares.shape)).flatten()
+    else:
+        across = torch.linalg.vecdot(shares[rows], logits)
+    powers = logits.exp()
+    whole = powers.sum(-1)
+    log = whole.log()
+    entropy = log - torch.linalg.vecdot(powers, logits) / whole
+    kl = surprise[rows] + log - across
+    total = most + log[:, None]
     return (
-        best.indices, best.values, (best.values - whole).exp(), entropy, kl.clamp_(min=0), rank,
-        (wanted - whole).exp()[:, 0], wanted[:, 0],
+        best.indices, best.values, (best.values - total).exp(), entropy, kl.clamp_(min=0), rank,
+        (wanted - total).exp()[:, 0], wanted[:, 0],
     )  # fmt: skip
 
 

@@ -1,216 +1,223 @@
-"""A lens on the terminal: a table of words by layer and position, and one position in figures."""
+"""A lens on the terminal: words by layer and position, one position in detail, or heads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.drawing.labels import fit, percent, signs, visible
-from attnviz.drawing.palette import ink, ramp
-from attnviz.drawing.signed import coloured
+from attnviz.drawing.labels import fit, percent, shorten, signs, visible
+from attnviz.drawing.palette import DEFAULT_PALETTE, ink, ramp
+from attnviz.drawing.signed import SignedGrid, coloured, signed
 from attnviz.drawing.terminal import Line
-from attnviz.features.lens.result import Lens, LensCell
-from attnviz.features.lens.words import (
-    checked,
-    closing,
-    how_heads,
-    moved,
-    place,
-    row_name,
-    share,
-    strongest,
-    title,
-)
+from attnviz.features.lens import words
+from attnviz.features.lens.result import HeadWrites, Lens, LensToken, TokenEffect
 
-_NARROWEST, _WIDEST = 7, 12
+_WORDS = 5
+"""Words of a state or a head that a table has room for."""
+_LEAST, _MOST = 5, 11
 """Cells of a column."""
-_FIGURE = 4
-"""Cells of a probability, where there are no colours."""
 _BANDS = 4
-"""Tables one below the other at most."""
-_HEADS = 24
-"""Heads that are listed."""
-_WORDS = 3
+"""Bands of columns that are drawn; of longer texts the last positions."""
+_LONGEST = 14
+_FULL = ramp(DEFAULT_PALETTE)
 
 
 def parts(found: Lens) -> Iterator[RenderableType]:
-    """The table of states and the last position along the layers; or the heads."""
-    yield Line(title(found), "bold")
+    """The table of states and the last position in detail; or what every head writes."""
     if found.heads:
-        yield HeadReadings(found)
-        yield Line(how_heads(found), "dim")
-    else:
-        yield LensTable(found)
-        yield ""
-        yield AlongLayers(found)
-        yield Line(checked(found), "dim")
-    yield ""
-    yield Line(closing(found), "dim")
-
-
-class LensTable:
-    """A renderable: states downwards, positions across, the most probable word in each cell.
-
-    Colour is its probability; without colours the cell ends with it, in per cent.
-    """
-
-    def __init__(self, report: Lens) -> None:
-        self.report = report
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw for this console, in as many bands as its width needs."""
-        report, plain = self.report, options.ascii_only
-        states = report.states()
-        gutter = max(len(row_name(state[0].layer)) for state in states) + 1
-        least = _NARROWEST + (0 if coloured(console) else _FIGURE)
-        room = max(options.max_width - gutter, least + 1)
-        count = len(report.positions)
-        wide = min(max(room // count - 1, least), _WIDEST)
-        fitting = max(room // (wide + 1), 1)
-        bands = [range(n, min(n + fitting, count)) for n in range(0, count, fitting)]
-        if len(bands) > _BANDS:
-            left = bands[-_BANDS].start
+        yield Line(words.title(found), "bold")
+        yield HeadTable(found)
+        if found.chance is not None:
             yield Line(
-                f"the first {left} of {count} positions are left out; choose one, or draw them all",
-                "dim",
-            )
-            bands = bands[-_BANDS:]
-        for band in bands:
-            heads = [visible(report.tokens[report.positions[n]], ascii_only=plain) for n in band]
-            yield _labels(gutter, heads, wide, plain)
-            for state in states:
-                yield self._row(console, gutter, state, band, wide, plain)
-            if not report.masked:
-                follows = [visible(t, ascii_only=plain) if (t := report.next[n]) else ""
-                           for n in band]  # fmt: skip
-                yield _labels(gutter, follows, wide, plain, signs("→", plain))
+                "in text: rows in which the word raised most stands in the text up to there; "
+                + words.chance(found), "dim",
+            )  # fmt: skip
+    else:
+        if len(found.positions) > 1:
+            yield Layers(found)
             yield ""
-        yield self._legend(console, plain)
+        yield from _detail(found, found.positions[-1])
+        yield ""
+        yield Line(words.checked(found), "dim")
+    yield Line(words.closing(found), "dim")
 
-    def _row(
+
+def _detail(found: Lens, position: int) -> Iterator[RenderableType]:
+    yield Line(words.sentence(found, position), "bold")
+    yield Along(found, position)
+    cells = found.along(position)
+    if found.token and cells[-1].added is not None:
+        yield ""
+        heads = found.layout.heads[found.layout.kinds[-1]]
+        parted = {}
+        for cell in cells[1:]:
+            if cell.added is not None and cell.layer is not None:
+                for index, value in enumerate(cell.added.heads[: heads[cell.layer]]):
+                    head = next(h for h in found.layout
+                                if h.layer == cell.layer and h.index == index)  # fmt: skip
+                    parted[head] = value
+        most = max(map(abs, parted.values()), default=0.0)
+        yield SignedGrid(found.layout, parted, most, words.UP)
+        yield Line(f"logits of {visible(found.token)} that each head adds to its layer's state; "
+                   "blue: raises, orange: lowers", "dim")  # fmt: skip
+
+
+class Layers:
+    """A renderable: the most probable word of every state, coloured by its probability."""
+
+    def __init__(self, found: Lens) -> None:
+        self.found = found
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """Draw for this console, in bands of as many positions as fit."""
+        found, plain = self.found, options.ascii_only
+        color = coloured(console)
+        longest = max(
+            cell_len(visible(word, ascii_only=plain))
+            for word in (*(c.top[0].token for c in found.cells), *found.tokens)
+        )
+        size = max(min(longest + (0 if color else 3), _MOST), _LEAST)
+        names = [words.label(row[0].layer) for row in found.states()]
+        left = max(map(len, names))
+        fitting = max((options.max_width - left) // (size + 1), 1)
+        count = len(found.positions)
+        first = max(0, count - _BANDS * fitting)
+        yield Line("layer ↓  token →, the most probable word"
+                   + ("; brighter: more probable" if color else ", and its probability in %"),
+                   "dim")  # fmt: skip
+        if first:
+            yield Line(f"the last {count - first} of {count} positions", "dim")
+        for start in range(first, count, fitting):
+            yield from self._band(range(start, min(start + fitting, count)), names, left, size,
+                                  color=color, plain=plain)  # fmt: skip
+            yield Text("")
+
+    def _band(
         self,
-        console: Console,
-        gutter: int,
-        state: Sequence[LensCell],
-        band: range,
-        wide: int,
+        columns: Sequence[int],
+        names: Sequence[str],
+        left: int,
+        size: int,
+        *,
+        color: bool,
         plain: bool,
+    ) -> Iterator[Text]:
+        found = self.found
+        texts = [found.tokens[found.positions[n]] for n in columns]
+        yield self._plain_line(left, texts, size, plain)
+        for name, row in zip(names, found.states(), strict=True):
+            line = Text(f"{name:>{left}}", "dim", no_wrap=True)
+            for n in columns:
+                line.append(" ")
+                line.append(*_cell(row[n].top[0], size, color, plain))
+            yield line
+        if found.next and any(found.next[n] for n in columns):
+            yield self._plain_line(left, [found.next[n] for n in columns], size, plain, "next")
+
+    def _plain_line(
+        self, left: int, texts: Sequence[str], size: int, plain: bool, name: str = ""
     ) -> Text:
-        line = Text(f"{row_name(state[0].layer):>{gutter - 1}} ", "dim", no_wrap=True)
-        colors = ramp("viridis")
-        for n in band:
-            best = state[n].top[0]
-            word = visible(best.token, ascii_only=plain)
-            if coloured(console):
-                paint = colors[round(best.probability * 255)]
-                line.append(
-                    fit(word, wide, ascii_only=plain), Style(color=ink(paint), bgcolor=paint)
-                )
-            else:
-                part = f"{round(100 * best.probability):>{_FIGURE}}"
-                line.append(fit(word, wide - _FIGURE, ascii_only=plain) + part)
-            line.append(" ")
+        line = Text(f"{name:>{left}}", "dim", no_wrap=True)
+        for text in texts:
+            shown = visible(text, ascii_only=plain) if text else ""
+            line.append(" " + fit(shown, size, ascii_only=plain))
         line.rstrip()
         return line
 
-    def _legend(self, console: Console, plain: bool) -> Text:
-        of = "at" if self.report.masked else "after"
-        said = f"rows: states after each layer; columns: {of} this token"
-        if not self.report.masked:
-            said += "; below: the token that does follow"
-        line = Text("probability ")
-        if coloured(console):
-            line.append("0 ")
-            for step in range(16):
-                line.append(" ", Style(bgcolor=ramp("viridis")[step * 17]))
-            line.append(" 1  ")
-        else:
-            line = Text("word and its probability in %; ")
-        line.append(signs(said, plain), "dim")
-        return line
+
+def _cell(word: LensToken, size: int, color: bool, plain: bool) -> tuple[str, Style]:
+    text = visible(word.token, ascii_only=plain)
+    if not color:
+        share = f"{100 * word.probability:.0f}"
+        return f"{fit(text, size - 3, ascii_only=plain)}{share:>3}", Style()
+    paint = _FULL[round(255 * word.probability)]
+    return fit(text, size, ascii_only=plain), Style(color=ink(paint), bgcolor=paint)
 
 
-class AlongLayers:
-    """A renderable: one position along the layers: words, entropy, KL, the followed token."""
+class Along:
+    """A renderable: one position layer by layer, with the token that is followed."""
 
-    def __init__(self, report: Lens) -> None:
-        self.report = report
+    def __init__(self, found: Lens, position: int) -> None:
+        self.found, self.position = found, position
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
         """Draw for this console."""
-        report, plain = self.report, options.ascii_only
-        position = report.positions[-1]
-        followed = visible(report.followed[-1], ascii_only=plain)
-        where = place(report, position, ascii_only=plain)
-        yield Text(f"{where[0].upper()}{where[1:]}", "bold")
-        table = _table(("layer", ">"), ("most probable", "<"), ("entropy", ">"),
-                       ("KL to last", ">"), (f"rank of {followed}", ">"),
-                       ("probability", ">"))  # fmt: skip
-        for cell in report.along(position):
-            words = ", ".join(
-                f"{visible(word.token, ascii_only=plain)} {percent(word.probability)}"
-                for word in cell.top[:_WORDS]
+        found, plain = self.found, options.ascii_only
+        cells = found.along(self.position)
+        token = shorten(
+            visible(words.token_of(found, self.position), ascii_only=plain), _LONGEST,
+            ascii_only=plain,
+        )  # fmt: skip
+        room = options.max_width - 52
+        count = max(1, min(_WORDS, room // 16))
+        table = _table(("layer", ">"), (f"rank of {token}", ">"), ("probability", ">"),
+                       ("entropy", ">"), ("KL to last", ">"), ("most probable", "<"))  # fmt: skip
+        for cell in cells:
+            top = ", ".join(
+                f"{shorten(visible(one.token, ascii_only=plain), _LONGEST, ascii_only=plain)} "
+                f"{percent(one.probability)}"
+                for one in cell.top[:count]
             )
-            table.add_row(
-                row_name(cell.layer), words, f"{cell.entropy:.2f}", f"{cell.kl:.2f}",
-                f"{cell.rank:,}", percent(cell.probability),
-            )  # fmt: skip
+            table.add_row(words.label(cell.layer), f"{cell.rank:,}", percent(cell.probability),
+                          f"{cell.entropy:.2f}", f"{cell.kl:.2f}", top)  # fmt: skip
         yield table
-        yield Line("entropy and KL(last | this state) in nats", "dim")
+        yield Line("entropy and KL in nats", "dim")
 
 
-class HeadReadings:
-    """A renderable: the words that each head raises and lowers, those that write most first."""
+class HeadTable:
+    """A renderable: the words that every head raises and lowers."""
 
-    def __init__(self, report: Lens) -> None:
-        self.report = report
+    def __init__(self, found: Lens) -> None:
+        self.found = found
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw for this console; narrow ones get fewer words."""
-        report, plain = self.report, options.ascii_only
-        words = _WORDS if options.max_width >= 90 else 2
-        several = report.rows > 1
-        table = _table(("head", "<"), ("norm", ">"), ("raises most", "<"), ("lowers most", "<"))
-        if several:
-            table.add_column("recurs in", overflow="fold")
-            table.add_column("in the text", no_wrap=True)
-        listed = strongest(report)[:_HEADS]
-        for one in listed:
-            row = [
-                report.layout.name(one.head), f"{one.norm:.3g}",
-                moved(one.raises, words, ascii_only=plain),
-                moved(one.lowers, words, ascii_only=plain),
-            ]  # fmt: skip
-            if several:
-                recurring = (
-                    f"{visible(word.token, ascii_only=plain)} {percent(word.rows)}"
-                    for word in one.recurring[:words]
-                )
-                row += [", ".join(recurring), share(one.in_text)]
-            table.add_row(*row)
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """Draw for this console."""
+        found, plain = self.found, options.ascii_only
+        many = found.rows > 1
+        columns = [("head", "<"), ("norm", ">"), ("raises most", "<"), ("lowers most", "<")]
+        table = _table(*columns, *([("recurs, % of rows", "<"), ("in text", ">")] if many else []))
+        count = max(1, min(_WORDS, (options.max_width - (40 if many else 16)) // 26))
+        for one in found.heads:
+            moved = [_words(some[:count], plain) for some in (one.raises, one.lowers)]
+            more = _over_rows(one, plain) if many else []
+            table.add_row(found.layout.name(one.head), f"{one.norm:.2f}", *moved, *more)
         yield table
-        if len(listed) < len(report.heads):
-            yield Line(
-                f"the {len(listed)} heads that write most, of {len(report.heads)}; JSON and "
-                "CSV have all",
-                "dim",
-            )
+        scale = "mean over the rows; " if many else ""
+        yield Line(signs(f"logits against the mean of the vocabulary, {scale}norm: "
+                         "‖z W_O‖", plain), "dim")  # fmt: skip
 
 
-def _labels(gutter: int, texts: Sequence[str], wide: int, plain: bool, sign: str = "") -> Text:
-    line = Text(f"{sign:>{gutter - 1}} ", "dim", no_wrap=True)
-    line.append(" ".join(fit(text, wide, ascii_only=plain) for text in texts), "bold")
-    line.rstrip()
-    return line
+def _over_rows(one: HeadWrites, plain: bool) -> list[str]:
+    often = " ".join(
+        f"{shorten(visible(word.token, ascii_only=plain), _LONGEST, ascii_only=plain)} "
+        f"{100 * word.rows:.0f}"
+        for word in one.recurring[:3]
+    )
+    return [often, "" if one.in_text is None else words.share(one.in_text)]
+
+
+def _words(effects: Sequence[TokenEffect], plain: bool) -> str:
+    return " ".join(
+        f"{shorten(visible(word.token, ascii_only=plain), _LONGEST, ascii_only=plain)} "
+        f"{signed(word.value)}"
+        for word in effects
+    )
 
 
 def _table(*columns: tuple[str, str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-    for name, side in columns:
-        table.add_column(name, justify="right" if side == ">" else "left", overflow="fold")
+    for heading, side in columns:
+        table.add_column(heading, justify="right" if side == ">" else "left", overflow="fold")
     return table

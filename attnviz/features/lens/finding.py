@@ -1,0 +1,36 @@
+"""What a lens on heads says of each of them, to stand beside it elsewhere."""
+
+from __future__ import annotations
+
+from attnviz.core.findings import Finding, Measure
+from attnviz.features.lens import words
+from attnviz.features.lens.result import Lens
+
+
+def finding(found: Lens, name: str) -> Finding | None:
+    """The words that every head raises and lowers; None where states were read.
+
+    Args:
+        found: the result.
+        name: of its file.
+    """
+    if not found.heads:
+        return None
+    said, shares = {}, {}
+    for one in found.heads:
+        lines = [words.said(one)]
+        if one.in_text is not None:
+            lines.append(f"the word that it raises most stands in the text: "
+                         f"{words.share(one.in_text)} of the rows")  # fmt: skip
+            shares[found.layout.name(one.head)] = (
+                one.in_text.share, one.in_text.low, one.in_text.high,
+            )  # fmt: skip
+        said[found.layout.name(one.head)] = tuple(lines)
+    how = (
+        f"{words.title(found)}: what it adds to the residual stream, through the last "
+        "normalization with its scale, and the LM head; against the mean of the vocabulary."
+    )
+    measure = Measure(
+        "in text", "rows in which the word it raises most stands in the text", "", 0, shares
+    )
+    return Finding("lens", name, "What it writes", how, said, (measure,) if shares else ())

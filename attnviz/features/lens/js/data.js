@@ -1,0 +1,44 @@
+import { byId } from "./dom.js";
+import { ramp } from "./palette.js";
+
+/** @type {import("./types.js").Data} */
+export const data = JSON.parse(byId("data").textContent || "");
+
+const colors = ramp(data.palette);
+
+/** @param {import("./types.js").Place} place */
+export function cellAt({ layer, column }) {
+  return data.cells[layer * data.tokens.length + column];
+}
+
+/** The colour of a probability, and black or white, whichever reads better on it. @param {number} share */
+export function paint(share) {
+  const at = 3 * Math.round(255 * Math.min(1, Math.max(0, share)));
+  const parts = [...colors.slice(at, at + 3)];
+  const [r, g, b] = parts.map((part) => part / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+  const light = 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  const hex = `#${parts.map((part) => part.toString(16).padStart(2, "0")).join("")}`;
+  return { ground: hex, ink: (light + 0.05) ** 2 > 0.0525 ? "#000000" : "#ffffff" };
+}
+
+/** @param {number} share */
+export function percent(share) {
+  return share >= 0.005 ? `${Math.round(100 * share)} %` : "<1 %";
+}
+
+/** A layer in words. @param {number} layer */
+export function behind(layer) {
+  return layer ? `after layer ${data.layers[layer]}` : "the embeddings";
+}
+
+/** A position in words. @param {number} column */
+export function where(column) {
+  return `${data.masked ? "at" : "after"} ${data.tokens[column]} (${data.positions[column]})`;
+}
+
+/** A value with its sign. @param {number} value */
+export function signed(value) {
+  if (Math.abs(value) < 0.00005) return "0";
+  const digits = Math.abs(value) >= 9.995 ? 1 : Math.abs(value) >= 0.0995 ? 2 : 3;
+  return `${value > 0 ? "+" : "\u2212"}${Math.abs(value).toFixed(digits)}`;
+}

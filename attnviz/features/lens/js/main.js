@@ -1,0 +1,144 @@
+// Layers downwards, tokens across: the word that each state is read as. Pointing shows a cell's words,
+// a click holds it and shows what every head of the layer added.
+import { behind, cellAt, data, paint, percent, where } from "./data.js";
+import { byId, clamp, fill, make, say } from "./dom.js";
+import { startSaving } from "./download.js";
+import { startFrame } from "./frame.js";
+import { legend } from "./legend.js";
+import { show } from "./panel.js";
+import { drawWhole } from "./picture.js";
+
+/** @typedef {import("./types.js").Place} Place */
+
+const END = { layer: data.layers.length - 1, column: data.tokens.length - 1 };
+/** @type {Place | null} */
+let held = null;
+/** @type {Place} */
+let last = END;
+
+/** @type {HTMLTableCellElement[]} */
+const boxes = data.cells.map((cell, n) => {
+  const place = { layer: Math.floor(n / data.tokens.length), column: n % data.tokens.length };
+  const [word, share] = cell.top[0];
+  const name = data.names[word];
+  const box = make("td", { role: "gridcell", tabindex: -1, "aria-selected": "false", "aria-label": `${behind(place.layer)}, ${where(place.column)}: ${name}, ${percent(share)}` }, make("bdi", {}, name));
+  const { ground, ink } = paint(share);
+  box.style.background = ground;
+  box.style.color = ink;
+  return box;
+});
+
+/** @param {Place} place */
+function boxAt(place) {
+  return boxes[place.layer * data.tokens.length + place.column];
+}
+
+/** @param {Element} element @returns {Place | null} */
+function placeOf(element) {
+  const n = boxes.indexOf(/** @type {HTMLTableCellElement} */ (element.closest("td")));
+  return n < 0 ? null : { layer: Math.floor(n / data.tokens.length), column: n % data.tokens.length };
+}
+
+/** Scroll the table, not the page, until a cell is seen. @param {HTMLElement} box */
+function bring(box) {
+  const wide = byId("wide");
+  const { offsetLeft: left, offsetTop: top, offsetWidth: width, offsetHeight: height } = box;
+  wide.scrollLeft = clamp(wide.scrollLeft, left + width + 8 - wide.clientWidth, Math.max(0, left - 80));
+  wide.scrollTop = clamp(wide.scrollTop, top + 2 * height - wide.clientHeight, Math.max(0, top - 2 * height));
+}
+
+/** @param {Place} place @param {boolean} hold */
+function choose(place, hold) {
+  boxAt(held || last).setAttribute("aria-selected", "false");
+  boxAt(last).tabIndex = -1;
+  held = hold ? place : null;
+  last = place;
+  boxAt(place).tabIndex = 0;
+  if (hold) boxAt(place).setAttribute("aria-selected", "true");
+  if (hold) bring(boxAt(place));
+  show(place, hold);
+  const [word, share] = cellAt(place).top[0];
+  if (hold) say(`${behind(place.layer)}, ${where(place.column)}: ${data.names[word]}, ${percent(share)}`);
+  remember();
+}
+
+/** The address has what is held. */
+function remember() {
+  try {
+    history.replaceState(null, "", held ? `#at=${held.layer}:${data.positions[held.column]}` : location.pathname + location.search);
+  } catch {
+    // a notebook's frame has no address of its own
+  }
+}
+
+/** What the address holds, if it is there. @returns {Place | null} */
+function recalled() {
+  const [, layer, position] = /^#at=(\d+):(\d+)$/.exec(decodeURIComponent(location.hash)) || [];
+  const found = { layer: Number(layer), column: data.positions.indexOf(Number(position)) };
+  return layer !== undefined && found.layer <= END.layer && found.column >= 0 ? found : null;
+}
+
+/** @param {string} name @param {string[]} texts @param {"thead" | "tfoot"} part */
+function names(name, texts, part) {
+  return make(part, {}, make("tr", {}, make("th", { scope: "row" }, name), ...texts.map((text) => make("th", { scope: "col" }, make("bdi", { title: text }, text)))));
+}
+
+/** The numbers of every cell, a line each. */
+function* numbers() {
+  yield ["layer", "position", "token", "word", "probability", "entropy", "kl", "followed", "followed_rank", "followed_probability"];
+  for (const [n, cell] of data.cells.entries()) {
+    const [layer, column] = [Math.floor(n / data.tokens.length), n % data.tokens.length];
+    yield [data.layers[layer], String(data.positions[column]), data.tokens[column], data.names[cell.top[0][0]], String(cell.top[0][1]),
+      String(cell.entropy), String(cell.kl), data.followed[column], String(cell.rank), String(cell.share)];
+  }
+}
+
+function tones() {
+  const style = getComputedStyle(document.documentElement);
+  return { text: style.getPropertyValue("--text").trim(), soft: style.getPropertyValue("--soft").trim() };
+}
+
+/** @type {Record<string, [number, number]>} */
+const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+/** @param {KeyboardEvent} event */
+function pressed(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape") choose(last, false);
+  else if (event.key === "Enter" || event.key === " ") choose(last, !held);
+  else if (event.key === "Home") choose({ ...last, column: 0 }, true);
+  else if (event.key === "End") choose({ ...last, column: END.column }, true);
+  else if (event.key in MOVES) {
+    const [down, along] = MOVES[event.key];
+    choose({ layer: clamp(last.layer + down, 0, END.layer), column: clamp(last.column + along, 0, END.column) }, true);
+  } else return;
+  boxAt(last).focus();
+  event.preventDefault();
+}
+
+fill(byId("title"), data.title);
+for (const name of /** @type {const} */ (["said", "checked", "reason", "closing"])) fill(byId(name), data[name]);
+fill(byId("legend"), ...legend([...data.palette], "probability 0", "1", false));
+const grid = byId("grid");
+grid.setAttribute("role", "grid");
+grid.setAttribute("aria-label", "the most probable word by layer and token");
+grid.append(names("", data.tokens, "thead"), make("tbody", {}, ...data.layers.map((name, layer) =>
+  make("tr", {}, make("th", { scope: "row" }, name), ...boxes.slice(layer * data.tokens.length, (layer + 1) * data.tokens.length)))));
+if (data.next.length) grid.append(names("next", data.next, "tfoot"));
+grid.addEventListener("pointerover", (event) => {
+  const place = placeOf(/** @type {Element} */ (event.target));
+  if (place && !held && event.pointerType === "mouse") choose(place, false);
+});
+grid.addEventListener("click", (event) => {
+  const place = placeOf(/** @type {Element} */ (event.target));
+  if (place) choose(place, !(held && held.layer === place.layer && held.column === place.column));
+});
+grid.addEventListener("keydown", pressed);
+addEventListener("hashchange", () => {
+  const next = recalled();
+  if (next) choose(next, true);
+});
+startFrame(() => choose(last, Boolean(held)));
+startSaving("attnviz-lens", (painter) => drawWhole(painter, tones()), () => getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), numbers);
+choose(recalled() || END, true);
+document.documentElement.dataset.busy = "0";

@@ -1,0 +1,49 @@
+"""All states of a GPT-2 read out at every position, against the products that this takes.
+
+The matrix of the LM head has 38.6 of the 124 million weights of a pass, so that 12 more readouts of
+every position take 4.7 passes in matrix products alone, whatever is done with the logits. The
+ratio is to a pass with logits and the same matrix times the 12 other states.
+
+GPT-2 small's sizes (12 layers × 12 heads × 768, 50,257 words) with random weights, one thread,
+processor time; the two take turns in one process.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.features.lens.run import LensQuestion, run
+from benchmarks.ablation import LAYERS, WIDTH, ids, paired
+from benchmarks.logits import model
+from benchmarks.table import Row
+
+TARGET = 1.5
+
+
+def measure() -> list[Row]:
+    """All rows."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with model() as source:
+            return [row(source, length) for length in (32, 128)]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def row(source: Source, length: int) -> Row:
+    """Top ten, entropy, KL and every head's part, of 13 states at all positions."""
+    inputs = source.prepare(Prompt(ids=ids(length)))
+    table = source.readout().table
+    assert table is not None
+    others = torch.randn(LAYERS, length, WIDTH)
+
+    def plain() -> None:
+        source.forward([inputs], request=ForwardRequest(logits=True))
+        for state in others:
+            state @ table.t()
+
+    ratio, detail = paired(lambda: run(source, inputs, LensQuestion()), plain)
+    return Row(f"all states, T = {length}", "one pass, 12 readouts", ratio, TARGET, detail)
