@@ -42,8 +42,10 @@ def draw(found: Lens, format: str = "png", dpi: float = 150) -> Any:
     """
     if len(found.positions) > _A_LINE * _BANDS:
         raise UsageError(
-            f"a picture has room for {_A_LINE * _BANDS} positions, and there are "
-            f"{len(found.positions)}; choose one with {{position}}, or save a page",
+            "a picture has room for {} positions, and there are {:,}; choose one with {position}, "
+            "or save a page",
+            _A_LINE * _BANDS,
+            len(found.positions),
             position=...,
         )
     return rendered(lambda: build(found, dpi), format, dpi)
@@ -213,8 +215,10 @@ class _Sheet:
             axes.set_xlim(0.6, 8 * max(10.0, *values[0]))
         elif "probability" in name:
             axes.set_xlim(0, max(values[0]) * 1.45 or 1)
-        for line, style, color in zip(values, ("-", "--"), (BLUE, ORANGE), strict=False):
-            axes.plot(line, places, style, color=color, linewidth=1.2, marker=".", markersize=4)
+        for line, style, color in zip(values, ("solid", "dashed"), (BLUE, ORANGE), strict=False):
+            axes.plot(
+                line, places, linestyle=style, color=color, linewidth=1.2, marker=".", markersize=4
+            )
         for place, value, text in zip(places, values[0], told, strict=False):
             axes.annotate(text, (value, place), (4, 0), textcoords="offset points", va="center",
                           fontsize=6)  # fmt: skip

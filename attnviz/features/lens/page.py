@@ -31,8 +31,10 @@ def page(found: Lens) -> bytes:
         raise UsageError("only layers have a page; save heads as a picture or a table")
     if len(found.cells) > LARGEST:
         raise InputError(
-            f"the page would have {len(found.cells):,} cells, and {LARGEST:,} is the limit; "
-            "shorten the text, or read one position with {position}",
+            "the page would have {:,} cells, and {:,} is the limit; shorten the text, or read one "
+            "position with {position}",
+            len(found.cells),
+            LARGEST,
             position=...,
         )
     title = words.title(found)

@@ -129,7 +129,7 @@ def _reading(
     followed: Tensor,
     top: int,
 ) -> tuple[Tensor, ...]:
-    """The fields of :class:`Readings`, of logits [m, V] at positions ``rows``; these are changed."""
+    """The fields of :class:`Readings`, of logits [m, V] at ``rows``; these are changed."""
     best = logits.topk(min(top, logits.shape[-1]))
     most = best.values[:, :1].clone()
     wanted = logits.gather(1, followed[rows, None])

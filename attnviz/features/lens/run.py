@@ -15,7 +15,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Output, Source
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.lens.added import added
+from attnviz.features.lens.layer_parts import added
 from attnviz.features.lens.read import Readings, at, readings
 from attnviz.features.lens.result import Added, Lens, LensCell, LensToken, Position
 

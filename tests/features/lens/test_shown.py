@@ -1,0 +1,140 @@
+"""What is shown of a lens: terminal, figures, tables, the command and the page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attnviz as av
+from attnviz.cli import main
+from attnviz.errors import UsageError
+from attnviz.features.lens import terminal
+from attnviz.features.lens.page import page
+from attnviz.features.lens.result import Lens
+from tests.features.flow.test_pictures import shown
+from tests.viewing import opened
+
+TEXT = "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
+
+
+@pytest.fixture(scope="module")
+def found() -> Lens:
+    return av.lens(TEXT, token="clock")
+
+
+@pytest.fixture(scope="module")
+def heads() -> Lens:
+    return av.lens([TEXT, "the cat river the cat river"], by="head")
+
+
+def test_the_table_fits_any_width(found: Lens, heads: Lens) -> None:
+    for width in (24, 40, 80, 200):
+        for part in (terminal.Layers(found), terminal.Along(found, 19), terminal.HeadTable(heads)):
+            assert max(map(len, shown(part, width).splitlines())) <= width
+    plain = shown(terminal.Layers(found), 80, "ascii") + shown(
+        terminal.Along(found, 19), 80, "ascii"
+    )
+    assert plain.isascii()
+
+
+def test_the_terminal_says_what_the_result_holds(found: Lens) -> None:
+    text = str(found)
+    cells = found.along(19)
+    assert "·clock after ·blue (19) becomes the most probable word in the last layer" in text
+    for cell in cells:
+        assert f" {cell.rank:,} " in text
+        assert f" {cell.entropy:.2f} " in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_rows_are_the_words(found: Lens, heads: Lens) -> None:
+    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
+    assert len(rows) == sum(len(cell.top) for cell in found.cells)
+    last = rows[-10]
+    assert (last["layer"], last["position"], last["word"]) == ("3", "19", " clock")
+    assert float(last["probability"]) == pytest.approx(found.cells[-1].top[0].probability)
+    words = heads.to_records()
+    assert len(words) == 24 * 20
+    assert words[0]["value"] == heads.heads[0].raises[0].value
+    assert words[0]["in_text"] == heads.heads[0].in_text.share
+
+
+def test_results_come_back_and_say_things_of_heads(found: Lens, heads: Lens) -> None:
+    for one in (found, heads):
+        assert Lens.from_json(one.to_json()) == one
+    assert found.finding("a") is None
+    told = heads.finding("a")
+    assert set(told.said) == set(heads.layout.names()) if hasattr(heads.layout, "names") else told
+    assert told.measures[0].values["3.0"][0] == heads.heads[18].in_text.share
+    assert heads.compared().values["3.0"]["norm"] == heads.heads[18].norm
+
+
+@pytest.mark.parametrize("format", ["png", "svg", "pdf"])
+def test_pictures_are_the_same_again(found: Lens, heads: Lens, format: str) -> None:
+    one = av.lens("The cat", position=-1)
+    for result in (found, heads, one):
+        assert result.to_bytes(format) == result.to_bytes(format)
+
+
+def test_the_command(tmp_path: Path, capsys: Any) -> None:
+    out = tmp_path / "a.html"
+    assert main(["lens", TEXT, "-q", "--token", "clock", "--position", "-1", "-o", str(out)]) == 0
+    assert "rank of ·clock" in capsys.readouterr().out
+    assert out.read_bytes().startswith(b"<!doctype")
+    assert main(["lens", TEXT, "--json", "--by", "head", "--top", "2"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["heads"][0]["raises"]) == 2
+    for bad, why in (
+        (["--by", "word"], "layer or head"),
+        (["--position", "x"], "whole number or all"),
+        (["--json", "--csv"], "exclude each other"),
+        (["--by", "head", "-o", "a.html"], "has no page"),
+    ):
+        assert main(["lens", TEXT, *bad]) == 2
+        assert why in capsys.readouterr().err
+
+
+def test_heads_have_no_page(heads: Lens) -> None:
+    with pytest.raises(UsageError, match="only layers have a page"):
+        page(heads)
+
+
+def test_the_page(found: Lens, tmp_path: Path, browser: Any) -> None:
+    path = found.save(tmp_path / "lens.html")
+    with opened(browser) as tab:
+        tab.open(path)
+        assert tab.text("#name") == "after layer 3, after ·blue (19)"
+        words = tab.page.eval_on_selector_all(
+            "#words bdi", "all => all.map(one => one.textContent)"
+        )
+        assert words[:2] == ["·clock", "·garden"]
+        assert len(words) == 10
+        added = tab.page.eval_on_selector_all(
+            "#added .bar > span", "all => all.map(one => one.textContent)"
+        )
+        told = [float(one.replace("\u2212", "-")) for one in added[:6]]
+        assert told == pytest.approx(found.cells[-1].added.heads, abs=0.006)
+        tab.page.focus("#grid td[tabindex='0']")
+        tab.press("ArrowUp", "ArrowLeft")
+        assert tab.text("#name") == "after layer 2, after ·old (18)"
+        assert tab.hash() == "#at=3:18"
+        tab.press("Escape")
+        assert not tab.text("#added")
+        tab.page.hover("#grid tbody tr:nth-child(2) td:nth-child(4)")
+        tab.settle()
+        assert tab.text("#name") == "after layer 0, after ·gave (3)"
+        names, rows = tab.table()
+        assert names[3] == "word"
+        assert len(rows) == len(found.cells)
+        assert b"becomes" not in tab.saved("svg")
+        assert tab.saved("svg").count(b"<rect") == len(found.cells) + 1
+    with opened(browser, viewport={"width": 360, "height": 700}, has_touch=True) as tab:
+        tab.open(path)
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= 360
+        tab.page.tap("#grid tbody tr:nth-child(1) td:nth-child(20)")
+        tab.settle()
+        assert "the embeddings" in tab.text("#name")
