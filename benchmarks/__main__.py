@@ -15,6 +15,7 @@ TABLES = {
     "profiling": "Profiles of many texts",
     "logits": "Logits split over their parts",
     "lens": "Every layer read out",
+    "sources": "Scores split over their sources",
     "circuits": "Circuits in weights",
     "flow": "What flows from layer to layer",
     "export": "Batches of pictures",

@@ -20,6 +20,7 @@ from attnviz.drawing.style import Style
 IMAGES = Path(__file__).parent / "images"
 SENTENCE = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
 REPEATED = "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
+WORDS = "the cat river moon stone bread the cat river moon stone"
 
 
 def best(report: av.Heads, score: str) -> str:
@@ -41,6 +42,7 @@ def main() -> None:
     needed.save(IMAGES / "ablate.png")
     av.logits(REPEATED).save(IMAGES / "logits.png")
     av.explain(REPEATED).save(IMAGES / "explain.png")
+    av.sources(WORDS, "2.0", against=3).save(IMAGES / "sources.png")
     av.flow(REPEATED, to=-1).save(IMAGES / "flow.png")
     av.flow(SENTENCE, model="demo-bert").save(IMAGES / "flow-bert.png", style=Style(dpi=90))
     av.circuits().save(IMAGES / "circuits.png")

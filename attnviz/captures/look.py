@@ -241,12 +241,16 @@ def capture(
 
 @dataclass(frozen=True, slots=True)
 class LookOptions:
-    """How a text is looked at; the parameters of :func:`capture` of the same names."""
+    """How a text is looked at; the parameters of :func:`capture` of the same names.
+
+    ``origins`` also keeps what the queries and keys of ``why`` were made of.
+    """
 
     select: str | None = None
     without: str | None = None
     weigh: str = "weights"
     why: str | None = None
+    origins: bool = False
 
 
 def captures(
@@ -365,6 +369,10 @@ def _prepared(prompt: Prompt, source: Source, options: LookOptions) -> Ready:
             shown.forward([inputs], watching, request)
         maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
         terms = {} if opening is None else opening.result()
+        if options.origins and opening is not None and options.without is None:
+            from attnviz.models.parted import with_origins
+
+            terms = with_origins(source, noted, terms)
         return Captured(source.info, layout, noted, maps, empty, reach, weigh, terms, recorder.kept)
 
     weights = None if weigh == "weights" or layout.whole else partial(run, source, "weights")

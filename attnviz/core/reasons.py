@@ -14,9 +14,28 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from attnviz.core.origins import Origin
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class HeadOrigins:
+    """What a head's queries and keys were made of, by what wrote it to the residual stream.
+
+    Attributes:
+        query: N sources of the queries; ``queries`` what they add, [N, T, d].
+        queries: see ``query``.
+        key: M sources of the keys; ``keys`` what they add, [M, S, d].
+        keys: see ``key``.
+    """
+
+    query: tuple[Origin, ...]
+    queries: NDArray[np.floating[Any]]
+    key: tuple[Origin, ...]
+    keys: NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +53,7 @@ class HeadTerms:
         written: whether norms are of values as W_O writes them, not of the values alone.
         turned: whether queries and keys were turned by their positions (rotary embeddings); None
             where that is not known.
+        origins: what queries and keys were made of; None where nobody asked, or it is not known.
     """
 
     query: NDArray[np.floating[Any]]
@@ -45,6 +65,7 @@ class HeadTerms:
     bias: NDArray[np.floating[Any]] | None = None
     sink: float | None = None
     turned: bool | None = None
+    origins: HeadOrigins | None = None
 
     @property
     def noun(self) -> str:

@@ -9,23 +9,29 @@ Notation: P positions that are asked about, d width of a query, N origins, D wid
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from attnviz.core.heads import Head, Site
 from attnviz.core.origins import ORIGIN_KINDS, Origin
+from attnviz.core.prompt import Inputs
+from attnviz.core.reasons import HeadOrigins, HeadTerms
 from attnviz.core.source import Source
 from attnviz.errors import ModelError
-from attnviz.models.followed import FollowedPass, Leaf
+from attnviz.models.followed import FollowedPass, Leaf, follow
 
 _FEW_ROWS = 8
 """A table of embeddings with fewer rows than that is of segments."""
 
 _SAME, _SAME_LOW = 1e-5, 2e-2
 """Largest difference of two tensors, relative to the largest number, that counts as none."""
+
+_KEPT = 1e-3
+"""How far sums of sources may be from queries and keys that a page explains."""
 
 _BYTES = 1 << 28
 """Of derivatives that are held at once."""
@@ -46,6 +52,43 @@ class Parts:
     values: Tensor
     places: tuple[int, ...]
     derivatives: dict[Site, Tensor]
+
+
+MOST = 1 << 21
+"""Numbers of all sources of one head that are kept; of longer texts none are."""
+
+
+def with_origins(
+    source: Source, inputs: Inputs, terms: Mapping[Head, HeadTerms]
+) -> dict[Head, HeadTerms]:
+    """Heads' queries and keys with what they were made of, where that adds up to them.
+
+    Args:
+        source: the model.
+        inputs: the text.
+        terms: of a plain pass.
+    """
+    try:
+        anatomist = Anatomist(follow(source, inputs), source)
+    except ModelError:
+        return dict(terms)
+    return {head: _with_origins(anatomist, head, one) for head, one in terms.items()}
+
+
+def _with_origins(anatomist: Anatomist, head: Head, terms: HeadTerms) -> HeadTerms:
+    count = 4 + len(anatomist.written_before(head))
+    if count * (terms.query.size + terms.key.size) > MOST:
+        return terms
+    try:
+        query = anatomist.query(head, range(len(terms.query)))
+        key = anatomist.key(head, range(len(terms.key)))
+    except ModelError:
+        return terms
+    parts = [query.values.cpu().numpy(), key.values.cpu().numpy()]
+    for whole, part in zip((terms.query, terms.key), parts, strict=True):
+        if np.abs(part.sum(0) - whole).max() > _KEPT * max(1.0, float(np.abs(whole).max())):
+            return terms
+    return replace(terms, origins=HeadOrigins(query.origins, parts[0], key.origins, parts[1]))
 
 
 class Anatomist:
@@ -77,6 +120,14 @@ class Anatomist:
         terms = self._passed.terms[head.site]
         index = head.index * terms.key.shape[1] // terms.query.shape[1]
         return self._parts(terms.key, index, places)
+
+    def written_before(self, head: Head) -> Sequence[Head]:
+        """The heads of the layers that ran before a head's."""
+        passed = list(self._passed.outputs)
+        before = passed[: passed.index(head.site)] if head.site in passed else []
+        return [
+            Head(site, n) for site in before for n in range(self._passed.outputs[site].shape[1])
+        ]
 
     def by_token(self, parts: Parts, head: Head, place: int) -> tuple[Tensor, Tensor]:
         """What an earlier head adds to a query or key through every token that it reads.

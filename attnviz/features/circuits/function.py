@@ -74,8 +74,7 @@ def _beside(found: Circuits, evidence: Evidence | Sequence[Evidence]) -> Circuit
         edges = one.result.measured_edges()
         if not edges:
             raise UsageError(
-                f"{one.name} measures nothing between heads; give what attnviz sources --lines "
-                "--json printed"
+                f"{one.name} measures nothing between heads; give the JSON of sources over texts"
             )
         measured |= edges
     return replace(found, measured=measured)

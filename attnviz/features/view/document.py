@@ -335,7 +335,7 @@ def _terms(capture: Capture, head: Head, chunks: list[str]) -> dict[str, Any] | 
     terms = capture.terms.get(head)
     if terms is None:
         return None
-    packed = pack_terms(terms, _own_reach(capture, head), capture[head])
+    packed = pack_terms(terms, _own_reach(capture, head), capture[head], capture.layout)
     chunks.append(packed.text)
     return {"chunk": len(chunks) - 1, **packed.facts}
 

@@ -110,7 +110,7 @@ def view(
     least_bits = 16 if exact else 8
     given = read_evidence(evidence)
     ready, least = [], 0
-    options = LookOptions(select, without, weigh, why)
+    options = LookOptions(select, without, weigh, why, origins=why is not None)
     source: Source | None = None
     if against is not None and (ablate or evidence is not None):
         raise UsageError("{against} shows two runs, and evidence is of one model: make a page of "

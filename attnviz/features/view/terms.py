@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import base64
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.heads import Layout
 from attnviz.core.key_mask import Reach
+from attnviz.core.origins import Origin
 from attnviz.core.reasons import HeadTerms
 
 _STEPS = 32767
@@ -29,8 +32,8 @@ class PackedTerms:
 
     Attributes:
         text: base64 of deflated numbers: in 32 bits the largest query and key of every dimension,
-            the norms and the bias, in 16 bits the codes of queries and keys, then the allowed keys
-            as bits.
+            the norms, the bias and the largest number of every source, in 16 bits the codes of
+            queries and keys and of what their sources add, then the allowed keys as bits.
         facts: what the page reads beside them.
         error: the largest difference between a weight and what is computed from the codes.
     """
@@ -40,13 +43,19 @@ class PackedTerms:
     error: float
 
 
-def pack_terms(terms: HeadTerms, reach: Reach, weights: NDArray[np.floating[Any]]) -> PackedTerms:
+def pack_terms(
+    terms: HeadTerms,
+    reach: Reach,
+    weights: NDArray[np.floating[Any]],
+    layout: Layout | None = None,
+) -> PackedTerms:
     """Pack a head's queries, keys, norms and bias.
 
     Args:
         terms: of the head.
         reach: of its layer.
         weights: [T, S], what the page shows.
+        layout: of the model, to name sources by; without it they are left out.
     """
     allowed = reach.allowed(*weights.shape)[0]
     query, query_tops = _codes(terms.query)
@@ -58,8 +67,16 @@ def pack_terms(terms: HeadTerms, reach: Reach, weights: NDArray[np.floating[Any]
     )  # fmt: skip
     error = float(np.abs(coarse.weights(allowed) - weights).max())
     floats = [query_tops, key_tops, terms.norms, bias]
+    codes = [query, key]
+    origins = None if layout is None else terms.origins
+    named: dict[str, Any] | None = None
+    if origins is not None and layout is not None:
+        of_query, of_key = _by_source(origins.queries), _by_source(origins.keys)
+        floats += [of_query[1], of_key[1]]
+        codes += [of_query[0], of_key[0]]
+        named = {"query": _named(origins.query, layout), "key": _named(origins.key, layout)}
     raw = b"".join(np.ascontiguousarray(one, "<f4").tobytes() for one in floats)
-    raw += query.astype("<i2").tobytes() + key.astype("<i2").tobytes()
+    raw += b"".join(one.astype("<i2").tobytes() for one in codes)
     if reach.bits is not None:
         raw += np.packbits(allowed, axis=None).tobytes()
     facts = {
@@ -74,6 +91,7 @@ def pack_terms(terms: HeadTerms, reach: Reach, weights: NDArray[np.floating[Any]
         "window": reach.window,
         "bits": reach.bits is not None,
         "error": error,
+        "origins": named,
     }
     return PackedTerms(base64.b64encode(zlib.compress(raw, 6)).decode("ascii"), facts, error)
 
@@ -82,7 +100,25 @@ def terms_bytes(terms: HeadTerms) -> int:
     """About how many bytes a head's queries and keys take in a page, at most."""
     (queries, width), keys = terms.query.shape, len(terms.key)
     floats = 2 * width + keys + (0 if terms.bias is None else terms.bias.size)
-    return int((4 * floats + 2 * width * (queries + keys) + queries * keys // 8) * _BASE64)
+    numbers = width * (queries + keys)
+    if terms.origins is not None:
+        numbers += terms.origins.queries.size + terms.origins.keys.size
+        floats += len(terms.origins.query) + len(terms.origins.key)
+    return int((4 * floats + 2 * numbers + queries * keys // 8) * _BASE64)
+
+
+def _by_source(
+    parts: NDArray[np.floating[Any]],
+) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
+    """Codes [N, T, d] and the largest number of every source, [N]."""
+    tops = np.abs(parts).max((1, 2)).astype(np.float32)
+    shares = parts / np.where(tops > 0, tops, 1)[:, None, None]
+    return np.rint(shares.clip(-1, 1) * _STEPS).astype(np.int16), tops
+
+
+def _named(origins: Sequence[Origin], layout: Layout) -> list[list[str]]:
+    """The kind and the name of every source."""
+    return [[origin.kind, origin.name(layout)] for origin in origins]
 
 
 def _codes(x: NDArray[np.floating[Any]]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:

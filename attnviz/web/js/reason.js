@@ -1,4 +1,10 @@
 /**
+ * The sources of queries or of keys: kind and name, and what the n-th adds at a position.
+ * @typedef {object} Origins
+ * @property {[string, string][]} names
+ * @property {(n: number, at: number) => Float64Array} part
+ */
+/**
  * What the weights of one head on one text are made of: softmax over keys of c tanh(s q·k / c) + b.
  * @typedef {object} Terms
  * @property {number} width of a query
@@ -14,6 +20,7 @@
  * @property {boolean} written
  * @property {boolean | null} turned whether queries and keys are turned by their positions
  * @property {{ q: ArrayLike<number>, k: ArrayLike<number> } | null} slack how far queries and keys can be off, [width] each; null for not at all
+ * @property {{ query: Origins, key: Origins } | null} [origins] what queries and keys were made of, where it is known
  */
 /**
  * One weight, taken apart; `off` is how far q·k can be off.

@@ -1,4 +1,5 @@
 import { fill, make } from "./dom.js";
+import { fromWhere } from "./fromwhere.js";
 import { reasonOf } from "./reason.js";
 
 /** @typedef {import("./reason.js").Terms} Terms */
@@ -18,6 +19,7 @@ import { reasonOf } from "./reason.js";
  * @property {number} error
  * @property {string} shown
  * @property {string[]} said
+ * @property {(head: string) => void} [jump] shows another head
  */
 
 /** Products and keys that are named. */
@@ -175,6 +177,7 @@ export function drawReason(place, asked) {
     make("table", { class: "why-steps" }, make("tbody", {}, ...steps(asked, reason).map(([name, value, how]) =>
       make("tr", { "data-step": name }, make("th", { scope: "row" }, name), make("td", {}, value), make("td", {}, how))))),
     make("h3", {}, "The row’s softmax"), softmax(asked, reason),
+    ...fromWhere(asked, reason),
     ...said.map((text) => make("p", { class: "small" }, text)));
   strips(canvas, reason, place.clientWidth);
 }

@@ -52,7 +52,17 @@ function unpacked(data, buffer, T, S) {
   };
   const [queryTops, keyTops, norms] = [floats(width), floats(width), floats(S)];
   const numbers = floats({ "": 0, key: S, distance: T + S - 1, whole: T * S }[data.bias]);
+  const names = data.origins;
+  const tops = [floats(names ? names.query.length : 0), floats(names ? names.key.length : 0)];
   const [queries, keys] = [codes(T, queryTops), codes(S, keyTops)];
+  const [ofQuery, ofKey] = tops.map((of, side) => bySource(of, side ? S : T));
+  /** What every source adds at a position, [width]. @param {Float32Array} of @param {number} rows */
+  function bySource(of, rows) {
+    const found = new Int16Array(buffer, at, of.length * rows * width);
+    at += 2 * found.length;
+    return (/** @type {number} */ n, /** @type {number} */ row) =>
+      Float64Array.from(found.subarray((n * rows + row) * width, (n * rows + row + 1) * width), (code) => (code * of[n]) / STEPS);
+  }
   const bits = new Uint8Array(buffer, at);
   /** @param {number} r @param {number} c */
   const biased = (r, c) => numbers[{ "": 0, key: c, distance: c - r + T - 1, whole: r * S + c }[data.bias]];
@@ -63,6 +73,7 @@ function unpacked(data, buffer, T, S) {
       if (data.bits) return Boolean((bits[(r * S + c) >> 3] >> (7 - ((r * S + c) & 7))) & 1);
       return reaches({ causal, window }, r + S - T - c);
     },
+    origins: names && { query: { names: names.query, part: ofQuery }, key: { names: names.key, part: ofKey } },
     slack: { q: queryTops.map((top) => top / (2 * STEPS)), k: keyTops.map((top) => top / (2 * STEPS)) },
   };
 }

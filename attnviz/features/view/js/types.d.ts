@@ -14,6 +14,8 @@ export interface TermsData {
   chunk: number; width: number; scale: number; softcap: number | null; sink: number | null;
   bias: "" | "key" | "distance" | "whole"; written: boolean; turned: boolean | null;
   causal: boolean; window: number | null; bits: boolean; error: number;
+  /** Kind and name of every source of queries and keys; null where they are not known. */
+  origins: { query: [string, string][]; key: [string, string][] } | null;
 }
 export interface HeadData { index: number; top: number; whole: boolean; roles: HeadRole[]; scores: ScoreValue[]; terms: TermsData | null }
 /** Which keys queries may attend to: by distance, or in bits of every head (`each`) or of all of them. */

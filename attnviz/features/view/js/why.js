@@ -151,6 +151,7 @@ function draw(state) {
   drawReason(place, {
     terms: ready, r, c, head: head.id, query: named(queries, r), key: (s) => named(keys, s),
     weightText: (weight) => known(Math.max(0, weight - error), Math.min(1, weight + error), 3),
+    jump: (id) => set({ head: id, on: [id] }),
     error, shown: `${known(low, high, 3)} in the map`,
     said: [
       `Queries and keys are kept in 16 bits: weights computed from them are off by at most ${upward(error, 2)}.`,
