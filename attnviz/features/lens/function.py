@@ -74,9 +74,8 @@ def lens(
         )
     if by == "layer" and len(looks) != 1:
         raise UsageError(
-            "layers are read on one text, and there are {}; give one, or read what heads write on "
-            "all of them with {by}",
-            len(looks),
+            f"layers are read on one text, and there are {len(looks)}; give one, or read what "
+            "heads write on all of them with {by}",
             by="head",
         )
     source = load(model, device=device, dtype=dtype)

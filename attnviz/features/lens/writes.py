@@ -36,7 +36,7 @@ AT_ONCE = 1 << 24
 
 
 @dataclass
-class _HeadSums:
+class _Sums:
     """Of one head, over rows."""
 
     made: Tensor
@@ -71,7 +71,7 @@ def run_heads(
         )
     assert readout.table is not None
     width = readout.table.shape[1]
-    sums = {head: _HeadSums(readout.table.new_zeros(width).double()) for head in layout}
+    sums = {head: _Sums(readout.table.new_zeros(width).double()) for head in layout}
     counts: list[int] = []  # rows of each text
     seen: list[float] = []
     position = question.position
@@ -125,9 +125,7 @@ def _blocks(made: Tensor, table: Tensor) -> Iterable[Tensor]:
     return made.split(max(1, AT_ONCE // len(table)))
 
 
-def _raised(
-    one: _HeadSums, effects: Sequence[Tensor], tokens: Tokens, places: Sequence[int]
-) -> None:
+def _raised(one: _Sums, effects: Sequence[Tensor], tokens: Tokens, places: Sequence[int]) -> None:
     """Count the words that rows raise most."""
     best = torch.cat([some.topk(min(RAISED, some.shape[-1])).indices for some in effects]).tolist()
     for ids, place in zip(best, places, strict=True):
@@ -136,7 +134,7 @@ def _raised(
 
 
 def _shares(
-    sums: dict[Head, _HeadSums], counts: Sequence[int], names: Sequence[str]
+    sums: dict[Head, _Sums], counts: Sequence[int], names: Sequence[str]
 ) -> dict[Head, RowShare]:
     """How often the word that a head raises most stands in the text; texts are independent."""
     ends = np.cumsum(counts)[:-1]
@@ -156,7 +154,7 @@ def _shares(
 
 
 def _writes(
-    source: Source, head: Head, one: _HeadSums, rows: int, top: int, share: RowShare | None
+    source: Source, head: Head, one: _Sums, rows: int, top: int, share: RowShare | None
 ) -> HeadWrites:
     """The record of a head."""
     effect = moved(source.readout(), one.made[None] / rows)[0]
