@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from attnviz.features.circuits.function import circuits
     from attnviz.features.coref.function import coref
     from attnviz.features.diff.function import diff
+    from attnviz.features.explain.function import explain
     from attnviz.features.export.function import export_maps
     from attnviz.features.flow.function import flow
     from attnviz.features.heads.function import heads
@@ -87,6 +88,7 @@ _LAZY = {
     "sources": "attnviz.features.sources.function",
     "syntax": "attnviz.features.syntax.function",
     "capture": "attnviz.captures.look",
+    "explain": "attnviz.features.explain.function",
     "export_maps": "attnviz.features.export.function",
     "flow": "attnviz.features.flow.function",
     "from_arrays": "attnviz.captures.in_memory",
@@ -138,6 +140,7 @@ __all__ = [
     "circuits",
     "coref",
     "diff",
+    "explain",
     "export_maps",
     "flow",
     "from_arrays",

@@ -114,7 +114,7 @@ def test_the_page(found: Lens, tmp_path: Path, browser: Any) -> None:
         assert words[:2] == ["·clock", "·garden"]
         assert len(words) == 10
         added = tab.page.eval_on_selector_all(
-            "#added .bar > span", "all => all.map(one => one.textContent)"
+            "#added .bar-line > span", "all => all.map(one => one.textContent)"
         )
         told = [float(one.replace("\u2212", "-")) for one in added[:6]]
         assert told == pytest.approx(found.cells[-1].added.heads, abs=0.006)

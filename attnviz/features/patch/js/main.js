@@ -3,7 +3,7 @@
 import { byId, fill, make, table } from "./dom.js";
 import { startFrame } from "./frame.js";
 import { curve } from "./curve.js";
-import { map } from "./map.js";
+import { map } from "./weightmap.js";
 import { draw } from "./svg.js";
 
 /** @typedef {import("./types.js").Arrow} Arrow */

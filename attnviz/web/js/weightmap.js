@@ -1,15 +1,16 @@
 import { make } from "./dom.js";
 
 /**
- * A head's weights on the first clean prompt: queries downwards, keys across.
+ * A head's weights: queries downwards, keys across.
  * @param {number[][]} pattern
  * @param {string[]} tokens
+ * @param {string} [said] in words, for those who cannot see it
  */
-export function map(pattern, tokens) {
+export function map(pattern, tokens, said = "attention weights on the first clean prompt") {
   const cell = Math.max(5, Math.min(18, Math.floor(280 / tokens.length)));
   const style = getComputedStyle(document.documentElement);
   const [text, strong] = ["--soft", "--strong"].map((name) => style.getPropertyValue(name).trim());
-  const canvas = make("canvas", { role: "img", "aria-label": "attention weights on the first clean prompt" });
+  const canvas = make("canvas", { role: "img", "aria-label": said });
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const font = `${Math.min(11, cell)}px system-ui, sans-serif`;
   context.font = font;
