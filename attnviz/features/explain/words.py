@@ -13,14 +13,14 @@ UP = -1
 """What raises the logit is blue, what lowers it orange: the sign that is orange."""
 
 LIMITS = (
-    "Votes are direct: what a head adds to the logit itself, with the last normalization's scale as "
-    "it is. What it makes later layers do counts as theirs.",
+    "Votes are direct: what a head adds to the logit itself, with the last normalization's scale "
+    "as it is. What it makes later layers do counts as theirs.",
     "A weight says where a head looks, not that what stands there matters.",
-    "Where keys come from is algebra on this text, with the scales of all normalizations held; it says "
-    "what a score is made of, not what the score would be without it.",
+    "Where keys come from is algebra on this text, with the scales of all normalizations held; it "
+    "says what a score is made of, not what the score would be without it.",
     "An ablation says what happens without a head as the others are; others can make up for one "
     "that is missing, so a small effect does not show that it does nothing.",
-    "This is one text. Whether heads do the same elsewhere, `attnviz profile`, `patch` and `ablate` "
+    "This is one text. Whether heads do the same elsewhere, attnviz profile, patch and ablate "
     "measure over many.",
 )
 """What none of it proves."""
@@ -54,29 +54,30 @@ def summary(found: Explain) -> Iterator[str]:
         top = found.through_tokens()[0]
         yield (
             f"The heads that vote most for it are {_listed(names)}, with "
-            f"{_listed([signed(one.vote or 0.0) for one in found.heads])} logits of {found.logit:.2f}; "
-            f"all heads together add most through {token(found, top[0])}, {signed(top[1])}."
+            f"{_listed([signed(one.vote or 0.0) for one in found.heads])} logits of "
+            f"{found.logit:.2f}; all heads together add most through {token(found, top[0])}, "
+            f"{signed(top[1])}."
         )
     else:
         yield (
-            f"Logits of {model_name(found.source)} are no sum over heads: {found.reason}. Without "
-            f"them, each alone, the lead falls most for {_listed(names)}."
+            f"Logits of {model_name(found.source)} are no sum over heads: {found.reason}. So its "
+            f"heads were ablated one by one: the lead falls most without {_listed(names)}."
         )
     places: dict[int, list[str]] = {}
     for one, name in zip(found.heads, names, strict=True):
         places.setdefault(one.position, []).append(f"{name} ({percent(one.weights[one.position])})")
-    looks = "; ".join(f"{_listed(some)} at {token(found, place)}" for place, some in places.items())
+    looks = "; ".join(f"{_listed(some)} at {token(found, n)}" for n, some in places.items())
     yield f"They look most at: {looks}."
     if found.feeder is not None:
         feeder = found.layout.name(found.feeder.heads[0])
         shares = [
-            f"{name} {100 * share:.0f} %"
+            f"{100 * share:.0f} % for {name}"
             for one, name in zip(found.heads, names, strict=True)
             if (share := share_of(one, found.feeder)) is not None
         ]
         yield (
-            f"Head {feeder} tells them where: of what sets that key apart from the others it wrote, "
-            f"for {_listed(shares)}."
+            f"Head {feeder} wrote much of what sets that key apart from the other keys: "
+            f"{_listed(shares)}."
         )
     yield " ".join(_without(found, names))
 
@@ -87,12 +88,12 @@ def share_of(one: ExplainedHead, feeder: Effect) -> float | None:
 
 
 def _without(found: Explain, names: list[str]) -> Iterator[str]:
-    yield f"Without {_listed(names)} the lead of {found.lead:.2f} changes by {changes(found.together)}"
+    lead = f"the lead of {found.lead:.2f} changes by {changes(found.together)}"
     if found.feeder is None:
-        yield "."
+        yield f"Without {_listed(names)} {lead}."
     else:
         feeder = found.layout.name(found.feeder.heads[0])
-        yield f"and without {feeder} alone by {changes(found.feeder)}."
+        yield f"Without {_listed(names)} {lead}; without {feeder} alone by {changes(found.feeder)}."
 
 
 def changes(effect: Effect) -> str:
@@ -103,8 +104,9 @@ def changes(effect: Effect) -> str:
 def measured(found: Explain) -> str:
     """How the last part was measured."""
     return (
-        f"Change of the lead of {quoted(found.answer)} over {quoted(found.against)} in logits, with the "
-        f"head's mean output or its output on another text in its place, from {found.reference}."
+        f"Change of the lead of {quoted(found.answer)} over {quoted(found.against)} in logits, "
+        f"with the head's mean output or its output on another text in its place, from "
+        f"{found.reference}."
     )
 
 
