@@ -74,8 +74,9 @@ def lens(
         )
     if by == "layer" and len(looks) != 1:
         raise UsageError(
-            f"layers are read on one text, and there are {len(looks)}; give one, or read what "
-            "heads write on all of them with {by}",
+            "layers are read on one text, and there are {}; give one, or read what heads write on "
+            "all of them with {by}",
+            len(looks),
             by="head",
         )
     source = load(model, device=device, dtype=dtype)

@@ -51,7 +51,7 @@ function card(head) {
   box.append(make("h3", {}, "its key comes from"));
   if (head.reason) box.append(make("p", { class: "small" }, head.reason));
   box.append(...head.keys.map(([name, share]) => barLine(name, signedBar(share, most), head.shares ? `${Math.round(100 * share)} %` : signedText(share))));
-  if (head.map.length) box.append(make("h3", {}, "all its weights, queries downwards"), make("div", { class: "map" }, map(head.map, data.tokens, `attention weights of head ${head.name}`)));
+  if (head.map.length) box.append(make("h3", {}, "all its weights, queries downwards"), make("div", { class: "map", tabindex: 0, role: "group", "aria-label": `map of head ${head.name}` }, map(head.map, data.tokens, `attention weights of head ${head.name}`)));
   return box;
 }
 
