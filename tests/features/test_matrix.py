@@ -148,7 +148,7 @@ def beside(one: Made, name: str) -> Iterator[Any]:
     """What a result and its file say; the same but for the name."""
     found = one.results[name]
     assert isinstance(found, Shown)
-    for what, called in ((one.files[name], f"{name}.json"), (found, f"the {name} result")):
+    for what, called in ((one.files[name], f"{name}.json"), (found, f"the {found.command} result")):
         yield what, found.finding(called)
 
 
