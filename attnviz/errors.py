@@ -194,8 +194,8 @@ def system_errors(kind: type[AttnvizError], what: str) -> Iterator[None]:
     """In the ``with`` block, what the system refuses is our error: ``what: Permission denied``.
 
     Where a path leads nowhere, or a file cannot be written, the remedy is another one.
-    Even asking whether a file is there can be refused: its name is too long, or nobody may search
-    its folder.
+    Even asking whether a file is there can be refused: its name is too long, or holds what no name
+    can hold, or nobody may search its folder.
     """
     try:
         yield
@@ -206,3 +206,7 @@ def system_errors(kind: type[AttnvizError], what: str) -> Iterator[None]:
             remedy = "check the path" if isinstance(error, _NOWHERE) else ""
         said = f"{what}: {error.strerror or error}"
         raise kind(f"{said}; {remedy}" if remedy else said) from None
+    except ValueError as error:
+        if not (isinstance(error, UnicodeEncodeError) or "null byte" in str(error)):
+            raise
+        raise kind(f"{what}: no file can have this name; check the path") from None

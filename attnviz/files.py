@@ -124,25 +124,23 @@ def place(
     """
     # with a short name, for a long one may leave no room for the ending
     temporary = path.with_name(f".{path.name[:40]}.{os.urandom(6).hex()}.part")
-    try:
-        with open(temporary, "xb", opener=_private if mode is not None else None) as file:
-            if mode is not None:
-                os.chmod(temporary, mode)
-            for chunk in chunks:
-                file.write(chunk)
-            file.flush()
+    with system_errors(OutputError, f"cannot write {path}"):
+        try:
+            with open(temporary, "xb", opener=_private if mode is not None else None) as file:
+                if mode is not None:
+                    os.chmod(temporary, mode)
+                for chunk in chunks:
+                    file.write(chunk)
+                file.flush()
+                if sync:
+                    os.fsync(file.fileno())
+            os.replace(temporary, path)
             if sync:
-                os.fsync(file.fileno())
-        os.replace(temporary, path)
-        if sync:
-            sync_folder(path.parent)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        if isinstance(error, OSError):
-            what = f"cannot write {path}: {error.strerror or error}"
-            raise OutputError(f"{what}; choose another place") from None
-        raise
+                sync_folder(path.parent)
+        except BaseException:
+            with contextlib.suppress(OSError, ValueError):
+                temporary.unlink()
+            raise
 
 
 def _private(path: str, flags: int) -> int:

@@ -22,6 +22,13 @@ SENTENCE = "The keys to the cabinet are on the table because the keys to the cab
 REPEATED = "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
 WORDS = "the cat river moon stone bread the cat river moon stone"
 
+DOCUMENTS = (
+    "Document 1: The green lamp was left in the kitchen.\n\nDocument 2: The black basket was found "
+    "in the library.\n\nQuestion: Where is the green lamp?\nAnswer: In the"
+)
+PARTS = {"document 1": "The green.*?kitchen.", "document 2": "The black.*?library.",
+         "question": "Where.*?lamp."}  # fmt: skip
+
 
 def best(report: av.Heads, score: str) -> str:
     """The name of the head with the highest mean of a score."""
@@ -42,9 +49,15 @@ def main() -> None:
     needed.save(IMAGES / "ablate.png")
     av.logits(REPEATED).save(IMAGES / "logits.png")
     av.sources(WORDS, "2.0", against=3).save(IMAGES / "sources.png")
+    spans = {name: f"regex:{pattern}" for name, pattern in PARTS.items()}
+    av.heatmap(av.Prompt(DOCUMENTS, spans=spans), "3.0").save(IMAGES / "spans.png")
     av.flow(REPEATED, to=-1).save(IMAGES / "flow.png")
     av.flow(SENTENCE, model="demo-bert").save(IMAGES / "flow-bert.png", style=Style(dpi=90))
     av.circuits().save(IMAGES / "circuits.png")
+    for run, name in (("markov-2", "film"), ("markov-1", "film-one")):
+        film = av.read_film(IMAGES.parents[1] / f"sample_inputs/phases/{run}.json")
+        layers = "two layers" if run == "markov-2" else "one layer"
+        film.save(IMAGES / f"{name}.png", name=f"{layers} of attention")
     av.patch(task="induction-swap", circuit=True).save(IMAGES / "circuit.png")
     if "TREEBANK" in os.environ:
         arcs(Path(os.environ["TREEBANK"]).absolute())
@@ -71,7 +84,7 @@ def arcs(treebank: Path) -> None:
 
 
 def photograph(capture: av.Capture) -> None:
-    """The viewer's page as it opens, and the live one in the middle of its tour."""
+    """The viewer's page as it opens, and the live one in the middle of a lesson."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page = av.view(capture).save(Path(folder) / "page.html")
         browser = playwright.chromium.launch(
@@ -88,9 +101,7 @@ def photograph(capture: av.Capture) -> None:
         tab.screenshot(path=IMAGES / "likeness.png")
         tab.goto(av.live().save(Path(folder) / "live.html").as_uri())
         tab.wait_for_selector('html[data-busy="0"]')
-        tab.click("#open-tour")
-        for _ in range(3):
-            tab.click("#tour-next")
+        tab.goto(f"{tab.url.partition('#')[0]}#lesson=next&step=4&told=2")
         tab.wait_for_timeout(1500)
         tab.screenshot(path=IMAGES / "live.png")
         inputs = IMAGES.parent.parent / "sample_inputs"

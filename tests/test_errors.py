@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,23 @@ def test_what_the_system_refuses_has_a_remedy(tmp_path: Path) -> None:
         system_errors(OutputError, "cannot write x"),
     ):
         tmp_path.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_names_that_no_file_can_have_are_refused(name: str, tmp_path: Path) -> None:
+    report, texts = attnviz.heads("a b"), tmp_path / "texts.txt"
+    texts.write_text("a b\n")
+    attempts: list[tuple[type[attnviz.AttnvizError], Callable[[], object]]] = [
+        (InputError, lambda: attnviz.read(name)),
+        (InputError, lambda: attnviz.patch(name)),
+        (OutputError, lambda: report.save(f"{name}.png")),
+        (OutputError, lambda: report.save(f"{name}.json")),
+        (OutputError, lambda: attnviz.profile(texts, out=name)),
+        (OutputError, lambda: attnviz.export_maps(texts, name)),
+    ]
+    for kind, attempt in attempts:
+        with pytest.raises(kind, match="no file can have this name; check the path"):
+            attempt()
 
 
 def test_messages_are_one_line_of_a_readable_length() -> None:

@@ -13,7 +13,7 @@ from tests import ROOT
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ELSEWHERE = re.compile(r"bert-base|gpt2(?!\w|-)|FOLDER|llama|\||my-model|t5-")
 """Commands that need a model from a hub, a file of the reader's own, or another program."""
-LONG = re.compile(r"ablate .*--(probe|curve)|attnviz atlas|patch .*--(circuit|edges|by)")
+LONG = re.compile(r"ablate .*--(probe|curve|gradient|method)|attnviz (atlas|demo)")
 """Commands that take longest, which the tests of their features run too."""
 
 
@@ -49,7 +49,10 @@ def test_every_benchmark_is_described() -> None:
 @pytest.mark.parametrize(
     ("page", "line"),
     [
-        pytest.param(*each, marks=[pytest.mark.slow] if LONG.search(each[1]) else [])
+        pytest.param(
+            *each,
+            marks=[pytest.mark.slow] if each[0] != "README.md" or LONG.search(each[1]) else [],
+        )
         for each in commands()
     ],
 )

@@ -21,13 +21,15 @@ from tests import ROOT
 pytestmark = pytest.mark.slow
 
 KINDS = {".py", ".typed", ".json", ".toml", ".safetensors", ".md", ".txt", ".js", ".ts", ".css",
-         ".html"}  # fmt: skip
+         ".html", ".wat", ".wasm"}  # fmt: skip
 DATA = {
     "model.safetensors",
     "tokenizer.json",
     "MODEL_CARD.md",
     "presets.toml",
     "main.js",
+    "product.wasm",
+    "sentences.txt",
     "py.typed",
     "heads.schema.json",
 }

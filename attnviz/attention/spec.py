@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -110,6 +111,8 @@ class AttentionSpec:
         gated: whether the heads' outputs pass a learned gate before W_O (Qwen3-Next).
         scaled: whether scores are multiplied by 1/√d (T5 leaves it out).
         scale_dim: the number under that root where it is not d itself (Gemma 2 27B), else 0.
+        multiplier: what scores are multiplied by where the config says it (Granite); None where it
+            is the root.
         softcap: the soft cap on scores, None for none.
         rotary: how positions turn queries and keys; None where they do not (MLA has ``rope_dim``).
         qk_norm: how queries and keys are normalized, None where they are not.
@@ -138,6 +141,23 @@ class AttentionSpec:
     rotary: Rotary | None = None
     qk_norm: QKNorm | None = None
     buckets: Buckets | None = None
+    multiplier: float | None = None
+
+    @property
+    def scale(self) -> float:
+        """What scores are multiplied by before softmax."""
+        if not self.scaled:
+            return 1.0
+        return self.multiplier or 1 / math.sqrt(self.scale_dim or self.score_dim)
+
+    @property
+    def scale_text(self) -> str:
+        """The same as a formula, ``1/√64`` or ``0.0078125``; empty where nothing is done."""
+        if not self.scaled:
+            return ""
+        if self.multiplier:
+            return f"{self.multiplier:g}"
+        return f"1/√{self.scale_dim or self.score_dim}"
 
     @property
     def score_dim(self) -> int:

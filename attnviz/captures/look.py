@@ -157,7 +157,7 @@ def prompt_of(what: str | Prompt) -> Prompt:
     """What a model is to run.
 
     Raises:
-        UsageError: neither a text nor a prompt, or not exactly one of text and ids.
+        UsageError: neither a text nor a prompt, or not exactly one of text, ids and chat.
         InputError: an empty text, or one that is no text.
     """
     if not isinstance(what, str | Prompt):
@@ -168,10 +168,11 @@ def prompt_of(what: str | Prompt) -> Prompt:
     prompt = Prompt(what) if isinstance(what, str) else what
     if prompt.image is not None and prompt.audio is not None:
         raise UsageError("give either {image} or {audio}", image=..., audio=...)
-    if prompt.text is not None and prompt.ids is not None:
-        raise UsageError("give either a text or token ids")
-    if all(one is None for one in (prompt.text, prompt.ids, prompt.image, prompt.audio)):
-        raise UsageError("give either a text or token ids")
+    if sum(one is not None for one in (prompt.text, prompt.ids, prompt.chat)) > 1:
+        raise UsageError("give either a text, token ids or the messages of a chat")
+    given = (prompt.text, prompt.ids, prompt.chat, prompt.image, prompt.audio)
+    if all(one is None for one in given):
+        raise UsageError("give either a text, token ids or the messages of a chat")
     for name in ("text", "pair", "context", "target"):
         value = getattr(prompt, name)
         if value is None:

@@ -53,7 +53,7 @@ BATCH_TOKENS = _option("Largest number of tokens run at once.", show_default="by
 class InputOptions:
     """What to look at: one text, one list of ids or recorded attention."""
 
-    SOURCES: ClassVar[tuple[str, ...]] = ("text", "file", "ids", "recorded")
+    SOURCES: ClassVar[tuple[str, ...]] = ("text", "file", "ids", "recorded", "chat")
     SENSES: ClassVar[tuple[str, ...]] = ("image", "audio")
 
     text: Annotated[str | None, typer.Argument(help="The text to run.", show_default=False)] = None
@@ -129,6 +129,38 @@ class InputOptions:
     item: Annotated[
         int | None, _option("Which item of a recorded batch.", panel=INPUT, metavar="N")
     ] = None
+    chat: Annotated[
+        str | None,
+        _option(
+            "Messages, a JSON list of {role, content}, in the tokenizer's chat template "
+            "([bold]-[/] is standard input).",
+            panel=INPUT,
+            metavar="FILE",
+        ),
+    ] = None
+    system: Annotated[
+        str | None, _option("A system message, before those of --chat or --user.", panel=INPUT)
+    ] = None
+    user: Annotated[
+        str | None, _option("A message of the user, after those of --chat.", panel=INPUT)
+    ] = None
+    span: Annotated[
+        list[str] | None,
+        _option(
+            "Name a part of the text: NAME=TEXT, NAME=all:TEXT, NAME=#2:TEXT, NAME=regex:PATTERN, "
+            "NAME=tokens:12-40 or NAME=chars:0-9; repeatable.",
+            panel=INPUT,
+            metavar="NAME=TEXT",
+        ),
+    ] = None
+    spans: Annotated[
+        Path | None,
+        _option(
+            "The same from a JSON file, an object of names.",
+            panel=INPUT,
+            metavar="FILE",
+        ),
+    ] = None
 
     def look(self, model: TrainedOptions, *, seed: int | None = None, quiet: bool = False) -> Look:
         """What a command looks at.
@@ -168,7 +200,8 @@ class InputOptions:
 
     def given(self) -> bool:
         """Whether there is anything to look at."""
-        return any(getattr(self, name) is not None for name in (*self.SOURCES, *self.SENSES))
+        names = (*self.SOURCES, *self.SENSES, "system", "user")
+        return any(getattr(self, name) is not None for name in names)
 
     def _prompt(
         self, text: str | None, ids: tuple[int, ...] | None = None, *, seed: int | None = None
@@ -191,11 +224,32 @@ class InputOptions:
             max_tokens=self.max_tokens,
             image=self.image,
             audio=self.audio,
+            chat=self._chat(),
+            spans=self._spans(),
         )
+
+    def _chat(self) -> list[dict[str, Any]] | None:
+        """The messages that were given."""
+        if self.chat is None and self.system is None and self.user is None:
+            return None
+        from attnviz.cli.parts import read_chat
+
+        return read_chat(self.chat, self.system, self.user)
+
+    def _spans(self) -> dict[str, str] | None:
+        """The parts that were named."""
+        if not self.span and self.spans is None:
+            return None
+        from attnviz.cli.parts import read_spans
+
+        return read_spans(self.span or (), self.spans)
 
     def _check_given(self, model: TrainedOptions) -> None:
         """Exactly one thing to look at, and nothing beside it that does not go with it."""
         given = [option(name) for name in self.SOURCES if getattr(self, name) is not None]
+        said = [option(name) for name in ("system", "user") if getattr(self, name) is not None]
+        if said and self.chat is None:
+            given.append(said[0])
         if self.recorded is not None:
             model.for_recorded()
             extra = changed(self, but=("recorded", "item"))
@@ -263,7 +317,10 @@ class TextsOptions(InputOptions):
             raise InputError(f"{self.lines} holds no text; give one per line")
         prompts: list[Look] = [
             dataclasses.replace(
-                text.prompt, special_tokens=self.special_tokens, truncate=self.truncate
+                text.prompt,
+                special_tokens=self.special_tokens,
+                truncate=self.truncate,
+                spans=self._spans(),
             )
             for text in good
         ]

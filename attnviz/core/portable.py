@@ -27,7 +27,8 @@ class Vocabulary:
         kind: ``bytepairs`` (GPT-2, RoBERTa) or ``wordpieces`` (BERT).
         tokens: every piece as the vocabulary spells it, by id.
         texts: every piece as a reader sees it, by id.
-        special: ids of control tokens.
+        special: ids of control tokens; ``separators`` of those that end a segment.
+        separators: see ``special``.
         mask: the id of the mask, or None.
         before: ids that stand before a text; ``after`` behind it.
         after: ids that stand behind a text.
@@ -40,6 +41,7 @@ class Vocabulary:
     tokens: tuple[str, ...]
     texts: tuple[str, ...]
     special: tuple[int, ...]
+    separators: tuple[int, ...]
     mask: int | None
     before: tuple[int, ...]
     after: tuple[int, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,15 @@ from attnviz.core.tokens import Sides
 class Prompt:
     """What a user asks to be run, before any tokenizer has seen it.
 
-    Exactly one of ``text`` and ``ids`` is set, or there is an ``image`` or ``audio`` (paths of
-    files), with a text only where the model reads both. ``pair`` is a second sentence (BERT
+    Exactly one of ``text``, ``ids`` and ``chat`` is set, or there is an ``image`` or ``audio``
+    (paths of files), with a text only where the model reads both. ``chat`` is messages, each with
+    ``role`` and ``content``, which the tokenizer's own chat template makes a text of; every message
+    is a span. ``pair`` is a second sentence (BERT
     segments), ``context`` the other sequence of a fresh cross-attention layer, ``target`` the
-    decoder's text. ``spans`` are words of the text that somebody else has found, as first
+    decoder's text. ``words`` are words of the text that somebody else has found, as first
     character and end, in order and apart: ``Tokens.words`` then numbers these, and is -1 for tokens
-    outside of them.
+    outside of them. ``spans`` are named parts of the text and how each is found, written as
+    :mod:`attnviz.core.spans` says: ``{"document": "regex:Paris.*?river"}``.
     ``generate`` lets the model go on with the text (or write the decoder's) before it is looked at.
     ``max_tokens`` takes the place of the length that the model's configuration names.
     """
@@ -35,11 +38,13 @@ class Prompt:
     target: str | None = None
     special_tokens: bool = True
     truncate: bool = False
-    spans: tuple[tuple[int, int], ...] | None = None
+    words: tuple[tuple[int, int], ...] | None = None
     image: str | Path | None = None
     audio: str | Path | None = None
     generate: Generation | None = None
     max_tokens: int | None = None
+    chat: Sequence[Mapping[str, Any]] | None = None
+    spans: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -47,7 +52,8 @@ class Prompt:
     @property
     def texts(self) -> tuple[str, ...]:
         """What was typed, in the order in which it is read, and the names of files."""
-        typed = (self.text, self.pair, self.context, self.target)
+        said = [str(message["content"]) for message in self.chat or () if message.get("content")]
+        typed = (self.text, *said, self.pair, self.context, self.target)
         named = (None if file is None else Path(file).name for file in (self.image, self.audio))
         return tuple(text for text in (*named, *typed) if text is not None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -34,11 +35,35 @@ class SourceInfo:
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
+_ANY_MODELS = re.compile(
+    r"(hf|pytorch|safetensors|weights|models?|(checkpoint|ckpt|epoch|step|iter|run|version|v)s?"
+    r"[-_.]?\d*|\d+|final|best|last|latest|out|output|outputs|results|snapshots|[0-9a-f]{40})"
+    r"([-_.](model|checkpoint|weights|hf))?",
+    re.IGNORECASE,
+)
+"""Names of folders that could be any model's."""
+_MOST_PARTS = 3
+_HOMES = ("home", "Users")
+
+
 def called(name: str) -> str:
     """A model as results and pages name it: of a local path only the last part.
 
-    What is mailed tells nobody how the folders of a machine are called.
+    Where that part could be any model's (``model``, ``checkpoint-500``, a snapshot's hash), the
+    part before stands with it, and a snapshot in the hub's cache has its name on the hub. What is
+    mailed tells nobody how else the folders of a machine are called, nor whose they are.
     """
-    path = PurePath(name)
-    local = path.is_absolute() or name.startswith((".", "~")) or os.path.isdir(name)
-    return path.name or name if local else name
+    if not (os.path.isabs(name) or name.startswith((".", "~")) or os.path.isdir(name)):
+        return name
+    path = PurePath(os.path.abspath(os.path.expanduser(name)))
+    if path.parent.name == "snapshots":
+        kind, *hub = re.split("-{2}", path.parts[-3])
+        if kind == "models" and hub:
+            return "/".join(hub)
+    kept, home = [path.name], PurePath(os.path.expanduser("~"))
+    for folder in path.parents:
+        says = not _ANY_MODELS.fullmatch(kept[0]) or len(kept) == _MOST_PARTS
+        if says or folder in (home, *home.parents) or folder.parent.name in _HOMES:
+            break
+        kept.insert(0, folder.name)
+    return "/".join(kept) or name

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnviz.core.media import Place, Space, space
+from attnviz.core.spans import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Tokens:
         places: where patches of a picture and frames of a sound stand, see
             :data:`~attnviz.core.media.Place`; empty where there are none.
         written: how many of the last ones the model wrote itself.
+        spans: its named parts, see :class:`~attnviz.core.spans.Span`.
     """
 
     texts: tuple[str, ...]
@@ -32,6 +34,7 @@ class Tokens:
     segments: tuple[int, ...] = ()
     places: tuple[Place, ...] = ()
     written: int = 0
+    spans: tuple[Span, ...] = ()
 
     def __post_init__(self) -> None:
         n = len(self.texts)
@@ -50,6 +53,9 @@ class Tokens:
         for name in ("ids", "places"):
             if getattr(self, name) and len(getattr(self, name)) != n:
                 raise ValueError(f"Tokens.{name} has {len(getattr(self, name))} entries, not {n}")
+        for span in self.spans:
+            if not span.ranges or not all(0 <= a < b <= n for a, b in span.ranges):
+                raise ValueError(f"Tokens.spans has {span.name!r} outside of {n} tokens")
 
     def __len__(self) -> int:
         return len(self.texts)

@@ -20,6 +20,7 @@ from attnviz.corpus.lines import Problem, lines, no_text, opened, shown, whole
 from attnviz.corpus.parquet import parquet_rows
 from attnviz.corpus.tables import table_rows
 from attnviz.errors import InputError, Setting, UsageError, system_errors
+from attnviz.files import contents
 
 FIELDS = ("text", "id", "pair", "context", "target")
 """What a JSONL object or a table's columns can hold; all but the first may be missing."""
@@ -27,6 +28,8 @@ _TABLES = {".csv": ",", ".tsv": "\t"}
 _JSON = (".jsonl", ".ndjson")
 _PARQUET = (".parquet",)
 _GROUP = "group"
+PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
+SOUNDS = (".wav", ".flac", ".ogg")
 
 Values = Mapping[str, object] | Problem
 """The fields of a text as they were read, or why there are none."""
@@ -56,10 +59,17 @@ class Text:
         return self.prompt.text or ""
 
     @cached_property
+    def sensed(self) -> tuple[str, ...]:
+        """A hash of its picture or sound; empty for text alone."""
+        given = [one for one in (self.prompt.image, self.prompt.audio) if one is not None]
+        with system_errors(InputError, f"cannot read {self.place}"):
+            return tuple(hashlib.sha256(contents(one)).hexdigest() for one in given)
+
+    @cached_property
     def digest(self) -> str:
         """What tells this text from another: a hash of everything in it but its place."""
         p = self.prompt
-        values = [self.name, self.group, p.text, p.pair, p.context, p.target]
+        values = [self.name, self.group, p.text, p.pair, p.context, p.target, *self.sensed]
         return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:32]
 
 
@@ -93,8 +103,12 @@ def parted(found: Iterable[Good | Bad], *, strict: bool) -> tuple[list[Good], li
     return good, bad
 
 
-def resolve(names: Sequence[str]) -> list[str]:
+def resolve(names: Sequence[str], *, senses: bool = False) -> list[str]:
     """The files meant by paths and patterns; ``-`` is standard input.
+
+    Args:
+        names: what was named.
+        senses: whether a folder stands for the pictures or the sounds in it.
 
     Raises:
         InputError: no such file, a folder, or a pattern that fits nothing.
@@ -110,6 +124,9 @@ def resolve(names: Sequence[str]) -> list[str]:
             raise UsageError("an empty file name; name a text file, JSONL, CSV or - for stdin")
         with system_errors(InputError, f"cannot read {name}"):
             folder, there = Path(name).is_dir(), name == "-" or Path(name).exists()
+        if folder and senses and (inside := _sensed(name)):
+            found += inside
+            continue
         if folder:
             raise InputError(f"{name} is a folder; name the files in it, such as '{name}/*.txt'")
         if there:
@@ -121,6 +138,18 @@ def resolve(names: Sequence[str]) -> list[str]:
             raise InputError(f"{missing} {name}; check the path")
         found += matches
     return found
+
+
+def _sensed(folder: str) -> list[str]:
+    """The pictures in a folder, or the sounds; InputError where it holds both."""
+    with system_errors(InputError, f"cannot read {folder}"):
+        files = [str(path) for path in sorted(Path(folder).iterdir()) if path.is_file()]
+    pictures, sounds = ([f for f in files if _suffix(f) in one] for one in (PICTURES, SOUNDS))
+    if pictures and sounds:
+        raise InputError(
+            f"{folder} holds pictures and sounds; name those of one kind, such as '{folder}/*.png'"
+        )
+    return pictures or sounds
 
 
 def in_memory(texts: Sequence[str]) -> Iterator[Text | Bad]:
@@ -145,6 +174,7 @@ def read(
     column: str | None = None,
     group: str | None = None,
     whole_files: bool = False,
+    senses: bool = False,
 ) -> Iterator[Text | Bad]:
     """Every text in some files, in order.
 
@@ -154,6 +184,7 @@ def read(
         column: which column of a table, or field of a JSON object, holds the text.
         group: which one says what a text belongs to.
         whole_files: a file is one text, whatever its suffix.
+        senses: whether pictures and sounds are read, each as a text.
 
     Raises:
         UsageError: ``column`` or ``group`` where no file has fields, or no such column.
@@ -165,16 +196,21 @@ def read(
     for chosen in (Setting("column", column), Setting("group", group)):
         if chosen.value is not None and not fields:
             raise UsageError("{} needs a .csv, .tsv, .jsonl or .parquet file; leave it out", chosen)
-    return _texts(names, column, group, whole_files)
+    return _texts(names, column, group, whole_files, senses)
 
 
 def _texts(
-    names: Sequence[str], column: str | None, group: str | None, whole_files: bool
+    names: Sequence[str], column: str | None, group: str | None, whole_files: bool, senses: bool
 ) -> Iterator[Text | Bad]:
     number = 0
     for name in names:
         place = shown(name)
         found: Iterator[tuple[int | None, Values]]
+        if senses and _suffix(name) in PICTURES + SOUNDS:
+            number += 1
+            sense = "image" if _suffix(name) in PICTURES else "audio"
+            yield Text(number, place, Prompt(**{sense: name}), Path(name).stem)
+            continue
         if whole_files:
             found = _whole(name)
         elif _suffix(name) in _TABLES:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from threading import Lock
 from typing import Any
 
@@ -12,6 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from attnviz.drawing import paper
+from attnviz.drawing.embedding import drawn_tables_only
 from attnviz.drawing.fonts import BASE_FAMILY
 from attnviz.drawing.scaling import scale
 from attnviz.drawing.shades import check_pixels
@@ -55,7 +58,7 @@ def rendered(build: Callable[[], Figure], format: str, dpi: float, *, fitted: bo
     Returns:
         The bytes of a file, or the :class:`matplotlib.figure.Figure`.
     """
-    with _LOCK, mpl.rc_context():
+    with _LOCK, _uncollected(), mpl.rc_context():
         styled = {
             name: value
             for name, value in _SETTINGS.items()
@@ -73,10 +76,27 @@ def rendered(build: Callable[[], Figure], format: str, dpi: float, *, fitted: bo
             check_pixels(width, height)
         FigureCanvasAgg(figure)
         out = io.BytesIO()
-        figure.savefig(
-            out, format=format, dpi=dpi, facecolor="white", metadata=dict(_METADATA[format])
-        )
+        with drawn_tables_only() if format == "pdf" else nullcontext():
+            figure.savefig(
+                out, format=format, dpi=dpi, facecolor="white", metadata=dict(_METADATA[format])
+            )
     return out.getvalue()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """In the ``with`` block, garbage waits.
+
+    A figure is a hundred thousand objects that live as long as it is drawn. Looked at meanwhile,
+    they age, and then everything else in memory is looked at too, for a third of the time.
+    """
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
 
 
 def text_scale() -> float:

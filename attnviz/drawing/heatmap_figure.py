@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.media import Sound
 from attnviz.core.tokens import Sides
-from attnviz.drawing import canvas, paper
+from attnviz.drawing import brackets, canvas, paper
 from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.labels import (
     TITLE_LINES,
@@ -113,8 +113,9 @@ def build(
     titles = [visible(title) if title else "" for title in _titles([t for t, _, _ in maps])]
     small_print = paper.current().caption
     caption = visible(caption) if caption and small_print else ""
+    spans = [s.name for _, _, both in maps for t in (both.keys, both.queries) for s in t.spans]
     families, missing = choose(
-        [*titles, caption, *(text for texts in raw.values() for text in texts)]
+        [*titles, caption, *spans, *(text for texts in raw.values() for text in texts)]
     )
     cut = {
         name: tuple(spelled(shorten(text, LONGEST_LABEL), missing) for text in texts)
@@ -132,6 +133,9 @@ def build(
             or axis(cut[name, id(tokens)] if labels else ("",) * len(tokens), cell)
             for name, tokens, cell in (("rows", sides.queries, high), ("keys", sides.keys, wide))
         )
+        if labels:
+            rows = replace(rows, brackets=brackets.brackets(sides.queries, spans))
+            cols = replace(cols, brackets=brackets.brackets(sides.keys, spans))
         turned = cols.line is None and (
             ruler.widest(cols.shown, cols.size) > wide * cols.every - 0.04
         )
@@ -153,6 +157,9 @@ def build(
         notes.append("lines: prompt | output; the row a → b is the step that chose b")
     if any(one.line and one.line.frames < len(one.labels) for p in panels for one in p.axes):
         notes.append("after the waveform: frames that the model added")
+    marked = [one for panel in panels for one in panel.axes]
+    if any(brackets.cut(one.brackets, one.cell, ruler) for one in marked):
+        notes.append(spelled(brackets.named(one.brackets for one in marked), missing))
     if missing:
         notes.append("shown as code points: characters missing from every installed font")
     return _Page(panels, across, shared, ruler, title_size, style).draw(
@@ -270,8 +277,10 @@ class _Page:
             self._label(axes, panel, rows, columns)
             if rows:
                 _wave(axes, panel.rows, down=True)
+                self._brackets(axes, panel.rows, down=True)
             if columns:
                 _wave(axes, panel.columns, down=False)
+                self._brackets(axes, panel.columns, down=False)
         bar = figure.add_axes(
             (
                 (_MARGIN + left + block_x + 0.2) / width,
@@ -299,6 +308,10 @@ class _Page:
                 va="bottom",
             )
         return figure
+
+    def _brackets(self, axes: Axes, one: Axis, *, down: bool) -> None:
+        """The named parts along an axis."""
+        brackets.draw(axes, one.brackets, one.cell, self.ruler, down=down)
 
     def _panel(self, axes: Axes, panel: Panel) -> None:
         """Draw one map with its title."""
@@ -353,7 +366,7 @@ class _Page:
         label = not self.shared or len(self.panels) == 1
         axes.tick_params(length=1.5, width=0.4, pad=1.5, color=_GREY)
         for one, at in zip(panel.axes, (axes.yaxis, axes.xaxis), strict=True):
-            if one.line is not None:
+            if one.line is not None or one.brackets:
                 at.set_tick_params(length=0, pad=72 * _strip(one))
         family = self.ruler.families
         axes.set_yticks([at for at, _ in panel.rows.ticks] if rows and self.labels else [])
@@ -395,8 +408,8 @@ class _Page:
 
 
 def _strip(one: Axis) -> float:
-    """What a waveform takes beside the map, in inches."""
-    return 0.0 if one.peaks is None else _WAVE
+    """What a waveform or brackets take beside the map, in inches."""
+    return brackets.room(one.brackets) if one.peaks is None else _WAVE
 
 
 def _wave(axes: Axes, one: Axis, *, down: bool) -> None:

@@ -26,6 +26,11 @@ FEW = "?"
 
 DEFAULT_PALETTE = "viridis"
 
+SPAN_COLORS = (
+    "#0072b2", "#c4500a", "#00805c", "#a8487f", "#7a6200", "#2f7d9e", "#7f52ae", "#707070",
+)  # fmt: skip
+"""Of named parts of a text, in their order; each stands out from white and from black."""
+
 _SEQUENTIAL: Mapping[str, str] = {
     "viridis": "440154 48186a 472d7b 424086 3b528b 33638d 2c728e 26828e 21918c 1f9f88 27ad81 "
     "3dbc74 5cc863 81d34d aadc32 d5e21a fde725",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.media import Sound
 from attnviz.core.tokens import Tokens
+from attnviz.drawing.brackets import Bracket
 from attnviz.drawing.shades import Map, Mask
 from attnviz.drawing.timeline import Timeline, timeline
 
@@ -39,7 +40,8 @@ Peaks = NDArray[np.floating[Any]]
 class Axis:
     """One axis of a map: its length in inches, its labels and how they are set.
 
-    Where its tokens are frames of a sound, ``line`` says when they are, and ``peaks`` how loud.
+    Where its tokens are frames of a sound, ``line`` says when they are, and ``peaks`` how loud;
+    ``brackets`` are its named parts.
     """
 
     cell: float
@@ -48,6 +50,7 @@ class Axis:
     size: float
     line: Timeline | None = None
     peaks: Peaks | None = None
+    brackets: tuple[Bracket, ...] = ()
 
     @property
     def length(self) -> float:

@@ -16,6 +16,7 @@ RESULTS = {
     "attnviz.circuits": "attnviz.features.circuits.result.Circuits",
     "attnviz.diff": "attnviz.features.diff.result.Diff",
     "attnviz.explain": "attnviz.features.explain.result.Explain",
+    "attnviz.film": "attnviz.features.film.result.Film",
     "attnviz.flow": "attnviz.features.flow.result.Flow",
     "attnviz.coref": "attnviz.features.coref.result.Coref",
     "attnviz.heads": "attnviz.features.heads.result.Heads",
@@ -26,6 +27,7 @@ RESULTS = {
     "attnviz.shapes": "attnviz.features.shapes.function.Answer",
     "attnviz.source-shares": "attnviz.features.sources.result.SourceShares",
     "attnviz.sources": "attnviz.features.sources.result.Sources",
+    "attnviz.spans": "attnviz.features.spans.result.Spans",
     "attnviz.syntax": "attnviz.features.syntax.result.Syntax",
 }
 """The class of each schema, without its version."""

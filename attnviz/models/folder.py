@@ -21,7 +21,7 @@ from attnviz.models.hub import CONFIG, CONVERT, PICKLES, bundled, download, down
 
 INDEX = "model.safetensors.index.json"
 MAX_CONFIG_BYTES = 8 << 20
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?(@[\w.-]+)?")
 _OPENED = (".json", ".txt", ".model", ".spm", ".jinja", ".tiktoken", ".safetensors")
 """Endings of the files of a model that attnviz, tokenizers or transformers open."""
 

@@ -29,7 +29,7 @@ def download(model: str) -> Path:
     error, as huggingface_hub shows it.
 
     Args:
-        model: an id such as ``openai-community/gpt2``.
+        model: an id such as ``openai-community/gpt2``; ``name@revision`` for one of its revisions.
 
     Raises:
         ModelError: no such model, no access to it, only pickled weights, or the hub cannot be
@@ -54,21 +54,27 @@ def _fetch(model: str, wanted: Callable[[Sequence[str]], list[str]]) -> Path:
     import huggingface_hub
     from huggingface_hub import constants, errors
 
+    name, revision = _parted(model)
     try:
         if constants.HF_HUB_OFFLINE:
             return _cached(model)
         try:
-            listed = huggingface_hub.model_info(model, timeout=_PATIENCE).siblings or []
+            found = huggingface_hub.model_info(name, revision=revision, timeout=_PATIENCE)
+            listed = found.siblings or []
         except (errors.HfHubHTTPError, errors.HFValidationError):
             raise  # the hub's own answer
         except Exception:  # whatever the transport raises where there is no network
             return _cached(model)
         names = wanted([file.rfilename for file in listed])
-        return Path(huggingface_hub.snapshot_download(model, allow_patterns=names))
+        return Path(
+            huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=names)
+        )
     except errors.GatedRepoError:
         raise ModelError(
             f"{model} is gated on the hub; accept its terms there and log in with hf auth login"
         ) from None
+    except errors.RevisionNotFoundError:
+        raise ModelError(f"{name} has no revision {revision} on the hub; check its name") from None
     except errors.RepositoryNotFoundError:
         raise ModelError(
             f"no folder and no model {model!r} on the hub; check the name{bundled()}"
@@ -117,6 +123,15 @@ def _cached(model: str) -> Path:
     """The folder in the cache, whole or not: what is missing from it is named later."""
     import huggingface_hub
 
+    name, revision = _parted(model)
     return Path(
-        huggingface_hub.snapshot_download(model, allow_patterns=[CONFIG], local_files_only=True)
+        huggingface_hub.snapshot_download(
+            name, revision=revision, allow_patterns=[CONFIG], local_files_only=True
+        )
     )
+
+
+def _parted(model: str) -> tuple[str, str | None]:
+    """The id and the revision of ``name@revision``; None for the newest."""
+    name, _, revision = model.partition("@")
+    return name, revision or None

@@ -39,13 +39,17 @@ def check_prompt(prompt: Prompt, *, decoder: bool, reads: Collection[str] = ("te
                 model=...,
             )
     if "text" not in reads:
-        for name in ("text", "ids", "pair"):
+        for name in ("text", "ids", "pair", "chat"):
             if getattr(prompt, name) is not None:
                 raise UsageError(
                     "this model reads {}, not text; give it a file with {}",
                     " and ".join(named),
                     Setting(next(iter(reads))),
                 )
+    if prompt.spans and (prompt.image is not None or prompt.audio is not None):
+        raise UsageError("spans are parts of a text, not of a picture or a sound; leave them out")
+    if prompt.chat is not None and prompt.pair is not None:
+        raise UsageError("{pair} goes with a text, not with a chat; leave it out", pair=...)
     if prompt.context is not None:
         raise UsageError(
             "{context} is for a fresh cross-attention layer; leave it or {model} out",

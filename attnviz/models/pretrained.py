@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from attnviz.core.provenance import called
 from attnviz.core.source import Source
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import native
@@ -66,7 +67,7 @@ def load(
     if untrained is None:
         return _load(located, where, precision, backend, None, reads)
     control = Control(untrained, scale)
-    name = f"{model}, {control.title}"
+    name = f"{called(model)}, {control.title}"
     source = _load(replace(located, name=name), where, precision, backend, control, reads)
     exactness = f"random weights, nothing learned; {source.info.exactness}"
     source.info = replace(source.info, exactness=exactness)

@@ -17,6 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,6 +27,7 @@ from attnviz.core.key_mask import Reach
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo, called
 from attnviz.core.quantities import QUANTITIES
+from attnviz.core.spans import Span, check_apart
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.models import placed, reaches
@@ -138,6 +140,10 @@ def dump(capture: Capture, suffix: str) -> bytes:
     if len(bits):
         arrays[reaches.BITS] = bits
     meta["written"] = sides.queries.written
+    if spans := capture.inputs.sides[
+        kinds[0]
+    ].keys.spans:  # of the text, not of what a decoder says
+        meta["spans"] = [asdict(span) for span in spans]
     meta["versions"] = dict(capture.source.versions)
     meta |= {"quantity": capture.quantity, "whole": capture.layout.whole}
     named = {"": sides.queries} | ({"source_": sides.keys} if kinds[-1] == "cross" else {})
@@ -185,7 +191,10 @@ def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
         raise InputError(f"{path} has no 'tokens'; store the text of each token beside the maps")
     meta = _meta(fields)
     queries = _with_output(queries, meta)
-    keys = source or queries
+    if source is None:
+        keys = queries = _with_spans(path, queries, meta)
+    else:
+        keys = _with_spans(path, source, meta)
     rows = _span(fields["tokens"], item)
     columns = _span(fields["source_tokens"], item) if "source_tokens" in fields else rows
     maps: dict[Site, Array] = {}
@@ -261,6 +270,18 @@ def _with_output(tokens: Tokens, meta: dict[str, Any]) -> Tokens:
     if isinstance(written, bool) or not isinstance(written, int):
         return tokens
     return replace(tokens, written=min(max(written, 0), len(tokens)))
+
+
+def _with_spans(path: Path, tokens: Tokens, meta: dict[str, Any]) -> Tokens:
+    """The tokens with the named parts that the file says they have."""
+    if "spans" not in meta:
+        return tokens
+    try:
+        spans = msgspec.convert(meta["spans"], tuple[Span, ...])
+        check_apart(spans)
+        return replace(tokens, spans=spans)
+    except (msgspec.ValidationError, ValueError, InputError) as error:
+        raise InputError(f"{path}: its spans: {one_line(error)}; record it again") from None
 
 
 def _meta(fields: dict[str, Any]) -> dict[str, Any]:

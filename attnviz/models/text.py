@@ -50,6 +50,9 @@ SEPARATORS = frozenset(
 )
 """Names of the tokens that end a segment, whatever the vocabulary."""
 
+Offsets = Sequence[tuple[int, int]]
+"""The characters of every token, first and end; empty ranges for tokens that are not in a text."""
+
 _CONTENT = re.compile(r"unk|mask|extra_id|unused", re.IGNORECASE)
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _HEX = re.compile(r"(?:<[89A-F][0-9A-F](?: [89A-F][0-9A-F])*>)+")
@@ -212,6 +215,11 @@ def readable(piece: str, spelling: Spelling) -> str:
     if match:
         return _decode(bytes.fromhex(match[1]))
     return piece.replace(_SPACE_MARK, " ") + end
+
+
+def offsets_in_text(offsets: Offsets, sequences: Sequence[int | None]) -> list[tuple[int, int]]:
+    """Offsets of the first of two sentences; those of the second and of added tokens empty."""
+    return [(a, b) if own == 0 else (0, 0) for (a, b), own in zip(offsets, sequences, strict=True)]
 
 
 def owners(

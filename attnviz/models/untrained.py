@@ -46,6 +46,7 @@ from attnviz.models.gating import Gated, merged
 from attnviz.models.limits import SENSES, check_length, longest, no_writer
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.models.running import begin, running
+from attnviz.models.text import Offsets
 
 _LONGEST = 1 << 14
 """Tokens of a text at most: the time that attention takes grows with their square."""
@@ -172,9 +173,13 @@ class Fresh(Gated):
                     SENSES[name],
                     model=...,
                 )
+        if prompt.chat is not None:
+            raise UsageError(
+                "a fresh layer has no chat template; name a trained {model}", model=...
+            )
         if prompt.text is None:
             raise UsageError("a fresh layer has no vocabulary; give text instead of ids")
-        if prompt.spans is not None:
+        if prompt.words is not None:
             raise UsageError(
                 "a fresh layer splits text into words by itself; name a trained {model}", model=...
             )
@@ -197,10 +202,14 @@ class Fresh(Gated):
                 kind=self.config.kind,
             )
         notes: list[str] = []
-        queries = _read(prompt.text, "the text", notes, prompt)
+        queries, offsets = _read(prompt.text, "the text", notes, prompt)
+        if prompt.spans:
+            from attnviz.models.spans import spanned
+
+            queries = spanned(queries, prompt, offsets, notes)
         keys = queries
         if prompt.context is not None:
-            keys = _read(prompt.context, "the context", notes, prompt)
+            keys, _ = _read(prompt.context, "the context", notes, prompt)
         return Inputs({self.kind: Sides(queries, keys)}, tuple(notes))
 
     def embed(self, tokens: Tokens) -> Tensor:
@@ -303,15 +312,23 @@ class Fresh(Gated):
         return x, padding.to(self._device)
 
 
-def _read(text: str, what: str, notes: list[str], prompt: Prompt) -> Tokens:
-    """The words of a text, cut where there are too many and that is wanted; a note says so."""
-    tokens = split_words(text)
+def _read(text: str, what: str, notes: list[str], prompt: Prompt) -> tuple[Tokens, Offsets]:
+    """The words of a text, cut where there are too many and that is wanted; a note says so.
+
+    With the characters that they stand for.
+    """
+    tokens, end = split_words(text), 0
     limit = longest(prompt, _LONGEST, _LONGEST)
     note = check_length(len(tokens), limit, truncate=prompt.truncate, what=what)
-    if not note:
-        return tokens
-    notes.append(note)
-    return Tokens(tokens.texts[:limit])
+    if note:
+        notes.append(note)
+        tokens = Tokens(tokens.texts[:limit])
+    offsets = []
+    for word in tokens.texts:
+        start = text.find(word, end)  # nowhere where a control character was inside of it
+        end = end if start < 0 else start + len(word)
+        offsets.append((0, 0) if start < 0 else (start, end))
+    return tokens, offsets
 
 
 def split_words(text: str) -> Tokens:

@@ -8,11 +8,14 @@ answers "of the weight that is not at rest, where does it go?".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.spans import picked
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError
 from attnviz.scoring.words import in_words, merge_words
@@ -67,6 +70,43 @@ def shown_map(
     return weights if allowed.all() else np.ma.array(weights, mask=~allowed)
 
 
+def cropped(
+    weights: Map, shown: Sides, sides: Sides, places: tuple[Sequence[int], Sequence[int]],
+    *, words: bool, hide_sink: bool,
+) -> tuple[Map, Sides]:  # fmt: skip
+    """Some rows and columns of a map that :func:`shown_map` gave, and what is on its axes then.
+
+    Args:
+        weights: the map.
+        shown: the tokens or words on its axes.
+        sides: the tokens of the whole text.
+        places: the tokens whose rows and columns are kept; a word is where its first token is.
+        words: as the map was made; ``hide_sink`` likewise.
+        hide_sink: see ``words``.
+
+    Raises:
+        InputError: none of them is in the map.
+    """
+    numbered = Sides(
+        *(replace(t, segments=tuple(range(len(t)))) for t in (sides.queries, sides.keys))
+    )
+    if sides.queries == sides.keys:
+        numbered = Sides(numbered.keys, numbered.keys)
+    firsts = shown_sides(numbered, words=words, hide_sink=hide_sink)
+    kept = [
+        [place for place, first in enumerate(axis.segments) if first in set(wanted)]
+        for axis, wanted in zip((firsts.queries, firsts.keys), places, strict=True)
+    ]
+    if not all(kept):
+        raise InputError("none of the tokens that were asked for is in the map; take others")
+    rows, columns = kept
+    queries = _picked(shown.queries, rows)
+    keys = (
+        queries if rows == columns and shown.queries == shown.keys else _picked(shown.keys, columns)
+    )
+    return weights[np.ix_(rows, columns)], Sides(queries, keys)
+
+
 def _kept(sides: Sides) -> tuple[list[int], list[int]]:
     """The places of the queries and keys that are not the sink."""
     separators = sides.keys.separators
@@ -84,4 +124,5 @@ def _picked(tokens: Tokens, places: list[int]) -> Tokens:
         segments=tuple(tokens.segments[place] for place in places),
         places=tuple(tokens.places[place] for place in places) if tokens.places else (),
         written=sum(place >= len(tokens) - tokens.written for place in places),
+        spans=picked(tokens.spans, places),
     )

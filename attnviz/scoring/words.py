@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.spans import picked
 from attnviz.core.tokens import Sides, Tokens
 
 Map = NDArray[np.floating[Any]]
@@ -62,6 +63,7 @@ def word_starts(tokens: Tokens) -> tuple[list[int], Tokens]:
         segments=tuple(tokens.segments[a] for a in starts),
         places=tuple(tokens.places[a] for a in starts) if tokens.places else (),
         written=sum(a >= len(tokens) - tokens.written for a in starts),
+        spans=picked(tokens.spans, starts),
     )
 
 

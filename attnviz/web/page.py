@@ -17,27 +17,37 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 from attnviz.web.assemble import assemble
+from attnviz.web.words import definitions, used
 
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}
 
 
 def html_page(
-    template: str, *rules: str, title: str, style: str, script: str, **parts: str
+    template: str,
+    *rules: str,
+    title: str,
+    style: str,
+    script: str,
+    compiled: bool = False,
+    **parts: str,
 ) -> bytes:
     """A page, as UTF-8: a template with its parts in place of ``{{name}}``.
 
     Args:
-        template: ``{{head}}`` stands for how the head of every page begins, ``{{theme}}`` for the
-            switch of its theme, and ``{{save}}`` for the menu of what it saves.
+        template: ``{{head}}`` stands for how the head of every page begins, ``{{save}}`` for the
+            menu of what it saves, ``{{theme}}`` for the switch of its theme, and ``{{tools}}`` for
+            that switch and the button of its help.
         rules: of its policy, beside those that let its own style and script in.
         title: plain text, as it is to be shown; it is escaped here.
         style: of the page.
         script: of the page.
+        compiled: whether it may compile WebAssembly that lies in the page; no script from text.
         parts: others, each as it goes into the page; they are not looked into.
     """
     parts |= {"title": html.escape(title), "style": style, "script": script}
-    shared = {name: _shared(f"{name}.html") for name in ("head", "theme", "save")}
-    policy = _policy(rules, script=script, style=style)
+    shared = {name: _shared(f"{name}.html") for name in ("head", "theme", "save", "tools")}
+    shared["tools"] = _filled(shared["tools"], shared)
+    policy = _policy(rules, compiled, script=script, style=style)
     shared["head"] = _filled(shared["head"], {**parts, "policy": policy})
     return _filled(template, {**parts, **shared}).encode("utf-8")
 
@@ -56,20 +66,28 @@ def _filled(template: str, parts: Mapping[str, str]) -> str:
 
 
 @lru_cache
-def parts(package: str, *entries: str, own_style: bool = False) -> tuple[str, ...]:
+def parts(package: str, *entries: str) -> tuple[str, ...]:
     """The template of a page, its style behind the one of all pages, and a script for each entry.
 
+    In the template ``{{help}}`` stands for the help: what figures show (``help.html``), keys, and
+    the words of the glossary that markup or scripts mark with ``data-term``.
+
     Args:
-        package: holds ``page.html``, ``style.css`` and the modules in ``js/``.
+        package: holds ``page.html``, ``help.html``, ``style.css`` and the modules in ``js/``.
         entries: modules that run.
-        own_style: the page's style stands alone.
     """
     shared, own = files(__package__), files(package)
-    sheets = [own / "style.css"] if own_style else [shared / "page.css", own / "style.css"]
+    sheets = (shared / "page.css", own / "style.css")
     style = "".join(sheet.read_text("utf-8") for sheet in sheets)
     scripts = _modules(shared / "js") | _modules(own / "js")
+    made = [assemble(scripts, entry) for entry in entries]
     template = (own / "page.html").read_text("utf-8")
-    return (template, style, *(assemble(scripts, entry) for entry in entries))
+    if "{{help}}" in template:
+        figures = (own / "help.html").read_text("utf-8")
+        words = definitions(used(template, figures, *made))
+        inside = {"figures": figures, "words": words}
+        template = template.replace("{{help}}", _filled(_shared("help.html"), inside))
+    return (template, style, *made)
 
 
 def _modules(folder: Traversable) -> dict[str, str]:
@@ -86,10 +104,12 @@ def safe_json(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_UNSAFE)
 
 
-def _policy(more: Iterable[str], **own: str) -> str:
+def _policy(more: Iterable[str], compiled: bool, **own: str) -> str:
     """A content security policy that lets in the page's own parts, by their hashes."""
     rules = ["default-src 'none'", *more]
     rules += [f"{name}-src {_hash(text)}" for name, text in own.items()]
+    if compiled:
+        rules = [f"{r} 'wasm-unsafe-eval'" if r.startswith("script-src") else r for r in rules]
     return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])
 
 

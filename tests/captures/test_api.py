@@ -119,8 +119,8 @@ def test_maps_too_large_to_keep_are_refused_before_running(monkeypatch, minilm: 
 @pytest.mark.parametrize(
     ("prompt", "says"),
     [
-        (av.Prompt(), "either a text or token ids"),
-        (av.Prompt("a", ids=(1,)), "either a text or token ids"),
+        (av.Prompt(), "either a text, token ids or the messages"),
+        (av.Prompt("a", ids=(1,)), "either a text, token ids or the messages"),
         (av.Prompt(" \n"), "text is empty"),
         (av.Prompt("a", pair=" "), "pair is empty"),
         (av.Prompt(ids=()), "ids is empty"),

@@ -19,9 +19,10 @@ attnviz.cli attnviz.cli.console attnviz.cli.exits attnviz.cli.flattening attnviz
 attnviz.cli.paper_options attnviz.cli.voice
 attnviz.core attnviz.core.arguments attnviz.core.capture attnviz.core.findings
 attnviz.core.generation attnviz.core.heads attnviz.core.key_mask attnviz.core.measures
-attnviz.core.media attnviz.core.prompt attnviz.core.provenance attnviz.core.quantities
+attnviz.core.media attnviz.core.origins attnviz.core.prompt attnviz.core.provenance
+attnviz.core.quantities
 attnviz.core.reasons attnviz.core.record attnviz.core.result attnviz.core.scores
-attnviz.core.source attnviz.core.tokens
+attnviz.core.source attnviz.core.spans attnviz.core.tokens
 attnviz.drawing attnviz.drawing.findings attnviz.drawing.forms attnviz.drawing.grid
 attnviz.drawing.grid_terminal attnviz.drawing.html attnviz.drawing.labels attnviz.drawing.palette
 attnviz.drawing.paper attnviz.drawing.published attnviz.drawing.terminal

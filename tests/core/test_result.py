@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from attnviz.core.heads import SITE_KINDS, Head, Layout, Site
 from attnviz.core.provenance import SourceInfo
@@ -419,6 +420,32 @@ def test_a_record_without_a_layout_has_no_heads_to_read() -> None:
     assert Boxed.from_json(boxed.to_json()) == boxed
     with pytest.raises(InputError, match=r"'dec:0\.0' is a head of no layout - at `\$\.head`"):
         Boxed.from_dict(Boxed(Box((1, 2)), FIRST).to_dict())
+
+
+@dataclass(frozen=True)
+class Grid(Record):
+    """A record with matrices."""
+
+    schema: ClassVar[str] = "attnviz.grid/1"
+    command: ClassVar[str] = "grid"
+
+    numbers: NDArray[np.float32]
+    flags: NDArray[np.bool_]
+
+
+def test_matrices_come_back_with_every_bit() -> None:
+    whole = Grid(np.array([[0.1, 1e-30], [3, -2]], np.float32), np.array([[True], [False]]))
+    back = Grid.from_json(whole.to_json())
+    assert back.numbers.dtype == np.float32
+    assert back.numbers.tobytes() == whole.numbers.tobytes()
+    assert back.flags.tolist() == [[True], [False]]
+
+
+@pytest.mark.parametrize("bad", [[1.0, 2.0], [[[1.0]]], [["a"]], [[True]], 3.0])
+def test_what_is_no_matrix_is_refused(bad: Any) -> None:
+    document = {"schema": Grid.schema, "numbers": bad, "flags": [[True]]}
+    with pytest.raises(InputError, match="is not a matrix of float32"):
+        Grid.from_dict(document)
 
 
 def test_check_schema_passes_its_own() -> None:

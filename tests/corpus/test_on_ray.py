@@ -67,6 +67,7 @@ def test_a_ray_of_its_own_is_started_and_ended() -> None:
     assert not ray.is_initialized()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_running")
 @pytest.mark.filterwarnings("error:.*is deprecated and will be removed in Ray")
 def test_order_deaths_and_errors(tmp_path, monkeypatch) -> None:
@@ -82,6 +83,7 @@ def test_order_deaths_and_errors(tmp_path, monkeypatch) -> None:
             list(actors.run([1, 7]))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_running")
 def test_a_profile_has_the_bits_of_one_process_though_an_actor_dies(tmp_path, monkeypatch) -> None:
     path = lines(tmp_path / "t.txt", sentences(150))

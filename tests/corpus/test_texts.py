@@ -90,6 +90,7 @@ def test_the_digest_tells_texts_apart() -> None:
     assert Text(7, "elsewhere", Prompt("a")).digest == texts[0].digest
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_texts(tmp_path: Path) -> None:
     def peak(count: int) -> int:
         name = file(tmp_path / f"{count}.jsonl", '{"text": "some words here"}\n' * count)

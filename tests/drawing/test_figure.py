@@ -420,7 +420,7 @@ def hidden_above(count: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("palette", ["viridis", "blues", "greys", "magma", "cividis"])
-@pytest.mark.parametrize("count", [6, 60])
+@pytest.mark.parametrize("count", [6, pytest.param(60, marks=pytest.mark.slow)])
 def test_masked_cells_look_unlike_any_weight(count: int, palette: str) -> None:
     style = Style(palette=palette, dpi=120)
     item = ("", hidden_above(count), sides(count))

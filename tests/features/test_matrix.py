@@ -25,6 +25,7 @@ from attnviz.features.atlas.gather import gather
 from attnviz.features.atlas.result import Atlas
 from attnviz.features.profile.result import Profile
 from attnviz.features.registry import RESULTS
+from attnviz.models.folder import locate
 from tests.corpus.gold.pronouns import pronouns
 from tests.corpus.gold.sentences import treebank
 from tests.features.profile.corpus import lines
@@ -74,6 +75,16 @@ def made(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Mad
     }
 
 
+def series(name: str, model: str, folder: Path) -> list[Path]:
+    """Two checkpoints that are the same model; the last one has its name."""
+    found = [folder / name.replace("gpt2", "gpt1"), folder / name]
+    if found[0] == found[1]:
+        found = [folder / f"{name}-1", folder / f"{name}-2"]
+    for one in found:
+        one.symlink_to(locate(model).folder)
+    return found
+
+
 def _made(name: str, model: str, folder: Path) -> Made:
     corpus, grammar, names = (folder / n for n in ("t.txt", "g.conllu", "p.tsv"))
     lines(corpus, texts(6))
@@ -86,10 +97,12 @@ def _made(name: str, model: str, folder: Path) -> Made:
         "ablate": av.ablate(texts(5), model=model, heads="0.0, 1.*, 0.1+0.2"),
         "syntax": av.syntax(grammar, model=model),
         "coref": av.coref(names, model=model),
+        "film": av.film(corpus, model=series(name, model, folder)),
         "flow": av.flow(TEXT, model=model),
         "sources": av.sources(TEXT, "1.4", model=model),
         "source-shares": av.source_shares(texts(5), "1.4", model=model),
         "circuits": av.circuits(model=model, tokens=50),
+        "spans": av.spans(av.Prompt(TEXT, spans={"kettle": "all:kettle"}), model=model),
         "diff": av.diff(TEXT, TEXT.replace("sang", "rang"), model=model, align="position"),
     }
     if (name, "logits") not in NO_LM_HEAD:

@@ -149,6 +149,7 @@ def test_every_stop_of_the_tour_shows_its_role(stop) -> None:
     assert picture.maps[0][0] == scores.head
 
 
+@pytest.mark.slow
 def test_the_tour_runs_through_without_a_terminal(capsys) -> None:
     assert main(["demo"]) == 0
     out = capsys.readouterr().out

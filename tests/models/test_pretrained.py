@@ -315,15 +315,15 @@ def test_bundled_names_come_first(models, monkeypatch):
 @pytest.fixture
 def online(monkeypatch, models):
     """A hub that has what a test says: ``online.files``, or raises ``online.error``."""
-    state = SimpleNamespace(files=[], error=None, asked=None)
+    state = SimpleNamespace(files=[], error=None, asked=None, revision=None)
 
-    def info(model, timeout):
+    def info(model, revision, timeout):
         if state.error:
             raise state.error
         return SimpleNamespace(siblings=[SimpleNamespace(rfilename=f) for f in state.files])
 
-    def fetch(model, *, allow_patterns, local_files_only=False):
-        state.asked = allow_patterns
+    def fetch(model, *, revision, allow_patterns, local_files_only=False):
+        state.asked, state.revision = allow_patterns, revision
         if local_files_only:
             raise errors.LocalEntryNotFoundError("not here")
         return str(models["bert"])
@@ -362,6 +362,17 @@ def test_what_the_hub_may_say(online, files, error, says):
     online.files, online.error = files, error
     with pytest.raises(ModelError, match=says):
         folder.locate("some/one")
+
+
+def test_a_revision_is_named_behind_an_at(online):
+    online.files = ["config.json", "model.safetensors"]
+    folder.locate("some/one@step1000")
+    assert online.revision == "step1000"
+    folder.locate("some/one")
+    assert online.revision is None
+    online.error = answer(errors.RevisionNotFoundError)
+    with pytest.raises(ModelError, match="some/one has no revision step7"):
+        folder.locate("some/one@step7")
 
 
 def test_a_configuration_is_fetched_alone(online):

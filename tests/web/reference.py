@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from attnviz.captures.look import load
 from attnviz.drawing.palette import anchors
 from attnviz.features.live.pack import pack
-from attnviz.features.live.page import _network
+from attnviz.features.live.page import _kernel, _network
 from attnviz.models import demo
 
 Array = NDArray[np.float64]
@@ -48,6 +48,7 @@ def cases() -> dict[str, Any]:
         "ways": [_ways(draw, count) for count in (1, 2, 7)],
         "tokenizer": [_tokenizer(name) for name in ("demo-gpt2", "demo-bert")],
         "network": [_network_case(draw, causal=causal) for causal in (True, False)],
+        "kernel": _kernel(),
         "chance": [[seed, n, _chance(seed, n)] for seed in (0, 7, 2**32 - 1) for n in range(5)],
     }
 
@@ -208,6 +209,7 @@ def _network_case(draw: np.random.Generator, *, causal: bool) -> dict[str, Any]:
     network = {"entries": entries, "layers": 2, "heads": heads, "width": width, "inner": inner}
     network |= {"causal": causal, "preNorm": causal, "activation": activation, "eps": 1e-5}
     network |= {"scales": [0.5, 0.4], "offset": 1, "words": True, "tied": True}
+    network |= {"maxTokens": rows - 1}
     maps, logits = _forward({n: v.astype(float) for n, v in tensors.items()}, network, ids, gates)
     return {"network": network, "packed": packed, "ids": ids, "gates": gates} | {
         "maps": [one.ravel().tolist() for one in maps],

@@ -89,7 +89,7 @@ def check_single(source: Source) -> None:
             source.info.model,
             model=...,
         )
-    source.prepare(Prompt("a", spans=((0, 1),)))  # raises where a model takes no words as given
+    source.prepare(Prompt("a", words=((0, 1),)))  # raises where a model takes no words as given
 
 
 @dataclass

@@ -83,7 +83,7 @@ def spoken(words: Sequence[str]) -> Prompt:
     for word in words:
         spans.append((end, end + len(word)))
         end += len(word) + 1
-    return Prompt(" ".join(words), spans=tuple(spans))
+    return Prompt(" ".join(words), words=tuple(spans))
 
 
 def read(names: Sequence[str]) -> Iterator[Sentence | Bad]:

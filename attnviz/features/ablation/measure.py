@@ -96,14 +96,19 @@ class Meter:
     Args:
         source: the model.
         plan: how.
+        told: called again and again with the share of a batch that is done.
     """
 
-    def __init__(self, source: Source, plan: Plan) -> None:
-        self._source, self._plan = source, plan
+    def __init__(
+        self, source: Source, plan: Plan, told: Callable[[float], None] = lambda share: None
+    ) -> None:
+        self._source, self._plan, self._told = source, plan, told
+        self._done = self._all = 0
 
     def __call__(self, task: TrialBatch) -> list[Measured]:
         """The values of a batch's trials, in their order."""
         plan, trials = self._plan, [self._plan.trials[n] for n in task.trials]
+        self._done, self._all = 0, len(task.groups) * sum(map(self._draws, task.methods))
         full = sweep.whole(self._source, trials, plan.metric)
         base = [one.cpu().numpy() for one in plan.metric.of(full, full, trials)]
         by_method = [
@@ -133,20 +138,27 @@ class Meter:
         base: Sequence[Floats],
     ) -> list[Floats]:
         """For each trial [groups, positions], how much more the metric is."""
-        plan = self._plan
-        draws = plan.draws if method == "resample" else 1
+        plan, draws = self._plan, self._draws(method)
         total = [np.zeros((len(groups), len(before))) for before in base]
         for draw in range(draws):
             fills = self._fills(trials, method, draw)
             values = sweep.sweep(
                 self._source, trials, groups, plan.metric,
-                fills=fills, tokens=plan.tokens, full=full,
+                fills=fills, tokens=plan.tokens, full=full, told=self._tell,
             )  # fmt: skip
             for number, before in enumerate(base):
                 for group in range(len(groups)):
                     after = values.ablated[group][number].cpu().numpy()
                     total[number][group] += (after - before) / draws
         return total
+
+    def _draws(self, method: Method) -> int:
+        return self._plan.draws if method == "resample" else 1
+
+    def _tell(self, groups: int) -> None:
+        """So many more groups of the batch are measured."""
+        self._done += groups
+        self._told(self._done / self._all)
 
     def _fills(self, trials: Sequence[Trial], method: Method, draw: int) -> Fills | None:
         plan = self._plan
@@ -181,7 +193,10 @@ class Bench:
         ray: str | None = None,
     ) -> None:
         self.plan = plan
-        self._executor = executor(partial(Meter, plan=plan), source, load, jobs, ray)
+        self._told: Callable[[float], None] = lambda share: None
+        here = jobs == 1 and ray is None
+        worker = partial(Meter, plan=plan, told=self._tell) if here else partial(Meter, plan=plan)
+        self._executor = executor(worker, source, load, jobs, ray)
 
     def __enter__(self) -> Bench:
         self._running = self._executor.__enter__()
@@ -190,12 +205,16 @@ class Bench:
     def __exit__(self, *error: Any) -> None:
         self._executor.__exit__(*error)
 
+    def _tell(self, share: float) -> None:
+        self._told(share)
+
     def measure(
         self,
         groups: Sequence[Group],
         *,
         texts: Collection[int] | None = None,
         first_method: bool = False,
+        told: Callable[[float], None] = lambda share: None,
     ) -> Iterator[list[Measured]]:
         """Every trial without each group, batch by batch.
 
@@ -203,11 +222,12 @@ class Bench:
             groups: what is ablated.
             texts: the numbers of the texts that are measured; all by default.
             first_method: by the first method alone.
+            told: called with the share of a batch that is done, where it runs in this process.
 
         Raises:
             AttnvizError: a batch that no process survives.
         """
-        plan = self.plan
+        plan, self._told = self.plan, told
         numbers = [n for n, trial in enumerate(plan.trials) if texts is None or trial.text in texts]
         lengths = [plan.trials[n].inputs.length for n in numbers]
         found = [tuple(numbers[n] for n in batch) for batch in batches(lengths, plan.tokens)]

@@ -11,8 +11,6 @@ from __future__ import annotations
 import random
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 
 import torch
 
@@ -20,6 +18,7 @@ from attnviz.captures.trials import Trial, predicted
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
+from attnviz.corpus.sentences import sentences
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.features.ablation.fills import Fills, MeanOver, Means, donors, lengths_of, resampled
 
@@ -141,13 +140,6 @@ def bundled(source: Source, text: Inputs) -> tuple[Inputs, ...]:
         except AttnvizError as error:
             raise _no_reference() from error
     return tuple(found)
-
-
-@cache
-def sentences() -> tuple[str, ...]:
-    """Plain English, none of it in other files of attnviz."""
-    text = resources.files(__package__).joinpath("sentences.txt").read_text("utf-8")
-    return tuple(text.splitlines())
 
 
 def halves(texts: Mapping[int, Inputs], clusters: Sequence[int], seed: int) -> tuple[int, ...]:

@@ -291,11 +291,21 @@ def _measured(
 ) -> tuple[list[Measured], bool]:
     """Every trial without each group, and whether it was interrupted before the end."""
     found: list[Measured] = []
-    total = len(bench.plan.trials)
+    trials, each = bench.plan.trials, len(groups)
+    sizes = [len(one) for one in batches([t.inputs.length for t in trials], bench.plan.tokens)]
+
+    def told(share: float) -> None:
+        """Of the batch that runs, so much is done."""
+        now = sizes[len(done)] if len(done) < len(sizes) else 0
+        progress(stage, round((len(found) + share * now) * each), len(trials) * each)
+
+    done: list[int] = []
     try:
-        for batch in bench.measure(groups):
+        progress(stage, 0, len(trials) * each)
+        for batch in bench.measure(groups, told=told):
             found += batch
-            progress(stage, len(found), total)
+            done.append(len(batch))
+            progress(stage, len(found) * each, len(trials) * each)
     except KeyboardInterrupt:
         return found, True
     return found, False

@@ -6,7 +6,7 @@ touched, with the states of the full pass, and several groups that begin there r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -59,6 +59,7 @@ def sweep(
     fills: Fills | None = None,
     tokens: int = 4096,
     full: Output | None = None,
+    told: Callable[[int], None] = lambda groups: None,
 ) -> BatchValues:
     """Measure a batch without each of the groups.
 
@@ -70,6 +71,7 @@ def sweep(
         fills: what takes a head's place, by layer; zero by default.
         tokens: at most so many tokens run at once (but always a whole batch).
         full: the pass of the whole model, where it was run already, see :func:`whole`.
+        told: called after every pass with how many groups it was.
     """
     batch = [trial.inputs for trial in trials]
     full = full or whole(source, trials, metric)
@@ -84,6 +86,7 @@ def sweep(
             for place, number in enumerate(some):
                 rows = slice(place * len(batch), (place + 1) * len(batch))
                 ablated[number] = metric.of(full, _cut(changed, rows), trials)
+            told(len(some))
     return BatchValues(base, ablated)
 
 

@@ -70,10 +70,9 @@ def _lines(atlas: Atlas, one: AtlasHead) -> Iterator[str]:
         needed = ": needed" * bool(one.needed)
         yield f"ablated {words.change(one.effect)} {atlas.ablation.unit}{needed}"
     for found in one.relations:
-        weak = "" if one.has_role(found.title) else " (no role)"
         yield (
             f"{found.relation} {estimate(found.accuracy)} of {found.count:,}, best offset "
-            f"{plain_share(found.offset_accuracy)}{weak}"
+            f"{plain_share(found.offset_accuracy)}"
         )
     names = one.antecedents
     if names is not None:

@@ -5,16 +5,18 @@ Nothing is computed anew; what a result does not have stays None.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 
-from attnviz.core.heads import Head
+from attnviz.core.heads import Head, SiteKind
 from attnviz.corpus.gold.tally import ALL
 from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.atlas.result import AblationPart, Atlas, AtlasHead, ExampleMap, GoldPart
 from attnviz.features.circuits.result import SIDES, Circuits, Edge
 from attnviz.features.coref.result import Coref
-from attnviz.features.profile.result import ExampleRow, HeadProfile, Profile
+from attnviz.features.profile.result import ExampleRow, HeadProfile, Profile, Share
 from attnviz.features.syntax.result import RelationHead, Syntax
 
 _STRINGS, _NEAREST, _EDGES, _RELATIONS = 8, 3, 3, 3
@@ -62,7 +64,7 @@ def gather(
         heads.append(
             AtlasHead(
                 profile=replace(
-                    found, tokens=found.tokens[:_STRINGS], nearest=found.nearest[:_NEAREST]
+                    found, tokens=_telling(found.tokens), nearest=found.nearest[:_NEAREST]
                 ),
                 effect=effects.get(head),
                 relations=tuple(_relations(syntax, head)),
@@ -96,6 +98,7 @@ def gather(
         clusters=profile.clusters,
         grouped=profile.grouped,
         simultaneous=profile.simultaneous,
+        usual=_usual(profile),
         resamples=profile.resamples,
         ablation=None if ablate is None else _ablation(ablate),
         syntax=None if syntax is None else _gold(syntax, syntax.words),
@@ -115,6 +118,16 @@ def examples(head: HeadProfile) -> list[tuple[str, ExampleRow]]:
     }
     roles = [(role.score, best[role.score]) for role in head.scores.roles if role.score in best]
     return roles or sorted(best.items(), key=lambda one: -one[1].value)[:1]
+
+
+def _usual(profile: Profile) -> dict[SiteKind, float]:
+    """The distance of the median pair of heads, by kind: what a pair drawn at random has."""
+    found = {}
+    for kind, rows in profile.likeness.items():
+        apart = [far for n, row in enumerate(rows) for far in row[n + 1 :]]
+        if apart and not any(map(math.isnan, apart)):
+            found[kind] = median(apart)
+    return found
 
 
 def _effects(ablate: Ablation | None) -> dict[Head, Effect]:
@@ -143,15 +156,21 @@ def _gold(found: Syntax | Coref, cases: int) -> GoldPart:
 
 
 def _relations(syntax: Syntax | None, head: Head) -> Iterator[RelationHead]:
-    """The relations that no head finds better and no offset as well; those with a role first."""
+    """The relations that are roles: sure in the family of all questions, with cases enough."""
     if syntax is None:
         return
-    roles = {(role.head, role.relation) for role in syntax.roles}
+    roles = {role.relation for role in syntax.roles if role.head == head}
     found = [
         relation.best
         for relation in syntax.relations
-        if relation.name != ALL and relation.best and (relation.best.margin.value or 0.0) > 0
+        if relation.name in roles - {ALL} and relation.best and relation.best.head == head
     ]
-    found = [one for one in found if one.head == head]
-    found.sort(key=lambda one: ((one.head, one.relation) not in roles, -(one.margin.value or 0.0)))
+    found.sort(key=lambda one: -(one.margin.value or 0.0))
     yield from found[:_RELATIONS]
+
+
+def _telling(tokens: Sequence[tuple[str, Share]]) -> tuple[tuple[str, Share], ...]:
+    """The strings that get more weight than their frequency gives them, the most telling first."""
+    more = [(text, share) for text, share in tokens if share.weight > share.uniform > 0]
+    more.sort(key=lambda one: -one[1].weight * math.log(one[1].weight / one[1].uniform))
+    return tuple(more[:_STRINGS])

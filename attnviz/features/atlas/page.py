@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from attnviz.core.heads import Head
 from attnviz.core.scores import Role
@@ -78,23 +79,24 @@ def _head(atlas: Atlas, one: AtlasHead, ranks: Mapping[Head, int]) -> dict[str, 
         "head": one.head.index,
         "does": _role(profile.scores.does),
         "rests": _role(profile.scores.rests),
-        "scores": {score: asdict(estimate) for score, estimate in profile.estimates.items()},
-        "strings": [{"text": text, **asdict(share)} for text, share in profile.tokens],
+        "scores": {score: to_builtins(estimate) for score, estimate in profile.estimates.items()},
+        "strings": [{"text": text, **to_builtins(share)} for text, share in profile.tokens],
         "distances": [
-            {"distance": place - middle, **asdict(share)}
+            {"distance": place - middle, **to_builtins(share)}
             for place, share in enumerate(profile.distances)
         ],
         "nearest": [{"name": name(other), "distance": apart} for other, apart in profile.nearest],
+        "usual": atlas.usual.get(one.head.site.kind),
         "stays": _stays(atlas, profile),
-        "examples": [{"score": score, **asdict(row)} for score, row in examples(profile)],
+        "examples": [{"score": score, **to_builtins(row)} for score, row in examples(profile)],
         "effect": _effect(one, ranks),
-        "relations": [_relation(one, found) for found in one.relations],
-        "coreference": None if one.antecedents is None else _antecedents(one, one.antecedents),
+        "relations": [_relation(found) for found in one.relations],
+        "coreference": _antecedents(one),
         "copying": copying,
         "copies": one.copies,
         "feeds": [_edge(atlas, edge) for edge in one.feeds],
         "reads": [_edge(atlas, edge) for edge in one.reads],
-        "map": None if one.map is None else asdict(one.map),
+        "map": None if one.map is None else to_builtins(one.map),
     }
 
 
@@ -130,10 +132,9 @@ def _effect(one: AtlasHead, ranks: Mapping[Head, int]) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _relation(one: AtlasHead, found: RelationHead) -> dict[str, Any]:
+def _relation(found: RelationHead) -> dict[str, Any]:
     return {
         "relation": found.relation,
-        "role": one.has_role(found.title),
         "direction": found.direction,
         **_accuracy(found),
         "offset_accuracy": found.offset_accuracy,
@@ -141,12 +142,15 @@ def _relation(one: AtlasHead, found: RelationHead) -> dict[str, Any]:
     }
 
 
-def _antecedents(one: AtlasHead, found: AntecedentHead) -> dict[str, Any]:
+def _antecedents(one: AtlasHead) -> dict[str, Any] | None:
+    """How often it finds them, where that is its role."""
+    found = one.antecedents
+    if found is None or not one.has_role(COREFERENCE):
+        return None
     return {
         **_accuracy(found),
         "baseline": found.baseline,
         "baseline_accuracy": found.baseline_accuracy,
-        "role": one.has_role(COREFERENCE),
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from attnviz.core.heads import Head
+from attnviz.core.heads import Head, SiteKind
 from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, Role
 from attnviz.corpus.gold.halves import Selection, chosen_on, measured_on
@@ -103,9 +103,11 @@ class AtlasHead:
     """What is known of one head.
 
     Attributes:
-        profile: over many texts, with the strings and heads at the top of its lists alone.
+        profile: over many texts, with the heads at the top of its list alone, and the strings
+            that get more weight than their frequency gives them, the most telling first: by
+            w log(w / u), a share w of the weight and u under uniform attention.
         effect: of ablating it; None where that was not measured.
-        relations: that no head finds better and no offset as well, those with a role first.
+        relations: that it has a role for, the clearest first.
         antecedents: how often it finds them; None where that was not measured.
         annotated: its roles from gold annotation, with their evidence.
         plain: copying with the token embeddings as they are; None where not known.
@@ -162,6 +164,8 @@ class Atlas(Shown, Result):
         clusters: independent units: texts, or groups of them where ``grouped``.
         grouped: see ``clusters``.
         simultaneous: whether the profile's intervals hold for all heads and scores at once.
+        usual: by kind of layer, the distance of the median pair of heads, which likeness is held
+            against.
         resamples: how often texts were drawn anew for the stability of roles and nearest heads.
         ablation: how heads were ablated; None where they were not.
         syntax: how they were compared with a treebank; ``coref`` with antecedents.
@@ -181,6 +185,7 @@ class Atlas(Shown, Result):
     clusters: int
     grouped: bool
     simultaneous: bool
+    usual: Mapping[SiteKind, float] = field(default_factory=dict)
     resamples: int = 0
     ablation: AblationPart | None = None
     syntax: GoldPart | None = None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch
 
 from attnviz.core.heads import Head
+from attnviz.drawing.bends import clear_bend
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.heading import GREY, Heading
@@ -25,9 +25,6 @@ COLORS: Mapping[Side, str] = {"Q": "#762a83", "K": "#404040", "V": "#01665e"}
 
 _BEND: Mapping[Side, float] = {"Q": -0.18, "K": 0.0, "V": 0.18}
 """Arrows between the same two heads lie side by side."""
-
-_OTHERS = tuple(turn * away for away in (0.1, 0.2, 0.3, 0.4, 0.5) for turn in (1, -1))
-"""By how much an arrow is bent otherwise where a node is in its way."""
 
 _FAINT = "#c8c8c8"
 _MARGIN, _LEFT = 0.25, 0.45
@@ -130,22 +127,8 @@ def _draw(axes: Axes, report: Circuits, edges: list[Edge], step: float, wide: fl
 
 
 def _bend(edge: Edge, places: Mapping[Head, tuple[float, float]], radius: float) -> float:
-    """How an arrow is bent: as its side is, or the next bend that no other node is in the way of.
-
-    Where there is none, the one that stays farthest from them.
-    """
+    """How an arrow is bent: by its side, and round other heads."""
     ends = (edge.writer, edge.reader)
-    start, end = (np.array(places[head]) for head in ends)
-    nodes = np.array([place for head, place in places.items() if head not in ends])
-    along = np.linspace(0, 1, 65)[:, None]
-    across = np.array([end[1] - start[1], start[0] - end[0]])
-
-    def room(bend: float) -> float:
-        """The least distance between the arrow, a quadratic Bezier curve, and a node."""
-        control = (start + end) / 2 + bend * across
-        curve = (1 - along) ** 2 * start + 2 * along * (1 - along) * control + along**2 * end
-        return float(np.linalg.norm(curve[:, None] - nodes, axis=-1).min())
-
-    bends = [_BEND[edge.side], *(_BEND[edge.side] + more for more in _OTHERS)]
-    clear = (bend for bend in bends if room(bend) > radius + _CLEAR)
-    return next(clear, max(bends, key=room))
+    start, end = (places[head] for head in ends)
+    others = [place for head, place in places.items() if head not in ends]
+    return clear_bend(start, end, _BEND[edge.side], radius + _CLEAR, others)

@@ -74,7 +74,8 @@ def _beside(found: Circuits, evidence: Evidence | Sequence[Evidence]) -> Circuit
         edges = one.result.measured_edges()
         if not edges:
             raise UsageError(
-                f"{one.name} measures nothing between heads; give the JSON of sources over texts"
+                "{} measures nothing between heads; give what attnviz sources found in many texts",
+                one.name,
             )
         measured |= edges
     return replace(found, measured=measured)

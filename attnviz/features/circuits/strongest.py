@@ -54,13 +54,18 @@ class Strongest:
             return
         self._excess.setdefault(side, []).append(over[counted])
         most = min(self.keep, int(counted.sum()))
-        places = over.masked_fill(~counted, -torch.inf).flatten().topk(most).indices.tolist()
-        found = []
-        for i, j in (divmod(place, len(readers)) for place in places):
-            figures = (float(of[i, j]) for of in (ratio, over, pair.p))
-            found.append(Edge(side, writers[i], readers[j], *figures))
-        best = [*self._edges.get(side, ()), *found]
-        self._edges[side] = heapq.nlargest(self.keep, best, key=lambda edge: edge.excess)
+        best = over.masked_fill(~counted, -torch.inf).flatten().topk(most)
+        kept = self._edges.get(side, [])
+        # edges that are no better than all that are kept cannot come among them
+        least = kept[-1].excess if len(kept) >= self.keep else -torch.inf
+        places = best.indices[best.values > least]
+        figures = zip(*(of.flatten()[places].tolist() for of in (ratio, over, pair.p)), strict=True)
+        found = [
+            Edge(side, writers[place // len(readers)], readers[place % len(readers)], *three)
+            for place, three in zip(places.tolist(), figures, strict=True)
+        ]
+        best_first = heapq.nlargest(self.keep, [*kept, *found], key=lambda edge: edge.excess)
+        self._edges[side] = best_first
 
     def edges(self) -> tuple[Edge, ...]:
         """Of each side the strongest first."""

@@ -78,7 +78,7 @@ class NameChoice:
     def prompt(self) -> Prompt:
         """The text, with the three as its only words, in the order of the text."""
         spans = tuple((self.starts[n], self.ends[n]) for n in self.order)
-        return Prompt(self.text, spans=spans)
+        return Prompt(self.text, words=spans)
 
     @property
     def nearest(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from attnviz.drawing.labels import percent, visible
+from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.signed import SCHEMES, signed
 from attnviz.features.ablation.result import Effect
 from attnviz.features.explain import words
@@ -46,6 +47,8 @@ def page(found: Explain) -> bytes:
         "measured": words.measured(found),
         "limits": words.LIMITS,
         "closing": words.closing(found),
+        "palette": anchors(DEFAULT_PALETTE),
+        "causal": not found.masked,
         "signed": SCHEMES,
     }
     template, style, script = parts(__package__, "main")

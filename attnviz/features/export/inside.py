@@ -11,7 +11,7 @@ import os
 import stat
 from pathlib import Path
 
-from attnviz.errors import OutputError
+from attnviz.errors import OutputError, system_errors
 
 _REMEDY = "remove it, or choose another folder"
 
@@ -56,9 +56,8 @@ def is_file(path: Path) -> bool:
 
 def _status(path: Path) -> os.stat_result | None:
     """What is there, a link as such; None where nothing is."""
-    try:
-        return os.lstat(path)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise OutputError(f"cannot use {path}: {error.strerror or error}") from None
+    with system_errors(OutputError, f"cannot use {path}"):
+        try:
+            return os.lstat(path)
+        except FileNotFoundError:
+            return None

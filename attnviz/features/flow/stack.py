@@ -186,4 +186,5 @@ def _joined(source: Tokens, target: Tokens) -> Tokens:
         separators=tuple(chain.from_iterable(one.separators for one in both)),
         words=source.words + tuple(w if w < 0 else w + last for w in target.words),
         segments=(0,) * len(source) + (1,) * len(target),
+        spans=source.spans,
     )

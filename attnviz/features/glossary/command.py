@@ -23,15 +23,16 @@ def help(
 
       attnviz help ALTI
     """
-    from attnviz.features.glossary import result, terminal
+    from attnviz.core import glossary
+    from attnviz.features.glossary import terminal
 
     screen = console.stdout()
     if term in COMMANDS and term is not None:
         screen.print(f"{term} is a command: attnviz {term} --help")
         return
     if term is None:
-        screen.print(terminal.listed(result.terms()))
+        screen.print(terminal.listed(glossary.terms()))
         screen.print("attnviz help TERM says what one of them means.", style="dim")
         return
-    for line in terminal.definition(result.term(term)):
+    for line in terminal.definition(glossary.term(term)):
         screen.print(line)

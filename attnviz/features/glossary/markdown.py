@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from attnviz.features.glossary.result import terms
+from attnviz.core.glossary import terms
 
 _HEAD = """# Glossary
 
 Terms as attnviz uses them; `attnviz help TERM` prints one of them. This page is written from
-`attnviz/features/glossary/terms.toml` by `python -m attnviz.features.glossary`.
+`attnviz/core/terms.toml` by `python -m attnviz.features.glossary`.
 """
 
 

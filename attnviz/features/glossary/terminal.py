@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.features.glossary.result import Term
+from attnviz.core.glossary import Term
 
 
 def definition(one: Term) -> Iterator[Text]:

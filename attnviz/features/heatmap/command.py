@@ -48,6 +48,16 @@ def heatmap(
             show_default="[CLS] or its equivalent",
         ),
     ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            help="Only these queries: tokens such as 100-200, or the name of a --span.",
+            metavar="TOKENS",
+        ),
+    ] = None,
+    keys: Annotated[
+        str | None, typer.Option(help="Only these keys, as for --rows.", metavar="TOKENS")
+    ] = None,
     matrix: Annotated[
         bool,
         typer.Option(
@@ -73,6 +83,8 @@ def heatmap(
 
       attnviz heatmap --file essay.txt --select 0.3 --scale log -o long.png
 
+      attnviz heatmap --file essay.txt --select 0.3 --rows 100-160 --keys 0-80
+
       attnviz heatmap --recorded capture.npz --select 4.11 --words
 
       attnviz heatmap "The cat sat." --select 2.1 --weigh norm
@@ -94,7 +106,9 @@ def heatmap(
         files.check_writable(out)
     look, settings = prompt.asked(model, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
-        picture = function.heatmap(look, select, weigh=weigh, style=style, **settings)
+        picture = function.heatmap(
+            look, select, weigh=weigh, rows=rows, keys=keys, style=style, **settings
+        )
         seen = picture.capture.inputs.picture is not None and not matrix
         over = picture.over(query) if seen or query is not None else None
         if out is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,15 @@ from typing import Any
 from attnviz.captures.look import DEFAULT_MODEL, Look, Model, capture, prompt_of, source_for
 from attnviz.core.capture import Capture
 from attnviz.core.prompt import Prompt
+from attnviz.core.spans import places
+from attnviz.core.tokens import Tokens
 from attnviz.drawing.style import Style, styled
 from attnviz.errors import SelectionError
 from attnviz.features.heatmap.result import Heatmap
 from attnviz.models.untrained import FreshConfig
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import score_capture
-from attnviz.scoring.shown import shown_map, shown_sides
+from attnviz.scoring.shown import cropped, shown_map, shown_sides
 from attnviz.scoring.stored import allowed_in
 
 
@@ -25,6 +28,8 @@ def heatmap(
     *,
     model: Model = DEFAULT_MODEL,
     weigh: str = "weights",
+    rows: str | None = None,
+    keys: str | None = None,
     style: Style | None = None,
     device: str = "auto",
     dtype: str = "auto",
@@ -37,6 +42,10 @@ def heatmap(
         select: which heads, ``"4.11"`` or ``"0-3.*"``; by default the first there is.
         model: for a text or prompt, see :func:`load`, as for ``device`` and ``dtype``.
         weigh: what is drawn, see :func:`capture`: norms as they are, which the colour bar says.
+        rows: only these queries: tokens such as ``"100-200"``, from 0 and with both ends, or the
+            name of a span; ``keys`` the same of keys. Weights stay what they are, so that rows need
+            not sum to 1.
+        keys: see ``rows``.
         style: how they look.
         device: where to run.
         dtype: in which precision.
@@ -75,9 +84,22 @@ def heatmap(
         weights = shown_map(
             held[head], allowed, sides, words=looks.words, hide_sink=looks.hide_sink
         )
+        if rows is not None or keys is not None:
+            wanted = (_asked(rows, sides.queries, "rows"), _asked(keys, sides.keys, "keys"))
+            weights, shown = cropped(
+                weights, shown, sides, wanted, words=looks.words, hide_sink=looks.hide_sink
+            )
         maps.append((head, weights, shown))
     roles = {scores.head: scores.roles for scores in score_capture(held).result()}
-    return Heatmap(held, tuple(maps), roles, looks)
+    parts = [f"{what} {asked}" for what, asked in (("queries", rows), ("keys", keys)) if asked]
+    return Heatmap(held, tuple(maps), roles, looks, " and ".join(parts))
+
+
+def _asked(asked: str | None, tokens: Tokens, what: str) -> Sequence[int]:
+    """The positions that a picture is cut to; all where nothing was asked."""
+    if asked is None:
+        return range(len(tokens))
+    return places(asked, tokens.spans, len(tokens), what)
 
 
 def _first(what: Capture | Prompt, model: Model) -> str:

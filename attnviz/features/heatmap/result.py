@@ -33,13 +33,15 @@ class Heatmap(Pictured):
     """Maps of some heads, ready to be drawn.
 
     ``maps`` holds each head with its [T, S] weights and the tokens on both axes, ``roles`` what
-    the heads do, ``style`` how they look.
+    the heads do, ``style`` how they look, ``cut`` which rows and keys of the text they are, in
+    words, where they are not all.
     """
 
     capture: Capture
     maps: tuple[tuple[Head, NDArray[np.floating], Sides], ...]
     roles: Mapping[Head, tuple[Role, ...]]
     style: Style
+    cut: str = ""
 
     def _draw(self, format: str) -> Any:
         titled = [(self.title(head), weights, sides) for head, weights, sides in self.maps]
@@ -82,7 +84,8 @@ class Heatmap(Pictured):
     @property
     def caption(self) -> str:
         """The model and the text, as they stand below."""
-        return caption(self.capture.source, self.capture.inputs.texts)
+        said = caption(self.capture.source, self.capture.inputs.texts)
+        return f"{self.cut} of {said}" if self.cut else said
 
     @property
     def top(self) -> float:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from attnviz.captures.look import DEFAULT_MODEL, Model, load, prompt_of
-from attnviz.core.heads import Site
-from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import ForwardRequest
 from attnviz.errors import ModelError, UsageError
+from attnviz.features.live.checked import holding
+from attnviz.features.live.errors import RoundingErrors, moved
+from attnviz.features.live.lessons import LESSONS
 from attnviz.features.live.pack import rounded
-from attnviz.features.live.page import TourStep, live_page
+from attnviz.features.live.page import live_page
 from attnviz.features.live.result import LivePage
 from attnviz.models.memory import human_bytes
 from attnviz.models.native.source import Native
-from attnviz.scoring.observe import Recorder, ScoreObserver
+from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.select import select
 
 TEXT = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
@@ -40,9 +39,9 @@ def live(
 ) -> LivePage:
     """Put a whole model into one offline page: type, switch heads off, see everything change.
 
-    The page has the weights, the tokenizer and a forward pass in plain JavaScript, which runs in a
-    thread of its own. How far storing the weights in few bits moves attention is measured on
-    ``text`` and said in the page.
+    The page has the weights, the tokenizer and a forward pass in JavaScript and WebAssembly, which
+    runs in a thread of its own. How far storing the weights in few bits moves attention is measured
+    on ``text`` and on sentences of attnviz's own, and said in the page.
 
     Args:
         text: what stands in it when it opens; the roles of the heads are measured on it.
@@ -79,17 +78,19 @@ def live(
         )
     observer = ScoreObserver([inputs], source.layout)
     source.forward([inputs], [observer], ForwardRequest(hidden=False))
-    error = _moved(source, inputs, bits)
+    stored = source.rounded(lambda tensor: torch.from_numpy(rounded(tensor.numpy(), bits)))
+    errors = moved(source, stored, inputs)
     name = source.info.model
     page = live_page(
         whole,
         observer.result(),
         text=text,
         title=title or f"attnviz live: {name}",
+        errors=errors,
         bits=bits,
-        notes=_notes(source, bits, error, len(next(iter(inputs.sides.values())).queries)),
+        notes=_notes(source, bits, errors),
         off=[head.name for head in source.layout if head not in on],
-        tour=TOUR if name == DEFAULT_MODEL and text == TEXT else (),
+        lessons=holding(LESSONS, stored) if name == DEFAULT_MODEL else (),
     )
     if len(page) > max_mb * 1e6:
         raise UsageError(
@@ -98,55 +99,25 @@ def live(
             human_bytes(len(page)),
             max_mb=float(np.ceil(len(page) / 1e6)),
         )
-    return LivePage(page, title or f"attnviz live: {name}", error)
+    return LivePage(page, title or f"attnviz live: {name}", errors.weight)
 
 
-def _moved(source: Native, inputs: Inputs, bits: int) -> float:
-    """The largest change of any weight on a text, once the model's numbers are rounded."""
-
-    def change(tensor: Tensor) -> Tensor:
-        return torch.from_numpy(rounded(tensor.numpy(), bits))
-
-    before, after = (_maps(one, inputs) for one in (source, source.rounded(change)))
-    return max(float(np.abs(before[site] - after[site]).max()) for site in before)
-
-
-def _maps(source: Source, inputs: Inputs) -> dict[Site, NDArray[np.floating[Any]]]:
-    recorder = Recorder([inputs])
-    source.forward([inputs], [recorder], ForwardRequest(hidden=False))
-    return recorder.maps()
-
-
-def _notes(source: Native, bits: int, error: float, count: int) -> tuple[str, ...]:
-    moved = f"moves attention by at most {error:.1g}" if error else "changes nothing"
+def _notes(source: Native, bits: int, errors: RoundingErrors) -> tuple[str, ...]:
+    share = f" and probabilities by {_upward(100 * errors.share)} %" if errors.share else ""
+    moved = (
+        f"that moved weights by {_upward(errors.weight)}{share} at most, and only digits "
+        "that stand are shown"
+        if errors.weight
+        else "that changed nothing"
+    )
     return (
-        f"{source.info.model}, run by this page itself in plain JavaScript, its numbers stored in "
-        f"{bits} bits; measured on the text the page opened with, that {moved}.",
-        f"Roles were measured on that text, {count} tokens, with all heads on.",
+        f"{source.info.model}, run by this page itself, its numbers stored in {bits} bits. On the "
+        f"text the page opened with and {errors.texts - 1} sentences of attnviz, {moved}.",
+        "Roles are measured on the text that is shown, with all heads on.",
     )
 
 
-_TWICE = "the cat river moon stone bread the cat river moon stone"
-TOUR = (
-    TourStep("demo-gpt2 has read six words in no order, and then five of them again. What comes "
-         "next? The predictions say it: bread, as the first time.", _TWICE, "2.0"),
-    TourStep("Head 2.0 is one reason. Click river, moon or stone in the second half: its row shows "
-         "that the head looks at what followed the same token the first time. That is an "
-         "induction head. Where nothing is repeated, it looks at the first token.",
-         _TWICE, "2.0"),
-    TourStep("How does it know where to look? Head 1.4, one layer below, looks from every token at "
-         "the one before it and leaves there which one that was. 2.0 then finds the token that has "
-         "stone before it.", _TWICE, "1.4"),
-    TourStep("Now 1.4 and 0.5 are off, the previous-token heads. The right-hand map is what is "
-         "left of 2.0: it has lost its place, and the model no longer expects bread.",
-         _TWICE, "2.0", None, ("0.5", "1.4")),
-    TourStep("They are on again; 3.3 is off, which looks at the same place as 2.0. Bread loses "
-         "a little and stays first: other heads look there too.", _TWICE, "3.3", None, ("3.3",)),
-    TourStep("All four of their kind in layer 3 are off, and bread is gone. One switch at a time "
-         "can hide what several heads do together. And a switch also removes the head's mean "
-         "output: attnviz ablate can put the mean in its place.",
-         _TWICE, "3.3", None, ("3.0", "3.1", "3.3", "3.5")),
-    TourStep("Now it is yours: type something else, switch off what you like, let the model write.",
-         _TWICE, "2.0"),
-)  # fmt: skip
-"""The induction circuit of demo-gpt2 (Olsson et al. 2022, arXiv:2209.11895)."""
+def _upward(value: float) -> str:
+    """Two digits of a bound, rounded up."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return f"{math.ceil(value / unit - 1e-9) * unit:.2g}"

@@ -7,37 +7,24 @@ the viewer are, some of which they share.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import fields
+from importlib.resources import files
 from typing import Any
 
 from attnviz.core.portable import Portable
 from attnviz.core.scores import HeadScores
 from attnviz.drawing.labels import head_phrase, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
+from attnviz.features.live.errors import RoundingErrors
+from attnviz.features.live.lesson import Lesson
 from attnviz.features.live.pack import pack
 from attnviz.scoring.arrange import leading
-from attnviz.scoring.roles import ROLES
+from attnviz.scoring.axes import is_punctuation
+from attnviz.scoring.block import LOCAL_WINDOW, SINK_REST
+from attnviz.scoring.roles import FEW_ROWS, MIN_ROWS, ROLES, RoleDef
 from attnviz.web.page import html_page, parts, safe_json
-
-
-@dataclass(frozen=True, slots=True)
-class TourStep:
-    """One step of the guided tour.
-
-    Attributes:
-        say: what is to be seen.
-        text: what the model reads.
-        head: the head that is shown, such as ``"2.4"``.
-        at: the token whose row is shown, or None for the last.
-        off: heads that are off.
-    """
-
-    say: str
-    text: str
-    head: str
-    at: int | None = None
-    off: tuple[str, ...] = ()
 
 
 def live_page(
@@ -46,9 +33,10 @@ def live_page(
     *,
     text: str,
     title: str,
+    errors: RoundingErrors,
     bits: int = 16,
     notes: Sequence[str] = (),
-    tour: Sequence[TourStep] = (),
+    lessons: Sequence[Lesson] = (),
     off: Sequence[str] = (),
 ) -> bytes:
     """The whole page, as UTF-8.
@@ -58,9 +46,10 @@ def live_page(
         heads: what every head does with some text, in the order of the layout.
         text: what stands in the page when it opens.
         title: of the page.
+        errors: how far that many bits move what is shown; only digits that stand are.
         bits: of a weight, 16 or 8.
         notes: what stands below: how exact it is, what the roles were measured on.
-        tour: steps of a guided tour.
+        lessons: that it offers.
         off: heads that are off when it opens.
     """
     entries, packed = pack(model.tensors, bits)
@@ -73,16 +62,20 @@ def live_page(
         "labels": [visible(piece) for piece in model.vocabulary.texts],
         "heads": [_head(scores) for scores in heads],
         "opening": min(heads, key=leading).head.name,
-        "tour": [
-            {"say": s.say, "text": s.text, "off": s.off, "head": s.head, "at": s.at} for s in tour
-        ],
+        "lessons": [_lesson(one) for one in lessons],
         "off": list(off),
+        "errors": {
+            "weight": errors.weight,
+            "score": errors.score,
+            "share": errors.share,
+        },
         "palette": list(anchors(DEFAULT_PALETTE)),
         "notes": [visible(note) for note in notes],
     }
     return html_page(
         template,
         "worker-src blob:",
+        compiled=True,
         title=visible(title),
         style=style,
         script=script,
@@ -90,7 +83,14 @@ def live_page(
         data=safe_json(data),
         network=safe_json({"entries": entries, **_network(model)}),
         weights=packed,
+        kernel=_kernel(),
     )
+
+
+def _kernel() -> str:
+    """The matrix product of ``product.wat``, assembled, in base64."""
+    code = (files(__package__) / "product.wasm").read_bytes()
+    return base64.b64encode(code).decode("ascii")
 
 
 def _network(model: Portable) -> dict[str, Any]:
@@ -110,16 +110,54 @@ def _network(model: Portable) -> dict[str, Any]:
         "maxTokens": model.max_tokens,
         "words": model.words,
         "tied": model.tied,
+        "rules": _rules(),
         "vocabulary": {
             "kind": words.kind,
             "tokens": words.tokens,
             "special": words.special,
+            "separators": words.separators,
+            "marks": [n for n, text in enumerate(words.texts) if is_punctuation(text)],
             "mask": words.mask,
             "before": words.before,
             "after": words.after,
             "whole": [dict(token) for token in words.whole],
             **words.settings,
         },
+    }
+
+
+def _rules() -> dict[str, Any]:
+    """What makes a role, as :mod:`attnviz.scoring.roles` has it, for the page to measure again."""
+    return {
+        "least": MIN_ROWS,
+        "few": FEW_ROWS,
+        "rest": SINK_REST,
+        "window": LOCAL_WINDOW,
+        "roles": [
+            {
+                "name": role.name,
+                "evidence": [[one.score, one.mean, one.lift] for one in role.evidence],
+                "unless": role.unless,
+                "rests": role.rests,
+                **_drawn(role),
+            }
+            for role in ROLES.values()
+        ],
+    }
+
+
+def _drawn(role: RoleDef) -> dict[str, str]:
+    return {"color": role.color, "ink": ink(role.color), "code": role.code}
+
+
+def _lesson(lesson: Lesson) -> dict[str, Any]:
+    """A lesson as the page's scripts read it."""
+    own = {"name": lesson.name, "title": lesson.title, "about": lesson.about}
+    return own | {
+        "steps": [
+            {part.name: getattr(step, part.name) for part in fields(step) if part.name != "holds"}
+            for step in lesson.steps
+        ]
     }
 
 
@@ -130,11 +168,5 @@ def _head(scores: HeadScores) -> dict[str, Any]:
     return {
         "id": scores.head.name,
         "said": head_phrase(scores.roles) or "no role",
-        "role": known
-        and {
-            "name": known.name,
-            "color": known.color,
-            "ink": ink(known.color),
-            "code": known.code,
-        },
+        "role": known and {"name": known.name, **_drawn(known)},
     }

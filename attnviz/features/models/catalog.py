@@ -47,9 +47,14 @@ def inspect(name: str, folder: Path, place: str) -> ModelEntry:
         find_weights(folder, config)
     except AttnvizError as error:
         return ModelEntry(name, place, family, shape, size, False, _reason(error, folder))
-    if not any(any(folder.glob(pattern)) for pattern in _TOKENIZERS):
+    if not has_tokenizer(folder):
         note = Message("no tokenizer: give {ids} instead of a text", ids=...)
     return ModelEntry(name, place, family, shape, size, note=note)
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a folder holds the files of a tokenizer."""
+    return any(any(folder.glob(pattern)) for pattern in _TOKENIZERS)
 
 
 def _reason(error: AttnvizError, folder: Path) -> str:

@@ -11,7 +11,18 @@ from attnviz.cli import console, voice
 
 
 def models(
-    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.models/1).")] = False,
+    show: Annotated[
+        str | None,
+        typer.Option(
+            help="Describe one model, without loading its weights: a bundled name, a folder or a "
+            "hub id.",
+            metavar="NAME",
+        ),
+    ] = None,
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="Print JSON (attnviz.models/1; of one, attnviz.model/1)."),
+    ] = False,
 ) -> None:
     """List the models on this machine: bundled ones, the hub's cache, a fresh layer.
 
@@ -19,11 +30,22 @@ def models(
 
       attnviz models
 
+      attnviz models --show demo-gpt2
+
       attnviz models --json | jq -r '.models[] | select(.usable) | .name'
     """
     from attnviz.features.models import terminal
     from attnviz.features.models.function import models as listed
+    from attnviz.features.models.function import show as described
 
+    if show is not None:
+        card = described(show)
+        if json:
+            console.put(terminal.card_json(card))
+            return
+        for part in terminal.card_parts(card):
+            console.stdout().print(part)
+        return
     found = [replace(entry, note=voice.words(entry.note)) for entry in listed()]
     if json:
         console.put(terminal.models_json(found))

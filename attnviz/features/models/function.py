@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attnviz.core.model_entry import ModelEntry
+
+if TYPE_CHECKING:
+    from attnviz.features.models.card import ModelCard
 
 
 def models() -> tuple[ModelEntry, ...]:
@@ -10,3 +15,17 @@ def models() -> tuple[ModelEntry, ...]:
     from attnviz.features.models.catalog import available
 
     return available()
+
+
+def show(name: str) -> ModelCard:
+    """What a model is, by its configuration and the headers of its files; no weight is read.
+
+    Args:
+        name: a bundled name, a folder, or a hub id.
+
+    Raises:
+        ModelError: no such model, or none that can be read.
+    """
+    from attnviz.features.models.describe import describe
+
+    return describe(name)

@@ -272,10 +272,10 @@ def patch(
             raise UsageError("two texts need the token that should follow the first: {answer}",
                              answer=...)  # fmt: skip
         what = Pair(pairs or "", corrupted, given.answer, given.against, given.target)
-    elif given.answer is not None or given.against is not None or given.target is not None:
+    elif alone := [x for x in ("answer", "against", "target") if getattr(given, x) is not None]:
         raise UsageError(
             "{} is of one pair; give the clean and the corrupted text, or name it in the file",
-            next(f"--{name}" for name in ("answer", "against", "target") if getattr(given, name)),
+            f"--{alone[0]}",
         )
     elif pairs is not None and " " in pairs.strip() and not Path(pairs).exists():
         raise UsageError("a clean text needs a corrupted one, and {answer}", answer=...)

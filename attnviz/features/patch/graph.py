@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attnviz.core.heads import Head, Layout
+from attnviz.drawing.bends import clear_bend
 from attnviz.errors import UsageError
 from attnviz.features.patch.result import Link, Member, Patch, PathEffect
 
 LOGITS = "logits"
 COLORS: Mapping[str, str] = {"q": "#2166ac", "k": "#b35806", "v": "#1b7837", LOGITS: "#555555"}
 """Of edges by what they enter; apart in lightness or hue for the colour-blind."""
+
+STEP, RISE, RADIUS = 1.15, 1.1, 0.22
+"""Between nodes and between levels, and of a node, in inches; on the page 100 pixels each."""
+
+_CLEAR, _LETTER = 0.08, 0.06
+"""Between the middle of an arrow and what it passes, and of a role's letters, in inches."""
+
+_BEND = {"q": 0.16, "k": 0.0, "v": -0.16, LOGITS: 0.0}
 
 FED: Mapping[str, str] = {"q": "queries", "k": "keys", "v": "values", LOGITS: "logits"}
 
@@ -46,6 +55,7 @@ class Arrow:
         share: restored, or removed where that alone is known.
         edge: all that is known of it.
         often: share of the resamples; None without a circuit.
+        bend: how it goes round other nodes, see :func:`attnviz.drawing.bends.clear_bend`.
     """
 
     start: str
@@ -54,6 +64,7 @@ class Arrow:
     share: float
     edge: PathEffect
     often: float | None = None
+    bend: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -98,7 +109,25 @@ def graph(found: Patch) -> Graph:
             )  # fmt: skip
     arrows.sort(key=lambda arrow: -abs(arrow.share))
     nodes = _placed(list(heads), arrows, layout, members)
-    return Graph(nodes, tuple(arrows))
+    return Graph(nodes, tuple(replace(arrow, bend=_bend(arrow, nodes)) for arrow in arrows))
+
+
+def place(node: Node) -> tuple[float, float]:
+    """Where a node stands in a picture, in inches."""
+    return node.x * STEP, node.level * RISE
+
+
+def _bend(arrow: Arrow, nodes: Mapping[str, Node]) -> float:
+    """How an arrow goes round the other nodes and the roles beside any."""
+    start, end = nodes[arrow.start], nodes[arrow.end]
+    others = [place(node) for node in nodes.values() if node not in (start, end)]
+    labels = []
+    for node in nodes.values():
+        role = "" if node.member is None else node.member.role
+        x, y = place(node)
+        labels += [(x + RADIUS + 0.1 + _LETTER * n, y) for n in range(0, len(role), 2)]
+    room = RADIUS + _CLEAR
+    return clear_bend(place(start), place(end), _BEND[arrow.side], room, others, labels)
 
 
 def _placed(

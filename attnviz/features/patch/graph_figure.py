@@ -10,15 +10,25 @@ from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.heading import GREY, Heading
 from attnviz.drawing.palette import ink
 from attnviz.features.patch import words
-from attnviz.features.patch.graph import COLORS, FED, LOGITS, Arrow, Graph, Node, graph
+from attnviz.features.patch.graph import (
+    COLORS,
+    FED,
+    LOGITS,
+    RADIUS,
+    RISE,
+    STEP,
+    Arrow,
+    Graph,
+    Node,
+    graph,
+    place,
+)
 from attnviz.features.patch.result import Circuit, Patch
 from attnviz.scoring.roles import ROLES
 
 _MARGIN = 0.25
-_STEP, _RISE, _RADIUS = 1.15, 1.1, 0.22
 _LEFT, _RIGHT, _CURVE = 0.55, 0.5, 2.9
 _THINNEST, _THICKEST = 0.7, 5.0
-_BEND = {"q": 0.16, "k": 0.0, "v": -0.16, LOGITS: 0.0}
 _NONE = "#f2f2f2"
 _PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8}
 _LEAST = 6.4
@@ -30,8 +40,8 @@ def build(found: Patch, dpi: float) -> Figure:
     circuit = found.circuit
     levels = max(node.level for node in made.nodes.values()) + 1
     reach = max(abs(node.x) for node in made.nodes.values())
-    graph_wide = max(2 * reach * _STEP + 2 * _LEFT, 3.0)
-    graph_high = (levels - 1) * _RISE + 1.0
+    graph_wide = max(2 * reach * STEP + 2 * _LEFT, 3.0)
+    graph_high = (levels - 1) * RISE + 1.0
     beside = _CURVE + _RIGHT + 0.35 if circuit is not None else 0.0
     wide = max(2 * _MARGIN + _LEFT + graph_wide + beside, _LEAST)
     title = words.title(found)
@@ -81,10 +91,6 @@ def _legend(figure: Figure, sides: list[str], made: Graph, y: float) -> None:
     figure.text(x / wide, 1 - y / high, text, fontsize=7.5, va="center", color=GREY)
 
 
-def _place(node: Node) -> tuple[float, float]:
-    return node.x * _STEP, node.level * _RISE
-
-
 def _graph(axes: Axes, made: Graph, wide: float, dpi: float) -> None:
     for arrow in reversed(made.arrows):
         _arrow(axes, made, arrow)
@@ -94,20 +100,16 @@ def _graph(axes: Axes, made: Graph, wide: float, dpi: float) -> None:
             labelled[node.level] = f"layer {node.layer}"
         _node(axes, node)
     for level, text in labelled.items():
-        axes.text(-wide / 2 - 0.12, level * _RISE, text, fontsize=7.5, color=GREY, va="center")
+        axes.text(-wide / 2 - 0.12, level * RISE, text, fontsize=7.5, color=GREY, va="center")
 
 
 def _arrow(axes: Axes, made: Graph, arrow: Arrow) -> None:
     start, end = made.nodes[arrow.start], made.nodes[arrow.end]
     size = abs(arrow.share) / (made.most or 1)
-    bend = _BEND[arrow.side]
-    if end.level - start.level > 1:  # around what stands between
-        side = 1.0 if start.x + end.x >= 0 else -1.0
-        bend += 0.22 * side
     axes.add_patch(
         FancyArrowPatch(
-            _place(start), _place(end), arrowstyle="-|>", mutation_scale=8 + 5 * size,
-            connectionstyle=f"arc3,rad={bend}", shrinkA=72 * _RADIUS, shrinkB=72 * _RADIUS,
+            place(start), place(end), arrowstyle="-|>", mutation_scale=8 + 5 * size,
+            connectionstyle=f"arc3,rad={arrow.bend}", shrinkA=72 * RADIUS, shrinkB=72 * RADIUS,
             color=COLORS[arrow.side], alpha=0.35 + 0.6 * size, zorder=1,
             linewidth=_THINNEST + (_THICKEST - _THINNEST) * size,
             linestyle=(0, (3, 2)) if arrow.share < 0 else "solid",
@@ -116,7 +118,7 @@ def _arrow(axes: Axes, made: Graph, arrow: Arrow) -> None:
 
 
 def _node(axes: Axes, node: Node) -> None:
-    x, y = _place(node)
+    x, y = place(node)
     if node.name == LOGITS:
         box = FancyBboxPatch((x - 0.32, y - 0.13), 0.64, 0.26, boxstyle="round,pad=0.03",
                              facecolor="#ffffff", edgecolor=GREY, zorder=2)  # fmt: skip
@@ -125,12 +127,12 @@ def _node(axes: Axes, node: Node) -> None:
         return
     role = "" if node.member is None else node.member.role
     paint = ROLES[role].color if role in ROLES else _NONE
-    axes.add_patch(Circle((x, y), _RADIUS, facecolor=paint, edgecolor="#1b1b1b", linewidth=0.8,
+    axes.add_patch(Circle((x, y), RADIUS, facecolor=paint, edgecolor="#1b1b1b", linewidth=0.8,
                           zorder=2))  # fmt: skip
     axes.text(x, y, node.name, fontsize=8, fontweight="bold", ha="center", va="center",
               color=ink(paint), zorder=3)  # fmt: skip
     if role:
-        axes.text(x + _RADIUS + 0.05, y, role, fontsize=6.5, ha="left", va="center",
+        axes.text(x + RADIUS + 0.05, y, role, fontsize=6.5, ha="left", va="center",
                   color="#1b1b1b", zorder=4,
                   bbox=_PAPER)  # fmt: skip
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from attnviz.drawing.labels import visible
+from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.errors import UsageError
 from attnviz.features.patch import words
 from attnviz.features.patch.graph import FED, LOGITS, Graph, graph
@@ -47,6 +48,7 @@ def page(found: Patch) -> bytes:
         "random": list(circuit.random),
         "size": len(circuit.members),
         "faithful": circuit.faithful.share,
+        "palette": list(anchors(DEFAULT_PALETTE)),
     }  # fmt: skip
     template, style, script = parts(__package__, "main")
     return html_page(template, title=title, style=style, script=script, data=safe_json(data))
@@ -86,6 +88,7 @@ def _arrows(made: Graph, circuit: Circuit) -> list[dict[str, Any]]:
             "end": arrow.end,
             "side": arrow.side,
             "share": arrow.share,
+            "bend": round(arrow.bend, 4),
             "rows": [
                 ["restored", _known(arrow.edge.denoise)],
                 ["removed", _known(arrow.edge.noise)],

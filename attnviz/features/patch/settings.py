@@ -17,6 +17,8 @@ By = Literal["head", "position"]
 Directions = Literal["denoise", "noise", "both"]
 
 _AT = re.compile(r"-?[0-9]{1,6}(,-?[0-9]{1,6})*")
+MOST_PAIRS = 10_000
+"""Pairs of a built-in task: more would be days, and its words make few that differ."""
 _LEAST = {"size": 1, "edges": 0, "steps": 0, "count": 1, "seed": 0, "batch_tokens": 1, "jobs": 1}
 
 
@@ -98,6 +100,8 @@ class PatchSettings:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UsageError(f"{name} must be a whole number from {least}, got {value!r}")
+        if self.count > MOST_PAIRS:
+            raise UsageError("{} is more than {:,} pairs", Setting("count", self.count), MOST_PAIRS)
         if self.where and self.where != "span" and not _AT.fullmatch(self.where):
             raise UsageError(
                 "{at} takes positions such as 3 or -1,-2, or span for those that differ", at=self.at

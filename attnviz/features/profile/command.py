@@ -120,7 +120,7 @@ def profile(
         list[str],
         typer.Argument(
             help="Text (one text per line), .jsonl, .csv, .tsv or .parquet files, patterns, - for "
-            "stdin; with --merge profiles.",
+            "stdin; pictures or sounds, or a folder of them; with --merge profiles.",
             metavar="FILE...",
         ),
     ],
@@ -176,6 +176,8 @@ def profile(
       attnviz profile 'data/*.jsonl' --group doc_id -m bert-base-uncased --plot p.png -o b.profile
 
       attnviz profile books/*.txt --whole --model gpt2 --jobs 8
+
+      attnviz profile photos --model google/vit-base-patch16-224
 
       attnviz profile --merge part1.profile part2.profile -o all.profile
     """

@@ -9,6 +9,7 @@ from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 from zipfile import is_zipfile
 
 from attnviz import files
@@ -68,7 +69,7 @@ def profile(
 
     Args:
         inputs: text files (one text per line), JSONL, CSV, TSV or Parquet, patterns, ``-`` for
-            standard input.
+            standard input; or pictures or sounds, or a folder of them, for models that take these.
         texts: texts in memory, in place of files.
         model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
         device: where to run.
@@ -116,7 +117,9 @@ def profile(
     path = None if out is None else Path(out)
     if path is not None:
         files.check_writable(path)
-    loading = partial(_loaded, model, weigh, device=device, dtype=dtype)
+    sees = any(Path(name).suffix.lower() in corpus.PICTURES for name in names)
+    reads: Literal["text", "image"] = "image" if sees else "text"
+    loading = partial(_loaded, model, weigh, device=device, dtype=dtype, reads=reads)
     source = loading()
     settings = ProfileSettings(special_tokens, stride, weigh)
     about = About(
@@ -156,8 +159,9 @@ def _read(
         raise UsageError("give either files or {texts}", texts=...)
     if texts is None:
         listed = [inputs] if isinstance(inputs, str | Path) else inputs or ()
-        names = corpus.resolve([str(name) for name in listed])
-        return names, corpus.read(names, column=column, group=group, whole_files=whole)
+        names = corpus.resolve([str(name) for name in listed], senses=True)
+        found = corpus.read(names, column=column, group=group, whole_files=whole, senses=True)
+        return names, found
     for name, value in (("column", column), ("group", group), ("whole", whole or None)):
         if value is not None:
             raise UsageError("{} is for files; leave it out", Setting(name, value))
@@ -231,9 +235,11 @@ def merge_profiles(
     return _with_evidence(summarize(state, stability=stability), evidence)
 
 
-def _loaded(model: Model, weigh: str, *, device: str, dtype: str) -> Source:
+def _loaded(
+    model: Model, weigh: str, *, device: str, dtype: str, reads: Literal["text", "image"]
+) -> Source:
     """The model, with another quantity in its maps where that is wanted."""
-    return weighed(load(model, device=device, dtype=dtype), weigh, shares=True)
+    return weighed(load(model, device=device, dtype=dtype, reads=reads), weigh, shares=True)
 
 
 def _matching(source: Source) -> PrefixMatching | None:

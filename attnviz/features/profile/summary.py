@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.heads import Head, Layout, SiteKind
+from attnviz.core.heads import Head, Layout
 from attnviz.core.measures import SinkRate
 from attnviz.core.scores import Estimate, HeadScores
 from attnviz.drawing.labels import counted
@@ -47,6 +48,7 @@ def summarize(state: State, *, stability: bool = False) -> Profile:
         related[kind] = likeness.related(alike[kind], errors[kind], len(tally.alike))
     places = {kind: _plane(apart) for kind, apart in alike.items()}
     stays = redrawn(state) if stability else [None] * len(layout)
+    own = {kind: [head for head in layout if head.site.kind == kind] for kind in layout.kinds}
     heads = []
     for number, head in enumerate(layout):
         kind = head.site.kind
@@ -62,7 +64,7 @@ def summarize(state: State, *, stability: bool = False) -> Profile:
                 shares.of(number, "tenths"),
                 shares.tokens(number),
                 _examples(tally.examples, number, head),
-                _nearest(alike[kind], errors[kind], within, layout, kind, related[kind]),
+                _nearest(alike[kind], errors[kind], within, own[kind], related[kind]),
                 places[kind][within] if tally.alike else None,
                 tuple(role for role in total.roles(number) if role.name not in given),
                 stays[number],
@@ -268,11 +270,9 @@ def _nearest(
     apart: Floats,
     errors: Floats,
     within: int,
-    layout: Layout,
-    kind: SiteKind,
+    heads: Sequence[Head],
     among: NDArray[np.bool_],
 ) -> tuple[tuple[Head, float], ...]:
     """The heads that are alike, the nearest first."""
-    heads = [head for head in layout if head.site.kind == kind]
     found = likeness.nearest(apart, within, NEAREST, among)
     return tuple((heads[n], likeness.digits(far, float(errors[within, n]))) for n, far in found)

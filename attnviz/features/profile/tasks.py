@@ -48,7 +48,8 @@ class Piece:
     def content(self) -> int:
         """64 bits that pieces with the same words share; those of a whole text or group add up."""
         p = self.text.prompt
-        said = json.dumps([self.part, p.text, p.pair, p.context, p.target]).encode()
+        words = [self.part, p.text, p.pair, p.context, p.target, *self.text.sensed]
+        said = json.dumps(words).encode()
         return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "little")
 
 

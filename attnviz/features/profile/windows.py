@@ -34,7 +34,7 @@ def windows(prompt: Prompt, source: Source, stride: int | None = None) -> Iterat
     """A text as a model can take it, in one piece or several.
 
     Args:
-        prompt: the text. One with a second text is never cut.
+        prompt: the text. One with a second text is never cut, nor a picture or a sound.
         source: the model.
         stride: about how many tokens lie between the beginnings of two windows; by default they
             follow each other without overlap.
@@ -43,6 +43,9 @@ def windows(prompt: Prompt, source: Source, stride: int | None = None) -> Iterat
         InputError, UsageError: the model cannot take it.
     """
     longest = limit(source)
+    if prompt.image is not None or prompt.audio is not None:
+        yield replace(source.prepare(prompt), texts=prompt.texts)
+        return
     try:
         inputs = source.prepare(prompt)
     except InputError:

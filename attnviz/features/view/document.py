@@ -20,7 +20,15 @@ from attnviz.core.quantities import QUANTITIES
 from attnviz.core.scores import HeadScores, Role, Score
 from attnviz.core.tokens import Tokens
 from attnviz.drawing.labels import head_phrase, origin, percent, visible
-from attnviz.drawing.palette import DEFAULT_PALETTE, FEW, NO_ROLE, PALETTES, anchors, ink
+from attnviz.drawing.palette import (
+    DEFAULT_PALETTE,
+    FEW,
+    NO_ROLE,
+    PALETTES,
+    SPAN_COLORS,
+    anchors,
+    ink,
+)
 from attnviz.drawing.signed import SCHEMES
 from attnviz.features.profile.result import Alike
 from attnviz.features.view.beside import beside
@@ -134,6 +142,7 @@ def document(
         "palettes": {name: list(anchors(name)) for name in PALETTES},
         "palette": DEFAULT_PALETTE,
         "against": bool(runs),
+        "spanColors": list(SPAN_COLORS),
         "signed": {scheme: list(colors) for scheme, colors in SCHEMES.items()},
         "fewRows": FEW_ROWS,
         "few": FEW,
@@ -325,6 +334,7 @@ def _axis(tokens: Tokens) -> dict[str, Any]:
         "separators": [int(separator) for separator in tokens.separators],
         "segments": list(tokens.segments),
         "written": tokens.written,
+        "spans": [{"name": visible(s.name), "ranges": s.ranges} for s in tokens.spans],
         "starts": [int(start) for start in starts],
         "words": [visible(text.removeprefix(" ") or text) for text in words.texts],
     }

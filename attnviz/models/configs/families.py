@@ -131,6 +131,7 @@ def decoder(
             softcap=positive(config, "attn_logit_softcapping"),
             sink=sink,
             gated=gated,
+            multiplier=positive(config, "attention_multiplier"),
         )
         under_root = positive(config, "query_pre_attn_scalar")
         if under_root is not None and under_root >= 1 and under_root != spec.head_dim:

@@ -162,6 +162,8 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "bamba": {"num_key_value_heads": 8},
     "clip_text_model": _BASE | {"hidden_size": 512, "num_attention_heads": 8},
     **dict.fromkeys(("clip_vision_model", "siglip_text_model", "siglip_vision_model"), _BASE),
+    "granite": {"attention_multiplier": 1.0},
+    "granitemoehybrid": {"attention_multiplier": 1.0},
     "modernbert": {"local_attention": 128, "global_attn_every_n_layers": 3},
 }
 """What transformers takes for a field that a config.json leaves out, where that decides a size:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ from attnviz.core.source import (
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import limits
+from attnviz.models.chat import as_text
 from attnviz.models.gating import Gated, merged
 from attnviz.models.hooked.compare import lengths, real
 from attnviz.models.hooked.eager import hand_out, returned
@@ -43,6 +44,7 @@ from attnviz.models.hooked.sublayers import Sublayers, find_sublayers
 from attnviz.models.hooked.survey import Survey, sample
 from attnviz.models.hooked.tokenizer import Texts
 from attnviz.models.running import begin, running
+from attnviz.models.spans import needs_offsets, spanned
 
 _WINDOWS = ("sliding_window", "window_size", "local_attention")
 """Where configurations keep the size of a sliding window."""
@@ -100,7 +102,8 @@ class Hooked(Gated):
             ModelError: a text, and no tokenizer in the model's folder.
         """
         limits.check_prompt(prompt, decoder=self._network.seq2seq)
-        notes: list[str] = []
+        prompt, told = as_text(prompt, self._texts.render, self._name)
+        notes = list(told)
         tokens = self._read(prompt, notes)
         return self._inputs(prompt, tokens, Item(tokens.ids), notes)
 
@@ -323,22 +326,28 @@ class Hooked(Gated):
 
     def _read(self, prompt: Prompt, notes: list[str]) -> Tokens:
         """The tokens of the encoder or of the only stack."""
-        limit = self._longest(prompt)
+        limit, placed = self._longest(prompt), None
+        encode = partial(
+            self._texts.encode,
+            prompt.text or "",
+            prompt.pair,
+            special=prompt.special_tokens,
+            words=prompt.words,
+            placed=needs_offsets(prompt),
+        )
         if prompt.ids is not None:
             tokens = self._texts.tokens(prompt.ids)
         else:
-            text, special = prompt.text or "", prompt.special_tokens
-            tokens = self._texts.encode(text, prompt.pair, special=special, spans=prompt.spans)
+            tokens, placed = encode()
         limits.check_ids(tokens.ids, self._network.vocab_size)
         note = limits.check_length(len(tokens), limit, truncate=prompt.truncate)
-        if not note or limit is None:
-            return tokens
-        notes.append(note)
-        if prompt.ids is not None:
-            return self._texts.tokens(limits.cut(tokens.ids, tokens.special, limit))
-        return self._texts.encode(
-            text, prompt.pair, special=special, limit=limit, spans=prompt.spans
-        )
+        if note and limit is not None:
+            notes.append(note)
+            if prompt.ids is not None:
+                tokens = self._texts.tokens(limits.cut(tokens.ids, tokens.special, limit))
+            else:
+                tokens, placed = encode(limit=limit)
+        return spanned(tokens, prompt, placed, notes)
 
     def _target(self, prompt: Prompt, source: Item, notes: list[str]) -> Tokens:
         """The tokens of the decoder: the target, or what the model writes."""
@@ -376,7 +385,8 @@ class Hooked(Gated):
             raise limits.no_writer(generation, reason)
         with limits.telling(generation, tokens, self._texts.text) as tell:
             new = self._network.write(item, generation, tell)
-        whole = replace(self._texts.tokens([*tokens.ids, *new]), written=len(new))
+        whole = self._texts.tokens([*tokens.ids, *new])
+        whole = replace(whole, written=len(new), spans=tokens.spans)
         notes.append(limits.written(whole, generation))
         return whole
 

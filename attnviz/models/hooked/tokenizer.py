@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,14 @@ from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models.foreign import muted, provoke, refusing
 from attnviz.models.hooked.quiet import quiet
-from attnviz.models.text import TokenReader, owners, transformers_reader, unnamed_reader
+from attnviz.models.text import (
+    Offsets,
+    TokenReader,
+    offsets_in_text,
+    owners,
+    transformers_reader,
+    unnamed_reader,
+)
 
 _UNLIMITED = 1_000_000
 """A tokenizer's ``model_max_length`` from here on means that nobody set one."""
@@ -40,8 +47,9 @@ class Texts:
         *,
         special: bool = True,
         limit: int | None = None,
-        spans: Sequence[tuple[int, int]] | None = None,
-    ) -> Tokens:
+        words: Sequence[tuple[int, int]] | None = None,
+        placed: bool = False,
+    ) -> tuple[Tokens, Offsets | None]:
         """Tokenize a text.
 
         Args:
@@ -49,14 +57,19 @@ class Texts:
             pair: the second one.
             special: add the model's special tokens.
             limit: cut to this many tokens, as the tokenizer cuts (special tokens stay).
-            spans: words that somebody else has found, see :class:`~attnviz.core.prompt.Prompt`.
+            words: those that somebody else has found, see :class:`~attnviz.core.prompt.Prompt`.
+            placed: whether to tell which characters of the text the tokens stand for.
+
+        Returns:
+            The tokens, and their characters if those were asked for.
 
         Raises:
             InputError: nothing is left of the text.
             ModelError: there is no tokenizer, or it does not say where its tokens stand.
             UsageError: a pair, where the tokenizer does not set the sentences apart.
         """
-        if spans is not None and not getattr(self._tokenizer, "is_fast", True):
+        placed = placed or words is not None
+        if placed and not getattr(self._tokenizer, "is_fast", True):
             raise ModelError(
                 f"the tokenizer of {self._name} does not say which characters its tokens stand "
                 "for; take a model with a tokenizer.json"
@@ -68,13 +81,14 @@ class Texts:
             truncation=limit is not None,
             max_length=limit,
             return_special_tokens_mask=True,
-            return_offsets_mapping=spans is not None,
+            return_offsets_mapping=placed,
         )
+        offsets = offsets_in_text(read["offset_mapping"], read.sequence_ids(0)) if placed else None
         tokens = self._reader.tokens(
             read["input_ids"],
             segments=read.get("token_type_ids", ()),
             added=read["special_tokens_mask"] if special else (),
-            owners=None if spans is None else owners(text, spans, read["offset_mapping"]),
+            owners=None if words is None or offsets is None else owners(text, words, offsets),
         )
         if not len(tokens):
             raise InputError("the tokenizer makes no tokens of this text; give at least one word")
@@ -83,7 +97,28 @@ class Texts:
             raise UsageError(
                 "this model does not tell two sentences apart; leave {pair} out", pair=...
             )
-        return tokens
+        return tokens, offsets
+
+    def render(self, chat: Sequence[Mapping[str, Any]]) -> str:
+        """Messages as the chat template writes them, with the beginning of an answer at the end.
+
+        Nothing is begun where the last message is an answer.
+
+        Raises:
+            ModelError: there is no template; whatever else a template raises.
+        """
+        if not getattr(self._tokenizer, "chat_template", None):
+            raise ModelError(
+                "{} has no chat template; give the text as it is, or another {model}",
+                self._name,
+                model=...,
+            )
+        begin = chat[-1].get("role") != "assistant"
+        with quiet():
+            written = self._tokenizer.apply_chat_template(
+                [dict(message) for message in chat], tokenize=False, add_generation_prompt=begin
+            )
+        return str(written)
 
     def target(self, text: str, *, special: bool = True) -> tuple[int, ...]:
         """The ids of a text on the decoder's side, in the target language's vocabulary.

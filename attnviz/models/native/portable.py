@@ -149,6 +149,7 @@ def _vocabulary(model: str, tokenizer: Tokenizer, reader: TokenReader, size: int
         tokens=tuple(pieces),
         texts=tuple(reader.text(number) for number in range(len(pieces))),
         special=tuple(sorted(reader.special)),
+        separators=tuple(sorted(reader.separators)),
         mask=next((ids[name] for name in ("[MASK]", "<mask>") if name in ids), None),
         before=before,
         after=after,

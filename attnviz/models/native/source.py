@@ -45,6 +45,8 @@ from attnviz.models.running import begin, running
 
 if TYPE_CHECKING:
     from attnviz.core.portable import Portable
+    from attnviz.models.chat import Chat
+    from attnviz.models.hooked.tokenizer import Texts
 
 PAIRS = "BERT, DistilBERT and RoBERTa"
 """The families that are trained on two sentences at once."""
@@ -79,6 +81,7 @@ class Native(Gated):
         self._network, self._tokenizer, self._name = network, tokenizer, located.name
         self._located = located
         self._read_words, self._ends = words, ends(located.folder, located.config)
+        self._texts: Texts | None = None
         self._reader = text.unnamed_reader() if tokenizer is None else text.reader(tokenizer)
         self._device = network.tokens.device
         dtype = str(network.tokens.dtype).removeprefix("torch.")
@@ -132,16 +135,29 @@ class Native(Gated):
                 PAIRS,
                 pair=...,
             )
-        ids = prompt.ids
-        tokens = self._encode(prompt) if ids is None else self._reader.tokens(ids)
+        notes: list[str] = []
+        if prompt.chat is not None:
+            from attnviz.models.chat import as_text
+
+            prompt, told = as_text(prompt, self._render, self._name)
+            notes += told
+        ids, offsets = prompt.ids, None
+        if ids is None:
+            tokens, offsets = self._encode(prompt)
+        else:
+            tokens = self._reader.tokens(ids)
         if not len(tokens):
             raise InputError("the text has no tokens; give at least one word")
         limits.check_ids(tokens.ids, self.vocab_size)
         limit = limits.longest(prompt, self.max_tokens, self.max_tokens) or self.max_tokens
         note = limits.check_length(len(tokens), limit, truncate=prompt.truncate)
         if note:
-            tokens = self._cut(prompt, tokens, limit)
-        notes = [note] if note else []
+            tokens, offsets = self._cut(prompt, tokens, limit)
+            notes.append(note)
+        if prompt.spans:
+            from attnviz.models.spans import spanned
+
+            tokens = spanned(tokens, prompt, offsets, notes)
         if prompt.generate is not None:
             tokens = self._go_on(tokens, prompt.generate, limit)
             notes.append(limits.written(tokens, prompt.generate))
@@ -168,7 +184,16 @@ class Native(Gated):
             for token in write(network, words, prompt, generation, self._ends, self._standing):
                 ids.append(token)
                 tell(token)
-        return replace(self._reader.tokens(ids), written=len(ids) - len(tokens))
+        whole = self._reader.tokens(ids)
+        return replace(whole, written=len(ids) - len(tokens), spans=tokens.spans)
+
+    def _render(self, chat: Chat) -> str:
+        """Messages as the chat template writes them; transformers' sandbox runs it."""
+        from attnviz.models.hooked.tokenizer import load_texts
+
+        if self._texts is None:
+            self._texts = load_texts(self._located.folder, self._name)
+        return self._texts.render(chat)
 
     @cached_property
     def _words(self) -> Words | str:
@@ -306,7 +331,8 @@ class Native(Gated):
         tensors = [torch.tensor(row, dtype=torch.int64) for row in rows]
         return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True).to(self._device)
 
-    def _encode(self, prompt: Prompt) -> Tokens:
+    def _encode(self, prompt: Prompt) -> tuple[Tokens, text.Offsets]:
+        """The tokens of a text, and the characters that they stand for."""
         if self._tokenizer is None:
             raise ModelError(
                 "{} has no tokenizer (tokenizer.json or vocabulary files) in its folder",
@@ -321,21 +347,23 @@ class Native(Gated):
             read = self._tokenizer.encode(
                 prompt.text or "", prompt.pair, add_special_tokens=prompt.special_tokens
             )
-        owners = (
-            None
-            if prompt.spans is None
-            else text.owners(prompt.text or "", prompt.spans, read.offsets)
-        )
-        return self._reader.tokens(
+        offsets = text.offsets_in_text(read.offsets, read.sequence_ids)
+        owners = None
+        if prompt.words is not None:
+            owners = text.owners(prompt.text or "", prompt.words, offsets)
+        tokens = self._reader.tokens(
             read.ids, segments=read.type_ids, added=read.special_tokens_mask, owners=owners
         )
+        return tokens, offsets
 
-    def _cut(self, prompt: Prompt, tokens: Tokens, limit: int) -> Tokens:
+    def _cut(
+        self, prompt: Prompt, tokens: Tokens, limit: int
+    ) -> tuple[Tokens, text.Offsets | None]:
         """Cut to a length; special tokens at the end stay, of a pair the longer goes."""
         if prompt.ids is None and self._tokenizer is not None:
             self._tokenizer.enable_truncation(limit, strategy="longest_first")
             try:
-                tokens = self._encode(prompt)
+                tokens, offsets = self._encode(prompt)
             finally:
                 self._tokenizer.no_truncation()
             if len(tokens) > limit:  # its special tokens alone are too many
@@ -345,5 +373,5 @@ class Native(Gated):
                     remedy="leave them out with {special_tokens}",
                     special_tokens=False,
                 )
-            return tokens
-        return self._reader.tokens(limits.cut(tokens.ids, tokens.special, limit))
+            return tokens, offsets
+        return self._reader.tokens(limits.cut(tokens.ids, tokens.special, limit)), None

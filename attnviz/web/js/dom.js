@@ -60,6 +60,15 @@ export function clamp(value, low, high) {
   return Math.min(Math.max(value, low), high);
 }
 
+/**
+ * So many of something: `1 query`, `2 queries`.
+ * @param {number} count
+ * @param {string} noun of one
+ */
+export function plural(count, noun) {
+  return `${count.toLocaleString("en")} ${count === 1 ? noun : noun.endsWith("ry") ? `${noun.slice(0, -1)}ies` : `${noun}s`}`;
+}
+
 /** @param {string} text */
 export function capital(text) {
   return text[0].toUpperCase() + text.slice(1);

@@ -25,7 +25,7 @@ export function watchFailures() {
 }
 
 /**
- * A page says when it fails, and takes the theme that is picked.
+ * A page says when it fails, takes the theme that is picked, and is light on paper.
  * @param {() => void} redraw what has colours of its own
  */
 export function startFrame(redraw) {
@@ -34,6 +34,14 @@ export function startFrame(redraw) {
   theme.addEventListener("change", () => {
     if (theme.value === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme.value;
+    redraw();
+  });
+  addEventListener("beforeprint", () => {
+    document.documentElement.dataset.print = "";
+    redraw();
+  });
+  addEventListener("afterprint", () => {
+    delete document.documentElement.dataset.print;
     redraw();
   });
 }

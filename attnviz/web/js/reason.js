@@ -19,6 +19,7 @@
  * @property {ArrayLike<number>} norms [S], of every key's value, through W_O where `written`
  * @property {boolean} written
  * @property {boolean | null} turned whether queries and keys are turned by their positions
+ * @property {number} [off] how far products can be off, where that was measured
  * @property {{ q: ArrayLike<number>, k: ArrayLike<number> } | null} slack how far queries and keys can be off, [width] each; null for not at all
  * @property {{ query: Origins, key: Origins } | null} [origins] what queries and keys were made of, where it is known
  */
@@ -74,7 +75,7 @@ export function reasonOf(terms, r, c) {
   const total = powers.reduce((sum, one) => sum + one, sinkPower);
   return {
     q, k, products, dot, scaled: scale * dot, capped: cap(scale * dot), added: bias ? bias(r, c) : 0,
-    off: slack ? products.reduce((sum, _, i) => sum + Math.abs(q[i]) * slack.k[i] + Math.abs(k[i]) * slack.q[i], 0) : 0,
+    off: slack ? products.reduce((sum, _, i) => sum + Math.abs(q[i]) * slack.k[i] + Math.abs(k[i]) * slack.q[i], 0) : terms.off ?? 0,
     row, top, powers, sinkPower, total, weight: total ? powers[c] / total : 0, norm: terms.norms[c],
   };
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -13,6 +14,8 @@ import pytest
 import attnviz as av
 from attnviz.errors import InputError
 from attnviz.features import registry
+from attnviz.features.ablation.finding import finding
+from attnviz.features.ablation.notes import disagree
 from attnviz.features.ablation.result import Ablation
 
 TEXTS = [
@@ -57,6 +60,37 @@ def test_they_are_as_different_as_they_can_be(real: dict[str, Ablation]) -> None
     assert real["positions"].by_position
     assert None in next(iter(real["positions"].by_position.values()))
     assert real["distance"].smallest is None
+
+
+def test_a_distance_has_no_base_and_no_side(real: dict[str, Ablation]) -> None:
+    told = finding(real["texts"], "a.json").how
+    assert f"with all heads it is {real['texts'].base:.3g} nats" in told
+    assert "above 0 is worse" in told
+    told = finding(real["distance"], "a.json").how
+    assert "with all heads" not in told
+    assert "worse" not in told
+
+
+def test_what_zero_removes_too_is_said_where_zero_did(real: dict[str, Ablation]) -> None:
+    report = real["texts"]
+    assert report.methods == ("mean", "resample")
+    assert any(effect.mean_share is not None for effect in report.effects)
+    assert "which zero removes too" not in repr(finding(report, "a.json"))
+    with_zero = replace(report, methods=("mean", "zero"))
+    assert "which zero removes too" in repr(finding(with_zero, "a.json"))
+
+
+def test_methods_disagree_about_sizes_and_about_what_matters(real: dict[str, Ablation]) -> None:
+    report = real["texts"]
+    effect = replace(report.effects[0], verdict="needed")
+
+    def by(*changes: float) -> bool:
+        told = tuple(replace(effect.first, change=c, sure=True) for c in changes)
+        return disagree(replace(report, smallest=0.05), replace(effect, by=told))
+
+    assert not by(0.1, 0.3)
+    assert by(0.1, 0.6), "more than five times as large"
+    assert by(0.04, 0.1), "below the smallest effect of interest"
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,7 @@ def test_groups_name_what_their_members_add_up_to(report) -> None:
         assert group.members == pytest.approx(sum(single[head] for head in group.heads))
 
 
+@pytest.mark.slow
 def test_several_processes_and_batches_of_other_sizes(report) -> None:
     """Any number of processes gives the same bits; smaller batches the same to rounding."""
     several = av.ablate(TEXTS, gradient=True, jobs=2)
@@ -286,6 +287,7 @@ def test_a_model_without_an_lm_head(minilm: str) -> None:
         av.ablate(TEXTS, model=minilm, metric="loss")
 
 
+@pytest.mark.slow
 def test_the_probe_finds_the_heads_that_repetition_needs() -> None:
     """0.5 and 1.4 by every method; what zero takes from 2.4 is a constant; layer 3 together."""
     found = av.ablate(

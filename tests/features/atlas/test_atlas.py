@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from math import log
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 
 import attnviz as av
@@ -91,22 +93,23 @@ def test_what_a_model_cannot_give_is_said(bert: Atlas) -> None:
 
 
 def test_it_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep = tmp_path / "parts"
+    keep, few = tmp_path / "parts", tmp_path / "few.txt"
+    few.write_text("".join(SENTENCES.read_text("utf-8").splitlines(keepends=True)[:4]))
     with monkeypatch.context() as broken:
         broken.setattr(atlases, "run_circuits", _interrupt)
         with pytest.raises(KeyboardInterrupt):
-            av.atlas(SENTENCES, keep=keep)
+            av.atlas(few, keep=keep)
     kept = {path.name.partition(".")[0] for path in keep.iterdir()}
     assert kept == {"attnviz-atlas", "profile", "ablate"}
     with monkeypatch.context() as sure:
         sure.setattr(atlases, "run_profile", _interrupt)
         sure.setattr(atlases, "run_ablate", _interrupt)
-        found = av.atlas(SENTENCES, keep=keep)
+        found = av.atlas(few, keep=keep)
         with pytest.raises(KeyboardInterrupt):  # other texts: nothing of it holds
-            av.atlas(ROOT / "sample_inputs" / "story.txt", keep=keep)
+            av.atlas(SENTENCES, keep=keep)
         with pytest.raises(KeyboardInterrupt):  # nor on other texts to ablate on
-            av.atlas(SENTENCES, keep=keep, ablated=3)
-    assert found == av.atlas(SENTENCES)
+            av.atlas(few, keep=keep, ablated=3)
+    assert found == av.atlas(few)
     (keep / "mine.txt").write_text("stays")
     atlases.forget(keep)
     assert [path.name for path in keep.iterdir()] == ["mine.txt"]
@@ -229,21 +232,30 @@ def test_needed_heads_are_found(page: Opened, pages: dict[str, Path], repeats: A
     assert shown(page) == needed
 
 
-def test_no_share_of_cases_without_how_many(page: Opened, demo: Atlas) -> None:
-    heads = {head["name"]: head for head in document(demo)["heads"]}
-    cells = page.page.eval_on_selector_all(
-        "#heads tbody td span[title='not enough for a role']",
-        "spans => spans.map(one => [one.closest('tr').dataset.head, one.className, one.innerText])",
-    )
-    assert cells
-    for name, kind, text in cells:
-        first = heads[name]["relations"][0]
-        assert not first["role"]
-        assert kind == "soft"
-        assert f"{first['relation']} {100 * first['accuracy']:.0f} % of {first['count']} (" in text
-    once = next(name for name in heads for one in heads[name]["relations"] if one["count"] == 1)
-    page.page.click(f'[data-head="{once}"] a')
-    assert "of 1 held-out case (" in page.page.inner_text("#card")
+def test_strings_are_those_that_get_more_than_their_frequency(demo: Atlas) -> None:
+    profile = av.profile(SENTENCES)
+    for one in demo.heads:
+        shares = dict(profile[one.head].tokens)
+        told = [share.weight * log(share.weight / share.uniform) for _, share in one.profile.tokens]
+        assert told == sorted(told, reverse=True)
+        assert all(
+            one.profile.tokens[n][1].weight > one.profile.tokens[n][1].uniform
+            for n in range(len(told))
+        )
+        left = [shares[text] for text in shares if text not in dict(one.profile.tokens)]
+        assert all(
+            s.weight * log(s.weight / s.uniform) <= told[-1]
+            for s in left
+            if len(told) == 8 and s.uniform
+        )
+
+
+def test_likeness_is_held_against_a_random_pair(demo: Atlas) -> None:
+    rows = np.array(av.profile(SENTENCES).likeness["decoder"])
+    usual = np.median(rows[np.triu_indices(len(rows), 1)])
+    assert demo.usual == {"decoder": pytest.approx(usual)}
+    for one in demo.heads:
+        assert all(far**2 < usual**2 / 2 + 0.01 for _, far in one.profile.nearest)
 
 
 def test_the_grid_is_tinted_and_the_address_holds_it_all(page: Opened, demo: Atlas) -> None:
@@ -297,9 +309,9 @@ def test_a_head_has_a_link_and_a_card(page: Opened, pages: dict[str, Path], demo
     assert not page.page.is_visible("#heads")
 
 
-@pytest.mark.parametrize("name", ["demo", "bert"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize("name", ["demo", pytest.param("bert", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
+@pytest.mark.parametrize("width", [1400, pytest.param(390, marks=pytest.mark.slow)])
 def test_axe_finds_nothing(
     browser: Any, pages: dict[str, Path], name: str, scheme: str, width: int
 ) -> None:

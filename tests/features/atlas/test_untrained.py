@@ -44,10 +44,13 @@ def named(atlas: Atlas) -> list[str]:
         found += [f"{name} is {role.title}" for role, _ in one.annotated]
         found += [f"{name} is needed"] if one.needed else []
         found += [f"{name} copies"] if one.copies else []
+        found += [f"{name} finds {relation.relation}" for relation in one.relations]
+        found += [f"{name} is like {len(one.profile.nearest)} heads"] * bool(one.profile.nearest)
         found += [f"{name} feeds {atlas.layout.name(edge.reader)}" for edge in one.feeds]
     return found
 
 
+@pytest.mark.slow
 @needs_transformers_5
 @pytest.mark.parametrize("name", ["demo-gpt2", "demo-bert"])
 def test_no_head_of_an_untrained_model_is_named(name: str, tmp_path: Path) -> None:

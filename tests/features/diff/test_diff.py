@@ -507,8 +507,8 @@ def test_the_page_has_the_maps(tmp_path: Path, browser: Any) -> None:
         assert f"({last}, {last})" in page.inner_text("#cell")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
+@pytest.mark.parametrize("width", [pytest.param(1400, marks=pytest.mark.slow), 390])
 def test_axe_finds_nothing_on_the_page(
     tmp_path: Path, browser: Any, scheme: str, width: int
 ) -> None:

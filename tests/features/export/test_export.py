@@ -238,7 +238,14 @@ def test_names_of_several_kinds_of_attention() -> None:
 # ------------------------------------------------------------------ what is drawn
 
 
-@pytest.mark.parametrize("format", ["png", "svg", "pdf"])
+@pytest.mark.parametrize(
+    "format",
+    [
+        "png",
+        pytest.param("svg", marks=pytest.mark.slow),
+        pytest.param("pdf", marks=pytest.mark.slow),
+    ],
+)
 def test_every_kind_of_picture(tmp_path: Path, format: str) -> None:
     source = written(tmp_path / "s.txt", "the keys to the cabinet", "one two three")
     style = Style(dpi=50, values=format == "png", labels=format != "svg")

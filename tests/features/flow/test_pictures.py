@@ -125,7 +125,14 @@ def test_the_sentences_beside_the_maps_are_measured() -> None:
 
 
 @pytest.mark.parametrize("format", ["png", "svg", "pdf"])
-@pytest.mark.parametrize("asked", [None, ("to", "2"), ("from", "0")])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        None,
+        pytest.param(("to", "2"), marks=pytest.mark.slow),
+        pytest.param(("from", "0"), marks=pytest.mark.slow),
+    ],
+)
 def test_figures_are_the_same_bytes_again(format: str, asked: Any) -> None:
     flow = run_recorded(made(2, 2, ODD))
     flow = follow(flow, *asked) if asked else flow

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from attnviz.cli import main
+from attnviz.core.glossary import term, terms
 from attnviz.errors import UsageError
 from attnviz.features.glossary.markdown import page
-from attnviz.features.glossary.result import term, terms
 from attnviz.scoring.roles import SHOWN
 
 DOCS = Path(__file__).parents[3] / "docs" / "glossary.md"

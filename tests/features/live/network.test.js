@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
+import { isFast } from "./kernel.js";
 import { load } from "./model.js";
 import { Pass } from "./network.js";
 
-const { network: cases } = JSON.parse(readFileSync(new URL("cases.json", import.meta.url), "utf8"));
+const { network: cases, kernel } = JSON.parse(readFileSync(new URL("cases.json", import.meta.url), "utf8"));
 
 /** @param {ArrayLike<number>} found @param {number[]} wanted @param {number} most */
 function near(found, wanted, most) {
@@ -13,11 +14,14 @@ function near(found, wanted, most) {
 }
 
 test("a pass has the weights and logits of its network", async () => {
-  for (const { network, packed, ids, gates, maps, logits } of cases) {
-    const pass = new Pass(await load(network, packed));
-    pass.run(ids, Float32Array.from(gates));
-    maps.forEach((wanted, layer) => near(pass.maps(layer), wanted, 1e-5));
-    logits.forEach((wanted, position) => near(pass.logits(position), wanted, 1e-4));
+  for (const code of ["", kernel]) {
+    for (const { network, packed, ids, gates, maps, logits } of cases) {
+      const pass = new Pass(await load(network, packed, code));
+      assert.equal(isFast(), code !== "");
+      pass.run(ids, Float32Array.from(gates));
+      maps.forEach((wanted, layer) => near(pass.maps(layer), wanted, 1e-5));
+      logits.forEach((wanted, position) => near(pass.logits(position), wanted, 1e-4));
+    }
   }
 });
 
@@ -29,4 +33,43 @@ test("what was run before does not matter", async () => {
     pass.run(ids, Float32Array.from(gates));
     maps.forEach((wanted, layer) => near(pass.maps(layer), wanted, 1e-5));
   }
+});
+
+test("a switch runs the layers from the first that differs on, and no others", async () => {
+  for (const { network, packed, ids, gates } of cases) {
+    const model = await load(network, packed);
+    const { heads } = network;
+    const all = new Float32Array(gates.length).fill(1);
+    const before = new Pass(model);
+    before.run(ids, all);
+    assert.deepEqual(before.computed, { attended: 2, passed: 2 });
+    before.run(ids, all);
+    assert.deepEqual(before.computed, { attended: 0, passed: 0 }, "nothing has changed");
+    for (let layer = 0; layer < 2; layer++) {
+      const off = all.slice();
+      off[layer * heads] = 0;
+      const [after, alone] = [new Pass(model), new Pass(model)];
+      after.run([1, 2, 1], off);
+      after.run(ids, off, true, before);
+      alone.run(ids, off);
+      assert.deepEqual(after.computed, { attended: 1 - layer, passed: 2 - layer });
+      for (const number of [0, 1]) near(after.maps(number), [...alone.maps(number)], 1e-6);
+      ids.forEach((_, t) => near(after.logits(t), [...alone.logits(t)], 1e-6));
+      before.run(ids.slice(0, 3), all);
+      after.run(ids.slice(0, 3), off, true, before);
+      before.run(ids, all);
+      after.run(ids, off, true, before);
+      ids.forEach((_, t) => near(after.logits(t), [...alone.logits(t)], 1e-6));
+    }
+  }
+});
+
+test("without positions equal tokens are alike in the first layer", async () => {
+  const { network, packed } = cases[0];
+  const pass = new Pass(await load(network, packed));
+  pass.run([3, 3, 3, 3], new Float32Array(4).fill(1), false);
+  const last = pass.maps(0).slice(12, 16);
+  near(last, [0.25, 0.25, 0.25, 0.25], 1e-6);
+  pass.run([3, 3, 3, 3], new Float32Array(4).fill(1));
+  assert.ok(Math.max(...pass.maps(0).slice(12, 16)) > 0.26);
 });

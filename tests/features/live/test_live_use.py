@@ -189,6 +189,7 @@ def test_the_help_opens_by_its_key_and_closes(page: Opened, path: Path) -> None:
     assert page.page.evaluate("document.activeElement.id") == "open-help"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_axe_finds_nothing_in_the_help(browser: Any, path: Path, scheme: str, width: int) -> None:

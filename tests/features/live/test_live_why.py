@@ -128,8 +128,9 @@ def test_it_opens_follows_and_closes(page: Opened, pages: dict[str, Path]) -> No
     assert "why" not in page.page.evaluate("location.hash")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 390])
 def test_axe_finds_nothing(browser: Any, pages: dict[str, Path], scheme: str, width: int) -> None:
     source = axe()
     size = {"width": width, "height": 900}

@@ -6,8 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from matplotlib.patches import Circle, FancyArrowPatch
 from torch import Tensor
 
 import attnviz as av
@@ -16,7 +18,7 @@ from attnviz.core.heads import Head, Site
 from attnviz.errors import InputError, SelectionError, UsageError
 from attnviz.features.patch import judge
 from attnviz.features.patch.circuit import halves, jaccard
-from attnviz.features.patch.graph import graph
+from attnviz.features.patch.graph import RADIUS, graph
 from attnviz.features.patch.pairs import prepare
 from attnviz.features.patch.result import Circuit, Patch
 from attnviz.features.patch.tasks import task_pairs
@@ -216,3 +218,23 @@ def test_halves_keep_groups_together() -> None:
     assert halves(names, 0) == split
     one, two, three = (Head(Site("decoder", 0), n) for n in range(3))
     assert jaccard([one, two], [[one, two], [one, three]]) == pytest.approx((1 + 1 / 3) / 2)
+
+
+def test_no_arrow_passes_behind_another_head(found: Patch) -> None:
+    figure = found.figure()
+    figure.canvas.draw()
+    axes = next(axes for axes in figure.axes if any(isinstance(p, Circle) for p in axes.patches))
+    to_inches = (axes.transData + figure.dpi_scale_trans.inverted()).transform
+    heads = [to_inches(p.center) for p in axes.patches if isinstance(p, Circle)]
+    radius = float(np.diff(to_inches([(0, 0), (RADIUS, 0)])[:, 0])[0])
+    arrows = [p for p in axes.patches if isinstance(p, FancyArrowPatch)]
+    assert len(arrows) > len(heads) > 5
+    for arrow in arrows:
+        start, end = (to_inches(place) for place in arrow._posA_posB)
+        line = arrow.get_connectionstyle()(*map(tuple, (start, end)), shrinkA=0, shrinkB=0)
+        passed = [
+            head for head in heads if min(np.hypot(*(head - end)), np.hypot(*(head - start))) > 0.05
+        ]
+        points = line.interpolated(1).to_polygons(closed_only=False)[0]
+        away = np.linalg.norm(points[:, None] - np.array(passed), axis=-1).min()
+        assert away > radius, arrow

@@ -204,6 +204,7 @@ def test_any_budget_gives_the_same_and_positions_add_up(
     assert cell.first.share == pytest.approx(alone.effects[0].first.share, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_bits(pairs: list[Pair]) -> None:
     one = patch(pairs, heads="2.*", batch_tokens=64)
     assert patch(pairs, heads="2.*", batch_tokens=64, jobs=2).to_dict() == one.to_dict()
@@ -431,3 +432,8 @@ def test_words_that_a_tokenizer_splits_are_left_out(gpt2: Any) -> None:
 
     words = TaskWords(gpt2, random.Random(0))
     assert words.kept(["king", "incomprehensible"]) == ["king"]
+
+
+def test_more_pairs_than_can_be_run_are_refused_at_once() -> None:
+    with pytest.raises(UsageError, match="count=99999999 is more than 10,000 pairs"):
+        av.patch(task="induction", count=99_999_999)

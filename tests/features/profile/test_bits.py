@@ -63,6 +63,7 @@ def alone(corpus, tmp_path_factory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same_bits(corpus, alone, tmp_path) -> None:
     out = tmp_path / "two.profile"
     found = av.profile(corpus, model=MODEL, jobs=2, interval="simultaneous", out=out)
@@ -72,6 +73,7 @@ def test_several_processes_give_the_same_bits(corpus, alone, tmp_path) -> None:
     assert found.bad_count == 1
 
 
+@pytest.mark.slow
 def test_parts_merge_to_the_same_bits(corpus, alone, tmp_path) -> None:
     parts = []
     for number, path in enumerate(corpus):

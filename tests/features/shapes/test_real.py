@@ -31,6 +31,7 @@ CASES: dict[str, dict[str, Any]] = {
     "phi": SIZES | {"qk_layernorm": True},
     "qwen2": GROUPED | WINDOW | {"use_sliding_window": True, "max_window_layers": 2},
     "qwen3_moe": GROUPED | {"decoder_sparse_step": 1},
+    "granite": GROUPED | {"attention_multiplier": 0.11},
     **dict.fromkeys(("t5", "mt5"), T5),
     "bart": BART | {"encoder_layers": 2, "decoder_layers": 2},
 }

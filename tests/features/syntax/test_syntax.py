@@ -99,6 +99,7 @@ def test_baselines_counts_and_halves_by_hand(minilm: str) -> None:
     assert (halves.chosen_on, halves.measured_on) == ("even documents", "odd documents")
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same_bits(minilm: str) -> None:
     one = attnviz.syntax(SAMPLE, model=minilm)
     assert attnviz.syntax(SAMPLE, model=minilm, jobs=2) == one
@@ -127,13 +128,13 @@ def test_the_interval_is_that_of_clusters() -> None:
 def test_spans_say_which_word_a_token_belongs_to(minilm: str) -> None:
     text = "Oh, unbelievably (don't) 10 000."
     spans = ((4, 16), (18, 23), (25, 31), (31, 32))
-    tokens = load(minilm).prepare(Prompt(text, spans=spans)).sides["encoder"].queries
+    tokens = load(minilm).prepare(Prompt(text, words=spans)).sides["encoder"].queries
     pieces = dict.fromkeys(tokens.words, "")
     for piece, word in zip(tokens.texts, tokens.words, strict=True):
         pieces[word] += piece.replace("##", "")
     assert pieces.pop(-1) == "[CLS]oh,()[SEP]"
     assert list(pieces.values()) == ["unbelievably", "don't", "10000", "."]
-    hidden = load("demo-gpt2").prepare(Prompt(text, spans=spans)).sides["decoder"].queries
+    hidden = load("demo-gpt2").prepare(Prompt(text, words=spans)).sides["decoder"].queries
     assert {w for w in hidden.words if w >= 0} == set(range(4))
 
 
@@ -262,7 +263,14 @@ def test_roles_are_held_out(minilm: str, tmp_path) -> None:
         assert role.margin.low > 0
 
 
-@pytest.mark.parametrize("name", ["minilm", "demo-bert", "demo-gpt2"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("minilm", marks=pytest.mark.slow),
+        "demo-bert",
+        pytest.param("demo-gpt2", marks=pytest.mark.slow),
+    ],
+)
 def test_untrained_weights_have_no_role(name: str, minilm: str, tmp_path) -> None:
     path = tmp_path / "t.conllu"
     path.write_text(treebank(200))

@@ -111,6 +111,7 @@ def scored(weights: np.ndarray, found: Combined) -> np.ndarray:
     return np.asarray(there + back.T)
 
 
+@pytest.mark.slow
 def test_the_classifier_is_the_best_there_is_and_is_measured_elsewhere(minilm: str) -> None:
     """Its slope is zero on the even document, its accuracy is that on the odd one."""
     report = attnviz.syntax(SAMPLE, model=minilm, combine=True, seeds=1)
@@ -152,6 +153,7 @@ def written(tmp_path: Path, count: int = 200) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_all_heads_know_more_than_one_and_than_untrained_weights(minilm: str, tmp_path) -> None:
     report = attnviz.syntax(
         written(tmp_path, 100), model=minilm, punct=False, combine=True, trees=True, rooted=True,
@@ -181,6 +183,7 @@ def test_all_heads_know_more_than_one_and_than_untrained_weights(minilm: str, tm
     assert Syntax.from_dict(document) == report
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same_bits(tmp_path) -> None:
     path = written(tmp_path, 24)
     asked = {"trees": True, "rooted": True, "combine": True, "seeds": 1}

@@ -63,6 +63,7 @@ def same(one: str, other: str) -> bool:
     return all(abs(a - b) <= max(CLOSE, 0.01 * abs(a)) for a, b in zip(*numbers, strict=True))
 
 
+@pytest.mark.slow
 def test_the_tour_shows_what_a_fresh_run_shows() -> None:
     import nbformat
 

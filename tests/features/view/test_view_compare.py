@@ -391,7 +391,8 @@ def test_hostile_tokens_are_compared_as_text(shared: Opened, pages) -> None:
     assert len(json.dumps(HOSTILE)) > 2
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, pytest.param(1280, marks=pytest.mark.slow)])
 def test_axe_finds_nothing_while_maps_are_compared(browser: Any, pages, width: int) -> None:
     source = axe()
     with opened(browser, viewport={"width": width, "height": 900}) as page:

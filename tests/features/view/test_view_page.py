@@ -594,7 +594,15 @@ def sizes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Cap
     return {name: (write_page(folder, name, found), found) for name, found in captures.items()}
 
 
-@pytest.mark.parametrize("name", ["one", "two", "long", "many"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "one",
+        pytest.param("two", marks=pytest.mark.slow),
+        "long",
+        pytest.param("many", marks=pytest.mark.slow),
+    ],
+)
 def test_every_size_works_in_every_view(shared: Opened, sizes, name: str) -> None:
     path, capture = sizes[name]
     last = list(capture.layout)[-1]
@@ -679,7 +687,7 @@ def axe() -> str:
     return path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 def test_axe_finds_nothing(browser: Any, pages, theme: str) -> None:
     source = axe()
     with opened(browser) as page:

@@ -408,8 +408,8 @@ def test_on_paper(browser: Any, pages: Any) -> None:
         page.page.evaluate("dispatchEvent(new Event('afterprint'))")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("theme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
+@pytest.mark.parametrize("width", [390, pytest.param(1280, marks=pytest.mark.slow)])
 def test_axe_finds_nothing(browser: Any, pages: Any, theme: str, width: int) -> None:
     source = axe()
     with opened(browser, viewport={"width": width, "height": 840}) as page:

@@ -234,7 +234,8 @@ def test_the_page_opens_with_a_pair_to_see(shared: Opened, pages) -> None:
     assert shared.text("#map-caption").startswith(f"head {opening}")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_axe_finds_nothing_while_heads_are_ranked(browser: Any, pages, theme: str) -> None:
     source = axe()
     with opened(browser) as page:

@@ -258,8 +258,11 @@ def test_hostile_tokens_stay_text(shared: Opened, tmp_path: Path) -> None:
     assert page.page.locator("#why-body img").count() == 0
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1000, 1280])
+@pytest.mark.parametrize("theme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
+@pytest.mark.parametrize(
+    "width",
+    [390, pytest.param(1000, marks=pytest.mark.slow), pytest.param(1280, marks=pytest.mark.slow)],
+)
 def test_axe_finds_nothing_and_nothing_is_cut(browser: Any, pages, theme: str, width: int) -> None:
     source = axe()
     with opened(browser, viewport={"width": width, "height": 900}) as page:

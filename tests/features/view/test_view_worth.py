@@ -193,7 +193,14 @@ def test_a_page_without_results_has_no_picker(shared: Opened, tmp_path: Path) ->
     assert not shared.page.is_visible("#tint-line")
 
 
-@pytest.mark.parametrize(("width", "theme"), [(360, "dark"), (1280, "light"), (3840, "dark")])
+LARGER = ((1280, "light"), (3840, "dark"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("width", "theme"),
+    [(360, "dark"), *(pytest.param(*each, marks=pytest.mark.slow) for each in LARGER)],
+)
 def test_axe_finds_nothing_and_nothing_overflows(
     browser: Any, page: Path, width: int, theme: str
 ) -> None:

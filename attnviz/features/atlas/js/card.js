@@ -1,6 +1,7 @@
-import { byId, fill, make, table } from "./dom.js";
-import { data, figure, interval, metric, percent, roleSign } from "./data.js";
-import { prepared } from "./painter.js";
+import { byId, fill, make, plural, table } from "./dom.js";
+import { data, figure, interval, metric, percent, roleSign, times } from "./data.js";
+import { legend } from "./legend.js";
+import { mapCanvas } from "./mapfigure.js";
 import { ramp } from "./palette.js";
 import { shades } from "./shades.js";
 
@@ -23,8 +24,8 @@ export function drawCard(head) {
     make("div", { class: "head-line" }, make("h2", {}, `Head ${head.name}`), make("span", {}, print, " ", close)),
     make("ul", {}, ...lines(head).map((line) => make("li", {}, ...line))),
     make("div", { class: "map" }, ...(head.map ? [mapFigure(head, head.map)] : []), distances(head)),
-    make("h3", {}, "Strings with the most weight"),
-    table(["string", "share", "under uniform attention"], head.strings.map(({ text, weight, uniform }) => [text, percent(weight), percent(uniform)])),
+    make("h3", {}, "Strings with more weight than their frequency gives them"),
+    table(["string", "share", "under uniform attention", "times"], head.strings.map(({ text, weight, uniform }) => [text, percent(weight), percent(uniform), times(weight, uniform)])),
     make("h3", {}, "Examples"),
     make("ul", {}, ...head.examples.map(({ score, value, place, text, token, row }) => make("li", {}, `${score} ${figure(value)} at ${token} (${row}): ${text} `, make("span", { class: "soft" }, place)))),
     make("h3", {}, "All scores"),
@@ -38,11 +39,11 @@ export function drawCard(head) {
 function lines(head) {
   /** @type {(Node | string)[][]} */
   const out = [];
-  const { does, rests, effect, relations, coreference, copying, feeds, reads, nearest, stays } = head;
+  const { does, rests, effect, relations, coreference, copying, feeds, reads, nearest, usual, stays } = head;
   if (does) {
     const score = head.scores[does.score];
     const where = does.possible !== null && does.possible < 0.9 ? ` where possible (${percent(does.possible)} of rows)` : "";
-    out.push([roleSign(does), `does ${does.name} ${figure(does.mean)}${interval(score.low, score.high)}${where}, chance ${does.chance === null ? "unknown" : figure(does.chance)}, ${does.rows} rows${drawn(stays?.does, stays?.of)}`]);
+    out.push([roleSign(does), `does ${does.name} ${figure(does.mean)}${interval(score.low, score.high)}${where}, chance ${does.chance === null ? "unknown" : figure(does.chance)}, ${plural(does.rows, "row")}${drawn(stays?.does, stays?.of)}`]);
   }
   if (rests) out.push([roleSign(rests), `sink: ${rests.name} ${figure(rests.mean)}`]);
   if (!does && !rests) out.push(["no role with enough evidence"]);
@@ -50,28 +51,23 @@ function lines(head) {
     const sure = metric.distance ? "a distance, which is never below zero" : effect.needed === null ? "not judged: that takes two methods and several texts" : effect.needed ? "needed by two methods" : "not shown to be needed";
     out.push([`ablated: ${metric.name} ${figure(effect.effect, true)} ${metric.unit}${interval(effect.low, effect.high, (value) => figure(value, true))}, rank ${effect.rank}; ${sure}${effect.gradient === null ? "" : `; gradient ${figure(effect.gradient)}`}`]);
   }
-  for (const { relation, role, direction, accuracy, low, high, count, offset_accuracy } of relations) {
-    out.push([`${role ? "finds" : "best head for"} ${relation} ${percent(accuracy)}${interval(low, high, percent)} of ${cases(count)} (${direction === "to_head" ? "where the dependent looks" : "who looks at the dependent"}); best offset ${percent(offset_accuracy)}${role ? "" : ", not enough for a role"}`]);
+  for (const { relation, direction, accuracy, low, high, count, offset_accuracy } of relations) {
+    out.push([`finds ${relation} ${percent(accuracy)}${interval(low, high, percent)} of ${plural(count, "held-out case")} (${direction === "to_head" ? "where the dependent looks" : "who looks at the dependent"}); best offset ${percent(offset_accuracy)}`]);
   }
   if (coreference) {
-    const { accuracy, low, high, count, baseline, baseline_accuracy, role } = coreference;
-    out.push([`names: ${percent(accuracy)}${interval(low, high, percent)} of ${cases(count)}, ${baseline} ${percent(baseline_accuracy)}${role ? "" : ", not enough for a role"}`]);
+    const { accuracy, low, high, count, baseline, baseline_accuracy } = coreference;
+    out.push([`names: ${percent(accuracy)}${interval(low, high, percent)} of ${plural(count, "held-out case")}, ${baseline} ${percent(baseline_accuracy)}`]);
   }
   if (copying) out.push([`copying score ${copying.first === null ? "" : `${figure(copying.first, true)} with embeddings as they leave the first layer`}${copying.plain === null ? "" : `${copying.first === null ? "" : ", "}${figure(copying.plain, true)} with plain ones`}`]);
   for (const { side, reader, ratio, excess } of feeds) out.push(["feeds ", link(reader), `: its ${side} side, ${figure(ratio)} (${figure(excess, true)} against random)`]);
   for (const { side, writer, ratio, excess } of reads) out.push(["reads ", link(writer), ` with its ${side} side, ${figure(ratio)} (${figure(excess, true)} against random)`]);
-  if (nearest.length) out.push(["most alike: ", ...nearest.flatMap(({ name, distance }, n) => [n ? ", " : "", link(name), ` at ${figure(distance)}`]), ` (Jensen-Shannon)${drawn(stays?.nearest, stays?.of)}`]);
+  if (nearest.length) out.push(["most alike: ", ...nearest.flatMap(({ name, distance }, n) => [n ? ", " : "", link(name), ` at ${figure(distance)}`]), ` (Jensen-Shannon distance${usual === null ? "" : `; a pair drawn at random has ${figure(usual)}`})${drawn(stays?.nearest, stays?.of)}`]);
   return out;
 }
 
 /** How often it stays when the texts are drawn anew. @param {number | null} [times] @param {number} [of] */
 function drawn(times, of) {
   return of && times !== null && times !== undefined ? `; so in ${times} of ${of} draws of the texts` : "";
-}
-
-/** @param {number} count */
-function cases(count) {
-  return count === 1 ? "1 held-out case" : `${count} held-out cases`;
 }
 
 /** @param {string} name */
@@ -82,20 +78,17 @@ function link(name) {
 /** The map of an example. @param {Head} head @param {HeadMap} map */
 function mapFigure(head, map) {
   const [rows, columns] = [map.queries.length, map.keys.length];
-  const canvas = make("canvas", { role: "img", "aria-label": `attention of head ${head.name} on an example: ${rows} queries, ${columns} keys` });
-  const cell = SIDE / Math.max(rows, columns);
+  const causal = head.site === "decoder" && rows === columns;
   const pixels = shades({
     values: map.weights.flat(), rows, columns, colors: ramp(data.palette), factor: () => 1 / 1000, root: true,
-    masked: head.site === "decoder" && rows === columns ? (i) => i % columns > Math.trunc(i / columns) : null,
+    masked: causal ? (i) => i % columns > Math.trunc(i / columns) : null,
   });
-  prepared(canvas, cell * columns, cell * rows).image(pixels, rows, columns, 0, 0, cell * columns, cell * rows);
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--mark");
-  context.lineWidth = 1.5;
-  context.strokeRect(0.75, map.row * cell, cell * columns - 1.5, cell);
+  const canvas = mapCanvas({ rows, columns, pixels, queries: map.queries, keys: map.keys, side: SIDE, marked: map.row }, `attention of head ${head.name} on an example`);
   const row = map.weights[map.row];
   const best = row.indexOf(Math.max(...row));
-  return make("figure", {}, canvas, make("figcaption", {}, `${map.queries[map.row]} looks at ${map.keys[best]} (${figure(row[best] / 1000)}); colours by the square root of the weight`));
+  return make("figure", {}, canvas,
+    make("div", { class: "legend" }, ...legend(data.palette, "0", "1, by the square root of the weight", causal)),
+    make("figcaption", {}, `${map.queries[map.row]} looks at ${map.keys[best]} (${figure(row[best] / 1000)}); queries downwards, keys across`));
 }
 
 /** Weight by distance, as bars. @param {Head} head */

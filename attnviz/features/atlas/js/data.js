@@ -22,6 +22,11 @@ export function percent(share) {
   return `${Math.round(100 * share)} %`;
 }
 
+/** How many times a share is another. @param {number} share @param {number} other */
+export function times(share, other) {
+  return `×${figure(share / other)}`;
+}
+
 /** An interval, or nothing where it is not known. @param {number | null} low @param {number | null} high @param {(value: number) => string} shown */
 export function interval(low, high, shown = figure) {
   return low === null || high === null ? "" : ` [${shown(low)}, ${shown(high)}]`;
@@ -43,8 +48,8 @@ export function words(head) {
     head.does ? `does ${head.does.name}` : "",
     head.rests ? `sink ${head.rests.name}` : "",
     head.effect?.needed ? "needed" : "",
-    ...head.relations.map(({ relation, role }) => `${role ? "syntactic " : ""}${relation}`),
-    head.coreference?.role ? "coreference" : "",
+    ...head.relations.map(({ relation }) => `syntactic ${relation}`),
+    head.coreference ? "coreference" : "",
     head.copies ? "copies" : "",
     ...head.strings.slice(0, 3).map(({ text }) => text),
   ].join(" ").toLowerCase();

@@ -51,7 +51,7 @@ const TINTS = [
   },
   {
     key: "relation", title: "relation it finds", of: ({ relations: [found] }) => found && {
-      share: found.accuracy, sure: found.role ? 1 : 0, said: `${found.relation} ${percent(found.accuracy)} of ${found.count}`,
+      share: found.accuracy, sure: certain(found.low, found.high), said: `${found.relation} ${percent(found.accuracy)} of ${found.count}`,
     },
   },
 ];
@@ -115,6 +115,26 @@ export function startGrid() {
     event.preventDefault();
   });
   subscribe(drawGrid);
+}
+
+/** The grid as a picture. @param {import("./drawing.js").Painter} painter */
+export function drawWhole(painter) {
+  const tint = tints.find(({ key }) => key === get().tint) || tints[0];
+  const style = getComputedStyle(document.documentElement);
+  const [text, soft, line] = ["--text", "--soft", "--line"].map((name) => style.getPropertyValue(name).trim());
+  const [left, top] = [64, 48];
+  painter.text(`${data.atlas.model}: ${tint ? tint.title : "heads"}`, 12, 18, { size: 14, weight: 600, color: text });
+  lines.forEach(({ site, layer }, n) => painter.text(sites.length > 1 ? `${site.slice(0, 5)} ${layer}` : String(layer), left - 8, top + n * (CELL + GAP) + CELL / 2, { size: 11, align: "right", color: soft }));
+  for (const head of heads) {
+    const [x, y] = middle(head);
+    const found = tint && colorOf(tint, head);
+    if (found) painter.rect(left + x - CELL / 2, top + y - CELL / 2, CELL, CELL, found.color.replaceAll(" ", ","), found.sure);
+    else painter.rect(left + x - CELL / 2, top + y + CELL / 2 - 1, CELL, 1, line);
+    if (found && CELL >= SIGNED && found.sure > READ && found.sign) painter.text(found.sign, left + x, top + y, { size: 11, align: "center", color: found.ink });
+  }
+  const below = top + lines.length * (CELL + GAP) + 14;
+  painter.text("rows are layers, columns heads; faint where it is uncertain", 12, below, { size: 11, color: soft });
+  return { width: Math.max(380, left + across * (CELL + GAP) + 12), height: below + 16 };
 }
 
 /** What every cell shows, and who feeds whom. */

@@ -1,10 +1,12 @@
 import { byId, fill, make } from "./dom.js";
 import { drawCard } from "./card.js";
 import { data, heads } from "./data.js";
+import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
-import { drawGrid, startGrid } from "./grid.js";
+import { startHelpByKey } from "./help.js";
+import { drawGrid, drawWhole, startGrid } from "./grid.js";
 import { fromHash, get, set, subscribe } from "./state.js";
-import { mark, startTable } from "./table.js";
+import { mark, numbers, startTable } from "./table.js";
 
 let open = "";
 
@@ -32,6 +34,8 @@ function start() {
   fill(byId("summary"), ...summary.map((line) => make("li", {}, line)));
   fill(/** @type {HTMLElement} */ (document.querySelector("#methods dl")), ...methods.flatMap(({ part, said }) => [make("dt", {}, part), make("dd", {}, said)]));
   fill(byId("notes"), ...notes.map((note) => make("p", {}, note)));
+  startSaving("attnviz-atlas", drawWhole, () => getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), numbers);
+  startHelpByKey([["← ↑ ↓ →", "from head to head, in the grid"], ["Enter", "open the card of a head"], ["Esc", "close what is open"]]);
   startGrid();
   startTable();
   subscribe(show);

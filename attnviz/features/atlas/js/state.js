@@ -1,4 +1,5 @@
 import { heads } from "./data.js";
+import { observed, setAddress } from "./observed.js";
 
 /**
  * What the page shows, as its address holds it: `#2.4&tint=cost&find=needed`.
@@ -7,39 +8,20 @@ import { heads } from "./data.js";
 
 /** @type {State} */
 const START = { head: "", find: "", sort: "", up: false, tint: "", without: [] };
-/** @type {State} */
-let state = { ...START };
-/** @type {((state: State) => void)[]} */
-const listeners = [];
-
-export function get() {
-  return state;
-}
-
-/** @param {(state: State) => void} listener */
-export function subscribe(listener) {
-  listeners.push(listener);
-}
+const store = observed(START);
+export const get = store.get;
+export const subscribe = store.subscribe;
 
 /** @param {Partial<State>} patch */
 export function set(patch) {
-  const moved = patch.head !== undefined && patch.head !== state.head;
-  state = { ...state, ...patch };
-  const address = `#${asHash()}`;
-  try {
-    if (moved) history.pushState(null, "", address);
-    else history.replaceState(null, "", address);
-  } catch {
-    // a notebook's frame has no address of its own
-  }
-  tell();
+  const moved = patch.head !== undefined && patch.head !== get().head;
+  const next = { ...get(), ...patch };
+  setAddress(`#${asHash(next)}`, moved);
+  store.set(next);
 }
 
-function tell() {
-  for (const listener of listeners) listener(state);
-}
-
-function asHash() {
+/** @param {State} state */
+function asHash(state) {
   const parts = new URLSearchParams();
   for (const name of /** @type {const} */ (["find", "sort", "tint"])) if (state[name]) parts.set(name, state[name]);
   if (state.up) parts.set("up", "1");
@@ -53,9 +35,8 @@ export function fromHash() {
   const name = decodeURIComponent(first);
   const known = heads.some((head) => head.name === name);
   const parts = new URLSearchParams((known ? rest : [first, ...rest]).join("&"));
-  state = {
+  store.set({
     head: known ? name : "", find: parts.get("find") || "", sort: parts.get("sort") || "", up: parts.get("up") === "1",
     tint: parts.get("tint") || "", without: (parts.get("without") || "").split(",").filter(Boolean),
-  };
-  tell();
+  }, true);
 }

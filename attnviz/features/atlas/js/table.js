@@ -1,6 +1,7 @@
-import { byId, fill, make } from "./dom.js";
+import { byId, fill, make, plural } from "./dom.js";
 import { get, set, subscribe } from "./state.js";
-import { data, figure, heads, interval, metric, percent, roleSign, words } from "./data.js";
+import { term } from "./words.js";
+import { data, figure, heads, interval, metric, percent, roleSign, times, words } from "./data.js";
 
 /** @typedef {import("./types.js").Head} Head */
 
@@ -8,6 +9,9 @@ import { data, figure, heads, interval, metric, percent, roleSign, words } from 
 const QUICK = ["needed", "induction", "previous", "syntactic", "coreference", "copies"];
 
 const mostEffect = Math.max(0, ...heads.map(({ effect }) => Math.abs(effect?.effect || 0)));
+
+/** The terms of the glossary behind titles. @type {Record<string, Record<string, string>>} */
+const TERMS = { does: term("role"), sink: term("attention sink"), finds: term("syntactic"), copies: term("copying score"), feeds: term("composition") };
 
 /** @typedef {{ title: string, of: (head: Head) => number | string | null, cell: (head: Head) => (Node | string)[], there?: boolean, more?: boolean }} Column */
 
@@ -17,10 +21,10 @@ const COLUMNS = [
   { title: "does", of: ({ does }) => does && -does.mean, cell: ({ does, scores }) => (does ? [roleSign(does), does.name, ...scored(does.mean, scores[does.score])] : []) },
   { title: "sink", of: ({ rests }) => rests && -rests.mean, cell: ({ rests }) => (rests ? [`${rests.name} ${figure(rests.mean)}`] : []) },
   { title: metric ? `ablated: ${metric.name} in ${metric.unit}` : "", there: Boolean(metric), of: ({ effect }) => effect && -effect.effect, cell: effectCell },
-  { title: "finds", more: true, there: heads.some(({ relations }) => relations.length), of: ({ relations }) => (relations[0] ? -relations[0].margin - (relations[0].role ? 10 : 0) : null), cell: ({ relations }) => relations.slice(0, 1).map(({ relation, role, accuracy, count, offset_accuracy }) => make("span", role ? {} : { class: "soft", title: "not enough for a role" }, `${relation} ${percent(accuracy)} of ${count} (offset ${percent(offset_accuracy)})`)) },
+  { title: "finds", more: true, there: heads.some(({ relations }) => relations.length), of: ({ relations }) => (relations[0] ? -relations[0].margin : null), cell: ({ relations }) => relations.slice(0, 1).map(({ relation, accuracy, count, offset_accuracy }) => `${relation} ${percent(accuracy)} of ${count} (offset ${percent(offset_accuracy)})`) },
   { title: "copies", more: true, there: heads.some(({ copying }) => copying), of: ({ copying }) => (copying ? -(copying.first ?? copying.plain ?? 0) : null), cell: ({ copying }) => (copying ? [figure(copying.first ?? copying.plain ?? 0, true)] : []) },
   { title: "feeds", more: true, there: heads.some(({ feeds }) => feeds.length), of: ({ feeds }) => (feeds[0] ? -feeds[0].excess : null), cell: ({ feeds }) => feeds.slice(0, 1).map(({ side, reader, ratio }) => `${side} of ${reader} ${figure(ratio)}`) },
-  { title: "looks at most", more: true, of: ({ strings }) => (strings[0] ? -strings[0].weight : null), cell: ({ strings }) => strings.slice(0, 3).map(({ text, weight }, n) => `${n ? ", " : ""}${text} ${percent(weight)}`) },
+  { title: "looks at, beyond its frequency", more: true, of: ({ strings: [first] }) => (first ? -first.weight * Math.log(first.weight / first.uniform) : null), cell: ({ strings }) => strings.slice(0, 3).map(({ text, weight, uniform }, n) => `${n ? ", " : ""}${text} ${percent(weight)} (${times(weight, uniform)})`) },
 ];
 
 /** @param {number} mean @param {import("./types.js").Score | undefined} score */
@@ -43,7 +47,7 @@ const rows = new Map();
 export function startTable() {
   const head = /** @type {HTMLElement} */ (byId("heads").querySelector("thead"));
   head.append(make("tr", {}, ...columns.map(({ title, more }) => {
-    const button = make("button", { type: "button" }, title);
+    const button = make("button", { type: "button", ...(title.startsWith("ablated") ? term("ablation") : TERMS[title]) }, title);
     button.addEventListener("click", () => {
       const { sort, up } = get();
       const same = (sort || columns[0].title) === title;
@@ -98,7 +102,16 @@ function draw() {
   for (const cell of /** @type {NodeListOf<HTMLElement>} */ (byId("heads").querySelectorAll("[data-column]"))) cell.hidden = without.includes(cell.dataset.column || "");
   for (const one of /** @type {NodeListOf<HTMLInputElement>} */ (byId("columns").querySelectorAll("input"))) one.checked = !without.includes(one.dataset.column || "");
   for (const button of byId("quick").children) button.setAttribute("aria-pressed", String(wanted.join(" ") === button.textContent));
-  fill(byId("count"), found.length === heads.length ? `${heads.length} heads of ${data.atlas.model}` : `${found.length} of ${heads.length} heads`);
+  fill(byId("count"), found.length === heads.length ? `${plural(heads.length, "head")} of ${data.atlas.model}` : `${found.length} of ${plural(heads.length, "head")}`);
+}
+
+/** The table as it is shown, a line a head. */
+export function* numbers() {
+  const kept = columns.filter(({ title }) => !get().without.includes(title));
+  yield kept.map(({ title }) => title);
+  for (const row of byId("heads").querySelectorAll("tbody tr")) {
+    yield [.../** @type {NodeListOf<HTMLElement>} */ (row.querySelectorAll("td"))].filter((cell) => !cell.hidden).map((cell) => cell.textContent || "");
+  }
 }
 
 /** Mark the row of the head that is shown. @param {string} name */

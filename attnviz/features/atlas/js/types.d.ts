@@ -1,15 +1,15 @@
 export interface Role { name: string; score: string; mean: number; chance: number | null; rows: number; possible: number | null }
 export interface Score { mean: number | null; chance: number | null; rows: number; texts: number; low: number | null; high: number | null }
 export interface Effect { effect: number; low: number | null; high: number | null; gradient: number | null; rank: number; needed: boolean | null }
-export interface Relation { relation: string; role: boolean; direction: string; accuracy: number; low: number | null; high: number | null; count: number; offset_accuracy: number; margin: number }
-export interface Coreference { role: boolean; accuracy: number; low: number | null; high: number | null; baseline: string; baseline_accuracy: number; count: number }
+export interface Relation { relation: string; direction: string; accuracy: number; low: number | null; high: number | null; count: number; offset_accuracy: number; margin: number }
+export interface Coreference { accuracy: number; low: number | null; high: number | null; baseline: string; baseline_accuracy: number; count: number }
 export interface Edge { side: string; writer: string; reader: string; ratio: number; excess: number }
 export interface HeadMap { queries: string[]; keys: string[]; row: number; first: number; weights: number[][] }
 export interface Head {
   name: string; site: string; layer: number; head: number; does: Role | null; rests: Role | null;
   scores: Record<string, Score>; strings: { text: string; weight: number; uniform: number }[];
   distances: { distance: number; weight: number; uniform: number }[];
-  nearest: { name: string; distance: number }[]; stays: { of: number; does: number | null; nearest: number | null } | null;
+  nearest: { name: string; distance: number }[]; usual: number | null; stays: { of: number; does: number | null; nearest: number | null } | null;
   examples: { score: string; value: number; place: string; text: string; row: number; token: string }[];
   effect: Effect | null; relations: Relation[]; coreference: Coreference | null;
   copying: { plain: number | null; first: number | null } | null; copies: boolean | null; feeds: Edge[]; reads: Edge[]; map: HeadMap | null;

@@ -1,7 +1,9 @@
-import { byId, fill, make, shown, table } from "./dom.js";
+import { byId, fill, make, plural, shown, table } from "./dom.js";
 import { startFrame } from "./frame.js";
 import { data, signed } from "./data.js";
 import { startSaving } from "./download.js";
+import { startHelpByKey } from "./help.js";
+import { term } from "./words.js";
 import { drawMaps, drawWhole, numbers } from "./maps.js";
 
 /** @typedef {import("./types.js").Head} Head */
@@ -15,7 +17,7 @@ function roles({ gained, lost }) {
 function drawCard(head) {
   const { distance, changes } = head;
   const far = distance
-    ? `mean distance ${shown(distance.mean)} over ${distance.rows} rows; largest ${shown(distance.largest)} at ${distance.token} (${distance.row})`
+    ? `mean distance ${shown(distance.mean)} over ${plural(distance.rows, "row")}; largest ${shown(distance.largest)} at ${distance.token} (${distance.row})`
     : "no row could be compared";
   const sorted = changes.filter(({ change }) => change !== 0).sort((a, b) => Math.abs(b.change) - Math.abs(a.change));
   fill(
@@ -44,6 +46,7 @@ function show() {
 function start() {
   startFrame(show);
   startSaving("attnviz-diff", (painter) => drawWhole(painter, current()), () => getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), () => numbers(current()));
+  startHelpByKey([["← ↑ ↓ →", "from cell to cell, on the maps"], ["Tab", "to the heads and the maps"]]);
   fill(byId("below"), data.below);
   const changed = data.heads.some((head) => roles(head));
   const titles = ["head", "distance", "largest", ...(changed ? ["roles"] : [])];
@@ -57,11 +60,12 @@ function start() {
   }));
   fill(
     byId("methods"),
-    make("p", {}, `Distance: the Jensen-Shannon distance of a head's rows in both runs, from 0 (the same weights) to 1 (none in common); the heads stand by its mean. Rows and keys belong together by ${data.align}.`),
+    make("p", {}, "Distance: the ", make("button", { type: "button", class: "term", ...term("Jensen-Shannon distance") }, "Jensen-Shannon distance"), ` of a head's rows in both runs, from 0 (the same weights) to 1 (none in common); the heads stand by its mean. Rows and keys belong together by ${data.align}.`),
     ...data.origin.map((said, n) => make("p", {}, `${n ? "Second" : "First"} run: ${said}.`)),
   );
   fill(byId("notes"), ...data.notes.map((note) => make("p", {}, note)));
   addEventListener("hashchange", show);
+  addEventListener("resize", show);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
   show();
 }

@@ -1,7 +1,8 @@
 import { clamp, fill, make, say, shown } from "./dom.js";
 import { legend } from "./legend.js";
 import { maskedColor, NOT_ALLOWED } from "./masked.js";
-import { fitted, prepared } from "./painter.js";
+import { cellUnder, mapCanvas, paintMap } from "./mapfigure.js";
+import { fitted } from "./painter.js";
 import { changeColor } from "./signed.js";
 import { ramp, rootColor, scheme } from "./palette.js";
 import { shades } from "./shades.js";
@@ -11,17 +12,26 @@ import { bits, data, signed, unpacked } from "./data.js";
 /** @typedef {import("./drawing.js").Painter} Painter */
 /**
  * One of the three maps, ready to be drawn.
- * @typedef {{ said: string, name: string, labels: import("./types.js").Labels, pixels: Uint8ClampedArray, legend: { colors: string[], low: string, high: string } }} Map
+ * @typedef {import("./mapfigure.js").Labelled & { said: string, name: string, legend: { colors: string[], low: string, high: string } }} Map
  */
 
+/** A map's side in a saved picture, the longest line above it, and what is free beside it. */
 const SIDE = 250;
-const LABELLED = 40;
-/** No label is longer than so many pixels. */
-const LONGEST = 84;
+const LONGEST = 334;
 const ALONE = 34;
+/** On the page maps take a third of its width, within these. */
+const [LEAST, MOST] = [230, 460];
+/** Beside the cells of a map: labels, and the gap to the next. */
+const BESIDE = 110;
 
-/** What is drawn of a head: its map in both runs, and their difference. @param {Head} head */
-function mapsOf(head) {
+/** The side of each of three maps beside each other. */
+function side() {
+  const room = document.getElementById("card")?.clientWidth || 0;
+  return Math.max(LEAST, Math.min(MOST, room / 3 - BESIDE));
+}
+
+/** What is drawn of a head: its map in both runs, and their difference. @param {Head} head @param {number} [wide] the side of each */
+function mapsOf(head, wide = SIDE) {
   const first = unpacked(head.first);
   const change = unpacked(head.change);
   const second = first.map((value, n) => value + change[n]);
@@ -36,7 +46,7 @@ function mapsOf(head) {
   const moved = change.map((value) => (most ? (value / most + 1) / 2 : 0.5));
   const scale = { colors: data.palette, low: "0", high: `${shown(top)}, by the square root of the weight` };
   const [before, after] = data.sides[head.kind];
-  /** @type {Map[]} */
+  /** @type {(Omit<Map, keyof import("./mapfigure.js").Labelled> & { labels: import("./types.js").Labels, pixels: Uint8ClampedArray })[]} */
   const maps = [
     { said: data.before, name: `head ${head.name} in ${data.before}`, labels: before, pixels: weight(first), legend: scale },
     { said: data.after, name: `head ${head.name} in ${data.after}`, labels: after, pixels: weight(second), legend: scale },
@@ -46,14 +56,14 @@ function mapsOf(head) {
       legend: { colors: ends, low: signed(-most), high: `${signed(most)}; blue is more in the second run` },
     },
   ];
-  return { first, second, change, masked, maps };
+  return { first, second, change, masked, maps: maps.map(({ labels, ...map }) => ({ ...map, ...labels, rows: head.rows, columns: head.columns, side: wide })) };
 }
 
 /** The maps of a head in both runs, and their difference. @param {Head} head @returns {HTMLElement[]} */
 export function drawMaps(head) {
-  const { first, second, change, masked, maps } = mapsOf(head);
+  const { first, second, change, masked, maps } = mapsOf(head, side());
   const [before, after] = data.sides[head.kind];
-  const canvases = maps.map((map) => canvas(head, map));
+  const canvases = maps.map((map) => mapCanvas(map, map.name));
   const figures = maps.map((map, n) => make("figure", {}, make("figcaption", {}, map.said), canvases[n], make("div", { class: "legend" }, ...legend(map.legend.colors, map.legend.low, map.legend.high, Boolean(masked)))));
   const box = make("div", { id: "maps", tabindex: 0, role: "group", "aria-label": "three maps, rows are queries and columns keys; arrow keys go from cell to cell" }, ...figures);
   const line = make("p", { id: "cell", class: "small" }, "Point at a cell or tap it, or go there with the arrow keys.");
@@ -68,13 +78,13 @@ export function drawMaps(head) {
     const told = masked?.[cell] ? NOT_ALLOWED : `${shown(first[cell])} and then ${shown(second[cell])}, difference ${signed(change[cell])}`;
     fill(line, `${name} (${at.join(", ")}): ${told}`);
   };
-  for (const one of canvases) {
+  for (const [n, one] of canvases.entries()) {
     one.addEventListener("pointermove", (event) => {
-      const place = event.pointerType === "mouse" && !pinned && placed(one, event, head);
+      const place = event.pointerType === "mouse" && !pinned && cellUnder(one, maps[n], event);
       if (place) tell(...place);
     });
     one.addEventListener("click", (event) => {
-      const place = placed(one, event, head);
+      const place = cellUnder(one, maps[n], event);
       if (!place) return;
       pinned = !(pinned && place[0] === at[0] && place[1] === at[1]);
       tell(...place);
@@ -92,64 +102,6 @@ export function drawMaps(head) {
   return [box, line];
 }
 
-/** The cell under a pointer. @param {HTMLCanvasElement} one @param {MouseEvent} event @param {Head} head @returns {[number, number] | null} */
-function placed(one, event, head) {
-  const box = one.getBoundingClientRect();
-  const [left, top] = [Number(one.dataset.left), Number(one.dataset.top)];
-  const scale = Number(one.dataset.width) / box.width;
-  const [x, y] = [(event.clientX - box.left) * scale - left, (event.clientY - box.top) * scale - top];
-  const size = Number(one.dataset.cell);
-  const [row, column] = [Math.floor(y / size), Math.floor(x / size)];
-  return row >= 0 && column >= 0 && row < head.rows && column < head.columns ? [row, column] : null;
-}
-
-/**
- * Where a map's cells are, with its tokens beside them where they are few enough to be read.
- * @param {Painter} painter
- * @param {Head} head
- * @param {Map} map
- */
-function placesOf(painter, { rows, columns }, { labels }) {
-  const cell = SIDE / Math.max(rows, columns);
-  const written = Math.max(rows, columns) <= LABELLED;
-  const letters = Math.min(11, cell);
-  /** @param {string[]} names */
-  const room = (names) => (written ? 8 + Math.min(LONGEST, Math.max(...names.map((name) => painter.measure(name, letters)))) : 0);
-  const [left, top] = [room(labels.queries), room(labels.keys)];
-  return { cell, written, letters, left, top, width: left + cell * columns, height: top + cell * rows };
-}
-
-/**
- * @param {Painter} painter
- * @param {Head} head
- * @param {Map} map
- * @param {number} x
- * @param {number} y
- */
-function paint(painter, head, map, x, y) {
-  const { cell, written, letters, left, top, width, height } = placesOf(painter, head, map);
-  const color = getComputedStyle(document.documentElement).getPropertyValue("--text").trim();
-  painter.image(map.pixels, head.rows, head.columns, x + left, y + top, cell * head.columns, cell * head.rows);
-  if (written) {
-    const { queries, keys } = map.labels;
-    queries.forEach((name, n) => painter.text(fitted(painter, name, LONGEST, letters), x + left - 4, y + top + (n + 0.5) * cell, { size: letters, align: "right", color }));
-    keys.forEach((name, n) => painter.text(fitted(painter, name, LONGEST, letters), x + left + (n + 0.5) * cell, y + top - 4, { size: letters, color, turn: true }));
-  }
-  return { width, height };
-}
-
-/** @param {Head} head @param {Map} map */
-function canvas(head, map) {
-  const { rows, columns } = head;
-  const found = make("canvas");
-  const { cell, left, top, width, height } = placesOf(prepared(found, 1, 1), head, map);
-  const attributes = { role: "img", "aria-label": `${map.name}: ${rows} queries, ${columns} keys`, "data-left": left, "data-top": top, "data-cell": cell, "data-width": width };
-  for (const [name, value] of Object.entries(attributes)) found.setAttribute(name, String(value));
-  paint(prepared(found, width, height), head, map, 0, 0);
-  found.style.height = "";
-  return found;
-}
-
 /**
  * The three maps with their legends, for saving.
  * @param {Painter} painter
@@ -163,8 +115,8 @@ export function drawWhole(painter, head) {
   const { maps, masked } = mapsOf(head);
   let [x, low] = [12, 0];
   for (const map of maps) {
-    painter.text(fitted(painter, map.said, SIDE + LONGEST, 11), x, 58, { size: 11, color: soft });
-    const { width, height } = paint(painter, head, map, x, 70);
+    painter.text(fitted(painter, map.said, LONGEST, 11), x, 58, { size: 11, color: soft });
+    const { width, height } = paintMap(painter, map, x, 70);
     const { colors, low: from, high } = map.legend;
     const y = 70 + height + 14;
     painter.text(from, x, y, { size: 10.5, color: soft });

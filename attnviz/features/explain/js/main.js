@@ -2,12 +2,14 @@
 import { bar, barLine, signedBar, signedText } from "./bars.js";
 import { byId, fill, make, table } from "./dom.js";
 import { startFrame } from "./frame.js";
-import { scheme } from "./palette.js";
+import { mapCanvas } from "./mapfigure.js";
+import { ramp, scheme } from "./palette.js";
+import { shades } from "./shades.js";
 import { changeColor } from "./signed.js";
-import { map } from "./weightmap.js";
 
 /** @type {import("./types.js").Data} */
 const data = JSON.parse(byId("data").textContent || "");
+const SIDE = 240;
 
 /** Tint by a share of the largest, from -1 to 1, with an ink that reads on it. @param {HTMLElement} box @param {number} share */
 function tint(box, share) {
@@ -41,6 +43,16 @@ function grid() {
   return make("table", { class: "grid" }, make("thead", {}, head), make("tbody", {}, ...rows));
 }
 
+/** A head's map: queries downwards, keys across. @param {import("./types.js").Head} head */
+function weights(head) {
+  const rows = data.tokens.length;
+  const pixels = shades({
+    values: head.map.flat(), rows, columns: rows, colors: ramp(data.palette), factor: () => 1, root: true,
+    masked: data.causal ? (cell) => cell % rows > Math.trunc(cell / rows) : null,
+  });
+  return mapCanvas({ rows, columns: rows, pixels, queries: data.tokens, keys: data.tokens, side: SIDE }, `attention weights of head ${head.name}`);
+}
+
 /** @param {import("./types.js").Head} head */
 function card(head) {
   const vote = head.vote === null ? "" : `: ${head.vote} logits for ${data.answer}`;
@@ -51,7 +63,7 @@ function card(head) {
   box.append(make("h3", {}, "its key comes from"));
   if (head.reason) box.append(make("p", { class: "small" }, head.reason));
   box.append(...head.keys.map(([name, share]) => barLine(name, signedBar(share, most), head.shares ? `${Math.round(100 * share)} %` : signedText(share))));
-  if (head.map.length) box.append(make("h3", {}, "all its weights, queries downwards"), make("div", { class: "map", tabindex: 0, role: "group", "aria-label": `map of head ${head.name}` }, map(head.map, data.tokens, `attention weights of head ${head.name}`)));
+  if (head.map.length) box.append(make("h3", {}, "all its weights, queries downwards"), make("div", { class: "map", tabindex: 0, role: "group", "aria-label": `map of head ${head.name}` }, weights(head)));
   return box;
 }
 

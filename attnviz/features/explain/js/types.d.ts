@@ -15,6 +15,9 @@ export interface Data {
   votes: { layer: string; values: number[] }[];
   through: [string, number][]; sums: number[];
   heads: Head[]; methods: string[]; effects: string[][];
+  palette: string[];
+  /** whether later keys are masked */
+  causal: boolean;
   /** colours of less, nothing and more */
   signed: Record<"light" | "dark", string[]>;
 }

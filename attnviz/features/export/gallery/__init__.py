@@ -29,7 +29,7 @@ def page(lines: Iterable[bytes]) -> Iterator[bytes]:
     Args:
         lines: of the manifest, in order.
     """
-    template, style, script = parts(__package__, "main", own_style=True)
+    template, style, script = parts(__package__, "main")
     whole = html_page(
         template, "img-src 'self' file:", title=_TITLE, style=style, script=script, data=_HERE
     )

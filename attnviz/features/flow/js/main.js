@@ -4,8 +4,11 @@ import { byId, clamp, fill, make } from "./dom.js";
 import { count, data, depth, ROW, steps, total, weights } from "./data.js";
 import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
+import { startHelpByKey } from "./help.js";
+import { setAddress } from "./observed.js";
 import { drawWhole, paint, tones } from "./picture.js";
 import { all, back, onward, taken } from "./ways.js";
+import { term } from "./words.js";
 
 /** @typedef {import("./types.js").Node} Node */
 /** @typedef {{ row: HTMLElement, name: HTMLElement, share: HTMLElement, flow: HTMLElement, weights: HTMLElement }} Row */
@@ -14,6 +17,9 @@ const stage = byId("stage");
 const canvas = /** @type {HTMLCanvasElement} */ (byId("lines"));
 const slider = /** @type {HTMLInputElement} */ (byId("least"));
 const LAST = { layer: depth, nodes: [count - 1] };
+
+/** The methods in the glossary. @type {Record<string, Record<string, string>>} */
+const TERMS = { alti: term("ALTI"), rollout: term("attention rollout"), "max-flow": term("max-flow") };
 
 /** @type {Node | null} null for all */
 let chosen = null;
@@ -151,11 +157,7 @@ function choose(node, hold) {
 
 /** The address has what is held. */
 function remember() {
-  try {
-    history.replaceState(null, "", held && chosen ? `#at=${chosen.layer}:${chosen.nodes}` : location.pathname + location.search);
-  } catch {
-    // a notebook's frame has no address of its own
-  }
+  setAddress(held && chosen ? `#at=${chosen.layer}:${chosen.nodes}` : "");
 }
 
 /** What the address holds, if it is there: a layer and tokens. @returns {Node | null} */
@@ -199,11 +201,13 @@ function limit() {
   update();
 }
 
-startFrame(update);
+startFrame(draw);
+startHelpByKey([["↑ ↓", "from token to token"], ["← →", "from layer to layer"], ["Enter", "hold what is followed"], ["Home", "the first token"], ["End", "the last token"], ["Esc", "show all"]]);
 startSaving("attnviz-flow", (painter) => drawWhole(painter, drawn, chosen, shown), () => tones().paper, numbers);
 fill(byId("title"), data.title);
 fill(byId("how"), data.formula);
 fill(byId("method"), data.method);
+for (const [name, value] of Object.entries(TERMS[data.method] || {})) byId("method").setAttribute(name, value);
 fill(byId("closing"), data.closing);
 stage.style.setProperty("--row", `${ROW}px`);
 const before = side(byId("before"));

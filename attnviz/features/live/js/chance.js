@@ -12,3 +12,25 @@ export function chance(seed, n) {
   a ^= a + Math.imul(a ^ (a >>> 7), a | 61);
   return ((a ^ (a >>> 14)) >>> 0) / 2 ** 32;
 }
+
+/** Probabilities. @param {Float32Array} logits */
+export function shares(logits) {
+  const most = logits.reduce((a, b) => Math.max(a, b), -Infinity);
+  const powers = logits.map((logit) => Math.exp(logit - most));
+  const total = powers.reduce((a, b) => a + b, 0);
+  return powers.map((power) => power / total);
+}
+
+/** The ids of the largest. @param {Float32Array} values @param {number} count */
+export function best(values, count) {
+  /** @type {number[]} */
+  const found = [];
+  for (let id = 0; id < values.length; id++) {
+    if (found.length === count && values[id] <= values[found[count - 1]]) continue;
+    let place = found.length;
+    while (place && values[found[place - 1]] < values[id]) place--;
+    found.splice(place, 0, id);
+    if (found.length > count) found.pop();
+  }
+  return found;
+}

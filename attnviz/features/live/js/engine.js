@@ -15,7 +15,7 @@ const asked = new Map();
 
 /**
  * Start the network in a thread of its own, which is made of a script that lies in the page.
- * @param {(milliseconds: number) => void} ready
+ * @param {(milliseconds: number, fast: boolean) => void} ready
  * @param {(why: string) => void} failed
  */
 export function startEngine(ready, failed) {
@@ -25,7 +25,7 @@ export function startEngine(ready, failed) {
   worker.addEventListener("message", (/** @type {MessageEvent<Said>} */ { data }) => {
     if (data.failed) failed(data.failed);
     working = false;
-    if (data.ready !== undefined) ready(data.ready);
+    if (data.ready !== undefined) ready(data.ready, Boolean(data.fast));
     if (data.answer) {
       asked.get(data.answer.turn)?.(data.answer);
       asked.delete(data.answer.turn);
@@ -35,6 +35,7 @@ export function startEngine(ready, failed) {
   worker.postMessage({
     network: JSON.parse(byId("network").textContent || ""),
     packed: byId("weights").textContent,
+    kernel: byId("kernel").textContent,
   });
 }
 

@@ -1,7 +1,8 @@
 import { byId, fill, make, say } from "./dom.js";
+import { allFacts, rolesText } from "./facts.js";
 import { legend } from "./legend.js";
 import { draw, picture } from "./shade.js";
-import { get, page, set, turnOff } from "./store.js";
+import { changesOf, get, page, set, turnOff } from "./store.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
 /** @typedef {import("./types.js").HeadFacts} HeadFacts */
@@ -9,6 +10,7 @@ import { get, page, set, turnOff } from "./store.js";
 const across = Math.max(...page.heads.map(({ id }) => Number(id.split(".")[1]))) + 1;
 /** @type {Map<string, HTMLElement>} */
 const tiles = new Map();
+const allOn = make("button", { type: "button", id: "all-on" }, "all on");
 
 /** Make a tile for every head, and the switches of several. */
 export function startGrid() {
@@ -20,22 +22,40 @@ export function startGrid() {
     all.addEventListener("click", () => toggle(ids));
     grid.append(all, ...page.heads.slice(layer * across, (layer + 1) * across).map(tile));
   }
+  allOn.addEventListener("click", () => set({ off: new Set() }));
+  byId("switch").addEventListener("click", () => toggle([get().head]));
+  drawRoles();
+}
+
+/** What was drawn last. @type {HeadFacts[] | null} */
+let drawn = null;
+
+/** The roles of heads, where they were measured anew: signs on maps, and switches of all heads of one. */
+export function drawRoles() {
+  byId("groups").classList.toggle("stale", rolesText() !== get().text);
+  if (drawn === allFacts()) return;
+  drawn = allFacts();
   const roles = new Map();
-  for (const { id, role } of page.heads) {
+  for (const { id, role, said } of drawn) {
     if (role) roles.set(role.name, { role, ids: [...(roles.get(role.name)?.ids || []), id] });
+    const show = /** @type {HTMLElement} */ (tiles.get(id)?.querySelector(".tile"));
+    const code = /** @type {HTMLElement} */ (show.querySelector(".code"));
+    fill(code, role ? role.code : "·");
+    code.style.background = role ? role.color : "";
+    code.style.color = role ? role.ink : "";
+    show.title = `${id}: ${said}`;
+    fill(/** @type {HTMLElement} */ (show.querySelector(".hidden")), said);
   }
-  for (const [name, { role, ids }] of roles) {
+  const order = [...roles.entries()].sort(([a], [b]) => a.localeCompare(b));
+  fill(byId("groups"), ...order.map(([name, { role, ids }]) => {
     const chip = make("span", { class: "chip" });
     chip.style.background = role.color;
     const button = make("button", { type: "button", class: "role", "aria-pressed": "false", title: `switch ${ids.join(", ")} off or on` }, chip, `${name} ${ids.length}`);
     button.dataset.ids = ids.join();
     button.addEventListener("click", () => toggle(ids));
-    byId("groups").append(button);
-  }
-  const none = make("button", { type: "button", id: "all-on" }, "all on");
-  none.addEventListener("click", () => set({ off: new Set() }));
-  byId("groups").append(none);
-  byId("switch").addEventListener("click", () => toggle([get().head]));
+    return button;
+  }), allOn);
+  drawSwitches();
 }
 
 /** What the colours of the maps mean. */
@@ -51,17 +71,10 @@ function toggle(ids) {
 }
 
 /** @param {HeadFacts} head */
-function tile(head) {
-  const { id, role } = head;
-  const said = `${id}: ${head.said}`;
-  const code = make("span", { class: "code" }, role ? role.code : "·");
-  if (role) {
-    code.style.background = role.color;
-    code.style.color = role.ink;
-  }
+function tile({ id }) {
   const canvas = make("canvas", { "aria-hidden": "true" });
-  const label = make("span", { class: "label" }, make("span", {}, id), code);
-  const show = make("button", { type: "button", class: "tile", "data-head": id, title: said }, canvas, make("span", { class: "moved" }), label, make("span", { class: "hidden" }, head.said));
+  const label = make("span", { class: "label" }, make("span", {}, id), make("span", { class: "code" }));
+  const show = make("button", { type: "button", class: "tile", "data-head": id }, canvas, make("span", { class: "moved" }), label, make("span", { class: "hidden" }));
   const power = make("button", { type: "button", class: "power", tabindex: "-1", "aria-label": `switch ${id} off`, title: "switch off or on (x)", "aria-pressed": "false" }, "off");
   power.addEventListener("click", () => toggle([id]));
   show.addEventListener("click", (event) => (event.shiftKey ? toggle([id]) : set({ head: id })));
@@ -99,7 +112,7 @@ export function drawSwitches() {
     const ids = (button.dataset.ids || "").split(",");
     button.setAttribute("aria-pressed", String(ids.every((id) => off.has(id))));
   }
-  byId("all-on").toggleAttribute("disabled", !off.size);
+  allOn.toggleAttribute("disabled", !off.size);
   byId("off-count").textContent = off.size ? `${off.size} of ${page.heads.length} off` : `${page.heads.length}`;
   const ours = byId("switch");
   ours.textContent = off.has(head) ? `${head} is off: switch on` : `switch ${head} off`;
@@ -122,6 +135,6 @@ export function drawGrid({ ids, before, after, changes }) {
   }
   drawLegend();
   fill(byId("grid-said"), changes
-    ? "Maps with the heads off. Δ and the frame: how far a head's rows moved (mean Jensen-Shannon distance, 0 to 1)."
+    ? `Maps with ${changesOf(get())}. Δ and the frame: how far a head's rows moved (mean Jensen-Shannon distance, 0 to 1).`
     : "Small maps: rows are the tokens that look, columns those looked at.");
 }

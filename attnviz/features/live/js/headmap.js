@@ -1,8 +1,10 @@
 import { drawAxes, gutterFor } from "./axes.js";
-import { byId, fill, shown } from "./dom.js";
+import { weightText } from "./digits.js";
+import { byId, fill } from "./dom.js";
+import { factsOf, rolesText } from "./facts.js";
 import { NOT_ALLOWED } from "./masked.js";
 import { draw, isMasked, picture } from "./shade.js";
-import { get, page, set } from "./store.js";
+import { changesOf, get, page, set } from "./store.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
 
@@ -32,10 +34,10 @@ export function label(id) {
   return page.labels[id];
 }
 
-/** A token by name and, where it stands more than once, by place. @param {Answer} answer @param {number} t */
-export function named(answer, t) {
-  const several = answer.ids.filter((id) => id === answer.ids[t]).length > 1;
-  return `${label(answer.ids[t])}${several ? ` (${t})` : ""}`;
+/** A token by name and, where it stands more than once, by place. @param {Answer} answer @param {number} t @param {boolean} [second] of the second pass */
+export function named(answer, t, second = false) {
+  const ids = (second && answer.idsAfter) || answer.ids;
+  return `${label(ids[t])}${ids.filter((id) => id === ids[t]).length > 1 ? ` (${t})` : ""}`;
 }
 
 /** @type {(cell: { t: number, s: number } | null, name: string) => void} */
@@ -90,17 +92,18 @@ function point(cell) {
 /** The tokens around the maps that are shown. */
 function labelAxes() {
   if (!current) return;
-  const { ids, at, after } = current;
+  const { at, after } = current;
   for (const name of after ? ["before", "after"] : ["before"]) {
     const left = name === "after" && aside ? 0 : gutter;
     const { why, key } = get();
+    const ids = (name === "after" && current.idsAfter) || current.ids;
     drawAxes(/** @type {HTMLCanvasElement} */ (byId(`axes-${name}`)), { ids, size, left, above: gutter, at, key: why ?? key, cell: pointed });
   }
 }
 
 /** How large maps can be. @param {boolean} both */
 function measure(both) {
-  const room = byId("maps").clientWidth;
+  const room = Math.floor(byId("maps").getBoundingClientRect().width);
   gutter = gutterFor(room);
   const half = (room - BETWEEN - gutter) / 2;
   aside = both && half >= LEAST;
@@ -123,8 +126,8 @@ function hover(event, canvas) {
   const [layer, head] = place();
   const count = current.ids.length;
   const at = (head * count + cell.t) * count + cell.s;
-  const second = current.after ? ` → ${shown(current.after[layer][at])}` : "";
-  fill(tip, `${named(current, cell.t)} → ${named(current, cell.s)}: ${isMasked(cell.t, cell.s) ? NOT_ALLOWED : `${shown(current.before[layer][at])}${second}`}`);
+  const second = current.after ? ` → ${weightText(current.after[layer][at])}` : "";
+  fill(tip, `${named(current, cell.t)} → ${named(current, cell.s)}: ${isMasked(cell.t, cell.s) ? NOT_ALLOWED : `${weightText(current.before[layer][at])}${second}`}`);
   tip.style.left = `${Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8)}px`;
   tip.style.top = `${event.clientY + 16}px`;
 }
@@ -134,12 +137,13 @@ export function drawMaps(answer) {
   current = answer;
   const { head, off } = get();
   const [layer, number] = place();
-  const facts = page.heads.find(({ id }) => id === head);
   fill(byId("head-title"), `Head ${head}`);
-  fill(byId("head-said"), facts ? `${facts.said}${get().text === page.text ? "" : " (on the opening text)"}` : "");
+  fill(byId("head-said"), `${factsOf(head).said}${get().text === rolesText() ? "" : " (on the text before)"}`);
   const { ids, before, after, at } = answer;
   byId("after").hidden = !after;
   byId("before-said").hidden = !after;
+  const changed = changesOf(get());
+  fill(byId("after-said"), `with ${changed}`);
   measure(Boolean(after));
   for (const [name, maps] of /** @type {const} */ ([["before", before], ["after", after]])) {
     if (!maps) continue;
@@ -149,19 +153,19 @@ export function drawMaps(answer) {
     context.strokeStyle = getComputedStyle(canvas).getPropertyValue("--mark");
     context.lineWidth = 1.5;
     context.strokeRect(0.75, at * step, size - 1.5, Math.max(step, 2));
-    canvas.setAttribute("aria-label", `${name === "after" ? "with heads off: " : ""}head ${head}, ${rowSaid(answer, maps[layer], number)}`);
+    canvas.setAttribute("aria-label", `${name === "after" ? `with ${changed}: ` : ""}head ${head}, ${rowSaid(answer, maps[layer], number, name === "after")}`);
   }
   labelAxes();
   const lines = [rowSaid(answer, before[layer], number)];
-  if (after) lines.push(`With the heads off: ${rowSaid(answer, after[layer], number)}`);
+  if (after) lines.push(`With ${changed}: ${rowSaid(answer, after[layer], number, true)}`);
   if (off.has(head)) lines.push("This head is off: it still looks, but nothing of what it reads is passed on.");
   fill(byId("row-said"), lines.join(". "));
 }
 
-/** @param {Answer} answer @param {Float32Array} maps @param {number} head */
-function rowSaid(answer, maps, head) {
+/** @param {Answer} answer @param {Float32Array} maps @param {number} head @param {boolean} [second] */
+function rowSaid(answer, maps, head, second = false) {
   const count = answer.ids.length;
   const row = maps.subarray((head * count + answer.at) * count, (head * count + answer.at + 1) * count);
   const best = [...row.keys()].sort((a, b) => row[b] - row[a]).slice(0, NAMED).filter((s) => row[s] >= 0.01);
-  return `${named(answer, answer.at)} looks at ${best.map((s) => `${named(answer, s)} ${shown(row[s])}`).join(", ")}`;
+  return `${named(answer, answer.at, second)} looks at ${best.map((s) => `${named(answer, s, second)} ${weightText(row[s])}`).join(", ")}`;
 }

@@ -1,6 +1,5 @@
 import { byId, fill, make } from "./dom.js";
 import { openHelp, startHelp } from "./help.js";
-import { page } from "./store.js";
 
 /** @type {[string, string][]} */
 const KEYS = [
@@ -13,10 +12,10 @@ const KEYS = [
   ["?", "this help, wherever no text is written"],
 ];
 
-/** The help, with the roles that heads have on this page. */
-export function startKeys() {
+/** The help, with the roles that heads can have. @param {import("./types.js").RoleRules} rules */
+export function startKeys(rules) {
   startHelp(KEYS);
-  const roles = new Map(page.heads.flatMap(({ role }) => (role ? [[role.code, role]] : [])));
+  const roles = new Map(rules.roles.map((role) => [role.code, role]));
   fill(byId("help-roles"), ...[...roles.values()].flatMap(({ name, code, color, ink }) => {
     const chip = make("span", { class: "code" }, code);
     chip.style.background = color;

@@ -1,13 +1,18 @@
-import { byId, fill, make } from "./dom.js";
+import { byId, fill, make, plural } from "./dom.js";
 import { ask, startEngine } from "./engine.js";
 import { failed, startFrame } from "./frame.js";
-import { drawGrid, drawSwitches, startGrid } from "./grid.js";
+import { startSaving } from "./download.js";
+import { rolesText, tellRoles } from "./facts.js";
+import { drawGrid, drawRoles, drawSwitches, startGrid } from "./grid.js";
 import { drawMaps, label, startMaps } from "./headmap.js";
+import { cells, drawWhole } from "./saved.js";
 import { startKeys } from "./keys.js";
+import { drawLesson, drawStep, startLessons } from "./lesson.js";
 import { drawWords } from "./nextwords.js";
-import { fromHash, get, page, seedFrom, set, subscribe } from "./store.js";
+import { startShares } from "./sharesfigure.js";
+import { askedFor, fromHash, get, page, seedFrom, set, subscribe } from "./store.js";
 import { tokenizer } from "./tokenizer.js";
-import { drawTour, startTour } from "./tour.js";
+import { drawWay, startWay } from "./way.js";
 import { drawWhy, lacks, startWhy } from "./why.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
@@ -16,6 +21,12 @@ import { drawWhy, lacks, startWhy } from "./why.js";
 /** @type {import("./types.js").Network} */
 const network = JSON.parse(byId("network").textContent || "");
 const box = /** @type {HTMLTextAreaElement} */ (byId("text"));
+/** What of the state the network is asked about. */
+const NEEDS_RUN = /** @type {const} */ (["text", "off", "at", "head", "places", "other"]);
+/** After so many milliseconds without a change roles are measured again. */
+const PAUSE = 250;
+/** @type {number | undefined} */
+let measuring;
 /** @type {Answer | null} */
 let current = null;
 
@@ -27,16 +38,24 @@ function numbers(off) {
 /**
  * Run the model on what the state says and show it.
  * @param {number} [write] tokens that it shall add
+ * @param {boolean} [roles] measure them, too
  */
-async function run(write = 0) {
-  const { text, off, at, temperature, seed, why, head } = get();
+async function run(write = 0, roles = false) {
+  const state = get();
+  const { text, off, at, temperature, seed, why, places, other } = state;
+  const [head] = numbers(new Set([state.head]));
   document.documentElement.dataset.busy = "1";
-  const answer = await ask({ text, off: numbers(off), at, write, temperature, seed, opened: why === null ? null : numbers(new Set([head]))[0] });
+  const answer = await ask({
+    text, off: numbers(off), at, write, temperature, seed, opened: why === null ? null : head, head, places, other, asked: askedFor(state), roles,
+  });
   if (write && answer.ids.length) {
     if (answer.added) box.value += answer.added;
     set({ text: box.value, at: null, key: null });
   }
+  if (answer.roles) tellRoles(text, answer.roles, network.rules);
   show(answer);
+  clearTimeout(measuring);
+  if (rolesText() !== text && answer.ids.length) measuring = setTimeout(() => run(0, true), PAUSE);
   document.documentElement.dataset.busy = "0";
 }
 
@@ -50,7 +69,7 @@ function show(answer) {
     return;
   }
   const { ids, at, cut, milliseconds } = current;
-  fill(byId("said"), `${ids.length} token${ids.length === 1 ? "" : "s"}, ${milliseconds < 10 ? milliseconds.toFixed(1) : milliseconds.toFixed(0)} ms${cut ? `; ${cut} beyond the model's ${network.maxTokens} left out` : ""}`);
+  fill(byId("said"), `${plural(ids.length, "token")}, ${milliseconds < 10 ? milliseconds.toFixed(1) : milliseconds.toFixed(0)} ms${cut ? `; ${cut} beyond the model's ${network.maxTokens} left out` : ""}`);
   const special = new Set(network.vocabulary.special);
   fill(byId("tokens"), ...ids.map((id, t) => make("span",
     { role: "option", id: `token-${t}`, class: special.has(id) ? "token special" : "token", "aria-selected": String(t === at) }, label(id))));
@@ -60,20 +79,23 @@ function show(answer) {
 
 function draw() {
   if (!current) return;
+  drawRoles();
   drawGrid(current);
   drawMaps(current);
   drawWords(current, network.causal);
   drawWhy(current);
+  drawWay(current, network);
+  drawLesson(current);
 }
 
 /** @param {State} state @param {Set<keyof State>} changed */
 function react(state, changed) {
   if (changed.has("text") && box.value !== state.text) box.value = state.text;
   if (changed.has("temperature") || changed.has("seed")) drawTemperature();
-  if (changed.has("step")) drawTour();
   drawSwitches();
-  if (changed.has("text") || changed.has("off") || changed.has("at") || (current && lacks(current))) run();
+  if (NEEDS_RUN.some((name) => changed.has(name)) || (current && lacks(current))) run();
   else draw();
+  drawStep();
 }
 
 function drawTemperature() {
@@ -94,9 +116,12 @@ function start() {
   startGrid();
   startMaps();
   startWhy(network.causal);
-  startTour();
-  startKeys();
-  box.addEventListener("input", () => set({ text: box.value, at: null, key: null }));
+  startLessons(network.width / network.heads);
+  startShares();
+  startWay();
+  startKeys(network.rules);
+  startSaving("attnviz-live", (painter) => drawWhole(painter, current), () => getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), () => cells(current));
+  box.addEventListener("input", () => set({ text: box.value, at: null, key: null, other: null }));
   byId("write-one").addEventListener("click", () => run(1));
   byId("write-ten").addEventListener("click", () => run(10));
   byId("writing").hidden = !network.causal || !network.words;
@@ -121,7 +146,11 @@ function start() {
     resizing = requestAnimationFrame(draw);
   });
   fill(byId("notes"), ...page.notes.map((note) => make("p", {}, note)));
-  startEngine((milliseconds) => { document.documentElement.dataset.ready = milliseconds.toFixed(0); }, failed);
+  startEngine((milliseconds, fast) => {
+    document.documentElement.dataset.ready = milliseconds.toFixed(0);
+    document.documentElement.dataset.engine = fast ? "WebAssembly" : "JavaScript";
+    byId("notes").append(make("p", {}, `Matrices are multiplied in ${fast ? "WebAssembly, four numbers at once" : "plain JavaScript"}.`));
+  }, failed);
   subscribe(react);
   box.value = get().text;
   addEventListener("hashchange", fromHash);
@@ -137,7 +166,7 @@ Object.assign(globalThis, {
     /** @param {string[]} lines */
     encode: (lines) => lines.map(tokenizer(network.vocabulary)),
     /** @param {string} text @param {string[]} [off] @param {number} [write] @param {number} [temperature] @param {number} [seed] */
-    run: (text, off = [], write = 0, temperature = 0, seed = 0) => ask({ text, off: numbers(new Set(off)), at: null, write, temperature, seed, opened: null }),
+    run: (text, off = [], write = 0, temperature = 0, seed = 0) => ask({ text, off: numbers(new Set(off)), at: null, write, temperature, seed, opened: null, head: 0, places: true, other: null, asked: "", roles: false }),
   },
 });
 

@@ -1,3 +1,4 @@
+import { startKernel } from "./kernel.js";
 import { unpack } from "./unpack.js";
 
 /** @typedef {import("./types.js").Network} Network */
@@ -7,9 +8,15 @@ import { unpack } from "./unpack.js";
  * The network, ready to run.
  * @param {Network} network
  * @param {string} packed
+ * @param {string} [kernel] product.wasm in base64
  * @returns {Promise<Model>}
  */
-export async function load(network, packed) {
+export async function load(network, packed, kernel = "") {
+  const { entries, width, inner, heads, maxTokens } = network;
+  const sizes = entries.map(({ shape }) => shape.reduce((a, b) => a * b, 1));
+  // every row that is multiplied or made: of the network, and a single one of the vocabulary
+  const rows = entries.map(({ shape }) => (shape.length > 1 ? shape[0] : 0));
+  startKernel(kernel, sizes, Math.max(3 * width, inner, maxTokens + 4, Math.ceil(Math.max(...rows) / 32)), (maxTokens + 4) * (width / heads));
   const arrays = await unpack(network.entries, packed);
   const maybe = (/** @type {string} */ name) => arrays.get(name) || null;
   const take = (/** @type {string} */ name) => {

@@ -1,3 +1,4 @@
+import { spareRoom } from "./kernel.js";
 import { product } from "./product.js";
 
 /** @typedef {import("./types.js").Model} Model */
@@ -21,6 +22,11 @@ export class Pass {
     this.ids = [];
     /** Share of every head's output that passes, [layers * heads]. */
     this.gates = new Float32Array(model.layers.length * model.heads).fill(1);
+    /** Whether each place has its own position vector, or all have their mean. */
+    this.places = true;
+    /** How many layers the last run computed weights of, and how many outputs of. */
+    this.computed = { attended: 0, passed: 0 };
+    this.meanPlace = meanRow(model.positions, model.width);
     /** Tokens that there is room for. */
     this.room = 0;
     const none = new Float32Array(0);
@@ -60,23 +66,48 @@ export class Pass {
    * Run a text.
    * @param {number[]} ids
    * @param {Float32Array} gates
+   * @param {boolean} [places] false: the mean position vector stands at every place
+   * @param {Pass | null} [like] a pass whose layers are taken over up to the first one that differs
    */
-  run(ids, gates) {
+  run(ids, gates, places = true, like = null) {
     this.grow(ids.length);
     const { layers, heads, causal } = this.model;
-    let same = 0;
-    while (same < ids.length && same < this.ids.length && ids[same] === this.ids[same]) same++;
-    if (!causal && (same < ids.length || this.ids.length !== ids.length)) same = 0;
-    let gated = 0;
-    while (gated < gates.length && gates[gated] === this.gates[gated]) gated++;
-    const switched = Math.floor(gated / heads);
+    const count = ids.length;
+    let same = alike(ids, this.ids);
+    if ((!causal && (same < count || this.ids.length !== count)) || places !== this.places) same = 0;
+    const switched = Math.floor(alike(gates, this.gates) / heads);
+    const lent = like && like.places === places && like.ids.length === count && alike(ids, like.ids) === count
+      ? Math.floor(alike(gates, like.gates) / heads) : -1;
     this.ids = ids.slice();
     this.gates = gates.slice();
+    this.places = places;
+    this.computed = { attended: 0, passed: 0 };
     this.embed(same);
     for (let layer = 0; layer < layers.length; layer++) {
       // keys and values of the first layer that was switched are as they were, its outputs are not
-      this.attend(layer, layer <= switched ? same : 0);
-      this.pass(layer, layer < switched ? same : 0);
+      const [first, second] = [layer <= switched ? same : 0, layer < switched ? same : 0];
+      if (like && layer <= lent) this.takeAttention(like, layer, first);
+      else if (first < count) this.attend(layer, first);
+      if (like && layer < lent) this.takeRows(like.states, this.states, layer + 1, second);
+      else if (second < count) this.pass(layer, second);
+    }
+  }
+
+  /** @param {Float32Array[]} from @param {Float32Array[]} to @param {number} number @param {number} first row */
+  takeRows(from, to, number, first) {
+    const size = to[number].length / this.room;
+    to[number].set(from[number].subarray(first * size, this.ids.length * size), first * size);
+  }
+
+  /** @param {Pass} like @param {number} layer @param {number} first row */
+  takeAttention(like, layer, first) {
+    this.takeRows(like.projected, this.projected, layer, first);
+    const count = this.ids.length;
+    for (let head = 0; head < this.model.heads; head++) {
+      for (let t = first; t < count; t++) {
+        const at = (head * like.room + t) * like.room;
+        this.weights[layer].set(like.weights[layer].subarray(at, at + count), (head * this.room + t) * this.room);
+      }
     }
   }
 
@@ -87,7 +118,8 @@ export class Pass {
     for (let t = from; t < this.ids.length; t++) {
       const [token, place] = [this.ids[t] * width, (t + offset) * width];
       for (let i = 0; i < width; i++) {
-        out[t * width + i] = tokens[token + i] + positions[place + i] + (segment ? segment[i] : 0);
+        const where = this.places ? positions[place + i] : this.meanPlace[i];
+        out[t * width + i] = tokens[token + i] + where + (segment ? segment[i] : 0);
       }
     }
     if (!preNorm) normalize(out, from, this.ids.length, norm, out);
@@ -99,6 +131,7 @@ export class Pass {
    * @param {number} from the first row
    */
   attend(number, from) {
+    this.computed.attended++;
     const { width, heads, causal, preNorm, layers } = this.model;
     const { project, norm1, scale } = layers[number];
     const count = this.ids.length;
@@ -109,23 +142,23 @@ export class Pass {
     }
     const made = this.projected[number];
     product(x, from, count, width, project.weight, project.bias, made);
-    const [size, stride, room] = [width / heads, 3 * width, this.room];
-    const scores = new Float64Array(count);
+    const [size, stride, room, weights, rows] = [width / heads, 3 * width, this.room, this.weights[number], count - from];
+    const [queries, scores, powers] = [new Float32Array(rows * size), new Float32Array(rows * count), new Float64Array(count)];
     for (let head = 0; head < heads; head++) {
+      const keys = spareRoom(count * size);
+      for (let t = from; t < count; t++) queries.set(made.subarray(t * stride + head * size, t * stride + (head + 1) * size), (t - from) * size);
+      for (let s = 0; s < count; s++) {
+        const k = s * stride + width + head * size;
+        keys.set(made.subarray(k, k + size), s * size);
+      }
+      product(queries, 0, rows, size, keys, null, scores);
       for (let t = from; t < count; t++) {
-        const [q, last] = [t * stride + head * size, causal ? t + 1 : count];
+        const [first, row, last] = [(t - from) * count, (head * room + t) * room, causal ? t + 1 : count];
         let most = -Infinity;
-        for (let s = 0; s < last; s++) {
-          const k = s * stride + width + head * size;
-          let sum = 0;
-          for (let i = 0; i < size; i++) sum += made[q + i] * made[k + i];
-          scores[s] = sum * scale;
-          if (scores[s] > most) most = scores[s];
-        }
+        for (let s = 0; s < last; s++) most = Math.max(most, scores[first + s]);
         let total = 0;
-        for (let s = 0; s < last; s++) total += scores[s] = Math.exp(scores[s] - most);
-        const row = (head * room + t) * room;
-        for (let s = 0; s < last; s++) this.weights[number][row + s] = scores[s] / total;
+        for (let s = 0; s < last; s++) total += powers[s] = Math.exp((scores[first + s] - most) * scale);
+        for (let s = 0; s < last; s++) weights[row + s] = powers[s] / total;
       }
     }
   }
@@ -136,20 +169,30 @@ export class Pass {
    * @param {number} from the first row
    */
   pass(number, from) {
-    const { width, inner, heads, causal, preNorm, layers, activation } = this.model;
+    this.computed.passed++;
+    const { width, inner, heads, preNorm, layers, activation } = this.model;
     const { out, up, down, norm1, norm2 } = layers[number];
     const [count, made, maps] = [this.ids.length, this.projected[number], this.weights[number]];
     const [size, stride, room] = [width / heads, 3 * width, this.room];
+    const rows = count - from;
+    // as many keys as the kernel takes at a time; beyond the last there is no weight
+    const across = Math.ceil(count / 4) * 4;
+    const [shares, mixed] = [new Float32Array(rows * across), new Float32Array(rows * size)];
     this.mixed.fill(0, from * width, count * width);
     for (let head = 0; head < heads; head++) {
       const gate = this.gates[number * heads + head];
       if (!gate) continue;
+      const values = spareRoom(size * across).fill(0);
+      for (let s = 0; s < count; s++) {
+        for (let i = 0, v = s * stride + 2 * width + head * size; i < size; i++) values[i * across + s] = made[v + i];
+      }
       for (let t = from; t < count; t++) {
-        const [z, row, last] = [t * width + head * size, (head * room + t) * room, causal ? t + 1 : count];
-        for (let s = 0; s < last; s++) {
-          const [weight, v] = [gate * maps[row + s], s * stride + 2 * width + head * size];
-          for (let i = 0; i < size; i++) this.mixed[z + i] += weight * made[v + i];
-        }
+        const row = (head * room + t) * room;
+        shares.set(maps.subarray(row, row + count), (t - from) * across);
+      }
+      product(shares, 0, rows, across, values, null, mixed);
+      for (let t = from; t < count; t++) {
+        for (let i = 0, z = t * width + head * size; i < size; i++) this.mixed[z + i] = gate * mixed[(t - from) * size + i];
       }
     }
     const [x, y] = [this.states[number], this.states[number + 1]];
@@ -162,8 +205,8 @@ export class Pass {
       read = this.read;
     }
     product(read, from, count, width, up.weight, up.bias, this.wide);
-    const act = ACTIVATIONS[activation];
-    for (let i = from * inner; i < count * inner; i++) this.wide[i] = act(this.wide[i]);
+    const [act, wide] = [ACTIVATIONS[activation], this.wide];
+    for (let i = from * inner; i < count * inner; i++) wide[i] = act(wide[i]);
     product(this.wide, from, count, inner, down.weight, down.bias, this.added);
     for (let i = from * width; i < count * width; i++) y[i] += this.added[i];
     if (!preNorm) normalize(y, from, count, norm2, y);
@@ -172,11 +215,12 @@ export class Pass {
   /**
    * The logits of every token of the vocabulary at one position; null for models without an LM head.
    * @param {number} position
+   * @param {number} [layer] read before this layer, as if it were the end; at the end by default
    */
-  logits(position) {
-    const { width, words, norm, preNorm, layers, activation } = this.model;
+  logits(position, layer = this.model.layers.length) {
+    const { width, words, norm, preNorm, activation } = this.model;
     if (!words) return null;
-    let state = this.states[layers.length].slice(position * width, (position + 1) * width);
+    let state = this.states[layer].slice(position * width, (position + 1) * width);
     if (preNorm) normalize(state, 0, 1, norm, state);
     if (words.dense && words.norm) {
       const dense = new Float32Array(width);
@@ -204,6 +248,20 @@ export class Pass {
     }
     return found;
   }
+}
+
+/** How many of the first entries are equal. @param {ArrayLike<number>} a @param {ArrayLike<number>} b */
+function alike(a, b) {
+  let same = 0;
+  while (same < a.length && same < b.length && a[same] === b[same]) same++;
+  return same;
+}
+
+/** @param {Float32Array} rows @param {number} width */
+function meanRow(rows, width) {
+  const mean = new Float64Array(width);
+  for (let i = 0; i < rows.length; i++) mean[i % width] += rows[i];
+  return Float32Array.from(mean, (sum) => (sum * width) / rows.length);
 }
 
 /**

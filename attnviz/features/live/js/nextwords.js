@@ -1,19 +1,15 @@
 import { byId, fill, make } from "./dom.js";
+import { percent } from "./digits.js";
 import { label } from "./headmap.js";
+import { changesOf, get } from "./store.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
 
-/** @param {number} share */
-function percent(share) {
-  const value = 100 * share;
-  return value < 0.1 ? "<0.1 %" : `${value.toFixed(value < 10 ? 1 : 0)} %`;
-}
-
-/** @param {number} share */
-function bar(share) {
-  const filled = make("span", { class: "bar", "aria-hidden": "true" });
+/** @param {number} share @param {string} name */
+function bar(share, name) {
+  const filled = make("span", { class: name });
   filled.style.width = `${100 * share}%`;
-  return make("td", {}, make("span", { class: "meter" }, make("span", { class: "track" }, filled), make("span", { class: "share" }, percent(share))));
+  return filled;
 }
 
 /** The likeliest words at a position, before and after. @param {Answer} answer @param {boolean} causal */
@@ -27,9 +23,16 @@ export function drawWords({ ids, at, words, after }, causal) {
     : `what the model puts in the place of ${label(ids[at])} (token ${at}); give it [MASK] to guess`);
   const body = /** @type {HTMLElement} */ (byId("words").querySelector("tbody"));
   const actual = causal ? ids[at + 1] : undefined;
+  const changed = changesOf(get());
+  byId("words-legend").hidden = !after;
+  fill(byId("words-changed"), `with ${changed}`);
   fill(body, ...words.map((word) => {
     const name = make("th", { scope: "row" }, label(word.id));
     if (word.id === actual) name.append(make("span", { class: "actual", title: "the token that stands there" }, " ✓"));
-    return make("tr", {}, name, bar(word.before), ...(after ? [bar(word.after)] : []));
+    const bars = [bar(word.before, "bar"), ...(after ? [bar(word.after, "bar then")] : [])];
+    const figures = after
+      ? [make("span", { class: "was" }, percent(word.before)), make("span", { "aria-hidden": "true" }, " → "), make("b", {}, percent(word.after))]
+      : [make("b", {}, percent(word.before))];
+    return make("tr", {}, name, make("td", { "aria-hidden": "true" }, make("span", { class: "track" }, ...bars)), make("td", { class: "share" }, ...figures));
   }));
 }

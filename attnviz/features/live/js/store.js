@@ -16,11 +16,40 @@ let changed = new Set();
 
 /** @returns {State} */
 function start() {
-  return { text: page.text, off: new Set(page.off), head: page.opening, at: null, temperature: 0, seed: 0, step: -1, why: null, key: null };
+  return { text: page.text, off: new Set(page.off), head: page.opening, at: null, temperature: 0, seed: 0, why: null, key: null, lesson: "", step: -1, told: -1, places: true, other: null, divisor: null };
+}
+
+/**
+ * What a step of a lesson shows; what it changes comes with the answer, where it asks something.
+ * @param {string} lesson
+ * @param {number} step
+ * @param {number} told the answer that was chosen, or -1
+ * @returns {Partial<State>}
+ */
+export function shownAt(lesson, step, told) {
+  const found = page.lessons.find(({ name }) => name === lesson)?.steps[step];
+  if (!found) return {};
+  const { text, head, at, key } = found;
+  const open = !found.ask || told >= 0;
+  return {
+    lesson, step, told, text, head, at, key, why: null,
+    off: new Set(open ? found.off : []), places: !open || found.places,
+    other: open ? found.other : null, divisor: open ? found.divisor : null,
+  };
 }
 
 export function get() {
   return state;
+}
+
+/** In what the second pass differs from the first. @param {State} state */
+export function changesOf({ off, places, other }) {
+  return [off.size ? "heads off" : "", places ? "" : "positions off", other === null ? "" : "another text"].filter(Boolean).join(" and ");
+}
+
+/** What a state asks of the network, to tell answers apart. @param {State} state */
+export function askedFor({ text, off, at, head, places, other }) {
+  return [text, [...off].sort(), at, head, places, other].join("\n");
 }
 
 /** @param {(state: State, changed: Set<keyof State>) => void} listener */
@@ -67,22 +96,28 @@ let remembering;
 /** The address holds what is seen, so that a link shows it again. */
 function remember() {
   clearTimeout(remembering);
-  remembering = setTimeout(() => {
-    const parts = new URLSearchParams();
-    if (state.step >= 0) parts.set("step", String(state.step));
-    if (state.text !== page.text) parts.set("text", state.text);
-    if ([...state.off].join() !== page.off.join()) parts.set("off", [...state.off].join());
-    if (state.head !== page.opening) parts.set("head", state.head);
-    if (state.at !== null) parts.set("at", String(state.at));
-    if (state.why !== null) parts.set("why", String(state.why));
-    if (state.temperature) parts.set("temperature", String(state.temperature));
-    if (state.seed) parts.set("seed", String(state.seed));
-    try {
-      history.replaceState(null, "", `#${parts}`);
-    } catch {
-      // a notebook's frame has no address of its own
-    }
-  }, 200);
+  remembering = setTimeout(flush, 200);
+}
+
+/** Write the address now. */
+export function flush() {
+  clearTimeout(remembering);
+  const parts = new URLSearchParams();
+  const usual = { ...start(), ...shownAt(state.lesson, state.step, state.told) };
+  if (state.step >= 0) {
+    parts.set("lesson", state.lesson);
+    parts.set("step", String(state.step + 1));
+    if (state.told >= 0) parts.set("told", String(state.told + 1));
+  }
+  for (const name of /** @type {const} */ (["text", "off", "head", "at", "why", "temperature", "seed", "divisor"])) {
+    if (plain(state[name]) !== plain(usual[name])) parts.set(name, state[name] === null ? "" : plain(state[name]));
+  }
+  if (state.places !== usual.places) parts.set("places", state.places ? "on" : "off");
+  try {
+    history.replaceState(history.state, "", `#${parts}`);
+  } catch {
+    // a notebook's frame has no address of its own
+  }
 }
 
 /** A seed, if it is one of 32 bits. @param {string | null} text */
@@ -93,16 +128,22 @@ export function seedFrom(text) {
 /** Take over what the address says; entries that make no sense are left out. */
 export function fromHash() {
   const parts = new URLSearchParams(location.hash.slice(1));
-  const [head, at, why, temperature] = [parts.get("head") || "", parts.get("at"), parts.get("why"), Number(parts.get("temperature"))];
+  const lesson = parts.get("lesson") || "";
+  const [step, told] = ["step", "told"].map((name) => (/^\d+$/.test(parts.get(name) || "") ? Number(parts.get(name)) - 1 : -1));
+  const usual = { ...start(), ...shownAt(lesson, step, told) };
+  const [head, temperature, divisor] = [parts.get("head") || "", Number(parts.get("temperature")), Number(parts.get("divisor"))];
+  /** A place in the text. @param {"at" | "why"} name */
+  const place = (name) => (/^\d+$/.test(parts.get(name) || "") ? Number(parts.get(name)) : parts.has(name) ? null : usual[name]);
   set({
-    ...start(),
-    step: Number(parts.get("step") ?? -1) in page.tour ? Number(parts.get("step")) : -1,
-    text: parts.get("text") ?? page.text,
-    off: new Set((parts.get("off") ?? page.off.join()).split(",").filter((id) => heads.has(id))),
-    head: heads.has(head) ? head : start().head,
-    at: at !== null && /^\d+$/.test(at) ? Number(at) : null,
-    why: why !== null && /^\d+$/.test(why) ? Number(why) : null,
+    ...usual,
+    text: parts.get("text") ?? usual.text,
+    off: parts.has("off") ? new Set((parts.get("off") || "").split(",").filter((id) => heads.has(id))) : usual.off,
+    head: heads.has(head) ? head : usual.head,
+    at: place("at"),
+    why: place("why"),
     temperature: temperature >= 0 && temperature <= 1.5 ? temperature : 0,
     seed: seedFrom(parts.get("seed")) ?? 0,
+    places: parts.has("places") ? parts.get("places") !== "off" : usual.places,
+    divisor: divisor > 0 ? divisor : usual.divisor,
   });
 }

@@ -10,7 +10,7 @@ export interface Model {
   causal: boolean; preNorm: boolean; activation: string;
 }
 interface Common {
-  tokens: string[]; special: number[]; mask: number | null; before: number[]; after: number[];
+  tokens: string[]; special: number[]; separators: number[]; marks: number[]; mask: number | null; before: number[]; after: number[];
   whole: { text: string; id: number; left: boolean; right: boolean }[];
 }
 export interface BytePairs extends Common { kind: "bytepairs"; merges: number[]; prefixSpace: boolean }
@@ -22,28 +22,54 @@ export type Vocabulary = BytePairs | WordPieces;
 export interface Network {
   entries: Entry[]; layers: number; heads: number; width: number; inner: number;
   causal: boolean; preNorm: boolean; activation: string; eps: number; scales: number[];
-  offset: number; maxTokens: number; words: boolean; tied: boolean; vocabulary: Vocabulary;
+  offset: number; maxTokens: number; words: boolean; tied: boolean; vocabulary: Vocabulary; rules: RoleRules;
 }
+/** What makes a role, and a role that was measured, see roles.js. */
+export interface RoleRules {
+  least: number; few: number; rest: number; window: number;
+  roles: { name: string; evidence: [string, number, number][]; unless: string[]; rests: boolean; color: string; ink: string; code: string }[];
+}
+export interface Measured { name: string; score: string; mean: number; rows: number; possible: number; rests: boolean }
 export interface Role { name: string; color: string; ink: string; code: string }
 export interface HeadFacts { id: string; said: string; role: Role | null }
-export interface Step { say: string; text: string; off: string[]; head: string; at: number | null }
+/** `choices` answer what a step asks, `right` is the number of the one that holds, `hides` what would give it away. */
+export interface Step {
+  say: string; text: string; off: string[]; head: string; at: number | null; key: number | null; spot: string;
+  ask: string; choices: string[]; right: number; told: string; hides: string; figure: boolean;
+  places: boolean; other: string | null; divisor: number | null;
+}
+export interface Lesson { name: string; title: string; about: string; steps: Step[] }
 export interface Page {
-  title: string; model: string; text: string; causal: boolean; opening: string; labels: string[]; heads: HeadFacts[]; tour: Step[]; off: string[];
+  title: string; model: string; text: string; causal: boolean; opening: string; labels: string[]; heads: HeadFacts[]; lessons: Lesson[]; off: string[];
   palette: string[]; notes: string[];
+  /** how far what is shown has moved by storing the model in few bits, at most, on some texts */
+  errors: { weight: number; score: number; share: number };
 }
 /** `opened` is the number of a head whose queries and keys are wanted. */
-export interface Ask { turn: number; text: string; off: number[]; at: number | null; write: number; temperature: number; seed: number; opened: number | null }
+export interface Ask { turn: number; text: string; off: number[]; at: number | null; write: number; temperature: number; seed: number; opened: number | null;
+  /** whose scores come along; whether places have position vectors of their own; a text of as many tokens to run in the second pass */
+  head: number; places: boolean; other: string | null;
+  /** comes back with the answer; whether the roles of heads are to be measured */
+  asked: string; roles: boolean;
+}
 /** What the weights of one head are made of in one pass. */
 export interface Opened { queries: Float32Array; keys: Float32Array; norms: Float32Array; width: number; S: number; scale: number }
+/** What every head of a layer writes at a position, and what the LM head would say after it. */
+export interface Passage { written: number[]; guess: { id: number; share: number } | null }
 export interface Word { id: number; before: number; after: number }
 export interface Answer {
-  turn: number; ids: number[]; cut: number; at: number; milliseconds: number; added: string;
+  turn: number; asked: string; roles: Measured[][] | null; ids: number[]; cut: number; at: number; milliseconds: number; added: string;
   before: Float32Array[]; after: Float32Array[] | null; changes: Float32Array | null; words: Word[] | null;
   /** the head whose queries and keys came along, in both passes */
+  idsAfter: number[] | null; scoresBefore: Float32Array; scoresAfter: Float32Array | null; scale: number; passage: Passage[];
   opened: string; termsBefore: Opened | null; termsAfter: Opened | null;
 }
-export interface Said { ready?: number; failed?: string; answer?: Answer }
-export interface State { text: string; off: Set<string>; head: string; at: number | null; temperature: number; seed: number; step: number;
+export interface Said { ready?: number; fast?: boolean; failed?: string; answer?: Answer }
+export interface State { text: string; off: Set<string>; head: string; at: number | null; temperature: number; seed: number;
+  /** the lesson, its step from 0, and the answer that was chosen in it, or -1 */
+  lesson: string; step: number; told: number;
+  /** whether places have position vectors of their own; what the second pass reads; by what scores are divided, null for √d */
+  places: boolean; other: string | null; divisor: number | null;
   /** the key whose weight is explained; and the one that was clicked last */
   why: number | null; key: number | null;
 }

@@ -1,4 +1,5 @@
 import { inflate } from "./inflate.js";
+import { room } from "./kernel.js";
 
 /** @typedef {import("./types.js").Entry} Entry */
 
@@ -32,7 +33,7 @@ export async function unpack(entries, text) {
   /** @type {Map<string, Float32Array>} */
   const found = new Map();
   for (const [n, { name, shape, bits }] of entries.entries()) {
-    const values = new Float32Array(sizes[n]);
+    const values = room(sizes[n]);
     if (bits === 16) {
       for (let i = 0; i < values.length; i++) values[i] = table[bytes[low + i] | (bytes[high + i] << 8)];
       low += values.length;

@@ -1,6 +1,7 @@
-import { byId, shown } from "./dom.js";
+import { weightText } from "./digits.js";
+import { byId } from "./dom.js";
 import { named, onCell } from "./headmap.js";
-import { get, set } from "./store.js";
+import { get, page, set } from "./store.js";
 import { drawReason } from "./whypanel.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
@@ -86,10 +87,10 @@ function draw() {
   const maps = whole ? current.before : /** @type {Float32Array[]} */ (current.after);
   const answer = current;
   drawReason(byId("why-body"), {
-    terms: { ...terms, softcap: null, sink: null, bias: null, allowed: (row, column) => !causal || column <= row, written: true, turned: false, slack: null },
+    terms: { ...terms, softcap: null, sink: null, bias: null, allowed: (row, column) => !causal || column <= row, written: true, turned: false, slack: null, off: page.errors.score / terms.scale },
     r, c, head, query: named(answer, r), key: (s) => named(answer, s),
-    weightText: (weight) => (weight && weight < 0.001 ? weight.toExponential(1).replace("-", "−") : weight.toFixed(4)),
-    error: 0, shown: `${shown(maps[layer][(number * count + r) * count + c])} in the map`,
+    weightText: (weight) => (page.errors.weight ? weightText(weight) : weight && weight < 0.001 ? weight.toExponential(1).replace("-", "−") : weight.toFixed(4)),
+    error: page.errors.weight, shown: `${weightText(maps[layer][(number * count + r) * count + c])} in the map`,
     said: [
       "Computed from the queries and keys of this very pass.",
       ...(!whole && off.has(head) ? ["This head is off: it writes nothing."] : []),

@@ -1,7 +1,10 @@
-import { chance } from "./chance.js";
+import { best, chance, shares } from "./chance.js";
+import { isFast } from "./kernel.js";
 import { load } from "./model.js";
 import { Pass } from "./network.js";
 import { opened } from "./opened.js";
+import { passage, scoresOf } from "./passage.js";
+import { rolesOf } from "./roles.js";
 import { tokenizer } from "./tokenizer.js";
 import { spelled } from "./bytepairs.js";
 
@@ -11,18 +14,28 @@ import { spelled } from "./bytepairs.js";
 
 /** Predictions that are named. */
 const TOP = 6;
+/** Of each pass, where there are two. */
+const BOTH = 4;
 
 /**
  * What answers questions about texts with a network.
  * @param {Network} network
  * @param {string} packed
+ * @param {string} kernel
  */
-async function answering(network, packed) {
-  const model = await load(network, packed);
+async function answering(network, packed, kernel) {
+  const model = await load(network, packed, kernel);
   const encode = tokenizer(network.vocabulary);
   const [before, after] = [new Pass(model), new Pass(model)];
   const all = new Float32Array(model.layers.length * model.heads).fill(1);
   const { mask, after: ending } = network.vocabulary;
+
+  const known = { special: new Set(network.vocabulary.special), separators: new Set(network.vocabulary.separators), marks: new Set(network.vocabulary.marks) };
+  /** Of the pass with all heads on. */
+  const roles = () => rolesOf({
+    ids: before.ids, heads: all.length, causal: model.causal, known, rules: network.rules,
+    map: (head) => ({ weights: before.weights[Math.trunc(head / model.heads)], room: before.room, at: (head % model.heads) * before.room * before.room }),
+  });
 
   /**
    * @param {Ask} ask
@@ -32,14 +45,16 @@ async function answering(network, packed) {
     const start = performance.now();
     const gates = all.slice();
     for (const head of ask.off) gates[head] = 0;
-    const gated = ask.off.length > 0;
     const whole = encode(ask.text);
     const ids = whole.slice(0, network.maxTokens);
     if (whole.length > ids.length && ending.length) ids.splice(-ending.length, ending.length, ...ending);
     if (!ids.length) return null;
+    const other = ask.other === null ? [] : encode(ask.other);
+    const changed = other.length === ids.length;
+    const gated = ask.off.length > 0 || !ask.places || changed;
     const run = () => {
       before.run(ids, all);
-      if (gated) after.run(ids, gates);
+      if (gated) after.run(changed ? other : ids, gates, ask.places, before);
     };
     run();
     const [first, writer] = [ids.length, gated ? after : before];
@@ -55,7 +70,10 @@ async function answering(network, packed) {
     const layers = model.layers.map((_, number) => number);
     return {
       turn: ask.turn,
+      asked: ask.asked,
+      roles: ask.roles ? roles() : null,
       ids: [...ids],
+      idsAfter: gated ? [...after.ids] : null,
       cut: whole.length - first,
       at,
       added: network.vocabulary.kind === "bytepairs" ? spelled(ids.slice(first).map((id) => network.vocabulary.tokens[id])) : "",
@@ -65,6 +83,10 @@ async function answering(network, packed) {
       opened: ask.opened === null ? "" : `${Math.trunc(ask.opened / model.heads)}.${ask.opened % model.heads}`,
       termsBefore: ask.opened === null ? null : opened(before, ask.opened),
       termsAfter: ask.opened === null || !gated ? null : opened(after, ask.opened),
+      scoresBefore: scoresOf(before, ask.head, at),
+      scoresAfter: gated ? scoresOf(after, ask.head, at) : null,
+      scale: model.layers[Math.trunc(ask.head / model.heads)].scale,
+      passage: passage(writer, at),
       words: predictions(before.logits(at), gated ? after.logits(at) : null),
       milliseconds: performance.now() - start,
     };
@@ -109,30 +131,8 @@ function changes(before, after) {
 function predictions(before, after) {
   if (!before) return null;
   const [first, second] = [shares(before), after && shares(after)];
-  const ids = new Set([...best(first), ...(second ? best(second) : [])]);
+  const ids = new Set(second ? [...best(first, BOTH), ...best(second, BOTH)] : best(first, TOP));
   return [...ids].map((id) => ({ id, before: first[id], after: (second || first)[id] }));
-}
-
-/** @param {Float32Array} logits */
-function shares(logits) {
-  const most = logits.reduce((a, b) => Math.max(a, b), -Infinity);
-  const powers = logits.map((logit) => Math.exp(logit - most));
-  const total = powers.reduce((a, b) => a + b, 0);
-  return powers.map((power) => power / total);
-}
-
-/** The ids of the largest. @param {Float32Array} values */
-function best(values) {
-  /** @type {number[]} */
-  const found = [];
-  for (let id = 0; id < values.length; id++) {
-    if (found.length === TOP && values[id] <= values[found[TOP - 1]]) continue;
-    let place = found.length;
-    while (place && values[found[place - 1]] < values[id]) place--;
-    found.splice(place, 0, id);
-    if (found.length > TOP) found.pop();
-  }
-  return found;
 }
 
 /**
@@ -142,11 +142,11 @@ function best(values) {
  * @param {number} share from 0 to 1, of all the probability that lies before what is drawn
  */
 function drawn(logits, temperature, share) {
-  if (!temperature) return best(logits)[0];
+  if (!temperature) return best(logits, 1)[0];
   const found = shares(logits.map((logit) => logit / temperature));
   let left = share;
   for (let id = 0; id < found.length; id++) if ((left -= found[id]) <= 0) return id;
-  return best(found)[0];
+  return best(found, 1)[0];
 }
 
 /** @type {((ask: Ask) => Answer | null) | null} */
@@ -156,8 +156,8 @@ addEventListener("message", async ({ data }) => {
   try {
     if (data.network) {
       const start = performance.now();
-      answer = await answering(data.network, data.packed);
-      postMessage({ ready: performance.now() - start });
+      answer = await answering(data.network, data.packed, data.kernel);
+      postMessage({ ready: performance.now() - start, fast: isFast() });
     } else if (answer) {
       const found = answer(data);
       const buffers = found ? [...found.before, ...(found.after || [])].map(({ buffer }) => buffer) : [];

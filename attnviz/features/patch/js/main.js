@@ -1,9 +1,11 @@
 // The circuit: layers upwards, an edge as thick as what it restores. Pointing at a head shows its
 // figures and its map on the first clean prompt, pointing at an edge what goes along it.
 import { byId, fill, make, table } from "./dom.js";
+import { csvOf, download } from "./download.js";
 import { startFrame } from "./frame.js";
+import { startHelpByKey } from "./help.js";
 import { curve } from "./curve.js";
-import { map } from "./weightmap.js";
+import { map } from "./map.js";
 import { draw } from "./svg.js";
 
 /** @typedef {import("./types.js").Arrow} Arrow */
@@ -11,11 +13,10 @@ import { draw } from "./svg.js";
 
 /** @type {import("./types.js").Data} */
 const data = JSON.parse(byId("data").textContent || "");
-const STEP = 118;
-const RISE = 104;
-const RADIUS = 23;
-/** @type {Record<string, number>} */
-const BEND = { q: -22, k: 0, v: 22, logits: 0 };
+// as in graph.py, which bends the arrows
+const STEP = 115;
+const RISE = 110;
+const RADIUS = 22;
 
 const reach = Math.max(1, ...data.nodes.map((node) => Math.abs(node.x)));
 const wide = 2 * reach * STEP + 230;
@@ -41,8 +42,7 @@ function ink(color) {
 function way(arrow) {
   const [start, end] = [arrow.start, arrow.end].map((name) => /** @type {Node} */ (nodes.get(name)));
   const [[x1, y1], [x2, y2]] = [place(start), place(end)];
-  const far = end.level - start.level > 1 ? 30 * (start.x + end.x >= 0 ? 1 : -1) * (end.level - start.level) : 0;
-  const [mx, my] = [(x1 + x2) / 2 + far + BEND[arrow.side], (y1 + y2) / 2];
+  const [mx, my] = [(x1 + x2) / 2 + arrow.bend * (y1 - y2), (y1 + y2) / 2 + arrow.bend * (x2 - x1)];
   /** @param {number} x @param {number} y @param {number} room */
   const rim = (x, y, room) => {
     const long = Math.hypot(mx - x, my - y) || 1;
@@ -73,7 +73,7 @@ function show(what) {
   } else if (node && node.rows) {
     fill(byId("name"), node.role ? `${node.name}, ${node.role}` : node.name);
     fill(byId("known"), table(["", ""], node.rows));
-    if (node.pattern && node.pattern.length) fill(byId("map"), map(node.pattern, data.tokens));
+    if (node.pattern && node.pattern.length) fill(byId("map"), map(node.pattern, data.tokens, data.palette));
   } else {
     fill(byId("name"), "The first pair");
     fill(byId("known"), make("p", {}, `${data.tokens.join(" ")} \u2192 ${data.answer.trim()}`));
@@ -147,6 +147,28 @@ addEventListener("keydown", (event) => {
   held = null;
   show(null);
 });
+/** The circuit as a file: what the page's style says goes into the picture. */
+function asSvg() {
+  const whole = /** @type {SVGElement} */ (svg.cloneNode(true));
+  const [from, to] = [svg, whole].map((one) => [...one.querySelectorAll("*")]);
+  from.forEach((one, n) => {
+    const style = getComputedStyle(one);
+    for (const name of ["fill", "stroke", "stroke-width", "font", "text-anchor", "dominant-baseline", "opacity"]) to[n].setAttribute(name, style.getPropertyValue(name));
+  });
+  for (const [name, value] of Object.entries({ xmlns: "http://www.w3.org/2000/svg", width: wide, height: high })) whole.setAttribute(name, String(value));
+  return new Blob([whole.outerHTML], { type: "image/svg+xml" });
+}
+
+/** Every edge with its figures. */
+function* edgeLines() {
+  yield ["start", "end", "side", "share", "restored", "removed", "in resamples"];
+  for (const { start, end, side, share, rows } of data.arrows) yield [start, end, side, String(share), ...rows.map(([, value]) => value)];
+}
+
+byId("save-png").hidden = true; // the policy lets no picture in that a canvas could take
+byId("save-svg").addEventListener("click", () => download(asSvg(), "attnviz-circuit.svg"));
+byId("save-csv").addEventListener("click", () => download(csvOf(edgeLines()), "attnviz-circuit.csv"));
+startHelpByKey([["Tab", "from head to head and edge to edge"], ["Esc", "let go"]]);
 startFrame(() => show(held));
 show(null);
 document.documentElement.dataset.busy = "0";

@@ -12,6 +12,7 @@ export interface Arrow {
   end: string;
   side: string;
   share: number;
+  bend: number;
   rows: string[][];
 }
 export interface Data {
@@ -32,4 +33,5 @@ export interface Data {
   random: number[];
   size: number;
   faithful: number;
+  palette: string[];
 }

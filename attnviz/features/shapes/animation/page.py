@@ -17,7 +17,7 @@ def film_page(walked: NumericWalk) -> bytes:
     Raises:
         UsageError: an input that cannot be shown; see :func:`storyboard`.
     """
-    template, style, script = parts(__package__, "main", own_style=True)
+    template, style, script = parts(__package__, "main")
     given = walked.given
     words = " ".join(given.tokens)
     about = (

@@ -214,6 +214,7 @@ def _as(spec: AttentionSpec, kind: Kind, kv_heads: int) -> AttentionSpec:
         extras=(),
         scaled=True,
         scale_dim=0,
+        multiplier=None,
     )
 
 

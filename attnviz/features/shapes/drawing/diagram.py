@@ -259,7 +259,7 @@ class _Drawing:
         self.shape("softmax", top + high / 2 + 4)
         self.shape("heads", bottom + 17.5)
         note = "softmax(Q Kᵀ"
-        note += f" / √{spec.scale_dim or spec.score_dim}" if spec.scaled else ""
+        note += f" · {spec.scale_text}" if spec.scaled else ""
         note += " + M) V" if spec.causal or spec.window else ") V"
         self.scene.text(SHAPES, top + high / 2 - 13, note, size=8, align="left", colour=SOFT)
         return bottom + 22

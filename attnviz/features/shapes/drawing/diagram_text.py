@@ -162,7 +162,7 @@ class _Drawing:
             rows[-1] += [gap, ("└" + "─" * inner + "┘", tone)]
         for row in rows:
             self.centred(row)
-        scale = f" / √{spec.scale_dim or spec.score_dim}" if spec.scaled else ""
+        scale = f" · {spec.scale_text}" if spec.scaled else ""
         mask = " + mask" if spec.causal or spec.window else ""
         self.centred([(f"A = softmax(Q Kᵀ{scale}{mask}), Z = A V, in every head", "dim")])
 

@@ -33,7 +33,7 @@ MAX_PARAMETERS = 300_000_000
 RUNS = frozenset(
     {"bert", "roberta", "electra", "gpt2", "llama", "mistral", "mixtral", "gemma", "gemma2"}
     | {"gemma3_text", "olmo", "olmo2", "olmo3", "phi", "phi3", "qwen2", "qwen3", "qwen3_moe"}
-    | {"t5", "mt5", "bart", "distilbert"}
+    | {"t5", "mt5", "bart", "distilbert", "granite"}
 )
 """Families whose layers are run; those of others are counted alone."""
 
@@ -323,7 +323,7 @@ def own_layer(
         split_heads(value, spec.kv_heads),
         causal=spec.causal,
         window=spec.window,
-        scale=1 / math.sqrt(spec.scale_dim or spec.score_dim) if spec.scaled else 1.0,
+        scale=spec.scale,
         softcap=spec.softcap,
         bias=bias,
         observers=[Watcher()],

@@ -235,7 +235,7 @@ class _Tracer:
         note = f"Q Kᵀ, {a.seen.size:,} keys a query" if band else "Q Kᵀ"
         self.add("scores", "scores", square, note, cost=score_flops(spec, a))
         if spec.scaled:
-            self.add("scale", "scaled", square, f"· 1/√{spec.scale_dim or spec.score_dim}")
+            self.add("scale", "scaled", square, f"· {spec.scale_text}")
         else:
             self.add("unscaled", "scaled", square, "· 1 (this model does not scale)")
         if spec.softcap is not None:

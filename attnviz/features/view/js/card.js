@@ -1,4 +1,4 @@
-import { byId, capital, fill, make, shown } from "./dom.js";
+import { byId, capital, fill, make, plural, shown } from "./dom.js";
 import { described, headOf, itemOf, kindOf, page, roleOf, several, titleOf } from "./data.js";
 import { ink } from "./colors.js";
 import { mixOf, nounOf, panelOf, saidOf, weightText } from "./panel.js";
@@ -202,7 +202,7 @@ export const card = {
         if (mean !== null) painter.rect(150, y - 7, 260 * Math.min(1, mean), 14, tones.strong);
         if (chance !== null) painter.rect(149 + 260 * Math.min(1, chance), y - 10, 2, 20, tones.mark);
       }
-      painter.text(`${orDash(mean)}${score.unit === "share" ? "" : ` ${score.unit}`}   ${times(lift)}   ${rows} rows`, 424, y, { size: 12, color: tones.text });
+      painter.text(`${orDash(mean)}${score.unit === "share" ? "" : ` ${score.unit}`}   ${times(lift)}   ${plural(Number(rows), "row")}`, 424, y, { size: 12, color: tones.text });
       y += 23;
     });
     const roles = head.data.roles.map(({ said }) => said).join(", ");

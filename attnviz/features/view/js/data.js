@@ -1,4 +1,4 @@
-import { byId, clamp } from "./dom.js";
+import { byId, clamp, plural } from "./dom.js";
 import { inflate } from "./inflate.js";
 import { reaches } from "./masked.js";
 
@@ -210,7 +210,7 @@ export function headOf(state, id) {
 
 /** So many of them: heads, or layers where maps are of these. @param {State} state @param {number} count */
 export function several(state, count) {
-  return `${count} ${kindOf(state).whole ? "layers" : "heads"}`;
+  return plural(count, kindOf(state).whole ? "layer" : "head");
 }
 
 /** What a head is called: its number, or that of its layer. @param {State} state @param {string} id */

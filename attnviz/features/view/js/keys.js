@@ -94,7 +94,7 @@ function pressed(event, view) {
     hidePreview();
     if (closeWhy()) return true;
     view.escape?.();
-    set({ pin: "", who: "" });
+    set({ pin: "", who: "", spans: "" });
     return true;
   }
   if (event.key === "Enter") {

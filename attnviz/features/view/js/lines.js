@@ -1,4 +1,4 @@
-import { byId, clamp, fill, make, say } from "./dom.js";
+import { byId, clamp, fill, make, plural, say } from "./dom.js";
 import { get, set } from "./store.js";
 import { ink } from "./colors.js";
 import { itemOf, kindOf } from "./data.js";
@@ -345,7 +345,7 @@ export const linesView = {
     drawings.forEach((one, n) => { one.left = n * (width + BETWEEN); });
     const painter = prepared(/** @type {HTMLCanvasElement} */ (byId("lines-canvas")), 1, 1);
     labelW = clamp(longest(painter, drawings) + 52, 60, Math.min(200 * magnified(), width * 0.34));
-    const said = drawings.map(({ panel: { R, C }, lines, title }) => `${title ? `${title}: ` : ""}${R} queries on the left to ${C} keys on the right, ${lines.length} of them`);
+    const said = drawings.map(({ panel: { R, C }, lines, title }) => `${title ? `${title}: ` : ""}${plural(R, "query")} on the left to ${plural(C, "key")} on the right, ${lines.length} of them`);
     byId("lines-canvas").setAttribute("aria-label", `Lines from ${said.join("; ")}. Shift and arrows go from token to token.`);
     const token = chosen();
     if (token) {

@@ -15,6 +15,7 @@ import { drawControls, startControls } from "./controls.js";
 import { startKeys } from "./keys.js";
 import { startSave } from "./save.js";
 import { drawWho, startWho } from "./who.js";
+import { asksSpans, drawSpans, startSpans } from "./spans.js";
 import { isReady, prepareScene } from "./scene.js";
 import { drawWhy, startWhy } from "./why.js";
 import { asksPair } from "./rank.js";
@@ -59,16 +60,20 @@ function draw(state, changed) {
   byId("where").textContent = state.view === "overview" ? "" : state.view === "card" ? titleOf(state, state.head) : counted(state);
   // the overview loads its layers as they come into sight
   const shown = state.view === "overview" ? [] : sitesShown(state.view === "stage" ? { ...state, view: "text" } : state);
-  const missing = [...new Set([...shown, ...(asksPair(state) ? kindOf(state).sites : []), ...sitesRanked(state)])].filter((site) => !isLoaded(site));
+  const missing = [...new Set([...shown, ...(asksPair(state) || asksSpans(state) ? kindOf(state).sites : []), ...sitesRanked(state)])].filter((site) => !isLoaded(site));
   const scene = state.view === "overview" ? null : sceneOf(state);
   const waits = missing.length > 0 || (scene !== null && !isReady(scene));
   const now = turn;
   const view = views[state.view];
   drawWho(state);
+  drawSpans(state);
   drawWhy(state);
   if (!secondOf(state)) drawBeside(state, null);
   const finish = () => {
-    if (missing.length) drawWho(state);
+    if (missing.length) {
+      drawWho(state);
+      drawSpans(state);
+    }
     view.draw(state, changed);
     // who worked in a view that has gone goes on in the one that came
     if (shows(state, "overview")) loadAhead();
@@ -111,6 +116,7 @@ function start() {
   startScene();
   startStage();
   startWho(current);
+  startSpans();
   startBeside();
   startMost();
   startWhy(current);

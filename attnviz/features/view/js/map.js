@@ -1,4 +1,4 @@
-import { byId, clamp, fill, make, say } from "./dom.js";
+import { byId, clamp, fill, make, plural, say } from "./dom.js";
 import { get, set } from "./store.js";
 import { otherPanel, pairsTable, pinned, weightText } from "./panel.js";
 import { drawMap, geometry, margins, sums, SUMS } from "./cells.js";
@@ -174,7 +174,7 @@ function describedMap(panel) {
   for (let i = 0; i < data.length; i++) if (size(data[i]) > size(data[best])) best = i;
   const [r, c] = [Math.trunc(best / panel.C), best % panel.C];
   const what = signed ? `Map of the ${name}, the second less the first` : `Attention map of ${panel.layers.map((layer) => layer.name).join(", ")}`;
-  return `${what}: ${panel.R} queries by ${panel.C} keys. ` +
+  return `${what}: ${plural(panel.R, "query")} by ${plural(panel.C, "key")}. ` +
     `Largest ${panel.noun} ${weightText(panel, 0, best)}, ${panel.queries.spoken[r]} to ${panel.keys.spoken[c]}. Shift and arrows read single weights.`;
 }
 

@@ -1,4 +1,4 @@
-import { byId, fill, make } from "./dom.js";
+import { byId, fill, make, plural } from "./dom.js";
 import { described, headsOf, isLoaded, kindOf, page, roleOf, several, signOf } from "./data.js";
 import { get, set } from "./store.js";
 import { readBeside } from "./second.js";
@@ -57,9 +57,9 @@ function entry(states, { head, value, said, row, largest, gained, lost }, top) {
 /** @param {State[]} states @param {Changed[]} found */
 function sentence([state], found) {
   const [first] = found;
-  const unit = state.words ? "words" : "tokens";
+  const unit = state.words ? "word" : "token";
   if (!first) return "No head is on both sides.";
-  const measure = `the mean Jensen-Shannon distance of a head's rows (0: the same weights, 1: none in common) over ${first.rows} ${unit} of the whole texts`;
+  const measure = `the mean Jensen-Shannon distance of a head's rows (0: the same weights, 1: none in common) over ${plural(first.rows, unit)} of the whole texts`;
   if (!first.low) return `No head changed by more than ${page.bits} bits can tell, ${first.said}: ${measure}.`;
   const like = found.filter(({ high }) => high >= first.low).length;
   const leader = like > 1 ? `${several(state, like)} lead that ${page.bits} bits do not tell apart` : `${first.head.title} changed most`;

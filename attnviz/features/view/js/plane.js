@@ -1,4 +1,4 @@
-import { byId, clamp } from "./dom.js";
+import { byId, clamp, plural } from "./dom.js";
 import { headOf, headsOf, isLoaded, itemOf, kindOf, load, page, signOf } from "./data.js";
 import { get, set, toggle } from "./store.js";
 import { ink } from "./colors.js";
@@ -55,8 +55,8 @@ export function measured(state) {
   if (!plane) return "";
   const { quantity, formula } = itemOf(state).kinds[0];
   const what = quantity === "weights" ? "attention" : `shares of ${formula}`;
-  const of = plane.texts > 1 ? `${plane.texts} texts of this page` : "this text";
-  return `Jensen-Shannon distance (root of the mean divergence in bits; 0: the same, 1: nothing in common) of their ${what} over ${plane.rows} row${plane.rows > 1 ? "s" : ""} of ${of}`;
+  const of = plane.texts > 1 ? `${plural(plane.texts, "text")} of this page` : "this text";
+  return `Jensen-Shannon distance (root of the mean divergence in bits; 0: the same, 1: nothing in common) of their ${what} over ${plural(plane.rows, "row")} of ${of}`;
 }
 
 /**

@@ -1,4 +1,4 @@
-import { byId } from "./dom.js";
+import { byId, plural } from "./dom.js";
 import { headsOf, itemOf, kindOf, loadAll, page, reachBits, weights } from "./data.js";
 import { get } from "./store.js";
 import { ink } from "./colors.js";
@@ -57,7 +57,7 @@ function allCsv() {
   const heads = headsOf(state);
   const { queries, keys } = axesOf(state);
   if (heads.length * queries.at.length * keys.at.length > MOST_WEIGHTS) {
-    tell(`A table of ${heads.length} heads would have more than ${MOST_WEIGHTS / 1e6} million weights; save NPZ, or hide tokens.`);
+    tell(`A table of ${plural(heads.length, "head")} would have more than ${MOST_WEIGHTS / 1e6} million weights; save NPZ, or hide tokens.`);
     return;
   }
   keep(csvOf(pairs({ ...state, mix: "each" }, heads.map(({ id }) => id))), "all-heads", "csv");

@@ -1,4 +1,5 @@
 import { headsOf, kindOf, page, sceneOf } from "./data.js";
+import { observed, setAddress } from "./observed.js";
 import { readBeside, SHOWN } from "./second.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -19,7 +20,7 @@ const DEFAULTS = {
   view: page.against ? "map" : "stage", text: 0, kind: "", writes: page.items.some(({ written }) => written.length), head: "", on: [], mix: "blend", sort: "model", tint: page.measures[0]?.key || "role",
   words: false, separators: false, first: false, rescale: false, quad: "all",
   scale: "map", palette: page.palette, theme: "system", top: 5, least: 0.05, toward: false, letters: true,
-  pin: "", who: "", why: "", find: "", zoom: "", beside: "", sides: "all", most: page.against,
+  pin: "", who: "", why: "", spans: "", find: "", zoom: "", beside: "", sides: "all", most: page.against,
 };
 
 /** What each entry of a link may be. @type {Record<string, (value: string) => boolean>} */
@@ -37,55 +38,33 @@ const ALLOWED = {
   pin: (value) => /^[qk]\d+$/.test(value),
   who: (value) => /^(q\d+)?(k\d+)?$/.test(value),
   why: (value) => /^q\d+k\d+$/.test(value),
+  spans: (value) => /^(s\d+|\d+-\d+)(\.(s\d+|\d+-\d+))?$/.test(value),
   find: () => true,
   sides: (value) => SHOWN.includes(value),
   beside: (value) => value === "none" || (/^(\d+\.\d+(@\d+)?|@\d+)$/.test(value) && Number(readBeside(value).text) < page.items.length),
   zoom: (value) => /^\d+(\.\d+)?,\d+(\.\d+)?,\d+(\.\d+)?$/.test(value) && Number.parseFloat(value) > 1 && Number.parseFloat(value) <= MOST_ZOOM,
 };
 
-/** @type {State} */
-let state = { ...DEFAULTS };
-/** @type {((state: State, changed: Set<keyof State>) => void)[]} */
-const listeners = [];
-/** @type {Set<keyof State>} */
-let changed = new Set();
-let scheduled = 0;
-
-export function get() {
-  return state;
+/** All that changes before the next frame is drawn in it. @param {() => void} tell */
+function nextFrame(tell) {
+  document.documentElement.dataset.pending = "1";
+  requestAnimationFrame(() => {
+    delete document.documentElement.dataset.pending;
+    tell();
+    remember();
+  });
 }
 
-/** @param {(state: State, changed: Set<keyof State>) => void} listener */
-export function subscribe(listener) {
-  listeners.push(listener);
-}
+const store = observed({ ...DEFAULTS }, nextFrame);
+export const get = store.get;
+export const subscribe = store.subscribe;
 
 /**
  * Change some of the state; everything that shows it is drawn in the next frame.
  * @param {Partial<State>} patch
  */
 export function set(patch) {
-  const next = settled({ ...state, ...patch });
-  for (const name of /** @type {(keyof State)[]} */ (Object.keys(next))) {
-    if (String(next[name]) !== String(state[name])) changed.add(name);
-  }
-  if (!changed.size) return;
-  state = next;
-  schedule();
-}
-
-function schedule() {
-  if (!scheduled) scheduled = requestAnimationFrame(tell);
-  document.documentElement.dataset.pending = "1";
-}
-
-function tell() {
-  scheduled = 0;
-  delete document.documentElement.dataset.pending;
-  const what = changed;
-  changed = new Set();
-  for (const listener of listeners) listener(state, what);
-  remember();
+  store.set(settled({ ...get(), ...patch }));
 }
 
 /**
@@ -118,14 +97,15 @@ function firstPin(state) {
 /**
  * What cannot be is put right: a kind or head that this text does not have, no head at all.
  * @param {State} next
+ * @param {State} [state] the one before
  * @returns {State}
  */
-function settled(next) {
+function settled(next, state = get()) {
   next.text = Math.min(Math.max(next.text, 0), page.items.length - 1);
   const { kinds } = page.items[next.text];
   if (!kinds.some(({ kind }) => kind === next.kind)) next.kind = kinds[0].kind;
   const moved = next.text !== state.text || next.kind !== state.kind;
-  if (moved) Object.assign(next, { pin: "", who: "", why: "", zoom: "" });
+  if (moved) Object.assign(next, { pin: "", who: "", why: "", spans: "", zoom: "" });
   // a text is not compared with itself, but with the one that was there
   if (next.beside === `@${next.text}`) next.beside = next.text === state.text ? "" : `@${state.text}`;
   if (next.words !== state.words || next.quad !== state.quad) next.zoom = "";
@@ -149,12 +129,13 @@ export function sortsOf(now) {
 
 /** Turn a head on or off; one stays on. @param {string} id */
 export function toggle(id) {
-  const { on } = state;
+  const { on } = get();
   set({ head: id, on: on.includes(id) ? (on.length > 1 ? on.filter((one) => one !== id) : on) : [...on, id] });
 }
 
 /** The state as a link carries it: only what differs from the start. */
 export function asHash() {
+  const state = get();
   const parts = new URLSearchParams();
   for (const [name, value] of Object.entries(state)) {
     if (name === "on") parts.set(name, shortened());
@@ -168,6 +149,7 @@ export function asHash() {
 
 /** The heads that are on; whole layers as `3.*`, all of them as `*`. */
 function shortened() {
+  const state = get();
   const heads = headsOf(state);
   if (state.on.length === heads.length && heads.length > 1) return "*";
   /** @type {Map<number, string[]>} */
@@ -203,18 +185,16 @@ export function fromHash() {
   next.on = headsOf(next)
     .filter(({ id, site }) => wanted.includes("*") || wanted.includes(`${site.layer}.*`) || wanted.includes(id))
     .map(({ id }) => id);
-  const { pin, who, why, zoom } = next;
+  const { pin, who, why, spans, zoom } = next;
   visited = "";
-  state = { ...state, text: next.text, kind: next.kind, writes: next.writes, words: next.words, quad: next.quad };
-  state = settled({ ...next, pin, who, why, zoom });
-  changed = new Set(/** @type {(keyof State)[]} */ (Object.keys(state)));
+  const before = { ...get(), text: next.text, kind: next.kind, writes: next.writes, words: next.words, quad: next.quad };
+  store.set(settled({ ...next, pin, who, why, spans, zoom }, before), true);
   visited = place();
-  schedule();
 }
 
 /** What the browser's Back goes back over: another view, head or text. */
 function place() {
-  const { view, text, kind, head } = state;
+  const { view, text, kind, head } = get();
   return JSON.stringify([view, text, kind, head]);
 }
 
@@ -229,11 +209,6 @@ function remember() {
   remembering = setTimeout(() => {
     const moved = place() !== visited;
     visited = place();
-    try {
-      if (moved) history.pushState(null, "", asHash());
-      else history.replaceState(null, "", asHash());
-    } catch {
-      // a notebook's frame has no address of its own
-    }
+    setAddress(asHash(), moved);
   }, 150);
 }

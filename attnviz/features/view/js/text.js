@@ -1,5 +1,5 @@
 import { byId, clamp, fill, make, say } from "./dom.js";
-import { kindOf } from "./data.js";
+import { itemOf, kindOf } from "./data.js";
 import { get, set } from "./store.js";
 import { ink, inkOn, led, unit } from "./colors.js";
 import { rgb } from "./palette.js";
@@ -7,6 +7,7 @@ import { fullSaid, matches, pairsTable, panelOf, weightText } from "./panel.js";
 import { chosen, clicked, fromPin, pointedAt } from "./token.js";
 import { caption, heading } from "./captions.js";
 import { look } from "./link.js";
+import { spanAt, spanColor, withPart } from "./spans.js";
 import { maskedColor } from "./masked.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -24,6 +25,8 @@ let panelNow = null;
 /** The words of the text, as they stand. @type {HTMLElement[]} */
 let buttons = [];
 let painting = 0;
+/** The word from which the pointer is dragged, and the one that it is on. @type {[HTMLElement, HTMLElement] | null} */
+let dragged = null;
 /** @type {Token | null} */
 let over = null;
 let shape = "";
@@ -57,12 +60,19 @@ function tinting(panel, state, token) {
  * @param {string} title
  */
 function paragraph(axis, side, title) {
+  const { axes } = itemOf(get());
+  const data = axes[side === "k" ? kindOf(get()).keys : kindOf(get()).queries];
   /** @type {(string | HTMLElement)[]} */
   const words = [];
   axis.inline.forEach((text, i) => {
     const button = make("button", {
       type: "button", class: `word${axis.special[i] ? " special" : ""}${axis.written[i] ? " written" : ""}`, tabindex: "-1", "data-side": side, "data-at": i,
     }, make("bdi", {}, text));
+    const span = spanAt(data, axis.from[i]);
+    if (span >= 0) {
+      button.classList.add("in-span");
+      button.style.setProperty("--span", spanColor(span));
+    }
     const last = words[words.length - 1];
     if (i && !axis.gaps[i] && last instanceof HTMLElement && last.childElementCount < MOST_JOINED) {
       last.append(button);
@@ -165,6 +175,32 @@ export function startText() {
     over = null;
     look(null, "text");
     paint();
+  });
+  /** @param {Event} event */
+  const buttonAt = (event) => /** @type {HTMLElement} */ (event.target).closest("button");
+  const markDragged = () => {
+    const [a, b] = dragged ? dragged.map((word) => buttons.indexOf(word)).sort((x, y) => x - y) : [0, -1];
+    const several = a !== b;
+    buttons.forEach((word, i) => word.classList.toggle("dragged", several && a <= i && i <= b));
+  };
+  body.addEventListener("pointerdown", (event) => {
+    const word = event.pointerType === "mouse" && event.button === 0 ? buttonAt(event) : null;
+    dragged = word && [word, word];
+  });
+  body.addEventListener("pointerover", (event) => {
+    const word = buttonAt(event);
+    if (!dragged || !word || word.dataset.side !== dragged[0].dataset.side) return;
+    dragged = [dragged[0], word];
+    markDragged();
+  });
+  addEventListener("pointerup", () => {
+    const words = dragged;
+    dragged = null;
+    markDragged();
+    if (!words || words[0] === words[1] || !panelNow) return;
+    const axis = words[0].dataset.side === "q" ? panelNow.queries : panelNow.keys;
+    const [first, last] = words.map((word) => Number(word.dataset.at)).sort((x, y) => x - y);
+    set({ spans: withPart(get().spans, `${axis.from[first]}-${axis.to[last] - 1}`) });
   });
   body.addEventListener("click", (event) => {
     const word = wordAt(event);

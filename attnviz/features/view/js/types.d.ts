@@ -46,6 +46,8 @@ export interface AxisData {
   segments: number[]; starts: number[]; words: string[];
   /** how many of the last tokens the model wrote itself */
   written: number;
+  /** its named parts, first tokens and ends */
+  spans: { name: string; ranges: [number, number][] }[];
   /** where each token stands in the scene: its patch or frame, -1 nowhere, -2 after the end; or empty */
   cells: number[];
 }
@@ -67,6 +69,7 @@ export interface Page {
   few: string; noRole: string; palette: string;
   /** whether every text was run twice, one run behind the other */
   against: boolean;
+  spanColors: string[];
   /** colours of less, nothing and more */
   signed: Record<"light" | "dark", string[]>;
 }
@@ -98,6 +101,8 @@ export interface State {
   most: boolean;
   /** the query and key whose weight is explained */
   why: string;
+  /** the part that attends and the part that it attends to, each a span `s0` or tokens `3-7` */
+  spans: string;
 }
 
 /** One axis as shown: tokens or words, without what is hidden. */

@@ -1,6 +1,9 @@
 // Only the rows in sight are in the document, so 50,000 pictures scroll like 50.
-import { byId, fill, make } from "./dom.js";
-import { watchFailures } from "./frame.js";
+import { byId, clamp, fill, make, plural } from "./dom.js";
+import { csvOf, download } from "./download.js";
+import { startFrame } from "./frame.js";
+import { startHelpByKey } from "./help.js";
+import { setAddress } from "./observed.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 /** @typedef {import("./types.js").Input} Input */
@@ -8,7 +11,11 @@ import { watchFailures } from "./frame.js";
 
 /** @type {import("./types.js").Data} */
 const data = JSON.parse(byId("data").textContent || "");
-const [TILE, GAP, HIGH, NAME] = [180, 12, 224, 40];
+const [GAP, NAME] = [12, 40];
+/** A tile that is this much lower than wide holds most pictures, and the line below them. */
+const [SHAPE, LINE] = [0.8, 30];
+/** A finger that goes so far sideways turns to the next picture, in pixels. */
+const SWIPE = 50;
 /** Pixels above and below what is in sight. */
 const AHEAD = 600;
 const [FILE, KIND, SITE, LAYER, HEAD, ROLES] = /** @type {const} */ ([0, 1, 2, 3, 4, 5]);
@@ -21,9 +28,13 @@ const words = /** @type {HTMLInputElement} */ (byId("words"));
 const view = /** @type {HTMLDialogElement} */ (byId("view"));
 const before = /** @type {HTMLButtonElement} */ (byId("before"));
 const after = /** @type {HTMLButtonElement} */ (byId("after"));
+const size = /** @type {HTMLInputElement} */ (byId("size"));
+const SIZE = size.value;
 
 /** @type {Row[]} */
 let rows = [];
+/** Tiles beside each other, and how high a row of them is. */
+let [across, high] = [1, 0];
 /** @type {[Input, Picture][]} */
 let shown = [];
 /** The picture that is open, or was last. */
@@ -39,11 +50,6 @@ function select(id) {
 /** @param {string} selector @returns {HTMLElement} */
 function the(selector) {
   return /** @type {HTMLElement} */ (document.querySelector(selector));
-}
-
-/** @param {number} count */
-function counted(count) {
-  return count.toLocaleString("en");
 }
 
 /**
@@ -97,7 +103,7 @@ function filter() {
     for (const picture of pictures) if (matches(picture, wanted)) shown.push([item, picture]);
   }
   const total = data.items.reduce((sum, [, , , pictures]) => sum + pictures.length, 0);
-  fill(byId("count"), `${counted(shown.length)} of ${counted(total)} pictures`);
+  fill(byId("count"), `${shown.length.toLocaleString("en")} of ${plural(total, "picture")}`);
   scrollTo(0, 0);
   lay();
   remember();
@@ -108,18 +114,15 @@ function remember() {
   const parts = new URLSearchParams();
   if (words.value) parts.set("words", words.value);
   for (const id of SELECTS) if (select(id).value) parts.set(id, select(id).value);
+  if (size.value !== SIZE) parts.set("size", size.value);
   if (view.open) parts.set("picture", shown[opened][1][FILE]);
-  const hash = parts.size ? `#${parts}` : location.pathname + location.search;
-  try {
-    history.replaceState(null, "", hash);
-  } catch {
-    // a frame without an address of its own, or too many changes at once
-  }
+  setAddress(parts.size ? `#${parts}` : "");
 }
 
 function recall() {
   const parts = new URLSearchParams(location.hash.slice(1));
   words.value = parts.get("words") || "";
+  size.value = parts.get("size") || SIZE;
   for (const id of SELECTS) {
     select(id).value = parts.get(id) || "";
     if (select(id).selectedIndex === -1) select(id).value = "";
@@ -131,8 +134,12 @@ function recall() {
 }
 
 function lay() {
-  const across = Math.max(1, Math.floor((list.clientWidth + GAP) / (TILE + GAP)));
+  if (printing()) return;
+  across = Math.max(1, Math.round((list.clientWidth + GAP) / (Number(size.value) + GAP)));
+  const tile = Math.round(((list.clientWidth + GAP) / across - GAP) * SHAPE) + LINE;
+  high = tile + GAP;
   list.style.setProperty("--across", String(across));
+  list.style.setProperty("--high", `${tile}px`);
   rows = [];
   let y = 0;
   for (let at = 0; at < shown.length; ) {
@@ -143,7 +150,7 @@ function lay() {
       let end = at;
       while (end < shown.length && end - at < across && shown[end][0] === item) end += 1;
       rows.push({ y, from: at, to: end });
-      y += HIGH;
+      y += high;
       at = end;
     }
   }
@@ -156,12 +163,13 @@ function lay() {
 /** @type {Map<number, HTMLElement>} */
 let drawn = new Map();
 function draw() {
+  if (printing()) return;
   const top = scrollY - list.offsetTop - AHEAD;
   const bottom = scrollY - list.offsetTop + innerHeight + AHEAD;
   let [low, high] = [0, rows.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (rows[middle].y + HIGH < top) low = middle + 1;
+    if (rows[middle].y + high < top) low = middle + 1;
     else high = middle;
   }
   /** @type {Map<number, HTMLElement>} */
@@ -198,7 +206,7 @@ function thumbnail(picture, lazy) {
   const image = make("img");
   if (lazy) image.loading = "lazy";
   image.decoding = "async";
-  image.alt = caption(picture);
+  image.alt = lazy ? "" : caption(picture); // a tile has it as its text
   image.src = encodeURI(picture[FILE]);
   return image;
 }
@@ -226,16 +234,57 @@ function back() {
   if (waiting !== undefined) filter();
   remember();
   opened = shown.findIndex(([, picture]) => picture === last);
-  const place = rows.find((found) => "from" in found && found.from <= opened && opened < found.to);
-  if (!place) return words.focus();
-  const top = place.y + list.offsetTop - scrollY;
-  const header = the("header").offsetHeight;
-  if (top < header || top + HIGH > innerHeight) scrollBy(0, top - header - NAME);
-  draw();
-  the(`#list [data-at="${opened}"]`).focus({ preventScroll: true });
+  focusOn(opened);
 }
 
-watchFailures();
+function printing() {
+  return "print" in document.documentElement.dataset;
+}
+
+/** Every picture that the filters leave, in the document at once. */
+function whole() {
+  fill(list, ...rows.map(row));
+  for (const image of list.querySelectorAll("img")) image.loading = "eager";
+  drawn = new Map();
+}
+
+/** Print all of them, once they are there. */
+async function print() {
+  whole();
+  await Promise.allSettled([...list.querySelectorAll("img")].map((image) => image.decode()));
+  window.print();
+}
+
+/** The pictures that the filters leave, a line each. */
+function* lines() {
+  yield ["number", "name", "text", "file", "kind", "attention", "layer", "head", "roles"];
+  for (const [[number, name, text], [file, kind, site, layer, head, roles]] of shown) {
+    yield [String(number), name, text, file, data.kinds[kind], data.sites[site], String(layer ?? ""), String(head ?? ""), roles.map((role) => data.roles[role]).join(" ")];
+  }
+}
+
+/** From tile to tile by arrow keys. @param {KeyboardEvent} event */
+function moved(event) {
+  const from = Number(/** @type {HTMLElement} */ (event.target).dataset.at);
+  const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across, Home: -shown.length, End: shown.length }[event.key];
+  if (!step || Number.isNaN(from) || event.ctrlKey || event.metaKey || event.altKey) return;
+  focusOn(clamp(from + step, 0, shown.length - 1));
+  event.preventDefault();
+}
+
+/** Bring a tile into sight and focus it. @param {number} at */
+function focusOn(at) {
+  const place = rows.find((found) => "from" in found && found.from <= at && at < found.to);
+  if (!place) return words.focus();
+  const top = place.y + list.offsetTop - scrollY;
+  const header = the(".filters").offsetHeight;
+  if (top < header || top + high > innerHeight) scrollBy(0, top - header - NAME);
+  draw();
+  the(`#list [data-at="${at}"]`).focus({ preventScroll: true });
+}
+
+startFrame(() => {});
+startHelpByKey([["← ↑ ↓ →", "from picture to picture"], ["Enter", "open a picture"], ["Home", "the first picture"], ["End", "the last picture"], ["Esc", "close what is open"]]);
 fill(the("h1"), data.title);
 document.title = `attention maps: ${data.title}`;
 choices("kind", "kinds", (value) => data.kinds[value]);
@@ -244,11 +293,27 @@ choices("layer", "layers", (value) => `layer ${value}`);
 choices("head", "heads", (value) => `head ${value}`);
 choices("role", "roles", (value) => data.roles[value], 1);
 
-the("form").addEventListener("submit", (event) => event.preventDefault());
-the("form").addEventListener("input", () => {
+the(".filters").addEventListener("submit", (event) => event.preventDefault());
+the(".filters").addEventListener("input", (event) => {
   clearTimeout(waiting);
+  if (event.target === size) {
+    lay();
+    remember();
+    return;
+  }
   waiting = setTimeout(filter, 120);
 });
+list.addEventListener("keydown", moved);
+let touched = 0;
+byId("stage").addEventListener("touchstart", (event) => { touched = event.touches[0].clientX; }, { passive: true });
+byId("stage").addEventListener("touchend", (event) => {
+  const far = event.changedTouches[0].clientX - touched;
+  if (Math.abs(far) >= SWIPE) show(opened - Math.sign(far));
+});
+byId("print").addEventListener("click", print);
+byId("save-csv").addEventListener("click", () => download(csvOf(lines()), "attnviz-pictures.csv"));
+addEventListener("beforeprint", whole);
+addEventListener("afterprint", lay);
 addEventListener("scroll", draw, { passive: true });
 addEventListener("resize", lay);
 before.addEventListener("click", () => show(opened - 1));

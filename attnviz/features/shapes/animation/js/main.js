@@ -1,5 +1,8 @@
 import { byId, clamp, fill } from "./dom.js";
-import { watchFailures } from "./frame.js";
+import { startSaving } from "./download.js";
+import { startFrame } from "./frame.js";
+import { startHelpByKey } from "./help.js";
+import { lettersOf, paintFrame } from "./still.js";
 
 /** @typedef {import("./types.js").Box} Box */
 /** @typedef {import("./types.js").Part} Part */
@@ -34,7 +37,8 @@ function added(name) {
 }
 
 /** @param {Part} part @param {Box} box */
-function place(part, [x, y, width, height, fill, words, colour, bold, ring, align]) {
+function place(part, box) {
+  const [x, y, width, height, fill, words, colour, bold, ring, align] = box;
   const { group, rect, text } = part;
   if (!part.shown) group.style.transition = "opacity 0.45s";
   group.style.transform = `translate(${x}px, ${y}px)`;
@@ -55,8 +59,7 @@ function place(part, [x, y, width, height, fill, words, colour, bold, ring, alig
   text.style.setProperty("--colour", colour);
   text.classList.toggle("bare", !fill);
   text.style.fontWeight = bold ? "700" : "400";
-  const room = fill ? Math.min(height * 0.6, width / (0.62 * Math.max(5, words.length)), 16) : 13;
-  text.style.fontSize = `${room}px`;
+  text.style.fontSize = `${lettersOf(box)}px`;
 }
 
 /** @param {number} index of a frame; the first or last for one beyond */
@@ -116,6 +119,12 @@ function faster(by) {
   speed.selectedIndex = clamp(speed.selectedIndex + by, 0, speed.options.length - 1);
 }
 
+/** Every step in words. */
+function* stepLines() {
+  yield ["step", "what happens", "shapes"];
+  for (const [n, { caption, shapes }] of film.frames.entries()) yield [String(n + 1), caption, shapes];
+}
+
 /** @type {Record<string, () => void>} */
 const KEYS = {
   " ": toggle,
@@ -127,7 +136,9 @@ const KEYS = {
   "-": () => faster(-1),
 };
 
-watchFailures();
+startFrame(() => show(at));
+startHelpByKey([["Space", "play or pause"], ["← →", "step"], ["Home", "the first step"], ["End", "the last step"], ["+ −", "faster, slower"]]);
+startSaving("attnviz-step", (painter) => paintFrame(painter, film, at), () => getComputedStyle(document.documentElement).getPropertyValue("--stage").trim(), () => stepLines());
 seek.max = String(LAST);
 byId("play").addEventListener("click", toggle);
 byId("back").addEventListener("click", () => step(-1));
@@ -138,7 +149,7 @@ seek.addEventListener("input", () => {
   show(wanted);
 });
 document.addEventListener("keydown", (event) => {
-  if (event.altKey || event.ctrlKey || event.metaKey) return;
+  if (event.altKey || event.ctrlKey || event.metaKey || document.querySelector("dialog[open]")) return;
   const { tagName } = /** @type {HTMLElement} */ (event.target);
   const inForm = ["SELECT", "INPUT"].includes(tagName);
   if (!Object.hasOwn(KEYS, event.key) || (inForm && !"+-".includes(event.key)) || (tagName === "BUTTON" && event.key === " ")) return;

@@ -1,0 +1,269 @@
+"""Named parts of a text, such as a document, a question or the messages of a chat.
+
+How a part is found is written as one string, ``[WHICH:][KIND:]VALUE``: KIND is ``text`` (the
+default: these very characters), ``regex``, ``tokens`` (``12-40``, from 0, both ends in it) or
+``chars`` (the same of characters); WHICH is ``first`` (the default), ``all`` or a number such as
+``#2`` of the places where a text or a pattern is found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import Literal, get_args
+
+from attnviz.errors import InputError, Setting, UsageError, cut
+
+SpanKind = Literal["text", "regex", "tokens", "chars"]
+KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
+Range = tuple[int, int]
+"""First and end, which is not in it."""
+
+ELSEWHERE = "elsewhere"
+"""The tokens that are in no span."""
+LAST, EVERY = "last", "all"
+"""Rows that have these names: the last token, and every token."""
+_TAKEN = (ELSEWHERE, LAST, EVERY)
+_WHICH = re.compile(r"(first|all|#[1-9][0-9]{0,8}):(.*)", re.DOTALL)
+_KIND = re.compile(r"(text|regex|tokens|chars):(.*)", re.DOTALL)
+_RANGE = re.compile(r"\s*([0-9]{1,9})(?:-([0-9]{1,9}))?\s*")
+_LONGEST = 60
+"""Characters of a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A named part of a token sequence.
+
+    Attributes:
+        name: what it is called, once in a text.
+        ranges: its tokens, first and end of every run of them, in order and apart.
+        characters: the same of characters in the text that was tokenized; empty where tokens were
+            named.
+    """
+
+    name: str
+    ranges: tuple[Range, ...]
+    characters: tuple[Range, ...] = ()
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """The positions of its tokens, in order."""
+        return tuple(place for start, end in self.ranges for place in range(start, end))
+
+    def __len__(self) -> int:
+        return sum(end - start for start, end in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class SpanQuery:
+    """How a span is found.
+
+    Attributes:
+        name: of the span.
+        kind: what ``value`` is.
+        value: a text, a pattern, or ranges.
+        which: of the places where it is found, from 1; None for all of them.
+    """
+
+    name: str
+    kind: SpanKind
+    value: str
+    which: int | None = 1
+
+
+def span_query(name: str, written: str) -> SpanQuery:
+    """Read how a span is to be found.
+
+    Args:
+        name: of the span.
+        written: see the module.
+
+    Raises:
+        UsageError: a name that cannot be used, or nothing to look for.
+    """
+    if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > _LONGEST:
+        raise UsageError(f"{cut(name)!r} is no name for a span; take a word or two")
+    if name in _TAKEN or name.startswith("all:"):
+        raise UsageError(f"{name!r} has a meaning of its own; give the span another name")
+    which: int | None = 1
+    rest, given = written, _WHICH.fullmatch(written)
+    if given:
+        number, rest = given.groups()
+        which = None if number == "all" else 1 if number == "first" else int(number[1:])
+    kind: SpanKind = "text"
+    if found := _KIND.fullmatch(rest):
+        kind, rest = found[1], found[2]  # type: ignore[assignment]
+    if not rest:
+        raise UsageError(f"span {name!r} is empty; write the text that it is, or tokens:12-40")
+    if given and kind in ("tokens", "chars"):
+        raise UsageError(
+            f"span {name!r}: {kind} are found at one place; leave {written.partition(':')[0]!r} out"
+        )
+    return SpanQuery(name, kind, rest, which)
+
+
+def ranges_of(query: SpanQuery) -> tuple[Range, ...]:
+    """The ranges of a query for tokens or characters: ``12-40,50``, both ends in them.
+
+    Raises:
+        UsageError: no such ranges.
+    """
+    found = []
+    for part in query.value.split(","):
+        match = _RANGE.fullmatch(part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if first > last:
+            raise UsageError(
+                f"span {query.name!r}: {cut(part)!r} is no range; write {query.kind}:12-40, from 0 "
+                "and with both ends in it"
+            )
+        found.append((first, last + 1))
+    found.sort()
+    if any(a[1] > b[0] for a, b in pairwise(found)):
+        raise UsageError(f"span {query.name!r}: the ranges of {cut(query.value)!r} overlap")
+    return tuple(found)
+
+
+def found_in(
+    query: SpanQuery, text: str, regions: Sequence[Range] | None = None
+) -> tuple[list[Range], str]:
+    """Where a text or a pattern stands.
+
+    Args:
+        query: of kind ``text`` or ``regex``.
+        text: to look through.
+        regions: parts of it that are looked through one by one, in order; all of it by default.
+
+    Returns:
+        The characters of the places that were asked for, and a sentence for the user where there
+        are more; empty where there are not.
+
+    Raises:
+        UsageError: a pattern that is none; InputError: it is not there, or not so often.
+    """
+    pattern = re.escape(query.value) if query.kind == "text" else query.value
+    try:
+        matches = [
+            (start + match.start(), start + match.end())
+            for start, end in ([(0, len(text))] if regions is None else regions)
+            for match in re.finditer(pattern, text[start:end])
+        ]
+    except re.error as error:
+        raise UsageError(
+            f"span {query.name!r}: {cut(query.value)!r} is no pattern: {error}"
+        ) from None
+    matches = [one for one in matches if one[0] < one[1]]
+    wanted = matches if query.which is None else matches[query.which - 1 : query.which]
+    if not wanted:
+        where = "is not in the text" if not matches else f"is there {len(matches)} times only"
+        what = "a match of " * (query.kind == "regex") + repr(cut(query.value))
+        raise InputError(f"span {query.name!r}: {what} {where}; check its spelling")
+    if len(wanted) == len(matches):
+        return wanted, ""
+    which = "first" if query.which == 1 else f"{query.which}."
+    return wanted, (
+        f"Span '{query.name}': {cut(query.value)!r} is in the text {len(matches)} times; the "
+        f"{which} is taken (all: takes all of them, #2: the second)."
+    )
+
+
+def check_apart(spans: Sequence[Span]) -> None:
+    """Refuse spans that overlap. One inside another is fine: a document inside a message.
+
+    Of a span in several pieces every piece lies apart from another span or inside of it.
+
+    Raises:
+        InputError: the names of two that share some of their tokens, or all of them.
+    """
+    for one, other in combinations(spans, 2):
+        crossing = any(
+            a < d and c < b and not (a <= c and d <= b) and not (c <= a and b <= d)
+            for a, b in one.ranges
+            for c, d in other.ranges
+        )
+        if crossing or one.ranges == other.ranges:
+            how = "overlap" if crossing else "are the same tokens"
+            raise InputError(
+                f"spans {one.name!r} and {other.name!r} {how}; a span may lie apart from another "
+                "or inside of it"
+            )
+
+
+def places(asked: str, spans: Iterable[Span], length: int, what: str) -> tuple[int, ...]:
+    """The positions that are asked for: those of a span by its name, or ranges such as ``12-40``.
+
+    Args:
+        asked: the name or the ranges, from 0 and with both ends in them.
+        spans: of the sequence.
+        length: of it.
+        what: the parameter, for messages.
+
+    Raises:
+        UsageError: neither; InputError: positions that there are not.
+    """
+    named = {span.name: span for span in spans}
+    if asked in named:
+        return named[asked].positions
+    if not all(_RANGE.fullmatch(part) for part in asked.split(",")):
+        there = f", or a span: {', '.join(named)}" if named else ""
+        raise UsageError("{} takes tokens such as 12-40{}", Setting(what, asked), there)
+    found = ranges_of(SpanQuery(what, "tokens", asked))
+    if found[-1][1] > length:
+        raise InputError(
+            "{} ends at token {:,}; there are {:,}, from 0",
+            Setting(what, asked),
+            found[-1][1] - 1,
+            length,
+        )
+    return tuple(place for a, b in found for place in range(a, b))
+
+
+def depth(span: Span, piece: Range, spans: Sequence[Span]) -> int:
+    """How many of some spans a piece of one of them lies inside of; of equals inside the former."""
+    found, before = 0, True
+    for other in spans:
+        if other is span:
+            before = False
+            continue
+        found += any(
+            a <= piece[0] and piece[1] <= b and (before or (a, b) != piece) for a, b in other.ranges
+        )
+    return found
+
+
+def picked(spans: Iterable[Span], places: Sequence[int]) -> tuple[Span, ...]:
+    """The same spans of a sequence in which only some places are left, by their new positions.
+
+    Args:
+        spans: of the whole sequence.
+        places: the old position of every new one, in order; of merged ones the first.
+    """
+    return tuple(_picked(spans, places))
+
+
+def _picked(spans: Iterable[Span], places: Sequence[int]) -> Iterator[Span]:
+    for span in spans:
+        mine = set(span.positions)
+        ranges = runs(new for new, old in enumerate(places) if old in mine)
+        if ranges:
+            yield Span(span.name, ranges, span.characters)
+
+
+def runs(places: Iterable[int]) -> tuple[Range, ...]:
+    """Positions in order, as runs of neighbours."""
+    found: list[Range] = []
+    for place in places:
+        if found and found[-1][1] == place:
+            found[-1] = (found[-1][0], place + 1)
+        else:
+            found.append((place, place + 1))
+    return tuple(found)
+
+
+def elsewhere(spans: Iterable[Span], length: int) -> Span:
+    """The tokens that are in none of some spans."""
+    inside = {place for span in spans for place in span.positions}
+    return Span(ELSEWHERE, runs(place for place in range(length) if place not in inside))

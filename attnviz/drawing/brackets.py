@@ -1,0 +1,148 @@
+"""Named parts of a text along an axis of a map: brackets with names and colours.
+
+A part inside of another stands nearer to the map, and one that comes in several pieces has a
+bracket for each. A name that is longer than its bracket is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+
+from attnviz.core.spans import depth
+from attnviz.core.tokens import Tokens
+from attnviz.drawing.fonts import Ruler
+from attnviz.drawing.labels import visible
+from attnviz.drawing.palette import SPAN_COLORS
+
+_LEVEL, _TEXT, _HOOK = 0.17, 6.0, 0.05
+"""The room of a row of brackets in inches, the size of their names, and how far ends reach."""
+_LEAST = 0.12
+"""A bracket has to be so long to have a name, in inches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """A run of tokens with a name.
+
+    Attributes:
+        name: of the span.
+        start: its first token; ``end`` the one after the last.
+        end: see ``start``.
+        level: how many rows of brackets are between it and the map.
+        color: of the span.
+    """
+
+    name: str
+    start: int
+    end: int
+    level: int
+    color: str
+
+
+def brackets(tokens: Tokens, names: Sequence[str] = ()) -> tuple[Bracket, ...]:
+    """The brackets along an axis of these tokens.
+
+    Args:
+        tokens: with their spans.
+        names: of all spans in the picture, in the order of their colours; by default the tokens'.
+    """
+    order = list(dict.fromkeys((*names, *(span.name for span in tokens.spans))))
+    depths = {
+        (span.name, run): depth(span, run, tokens.spans)
+        for span in tokens.spans
+        for run in span.ranges
+    }
+    deepest = max(depths.values(), default=0)
+    return tuple(
+        Bracket(
+            visible(span.name),
+            *run,
+            deepest - depths[span.name, run],
+            SPAN_COLORS[order.index(span.name) % len(SPAN_COLORS)],
+        )
+        for span in tokens.spans
+        for run in span.ranges
+    )
+
+
+def room(found: Sequence[Bracket]) -> float:
+    """What they take beside a map, in inches."""
+    return (1 + max(one.level for one in found)) * _LEVEL + 0.03 if found else 0.0
+
+
+def fitting(name: str, length: float, ruler: Ruler) -> str:
+    """A name cut to a length in inches; empty where there is no room for a letter."""
+    if ruler.width(name, _TEXT) <= length:
+        return name
+    for count in range(len(name) - 1, 0, -1):
+        if length >= _LEAST and ruler.width(f"{name[:count]}…", _TEXT) <= length:
+            return f"{name[:count]}…"
+    return ""
+
+
+def cut(found: Sequence[Bracket], cell: float, ruler: Ruler) -> bool:
+    """Whether a name does not fit, where a token is so long in inches."""
+    return any(fitting(b.name, cell * (b.end - b.start), ruler) != b.name for b in found)
+
+
+def named(several: Iterable[Sequence[Bracket]]) -> str:
+    """The names of all, in a line below the picture."""
+    names = dict.fromkeys(one.name for found in several for one in found)
+    return f"brackets: {', '.join(names)}"
+
+
+def draw(
+    axes: Axes,
+    found: Sequence[Bracket],
+    cell: float,
+    ruler: Ruler,
+    *,
+    down: bool,
+) -> None:
+    """Draw the brackets outside of a map: on its left where they go down, else below it.
+
+    Args:
+        axes: of the map, one unit a token.
+        found: the brackets.
+        cell: the length of a token in inches.
+        ruler: measures names.
+        down: whether the axis goes down.
+    """
+    if not found:
+        return
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    box, (width, height) = axes.get_position(), figure.get_size_inches()
+    deep, length = room(found), max(axes.get_ylim() if down else axes.get_xlim()) + 0.5
+    if down:
+        place = (box.x0 - deep / width, box.y0, deep / width, box.height)
+    else:
+        place = (box.x0, box.y0 - deep / height, box.width, deep / height)
+    strip = figure.add_axes(place)
+    strip.axis("off")
+    if down:
+        strip.set(xlim=(deep, 0), ylim=(length, 0))
+    else:
+        strip.set(xlim=(0, length), ylim=(deep, 0))
+    for one in found:
+        line = one.level * _LEVEL + 0.045
+        inset = min(0.12, 0.02 / cell)
+        along = [one.start + inset, one.start + inset, one.end - inset, one.end - inset]
+        across = [line - _HOOK / 2, line, line, line - _HOOK / 2]
+        xs, ys = (across, along) if down else (along, across)
+        strip.plot(xs, ys, color=one.color, linewidth=1.2, solid_capstyle="butt", clip_on=False)
+        name = fitting(one.name, cell * (one.end - one.start), ruler)
+        middle, beside = (one.start + one.end) / 2, line + 0.02
+        strip.text(
+            *((beside, middle) if down else (middle, beside)),
+            name,
+            fontsize=_TEXT,
+            color=one.color,
+            family=ruler.families,
+            rotation=90 if down else 0,
+            ha="right" if down else "center",
+            va="center" if down else "top",
+        )

@@ -1,0 +1,1 @@
+"""Heads over time: checkpoints of one training run, step by step."""

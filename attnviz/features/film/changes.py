@@ -1,0 +1,136 @@
+"""When something changed: the step at which a curve passed its middle, and how sure that is.
+
+A score that forms goes from a low to a high plateau. It formed at the first checkpoint of its last
+rise past the middle between its highest value and the lowest before that, which asks for no model
+of the rise, and for no threshold. How sure that is comes from the block bootstrap over texts: they
+are drawn anew as wholes, the same draw for all steps (Künsch 1989; Poisson weights as in
+:mod:`attnviz.statistics.simultaneous`), and the middle is passed again. A checkpoint says only that
+something happened since the one before, so every interval begins there.
+
+Notation in shapes: R draws, S steps, G texts, K curves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.statistics.clusters import LEAST, LEVEL
+from attnviz.statistics.simultaneous import REPLICATES, poisson
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+def drawn(a: Floats, b: NDArray[np.integer[Any]], weights: Floats) -> Floats:
+    """Means of every draw, [R, S]; NaN where a draw has no row.
+
+    Args:
+        a: [S, G], sums of each text; ``b`` their numbers of rows.
+        b: see ``a``.
+        weights: [R, G], how often each text is drawn.
+    """
+    rows = weights @ np.asarray(b, np.float64).T
+    sums = weights @ a.T
+    means: Floats = sums / np.where(rows > 0, rows, np.nan)
+    return means
+
+
+def weights(names: Sequence[str], seed: int) -> Floats:
+    """[R, G], how often each draw has each text; of copies of a text, all or none."""
+    return poisson(seed, names, REPLICATES)
+
+
+def passed(curves: Floats) -> Indices:
+    """Where each curve passed its middle for the last time before its highest value.
+
+    Args:
+        curves: [R, S]; NaN is below everything.
+
+    Returns:
+        [R], from 1 to S - 1; 0 for curves that never rose.
+    """
+    values = np.nan_to_num(curves, nan=-math.inf)
+    steps = np.arange(values.shape[1])
+    top = values.argmax(1)
+    before = steps <= top[:, None]
+    least = np.where(before & np.isfinite(values), values, math.inf).min(1)
+    middle = (np.where(np.isfinite(least), least, 0.0) + values.max(1)) / 2
+    above = values >= middle[:, None]
+    rises = above[:, 1:] & ~above[:, :-1] & before[:, 1:]
+    last = rises.shape[1] - rises[:, ::-1].argmax(1)
+    return np.where(rises.any(1), last, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """When something happened.
+
+    Attributes:
+        step: the first checkpoint after it; ``low`` the last that surely was before, ``high`` the
+            first that surely was after. None from too few texts.
+        low: see ``step``.
+        high: see ``step``.
+    """
+
+    step: int
+    low: int | None
+    high: int | None
+
+
+def when(index: int, draws: Indices, steps: Sequence[int], texts: int) -> When:
+    """What the places of all draws say.
+
+    Args:
+        index: of the curve over all texts.
+        draws: [R], of those of the draws.
+        steps: of the checkpoints.
+        texts: how many there are.
+    """
+    if texts < LEAST:
+        return When(steps[index], None, None)
+    low, high = _ends(np.maximum(draws - 1, 0), draws)
+    return When(steps[index], steps[min(low, index - 1)], steps[max(high, index)])
+
+
+def apart(
+    first: Indices, then: Indices, steps: Sequence[int], texts: int
+) -> tuple[int | None, int | None, float | None]:
+    """How many steps lie between two events: the interval, and how often they come in this order.
+
+    Args:
+        first: [R], where the first passed in every draw; ``then`` the other.
+        then: see ``first``.
+        steps: of the checkpoints.
+        texts: how many there are.
+    """
+    if texts < LEAST:
+        return None, None, None
+    at = np.asarray(steps)
+    least = at[np.maximum(then - 1, 0)] - at[first]
+    most = at[then] - at[np.maximum(first - 1, 0)]
+    low, high = _ends(least, most)
+    return low, high, float((then > first).mean())
+
+
+def _ends(least: Indices, most: Indices) -> tuple[int, int]:
+    """The ends that 95 % of the draws stay within."""
+    tail = (1 - LEVEL) / 2
+    low = np.quantile(least, tail, method="lower")
+    high = np.quantile(most, 1 - tail, method="higher")
+    return int(low), int(high)
+
+
+def shifted(draws: Floats, start: int, end: int, texts: int) -> tuple[float | None, float | None]:
+    """The 95 % interval of a curve's change between two steps, from its draws [R, S]."""
+    if texts < LEAST:
+        return None, None
+    change = draws[:, end] - draws[:, start]
+    tail = (1 - LEVEL) / 2
+    low, high = np.nanquantile(change, (tail, 1 - tail))
+    return float(low), float(high)

@@ -1,0 +1,239 @@
+"""What was measured at one checkpoint, as a file: NumPy arrays and JSON in one .npz archive.
+
+A film that keeps its steps, ``av.track`` and ``av.HeadsCallback`` write them, one for each step;
+``attnviz film FOLDER`` puts them together.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz import files
+from attnviz.core.heads import Layout, SiteKind
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.scores import Role
+from attnviz.errors import InputError
+from attnviz.models.containers import one_line, read_archive
+from attnviz.scoring.scores import SCORES
+from attnviz.scoring.sums import Sums, comparable
+
+SCHEMA = "attnviz.film-state/1"
+SUFFIX = ".film.npz"
+_NAME = re.compile(r"step-(\d+)" + re.escape(SUFFIX))
+_ARRAYS = (
+    "values", "rows", "chances", "shares", "counted", "loss", "predicted", "contexts", "windows",
+    "changes", "maps",
+)  # fmt: skip
+
+
+class Header(msgspec.Struct, forbid_unknown_fields=True):
+    """All of a step but its arrays.
+
+    Attributes:
+        step: of training; ``name`` what the checkpoint is called.
+        info: where its weights came from; ``identity`` what no other model shares.
+        layout: its heads.
+        scores: that were measured, in the order of the arrays.
+        asked: what results of one film share, see :class:`Asked`.
+        texts: a hash of the tokens of every text; equal ones are one text.
+        files: what was read.
+        tokens: in all; ``shown`` those of the text of which maps are kept.
+        roles: what annotated text gives, by the heads' names: title, and mean and interval.
+        metric: that was measured of ablated models.
+        bad: texts that could not be used; ``notes`` full sentences.
+    """
+
+    schema: str
+    step: int
+    name: str
+    info: SourceInfo
+    identity: dict[str, Any]
+    layout: dict[SiteKind, list[int]]
+    whole: bool
+    scores: list[str]
+    asked: dict[str, Any]
+    texts: list[str]
+    files: list[str]
+    tokens: int
+    shown: list[str]
+    roles: dict[str, list[Role]]
+    metric: str
+    bad: int
+    notes: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What was measured at one checkpoint of G texts; H heads, n scores.
+
+    Attributes:
+        header: what it is of.
+        values: float64 [G, H, n], the sums of every score over the rows of a text; ``rows`` int64,
+            how many rows.
+        rows: see ``values``.
+        chances: float64 [H, n], of uniform attention; ``shares`` [H, n, m] and ``counted`` [H] as
+            in :class:`~attnviz.scoring.sums.Sums`.
+        shares: see ``chances``.
+        counted: see ``chances``.
+        loss: float64 [G], summed over the int64 [G] ``predicted`` tokens of a text.
+        predicted: see ``loss``.
+        contexts: float64 [G], the in-context scores of its ``windows`` long enough, summed.
+        windows: see ``contexts``.
+        changes: float64 [H, 2], what ablating a head changed, and half of its interval; no rows
+            where that was not measured.
+        maps: uint8 [H, T, T], of one text in 255ths; no heads where none is kept.
+    """
+
+    header: Header
+    values: NDArray[np.float64]
+    rows: NDArray[np.int64]
+    chances: NDArray[np.float64]
+    shares: NDArray[np.float64]
+    counted: NDArray[np.int64]
+    loss: NDArray[np.float64]
+    predicted: NDArray[np.int64]
+    contexts: NDArray[np.float64]
+    windows: NDArray[np.int64]
+    changes: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)))
+    maps: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 0, 0), np.uint8))
+
+    @property
+    def layout(self) -> Layout:
+        """The heads."""
+        counts = {kind: tuple(heads) for kind, heads in self.header.layout.items()}
+        return Layout(counts, whole=self.header.whole)
+
+    def total(self) -> Sums:
+        """The sums over all texts."""
+        names = tuple(self.header.scores)
+        return Sums(
+            names, comparable(names), self.values.sum(0), self.chances, self.rows.sum(0),
+            self.shares, self.counted,
+        )  # fmt: skip
+
+
+def path_of(folder: Path, step: int) -> Path:
+    """The file of a step."""
+    return folder / f"step-{step:08}{SUFFIX}"
+
+
+def write(folder: Path, found: Measured) -> Path:
+    """Write a step whole or not at all.
+
+    Raises:
+        OutputError: with the system's reason.
+    """
+    out = io.BytesIO()
+    header = msgspec.json.encode(msgspec.to_builtins(found.header, enc_hook=str))
+    arrays = {name: getattr(found, name) for name in _ARRAYS}
+    np.savez_compressed(out, allow_pickle=False, header=np.frombuffer(header, np.uint8), **arrays)
+    path = path_of(folder, found.header.step)
+    files.write(path, out.getvalue())
+    return path
+
+
+def read(path: Path) -> Measured:
+    """Read a step.
+
+    Raises:
+        InputError: there is none, or it is damaged or of another version.
+    """
+    try:
+        arrays = read_archive(path)
+        document = json.loads(arrays.pop("header").tobytes())
+    except (ValueError, KeyError, RecursionError, InputError):
+        if not os.path.isfile(path):
+            raise InputError(f"there is no file {path}; check the path") from None
+        raise InputError(f"{path} is no step of a film; measure it again") from None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise InputError(f"{path} is of another version of attnviz; measure it again")
+    try:
+        found = Measured(
+            msgspec.convert(document, Header), **{name: arrays[name] for name in _ARRAYS}
+        )
+        _check(found)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is damaged ({one_line(error)}); measure it again") from None
+    return found
+
+
+def read_folder(folder: Path) -> tuple[Measured, ...]:
+    """All steps in a folder, in order.
+
+    Raises:
+        InputError: there is none, or one is damaged.
+    """
+    found = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+    if not found:
+        raise InputError(
+            f"{folder} holds no steps of a film; give a folder that attnviz film, av.track or "
+            "av.HeadsCallback kept them in"
+        )
+    return tuple(read(path) for path in found)
+
+
+def _check(found: Measured) -> None:
+    """ValueError where the arrays are not those of the header."""
+    header, heads = found.header, len(found.layout)
+    if unknown := [name for name in header.scores if name not in SCORES]:
+        raise ValueError(f"no score is called {unknown[0]!r}")
+    g, n, m = len(header.texts), len(header.scores), len(comparable(header.scores))
+    t = len(header.shown)
+    shapes: Mapping[str, tuple[tuple[int, ...], str]] = {
+        "values": ((g, heads, n), "float64"),
+        "rows": ((g, heads, n), "int64"),
+        "chances": ((heads, n), "float64"),
+        "shares": ((heads, n, m), "float64"),
+        "counted": ((heads,), "int64"),
+        "loss": ((g,), "float64"),
+        "predicted": ((g,), "int64"),
+        "contexts": ((g,), "float64"),
+        "windows": ((g,), "int64"),
+        "changes": ((len(found.changes) and heads, 2), "float64"),
+        "maps": ((heads, t, t) if t else (0, 0, 0), "uint8"),
+    }
+    for name, (shape, dtype) in shapes.items():
+        array = getattr(found, name)
+        if array.shape != shape or array.dtype != dtype:
+            raise ValueError(f"{name} is {array.dtype} {array.shape}, not {dtype} {shape}")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How texts are run, which all steps of a film share.
+
+    Attributes:
+        scores: that are measured; all by default.
+        special_tokens: whether the tokenizer adds its own.
+        probe: scores of repetition on repeated random tokens, and not on the texts.
+        ablate: also ablate every head.
+        conllu: treebanks for syntactic roles; ``gap`` pronouns for those of coreference.
+        gap: see ``conllu``.
+        show: how many tokens of the first text to keep maps of; 0 for none.
+        seed: of what is drawn.
+    """
+
+    scores: tuple[str, ...] = tuple(SCORES)
+    special_tokens: bool = True
+    probe: bool = False
+    ablate: bool = False
+    conllu: tuple[str, ...] = ()
+    gap: tuple[str, ...] = ()
+    show: int = 24
+    seed: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """As a file has it."""
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return plain

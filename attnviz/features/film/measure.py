@@ -1,0 +1,353 @@
+"""One checkpoint over all texts: sums of scores, losses, and what else was asked for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from attnviz.captures import trials
+from attnviz.core.heads import Head
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.scores import Role
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.corpus.batches import Tokenized, batches
+from attnviz.corpus.executors import one_thread
+from attnviz.corpus.texts import Bad, Text
+from attnviz.errors import InputError, UsageError
+from attnviz.features.film.kept import SCHEMA, Asked, Header, Measured
+from attnviz.features.profile.windows import windows
+from attnviz.scoring.observe import Recorder, ScoreObserver
+from attnviz.scoring.probe import MEASURED
+from attnviz.scoring.sums import Sums
+
+EARLY, LATE, OF = 50, 500, 512
+"""Olsson et al. compare the losses at these places of a context of so many tokens."""
+SHORTEST = 32
+"""Predicted tokens from which a text has an in-context score."""
+_BAND = 64
+"""Each place is a mean over a 1/64 of the context to both sides, as it is noisy alone."""
+_BATCH_TOKENS = 4096
+_LARGEST = 32
+ABLATED = 64
+"""Texts on which heads are ablated."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Piece(Tokenized):
+    """A text, or a window of a long one."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """What one piece gave: sums of scores, losses of its tokens."""
+
+    sums: Sums
+    losses: NDArray[np.float64]
+
+
+def in_context(losses: NDArray[np.float64]) -> float | None:
+    """Loss late in a context minus loss early in it, in nats; None for a short one.
+
+    Olsson et al. 2022 (arXiv:2209.11895) take the 500th token and the 50th of 512. Of n predicted
+    tokens these are those around 500/512 n and 50/512 n, each a mean over n/64 tokens to both
+    sides.
+
+    Args:
+        losses: [n], of the tokens in their order.
+    """
+    n = len(losses)
+    if n < SHORTEST:
+        return None
+    band = n // _BAND
+
+    def around(place: int) -> float:
+        middle = min(round(place / OF * n), n - 1)
+        return float(losses[max(0, middle - band) : middle + band + 1].mean())
+
+    return around(LATE) - around(EARLY)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Texts as a model takes them; the same for all checkpoints of a run.
+
+    Attributes:
+        pieces: in their order, by text; ``digests`` a hash of the tokens of every text.
+        digests: see ``pieces``.
+        probes: repeated random tokens.
+        bad: texts that could not be used.
+    """
+
+    pieces: tuple[_Piece, ...]
+    digests: tuple[str, ...]
+    probes: tuple[Inputs, ...]
+    bad: tuple[Bad, ...]
+
+
+def prepare(source: Source, texts: Sequence[Text], asked: Asked) -> Prepared:
+    """Tokenize the texts, in windows where they are longer than the model takes.
+
+    Raises:
+        InputError: no text can be used; UsageError: a probe of a model without a vocabulary.
+    """
+    pieces: list[_Piece] = []
+    bad: list[Bad] = []
+    for text in texts:
+        prompt = replace(text.prompt, special_tokens=asked.special_tokens)
+        try:
+            cut = [source.prepare(prompt)] if prompt.ids else list(windows(prompt, source))
+        except (InputError, UsageError) as error:
+            bad.append(Bad(text.number, text.place, error.message))
+            continue
+        pieces += [_Piece(text, inputs) for inputs in cut]
+    if not pieces:
+        reason = f": {bad[0].place}: {bad[0].reason}" if bad else ""
+        raise InputError(f"no text can be used{reason}")
+    digests = [
+        _digest([piece.inputs for piece in some])
+        for _, some in groupby(pieces, key=lambda piece: piece.text.number)
+    ]
+    if asked.probe:
+        probes = tuple(trial.inputs for trial in trials.probe(source))
+        digests += [_digest([inputs]) for inputs in probes]
+    else:
+        probes = ()
+    return Prepared(tuple(pieces), tuple(digests), probes, tuple(bad))
+
+
+def measure(
+    source: Source,
+    prepared: Prepared,
+    asked: Asked,
+    *,
+    step: int,
+    name: str,
+    identity: dict[str, Any] | None = None,
+    files: Sequence[str] = (),
+) -> Measured:
+    """Everything about one checkpoint; one thread, so that the bits are those of any run.
+
+    Args:
+        source: the checkpoint.
+        prepared: the texts, see :func:`prepare`.
+        asked: what to measure.
+        step: of training; ``name`` what the checkpoint is called.
+        name: see ``step``.
+        identity: what no other model shares.
+        files: what was read.
+    """
+    with one_thread():
+        found = _run(source, prepared.pieces, asked.scores)
+        texts = [
+            [found[place] for place, _ in some]
+            for _, some in groupby(enumerate(prepared.pieces), key=lambda pair: pair[1].text.number)
+        ]
+        sums = [_added([one.sums for one in some]) for some in texts]
+        if asked.probe:
+            sums = [_without(one, MEASURED) for one in sums]
+            sums += [_only(one, MEASURED) for one in _probe(source, prepared.probes, asked)]
+        empty = np.zeros(len(prepared.probes))
+        contexts = [[in_context(one.losses) for one in some] for some in texts]
+        known = [[one for one in some if one is not None] for some in contexts]
+        causal = _next_tokens(source)
+        maps, shown = _maps(source, prepared.pieces[0].inputs, asked.show)
+        changes, metric = _ablated(source, prepared.pieces, asked)
+        roles, notes = _annotated(source, asked)
+    total = _added(sums)
+    lengths = [[len(one.losses) for one in some] for some in texts]
+    header = Header(
+        SCHEMA, step, name, source.info, dict(identity or {}),
+        {kind: list(counts) for kind, counts in source.layout.heads.items()}, source.layout.whole,
+        list(asked.scores), asked.document(), list(prepared.digests), list(files),
+        sum(piece.inputs.length for piece in prepared.pieces), list(shown), roles, metric,
+        len(prepared.bad), notes,
+    )  # fmt: skip
+    return Measured(
+        header,
+        np.stack([one.values for one in sums]),
+        np.stack([one.rows for one in sums]),
+        total.chances,
+        total.shares,
+        total.counted,
+        np.concatenate([[sum(float(o.losses.sum()) for o in some) for some in texts], empty]),
+        np.concatenate([[sum(some) for some in lengths], empty]).astype(np.int64),
+        np.concatenate([[sum(some) if causal else 0.0 for some in known], empty]),
+        np.concatenate([[len(some) if causal else 0 for some in known], empty]).astype(np.int64),
+        changes,
+        maps,
+    )
+
+
+def _run(source: Source, pieces: Sequence[_Piece], names: Sequence[str]) -> list[_Found]:
+    """Every piece through the model, in batches that depend on the texts alone."""
+    found: dict[int, _Found] = {}
+    places = {id(piece): place for place, piece in enumerate(pieces)}
+    causal = _next_tokens(source)
+    for batch in batches(
+        list(pieces), _length, _BATCH_TOKENS, window=len(pieces) + 1, largest=_LARGEST
+    ):
+        assert not isinstance(batch, Bad)
+        inputs = [piece.inputs for piece in batch]
+        observer = ScoreObserver(inputs, source.layout, names)
+        logits = source.forward(
+            inputs, [observer], ForwardRequest(hidden=False, logits=causal)
+        ).logits
+        for item, piece in enumerate(batch):
+            losses = np.zeros(0)
+            if causal and logits is not None:
+                losses = _losses(logits[item], trials.next_tokens(0, piece.inputs))
+            found[places[id(piece)]] = _Found(observer.sums(item), losses)
+    if trials.is_masked(source) and not source.no_logits:
+        mask = trials.mask_id(source)
+        for place, piece in enumerate(pieces):
+            hidden = trials.masked(piece.text.number, piece.inputs, mask, seed=0)
+            for trial in hidden:
+                logits = source.forward(
+                    [trial.inputs], (), ForwardRequest(hidden=False, logits=True)
+                ).logits
+                assert logits is not None
+                found[place].losses = _losses(logits[0], hidden)
+    return [found[place] for place in range(len(pieces))]
+
+
+def _next_tokens(source: Source) -> bool:
+    """Whether the model predicts the next token."""
+    return not source.no_logits and not trials.is_masked(source)
+
+
+def _losses(logits: torch.Tensor, tested: Sequence[trials.Trial]) -> NDArray[np.float64]:
+    """[n], of the tokens that a text has to be predicted."""
+    if not tested:
+        return np.zeros(0)
+    (trial,) = tested
+    at = logits[torch.tensor(trial.positions, device=logits.device)].float()
+    targets = torch.tensor(trial.targets, device=logits.device)
+    losses = F.cross_entropy(at, targets, reduction="none")
+    return losses.double().cpu().numpy()
+
+
+def _probe(source: Source, probes: Sequence[Inputs], asked: Asked) -> Iterator[Sums]:
+    """The sums of repeated random tokens, one batch for those of a length."""
+    for _, some in groupby(
+        sorted(enumerate(probes), key=lambda one: one[1].length), key=lambda one: one[1].length
+    ):
+        batch = [inputs for _, inputs in some]
+        observer = ScoreObserver(batch, source.layout, asked.scores)
+        source.forward(batch, [observer], ForwardRequest(hidden=False))
+        yield from (observer.sums(item) for item in range(len(batch)))
+
+
+def _added(sums: Sequence[Sums]) -> Sums:
+    """In their order."""
+    total = sums[0]
+    for one in sums[1:]:
+        total = total + one
+    return total
+
+
+def _only(sums: Sums, names: Sequence[str]) -> Sums:
+    """With nothing in the other scores, nor in what could count."""
+    keep = np.isin(sums.names, names)
+    return replace(
+        sums, values=sums.values * keep, chances=sums.chances * keep, rows=sums.rows * keep,
+        shares=sums.shares * keep[:, None], counted=sums.counted * 0,
+    )  # fmt: skip
+
+
+def _without(sums: Sums, names: Sequence[str]) -> Sums:
+    """With nothing in these scores."""
+    others = [name for name in sums.names if name not in names]
+    return replace(_only(sums, others), counted=sums.counted)
+
+
+def _maps(source: Source, inputs: Inputs, show: int) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
+    """The maps of the first tokens of a text in 255ths; self-attention of one kind alone."""
+    if not show or len(source.layout.kinds) != 1 or "cross" in source.layout.kinds:
+        return np.zeros((0, 0, 0), np.uint8), ()
+    recorder = Recorder([inputs])
+    source.forward([inputs], [recorder], ForwardRequest(hidden=False))
+    (sides,) = inputs.sides.values()
+    texts = sides.queries.texts[:show]
+    n = len(texts)
+    stacked = np.concatenate([maps[:, :n, :n] for maps in recorder.maps().values()])
+    return np.rint(stacked * 255).clip(0, 255).astype(np.uint8), tuple(texts)
+
+
+def _ablated(
+    source: Source, pieces: Sequence[_Piece], asked: Asked
+) -> tuple[NDArray[np.float64], str]:
+    """What ablating each head changes, [H, 2]: the change, and half of its interval (NaN: none)."""
+    if not asked.ablate:
+        return np.zeros((0, 2)), ""
+    from attnviz.features.ablation.function import ablate
+
+    report = ablate(
+        _prompts(pieces[:ABLATED]), model=source, method="mean,resample", seed=asked.seed
+    )
+    found: dict[Head, tuple[float, float]] = {}
+    for effect in report.effects:
+        if len(effect.heads) == 1:
+            low, high = effect.low, effect.high
+            half = np.nan if low is None or high is None else (high - low) / 2
+            found[effect.heads[0]] = effect.change, half
+    none = (np.nan, np.nan)
+    return np.array([found.get(head, none) for head in source.layout]), report.unit
+
+
+def _prompts(pieces: Sequence[_Piece]) -> list[Prompt | str]:
+    prompts: list[Prompt | str] = []
+    for piece in pieces:
+        words = piece.inputs.texts[:1]
+        prompts.append(replace(piece.text.prompt, text=words[0]) if words else piece.text.prompt)
+    return prompts
+
+
+def _annotated(source: Source, asked: Asked) -> tuple[dict[str, list[Role]], list[str]]:
+    """Roles that treebanks and pronouns give, by the heads' names; and what to say of them."""
+    roles: dict[str, list[Role]] = {}
+    notes: list[str] = []
+    if asked.conllu:
+        from attnviz.features.syntax.function import syntax
+
+        _gather(roles, syntax(list(asked.conllu), model=source).annotated_roles(), source)
+    if asked.gap:
+        from attnviz.features.coref.function import coref
+
+        _gather(roles, coref(list(asked.gap), model=source).annotated_roles(), source)
+    return roles, notes
+
+
+def _gather(roles: dict[str, list[Role]], found: Any, source: Source) -> None:
+    for head, several in found.items():
+        roles.setdefault(source.layout.name(head), []).extend(role for role, _ in several)
+
+
+def _digest(several: Sequence[Inputs]) -> str:
+    """A hash of the tokens of a text."""
+    said = hashlib.blake2b(digest_size=8)
+    for inputs in several:
+        for kind, sides in inputs.sides.items():
+            said.update(
+                f"{kind}{sides.queries.identity}{sides.keys.identity}".encode(
+                    "utf-8", "surrogatepass"
+                )
+            )
+    return said.hexdigest()
+
+
+def _length(inputs: Inputs) -> int:
+    return inputs.length
+
+
+def shown_name(model: str) -> str:
+    """A checkpoint as films name it: of a path its last part."""
+    return model if "@" in model else Path(model).name

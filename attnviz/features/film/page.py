@@ -1,0 +1,84 @@
+"""A film as one offline page: a slider over the checkpoints, curves, all heads, and one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnviz.core.heads import SITE_PREFIX
+from attnviz.drawing.labels import model_name, visible
+from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
+from attnviz.features.film import words
+from attnviz.features.film.finding import life
+from attnviz.features.film.result import Curve, Film, HeadFilm
+from attnviz.scoring.roles import SHOWN
+from attnviz.web.page import html_page, parts, safe_json
+
+
+def page(film: Film) -> bytes:
+    """The whole page, as UTF-8."""
+    template, style, script = parts(__package__, "main")
+    title = visible(f"Heads on the way to {model_name(film.source)}")
+    return html_page(
+        template, title=title, style=style, script=script, data=safe_json(document(film))
+    )
+
+
+def document(film: Film) -> dict[str, Any]:
+    """What the page's script draws, as js/types.d.ts says."""
+    places = {head.head: number for number, head in enumerate(film.heads)}
+    sites = film.layout.sites
+    both = len(film.layout.kinds) > 1
+    return {
+        "steps": film.steps,
+        "names": [visible(name) for name in film.names],
+        "origin": f"{words.heading(film)} · {film.texts:,} texts",
+        "layers": [
+            f"{SITE_PREFIX[site.kind]} {site.layer}" if both else str(site.layer) for site in sites
+        ],
+        "heads": [_head(film, one) for one in film.heads],
+        "loss": _curve(film.loss),
+        "context": _curve(film.in_context),
+        "baselines": [[visible(name), value] for name, value in film.baselines.items()],
+        "formed": [
+            {"head": places[one.head], "score": one.score, "role": one.role}
+            for one in film.formations
+        ],
+        "events": [
+            {"name": one.name, "step": one.step, "low": one.low, "high": one.high}
+            for one in film.events
+        ],
+        "told": list(words.told(film)),
+        "methods": [visible(words.closing(film)), words.METHOD, *map(str, film.notes)],
+        "shares": [name for name, unit in film.units.items() if unit == "share"],
+        "metric": film.metric,
+        "maps": None if film.maps is None else {
+            "tokens": [visible(text) for text in film.maps.tokens], "data": film.maps.data
+        },
+        "causal": film.layout.kinds == ("decoder",),
+        "roles": {
+            role.name: {"color": role.color, "ink": ink(role.color), "code": role.code}
+            for role in SHOWN.values()
+        },
+        "palette": list(anchors(DEFAULT_PALETTE)),
+    }  # fmt: skip
+
+
+def _head(film: Film, one: HeadFilm) -> dict[str, Any]:
+    role, score = words.known_by(one)
+    return {
+        "name": film.layout.name(one.head),
+        "row": film.layout.sites.index(one.head.site),
+        "column": one.head.index,
+        "score": score,
+        "role": role,
+        "scores": {name: _curve(curve) for name, curve in one.scores.items()},
+        "roles": one.roles,
+        "effect": _curve(one.effect),
+        "life": list(life(film, one)),
+    }
+
+
+def _curve(curve: Curve | None) -> dict[str, Any] | None:
+    return (
+        None if curve is None else {"mean": curve.mean, "half": curve.half, "chance": curve.chance}
+    )

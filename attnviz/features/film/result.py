@@ -1,0 +1,210 @@
+"""What the heads of a model did at every checkpoint of its training, and when that formed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from attnviz.core.heads import Head
+from attnviz.core.result import Result
+from attnviz.drawing.forms import Shown
+
+IN_CONTEXT = "in-context score"
+"""What stands among the events beside roles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A number at every step, to four decimals.
+
+    Attributes:
+        mean: over all rows of all texts; None where there is none.
+        half: half the width of its 95 % interval over texts; None where too few of them say.
+        chance: of a score, the mean of uniform attention, which is that of every step.
+    """
+
+    mean: tuple[float | None, ...]
+    half: tuple[float | None, ...]
+    chance: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeadFilm:
+    """One head over time.
+
+    Attributes:
+        head: which.
+        scores: its scores, by name.
+        roles: at every step the titles of the roles that are sure, what it does first.
+        effect: what ablating it changed; None where that was not measured.
+    """
+
+    head: Head
+    scores: Mapping[str, Curve]
+    roles: tuple[tuple[str, ...], ...]
+    effect: Curve | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """What changed between two steps.
+
+    Attributes:
+        before: the value at the earlier step; ``after`` at the later one.
+        after: see ``before``.
+        low: of the 95 % interval of the change over texts; None from too few texts.
+        high: the other end.
+        share: of the change over the whole film.
+    """
+
+    before: float
+    after: float
+    low: float | None
+    high: float | None
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Formation:
+    """When a head formed for a role: its score passed the middle between its lowest and highest.
+
+    Attributes:
+        head: which; ``role`` what for, ``score`` what it rests on.
+        role: see ``head``.
+        score: see ``head``.
+        step: the first checkpoint past the middle.
+        low: it formed after this step; ``high`` and by this one, with 95 %, and never closer than
+            checkpoints are. None from too few texts.
+        high: see ``low``.
+        least: the lowest value before; ``most`` the highest.
+        most: see ``least``.
+        loss: what the loss did between the checkpoints before ``low`` and at ``high``.
+        in_context: and the in-context score.
+    """
+
+    head: Head
+    role: str
+    score: str
+    step: int
+    low: int | None
+    high: int | None
+    least: float
+    most: float
+    loss: Shift | None = None
+    in_context: Shift | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened once: the first head of a role formed, or the in-context score fell.
+
+    Attributes:
+        name: the role, or :data:`IN_CONTEXT`.
+        step: see :class:`Formation`, as for ``low`` and ``high``.
+        low: see ``step``.
+        high: see ``step``.
+    """
+
+    name: str
+    step: int
+    low: int | None
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Which of two events came first, and by how much.
+
+    Attributes:
+        first: the event that came first; ``then`` the other.
+        then: see ``first``.
+        steps: between them.
+        low: of the 95 % interval, which allows for the distance of checkpoints; ``high`` likewise.
+        high: see ``low``.
+        share: of the resamples of the texts in which they came in this order, not at once.
+    """
+
+    first: str
+    then: str
+    steps: int
+    low: int | None
+    high: int | None
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Maps:
+    """The maps of one text at every step.
+
+    Attributes:
+        tokens: the first of the text.
+        data: base64 of zlib of bytes [steps, heads, T, T], weights in 255ths; heads in the order of
+            the film's.
+    """
+
+    tokens: tuple[str, ...]
+    data: str
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Film(Shown, Result):
+    """What the heads of a model did at every checkpoint of its training.
+
+    Attributes:
+        steps: of the checkpoints, in order; ``names`` what they are called.
+        names: see ``steps``.
+        heads: one for each.
+        clusters: texts that were measured, identical ones counted once.
+        tokens: in all.
+        loss: in nats per predicted token; None for models without an LM head.
+        in_context: loss late in a text minus early in it, in nats (Olsson et al. 2022); None where
+            no text is long enough, or the model does not predict the next token.
+        units: of the scores: ``share``, ``bits`` or ``tokens``.
+        baselines: losses to compare with, by name.
+        formations: of heads, in the order of their steps.
+        events: in the order of their steps.
+        order: of events that follow each other.
+        questions: of how many pairs of heads and scores it was asked at how many steps, all at
+            once, whether they show a role.
+        maps: of one text; None where none was kept.
+        probed: whether scores of repetition are of repeated random tokens.
+        metric: that ``effect`` is a change of, and its unit; empty where there is none.
+        files: what was read.
+    """
+
+    schema: ClassVar[str] = "attnviz.film/1"
+    command: ClassVar[str] = "film"
+    indent: ClassVar[int | None] = None
+
+    steps: tuple[int, ...]
+    names: tuple[str, ...]
+    heads: tuple[HeadFilm, ...]
+    clusters: int
+    tokens: int
+    loss: Curve | None = None
+    in_context: Curve | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
+    baselines: Mapping[str, float] = field(default_factory=dict)
+    formations: tuple[Formation, ...] = ()
+    events: tuple[Event, ...] = ()
+    order: tuple[Order, ...] = ()
+    questions: int = 0
+    maps: Maps | None = None
+    probed: bool = False
+    metric: str = ""
+    files: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return (
+            f"<Film {self.source.model}, {len(self.steps)} checkpoints from step "
+            f"{self.steps[0]:,} to {self.steps[-1]:,}, {self.clusters:,} texts, "
+            f"{len(self.heads)} heads>"
+        )
+
+    def __getitem__(self, head: Head) -> HeadFilm:
+        """One head over time; KeyError for a head that is not there."""
+        for found in self.heads:
+            if found.head == head:
+                return found
+        raise KeyError(head)

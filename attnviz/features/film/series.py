@@ -1,0 +1,82 @@
+"""A series of checkpoints: folders in the order of their numbers, or revisions on the hub."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from attnviz.errors import InputError, UsageError
+
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint.
+
+    Attributes:
+        step: the last number in its name.
+        model: a folder, or a hub id with its revision, ``name@step1000``.
+    """
+
+    step: int
+    model: str
+
+
+def series(models: str | Path | Sequence[str | Path]) -> tuple[Checkpoint, ...]:
+    """The checkpoints that some names mean, by their steps.
+
+    Args:
+        models: patterns of folders (``runs/step-*``), folders, or a hub id with its revisions
+            (``name@step1000,step2000``).
+
+    Raises:
+        InputError: a pattern that fits no folder; UsageError: a name without a number, two of the
+            same step, or fewer than two in all.
+    """
+    several = [models] if isinstance(models, str | Path) else list(models)
+    names = [name for one in several for name in _named(str(one))]
+    found = sorted((Checkpoint(_step(name), name) for name in dict.fromkeys(names)), key=_by_step)
+    for before, after in pairwise(found):
+        if before.step == after.step:
+            raise UsageError(
+                f"{before.model} and {after.model} are both of step {after.step}; name one run"
+            )
+    if len(found) < 2:
+        raise UsageError(
+            "a film needs two checkpoints or more, and {model} names {}; give a pattern such as "
+            "'runs/step-*', or name@step1000,step2000",
+            len(found),
+            model=...,
+        )
+    return tuple(found)
+
+
+def _named(name: str) -> list[str]:
+    if Path(name).is_dir():
+        return [name]
+    if glob.has_magic(name):
+        folders = [one for one in glob.glob(name) if Path(one).is_dir()]
+        if not folders:
+            raise InputError(f"no folder matches {name}; check the path")
+        return folders
+    repository, sign, revisions = name.partition("@")
+    if not sign:
+        raise InputError(f"there is no folder {name}; check the path")
+    return [f"{repository}@{one.strip()}" for one in revisions.split(",") if one.strip()]
+
+
+def _step(name: str) -> int:
+    last = name.rpartition("@")[2] if "@" in name else Path(name).name
+    numbers = _NUMBER.findall(last)
+    if not numbers:
+        raise UsageError(f"{name} has no number to take as its step; rename it, such as step-100")
+    return int(numbers[-1])
+
+
+def _by_step(one: Checkpoint) -> int:
+    return one.step

@@ -1,0 +1,149 @@
+"""What a film says, in words and spans: for terminal, picture and page alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from attnviz.drawing.labels import counted
+from attnviz.features.film.result import IN_CONTEXT, Curve, Event, Film, Formation, HeadFilm, Order
+from attnviz.scoring.roles import ROLES
+
+METHOD = (
+    "A head formed at the first checkpoint of its last rise past the middle between the highest "
+    "value of its role's score and the lowest before that. Intervals of steps are 95 % of a "
+    "bootstrap over texts, and begin at the checkpoint before, since nothing is known of what is "
+    "between two. In-context score: loss late in a text minus loss early in it (Olsson et al. "
+    "2022)."
+)
+
+_TARGETS = {one.score for role in ROLES.values() for one in role.evidence} - {"entropy_share"}
+"""Scores of the weight on what a role looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Steps at which a head has a role.
+
+    Attributes:
+        role: its title.
+        start: the first step; ``end`` the last one.
+        end: see ``start``.
+        vanished: the step at which the role is gone; None where the film ends with it.
+    """
+
+    role: str
+    start: int
+    end: int
+    vanished: int | None
+
+
+def spans(film: Film, head: HeadFilm) -> tuple[Span, ...]:
+    """When its roles appear and vanish, in the order of their appearance."""
+    found: list[Span] = []
+    for title in dict.fromkeys(title for roles in head.roles for title in roles):
+        start: int | None = None
+        for place, step in enumerate(film.steps):
+            if title in head.roles[place]:
+                start = step if start is None else start
+            elif start is not None:
+                found.append(Span(title, start, film.steps[place - 1], step))
+                start = None
+        if start is not None:
+            found.append(Span(title, start, film.steps[-1], None))
+    return tuple(sorted(found, key=lambda span: (span.start, span.role)))
+
+
+def known_by(head: HeadFilm) -> tuple[str | None, str]:
+    """What a head is drawn by: its last role that a score stands for, and that score.
+
+    A head without one is drawn by the share of weight that is highest at any step.
+    """
+    for roles in reversed(head.roles):
+        for title in roles:
+            if title in ROLES:
+                scores = [evidence.score for evidence in ROLES[title].evidence]
+                return title, next((s for s in scores if s in head.scores), scores[0])
+    shares = [name for name in head.scores if name in _TARGETS] or list(head.scores)
+    return None, max(shares, key=lambda name: _most(head.scores[name]))
+
+
+def _most(curve: Curve) -> float:
+    return max((one for one in curve.mean if one is not None), default=0.0)
+
+
+def score_title(name: str) -> str:
+    """A score as it is called in pictures."""
+    return name.replace("_", " ")
+
+
+def heading(film: Film) -> str:
+    """What the film is of."""
+    return f"{counted(len(film.steps), 'checkpoint')}, step {film.steps[0]:,} to {film.steps[-1]:,}"
+
+
+def between(low: int | None, high: int | None) -> str:
+    """An interval of steps, as words behind a step; empty where there is none."""
+    return "" if low is None or high is None else f" ({low:,}–{high:,})"
+
+
+def happens(name: str) -> str:
+    """An event as a clause: ``the first induction head forms``."""
+    return f"the {name} falls" if name == IN_CONTEXT else f"the first {name} head forms"
+
+
+def event(found: Event) -> str:
+    """An event as a sentence."""
+    said = f"{happens(found.name)} at step {found.step:,}{between(found.low, found.high)}."
+    return f"{said[0].upper()}{said[1:]}"
+
+
+def ordered(found: Order) -> str:
+    """Which of two events came first, as a sentence."""
+    first = happens(found.first)
+    when = f"{found.steps:,} steps before" if found.steps else "between the same checkpoints as"
+    ends = "" if found.low is None else f" [{found.low:,}, {found.high:,}]"
+    share = "" if found.share is None else f", in this order in {found.share:.0%} of resamples"
+    return f"{first[0].upper()}{first[1:]} {when} {happens(found.then)}{ends}{share}."
+
+
+def meanwhile(found: Formation) -> str:
+    """What the loss did while a head formed; empty where that is not known."""
+    parts = []
+    for name, shift in (("loss", found.loss), (IN_CONTEXT, found.in_context)):
+        if shift is None:
+            continue
+        change = shift.after - shift.before
+        ends = "" if shift.low is None else f" [{shift.low:+.2f}, {shift.high:+.2f}]"
+        share = "" if shift.share is None else f", {shift.share:.0%} of its whole change"
+        parts.append(f"{name} {change:+.2f} nats{ends}{share}")
+    return "; ".join(parts)
+
+
+def told(film: Film) -> Iterator[str]:
+    """The events, their order, and what the loss did, line by line."""
+    for one in film.events:
+        yield event(one)
+    for order in film.order:
+        yield ordered(order)
+    first: dict[str, Formation] = {}
+    for formation in film.formations:
+        first.setdefault(formation.role, formation)
+    for role, formation in first.items():
+        if said := meanwhile(formation):
+            name = film.layout.name(formation.head)
+            yield f"While {name} forms ({role}): {said}."
+
+
+def closing(film: Film) -> str:
+    """How it was measured, on a line."""
+    parts = [
+        film.source.model,
+        heading(film),
+        f"{counted(film.texts, 'text')} ({counted(film.tokens, 'token')})",
+        "95 % intervals over texts",
+        f"roles corrected for {film.questions:,} questions",
+    ]
+    if film.probed:
+        parts.append("repetition on repeated random tokens")
+    return " · ".join(parts)

@@ -1,0 +1,70 @@
+"""Lessons held against the model that the page will run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import ForwardRequest
+from attnviz.features.live.lesson import Lesson, LessonStep
+from attnviz.features.live.seen import LessonPass
+from attnviz.models.native.source import Native
+from attnviz.scoring.observe import Recorder
+
+
+def holding(lessons: Iterable[Lesson], source: Native) -> tuple[Lesson, ...]:
+    """Those lessons of which every step says what is so.
+
+    Args:
+        lessons: of the model.
+        source: the model with its numbers as the page stores them.
+    """
+    passes = LessonPasses(source)
+    return tuple(one for one in lessons if all(step.holds(passes.of(step)) for step in one.steps))
+
+
+class LessonPasses:
+    """Runs a model as steps of lessons ask."""
+
+    def __init__(self, source: Native) -> None:
+        self._source = source
+        whole = source.portable()
+        self._texts = whole.vocabulary.texts
+        self._root = 1 / whole.scales[0]
+        positions = torch.from_numpy(whole.tensors["positions"])
+
+        def level(tensor: Tensor) -> Tensor:
+            same = tensor.shape == positions.shape and torch.equal(tensor.cpu(), positions)
+            return tensor.mean(0, keepdim=True).repeat(len(tensor), 1) if same else tensor
+
+        self._level = source.rounded(level)
+        self._run = cache(self._pass)
+
+    def of(self, step: LessonStep) -> LessonPass:
+        """What a step shows once it has been told."""
+        plain = self._run(step.text, (), True)
+        if not step.off and step.places and step.other is None:
+            return plain
+        return replace(self._run(step.other or step.text, step.off, step.places), plain=plain)
+
+    def _pass(self, text: str, off: tuple[str, ...], places: bool) -> LessonPass:
+        source = self._source if places else self._level
+        inputs = source.prepare(Prompt(text))
+        recorder = Recorder([inputs])
+        with source.gated(dict.fromkeys(off, 0.0)):
+            logits = source.forward([inputs], [recorder], ForwardRequest(logits=True)).logits
+        assert logits is not None
+        (sides,) = inputs.sides.values()
+        return LessonPass(
+            sides.queries.texts,
+            np.stack(list(recorder.maps().values())),
+            logits[0, -1].softmax(-1).numpy(),
+            self._texts,
+            self._root,
+        )

@@ -1,0 +1,77 @@
+"""How far storing a model in few bits moves what its page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.source import ForwardRequest, Rows, Source
+from attnviz.corpus.sentences import sentences
+
+
+@dataclass(frozen=True, slots=True)
+class RoundingErrors:
+    """The largest changes over some texts: what was seen, and no bound on other texts.
+
+    Attributes:
+        weight: of an attention weight.
+        score: of a score, which softmax is taken of.
+        share: of a probability of the LM head; 0 without one.
+        texts: how many.
+    """
+
+    weight: float
+    score: float
+    share: float
+    texts: int
+
+
+class _Blocks:
+    """Keeps what goes by: weights, and scores where they are allowed."""
+
+    def __init__(self) -> None:
+        self.weights: list[Tensor] = []
+        self.scores: list[Tensor] = []
+
+    def observe(self, rows: Rows) -> None:
+        assert rows.logits is not None
+        self.weights.append(rows.weights.clone())
+        allowed = torch.ones_like(rows.weights, dtype=torch.bool)
+        if rows.allowed is not None:
+            allowed = rows.allowed.expand_as(allowed)
+        self.scores.append(rows.logits.where(allowed, 0))
+
+
+def moved(source: Source, stored: Source, inputs: Inputs) -> RoundingErrors:
+    """What changes on a text and on the sentences that ship with attnviz.
+
+    Args:
+        source: the model as it is.
+        stored: with its numbers as they are stored.
+        inputs: the text.
+    """
+    texts = [inputs, *(source.prepare(Prompt(text, truncate=True)) for text in sentences())]
+    weight = score = share = 0.0
+    for text in texts:
+        (before, said), (after, heard) = (_run(one, text) for one in (source, stored))
+        weight = max(weight, _farthest(before.weights, after.weights))
+        score = max(score, _farthest(before.scores, after.scores))
+        share = max(share, _farthest(said, heard))
+    return RoundingErrors(weight, score, share, len(texts))
+
+
+def _run(source: Source, text: Inputs) -> tuple[_Blocks, list[Tensor]]:
+    blocks = _Blocks()
+    has_words = not source.no_logits
+    request = ForwardRequest(hidden=False, logits=has_words)
+    logits = source.forward([text], [blocks], request).logits
+    return blocks, [] if logits is None else [logits.softmax(-1)]
+
+
+def _farthest(before: Sequence[Tensor], after: Sequence[Tensor]) -> float:
+    pairs = zip(before, after, strict=True)
+    return max((float((a - b).abs().max()) for a, b in pairs), default=0.0)

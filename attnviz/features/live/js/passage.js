@@ -1,0 +1,69 @@
+import { best, shares } from "./chance.js";
+
+/** @typedef {import("./types.js").Passage} Passage */
+
+/** Multiplications that reading every layer may take; larger vocabularies are read at the end only. */
+const MOST_READING = 6e7;
+
+/**
+ * What a position passes through: how much every head writes there, the norm of what leaves W_O, and
+ * what the LM head would say after each layer (the logit lens), where layers add to what they get.
+ * @param {import("./network.js").Pass} pass
+ * @param {number} at
+ * @returns {Passage[]} one for each layer
+ */
+export function passage(pass, at) {
+  const { layers, heads, words, preNorm } = pass.model;
+  const readable = words && preNorm && layers.length * words.table.length <= MOST_READING;
+  return layers.map((_, number) => {
+    const written = Array.from({ length: heads }, (_, head) => writtenBy(pass, number, head, at));
+    const logits = readable ? pass.logits(at, number + 1) : null;
+    if (!logits) return { written, guess: null };
+    const [id] = best(logits, 1);
+    return { written, guess: { id, share: shares(logits)[id] } };
+  });
+}
+
+/**
+ * The norm of what a head writes at a position: its mixed values through W_O.
+ * @param {import("./network.js").Pass} pass
+ * @param {number} number of the layer
+ * @param {number} head
+ * @param {number} t
+ */
+function writtenBy({ model, gates, weights, projected, room, ids }, number, head, t) {
+  const { heads, width, layers } = model;
+  const gate = gates[number * heads + head];
+  if (!gate) return 0;
+  const [size, row] = [width / heads, (head * room + t) * room];
+  const [mixed, { weight }] = [new Float64Array(size), layers[number].out];
+  for (let s = 0; s < ids.length; s++) {
+    const [share, v] = [gate * weights[number][row + s], 3 * width * s + 2 * width + head * size];
+    for (let i = 0; i < size; i++) mixed[i] += share * projected[number][v + i];
+  }
+  let square = 0;
+  for (let o = 0; o < width; o++) {
+    let sum = 0;
+    for (let i = 0; i < size; i++) sum += weight[o * width + head * size + i] * mixed[i];
+    square += sum * sum;
+  }
+  return Math.sqrt(square);
+}
+
+/**
+ * q·k of one row of a head, before it is divided.
+ * @param {import("./network.js").Pass} pass
+ * @param {number} number the head's, of all heads
+ * @param {number} at
+ */
+export function scoresOf(pass, number, at) {
+  const { width, heads, causal } = pass.model;
+  const [made, size, start] = [pass.projected[Math.trunc(number / heads)], width / heads, (number % heads) * (width / heads)];
+  const found = new Float32Array(causal ? at + 1 : pass.ids.length);
+  for (let s = 0; s < found.length; s++) {
+    let sum = 0;
+    for (let i = 0; i < size; i++) sum += made[3 * width * at + start + i] * made[3 * width * s + width + start + i];
+    found[s] = sum;
+  }
+  return found;
+}

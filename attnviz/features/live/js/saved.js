@@ -1,0 +1,53 @@
+import { label } from "./headmap.js";
+import { paintMap } from "./mapfigure.js";
+import { isMasked, picture } from "./shade.js";
+import { get, page } from "./store.js";
+
+/** @typedef {import("./types.js").Answer} Answer */
+/** @typedef {import("./drawing.js").Painter} Painter */
+
+const SIDE = 420;
+const TOP = 48;
+
+/** The maps of the head that is shown, with and without what is off. @param {Answer} answer */
+function passes({ before, after }) {
+  const [layer, head] = get().head.split(".").map(Number);
+  return { head, maps: [before[layer], ...(after ? [after[layer]] : [])] };
+}
+
+/**
+ * The head that is shown, for saving.
+ * @param {Painter} painter
+ * @param {Answer | null} answer
+ */
+export function drawWhole(painter, answer) {
+  const style = getComputedStyle(document.documentElement);
+  const [text, soft] = ["--text", "--soft"].map((name) => style.getPropertyValue(name).trim());
+  painter.text(`Head ${get().head}`, 12, 18, { size: 14, weight: 600, color: text });
+  if (!answer) return { width: 200, height: TOP };
+  const { head, maps } = passes(answer);
+  const names = answer.ids.map(label);
+  let [x, high] = [12, 0];
+  for (const [n, map] of maps.entries()) {
+    const { width, height, data } = picture(map, head, names.length);
+    painter.text(n ? `without ${[...get().off].join(", ")}` : "as it is", x, 36, { size: 11, color: soft });
+    const size = paintMap(painter, { rows: height, columns: width, pixels: data, queries: names, keys: names, side: SIDE, marked: answer.at }, x, TOP);
+    x += size.width + 24;
+    high = Math.max(high, TOP + size.height);
+  }
+  painter.text(`queries downwards, keys across; colours by the square root of the weight, from 0 to 1${page.causal ? "; grey: not allowed" : ""}`, 12, high + 16, { size: 11, color: soft });
+  return { width: Math.max(x, 520), height: high + 30 };
+}
+
+/** The weights of the head that is shown, a line a cell. @param {Answer | null} answer */
+export function* cells(answer) {
+  yield ["query_index", "query", "key_index", "key", "weight", "without", "allowed"];
+  if (!answer) return;
+  const { head, maps } = passes(answer);
+  const count = answer.ids.length;
+  for (let cell = 0; cell < count * count; cell++) {
+    const [t, s] = [Math.trunc(cell / count), cell % count];
+    const values = maps.map((map) => String(Number(map[head * count * count + cell].toPrecision(6))));
+    yield [String(t), label(answer.ids[t]), String(s), label(answer.ids[s]), values[0], values[1] ?? "", isMasked(t, s) ? "0" : "1"];
+  }
+}

@@ -1,0 +1,181 @@
+"""The lessons of the page: what is said, what is shown, and what has to be true for it to be said.
+
+Figures in braces are put in by the page, from the pass that it has just run (``js/figures.js`` has
+their names), so that none of them is written here. What sentences say beside them is checked on the
+model when the page is made (:mod:`attnviz.features.live.checked`): a lesson of which anything does
+not hold is left out.
+"""
+
+from __future__ import annotations
+
+from attnviz.features.live.lesson import Lesson
+from attnviz.features.live.lesson import LessonStep as Step
+
+_TWICE = "the cat river moon stone bread the cat river moon stone"
+_SHORT = "the cat river moon stone bread the cat river"
+_SWAPPED = "the cat horse moon stone bread the cat river"
+_DOGS = " dog dog dog dog dog dog"
+_KEYS = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
+_PREVIOUS = ("0.5", "1.4")
+_ABOVE = tuple(f"{layer}.{head}" for layer in (1, 2, 3) for head in range(6))
+_YOURS = "Now it is yours: type something else, switch off what you like"
+
+
+INDUCTION = Lesson("next", "How a model finds the next word", "two heads in a row", (
+    Step("The model has read six words in no order, and then five of them again.", _TWICE, "2.0",
+         ask="Which token does it expect next?", hides="words",
+         choices=("bread", "a comma", "the"),
+         told="{top}, with {p bread}: the word that followed stone the first time. Where does it "
+              "find it?",
+         holds=lambda seen: seen.top == " bread" and seen.p(" bread") > 0.5),
+    Step("This is the row of the last token in head 2.0: how much the second stone looks at every "
+         "token.", _TWICE, "2.0", key=6, spot="row", hides="map",
+         ask="At which token does it look?",
+         choices=("the first stone", "bread, which came after it", "moon, just before"), right=1,
+         told="At bread, with a weight of {w 2.0 11 6}: at what followed the same token the first "
+              "time. That is an induction head (Olsson et al. 2022).",
+         holds=lambda seen: seen.w("2.0", 11, 6) > 0.5),
+    Step("How does 2.0 know that stone came before bread? Head 1.4 is one layer below.", _TWICE,
+         "1.4", key=10, spot="map", hides="map", ask="Where does every token look in 1.4?",
+         choices=("at itself", "at the token before it", "at the first token"), right=1,
+         told="At the token before it, with {previous 1.4} of its weight on average. So bread can "
+              "carry on that stone stood before it, and 2.0 can look for that.",
+         holds=lambda seen: seen.previous("1.4") > 0.8),
+    Step("0.5 and 1.4 are the two heads that look at the token before: {was previous 0.5} and "
+         "{was previous 1.4} of their weight. Now they go off.", _TWICE, "2.0", key=6,
+         off=_PREVIOUS, hides="words", ask="Does the model still expect bread?",
+         choices=("yes", "no"), right=1,
+         told="No: bread has {p bread}, where it had {was p bread}. 2.0 has lost its place: "
+              "{w 2.0 11 6} of its weight is on bread, where {was w 2.0 11 6} was.",
+         holds=lambda seen: seen.before.previous("0.5") > 0.5 and seen.p(" bread") < 0.05
+         and seen.w("2.0", 11, 6) < 0.1),
+    Step("They are on again. 3.3 looks at bread as well, one layer later; now it goes off.", _TWICE,
+         "3.3", key=6, off=("3.3",), hides="words", ask="Does bread stay first?",
+         choices=("yes", "no"),
+         told="Yes, with {p bread} of {was p bread}: other heads look there too, 2.0 with "
+              "{w 2.0 11 6}, 3.0 with {w 3.0 11 6}.",
+         holds=lambda seen: seen.top == " bread" and seen.before.w("3.3", 11, 6) > 0.5
+         and min(seen.w("2.0", 11, 6), seen.w("3.0", 11, 6)) > 0.5),
+    Step("3.0, 3.1, 3.3 and 3.5 all look at bread: {was w 3.0 11 6}, {was w 3.1 11 6}, "
+         "{was w 3.3 11 6} and {was w 3.5 11 6}. Now all four of them go off.", _TWICE, "3.3",
+         key=6,
+         off=("3.0", "3.1", "3.3", "3.5"), hides="words", ask="And bread?",
+         choices=("stays first", "is gone"), right=1,
+         told="It is gone: {p bread}. One switch at a time can hide what several heads do "
+         "together. "
+              "A switch also takes away what a head says of any text: attnviz ablate can put its "
+              "mean in its place.",
+         holds=lambda seen: seen.top != " bread" and seen.p(" bread") < 0.05
+         and min(seen.before.w(f"3.{head}", 11, 6) for head in (0, 1, 3, 5)) > 0.2),
+    Step(f"{_YOURS}, let the model write.", _TWICE, "2.0", spot="text"),
+))  # fmt: skip
+"""The induction circuit (Olsson et al. 2022, arXiv:2209.11895)."""
+
+SOFTMAX = Lesson("softmax", "Softmax, and why √d", "from scores to weights", (
+    Step("The query of {token 8} is multiplied with the key of every token: q·k, a number each. "
+         "For "
+         "{token 6} it is {dot}. Any number can come out.", _KEYS, "0.4", 8, 6, figure=True,
+         spot="figure"),
+    Step("Softmax makes shares of scores: e to the power of each, over the sum of all. The largest "
+         "share here is {max}.", _KEYS, "0.4", 8, 6, figure=True, spot="figure",
+         ask="Add 5 to every score. What happens to the shares?",
+         choices=("nothing", "the largest grows", "they become alike"),
+         told="Nothing: the largest is {shifted 5}. e⁵ stands above and below the fraction line; "
+              "only differences between scores count."),
+    Step("A score is q·k divided by √d, the root of the head’s width: √{width} = {sqrt}.", _KEYS,
+         "0.4", 8, 6, figure=True, divisor=1.0, spot="figure",
+         ask="What would the largest share be without the division?",
+         choices=("{max}, as it is", "nearly 1", "nearer to the others"), right=1,
+         told="{max 1}. Without the division all differences are {sqrt} times as large, and a "
+              "difference of scores is a ratio of shares: nearly all goes to one token.",
+         holds=lambda seen: seen.largest("0.4", 8) < 0.6
+         and seen.largest("0.4", 8, divisor=1.0) > 0.95),
+    Step("Why the root? Products of two vectors of d random numbers with variance 1 have "
+         "variance d "
+         "(Vaswani et al. 2017). Of 2,000 pairs of {width} such numbers, drawn by this page, the "
+         "products have a standard deviation of {random}; over {sqrt} that is {random sqrt}. So "
+         "scores of an untrained head have one size, whatever d is.", _KEYS, "0.4", 8, 6,
+         figure=True, spot="figure"),
+    Step("Why does size matter? A share p changes by p(1 − p) for each unit of its score. For the "
+         "largest share that is {slope} with the division and {slope 1} without it: there, hardly "
+         "anything that training could follow.", _KEYS, "0.4", 8, 6, figure=True, spot="figure",
+         holds=lambda seen: seen.largest("0.4", 8) < 0.6
+         and seen.largest("0.4", 8, divisor=1.0) > 0.95),
+    Step("Now it is yours: move the divisor, choose another head or another row.", _KEYS, "0.4", 8,
+         6, figure=True, spot="figure"),
+))  # fmt: skip
+"""Scaled dot-product attention (Vaswani et al. 2017, arXiv:1706.03762, 3.2.1)."""
+
+POSITIONS = Lesson("positions", "What positions do", "the same word at six places", (
+    Step("A token enters as the sum of two vectors: what it is and where it stands. Here is one "
+         "token six times, so that only places differ. 0.5 looks from the last one at the one "
+         "before it: {w 0.5 6 5}.", _DOGS, "0.5", key=5, spot="way",
+         holds=lambda seen: seen.w("0.5", 6, 5) > 0.5),
+    Step("Now the same position vector, the mean of all, goes to every place.", _DOGS, "0.5", key=5,
+         places=False, spot="map", hides="map", ask="Where does the last one look in 0.5?",
+         choices=("still at the one before", "at all six alike", "at the first one"), right=1,
+         told="At all six alike: {w 0.5 6 5} on the one before, {w 0.5 6 1} on the first. Equal "
+              "vectors have equal keys, so in layer 0 nothing tells these tokens apart.",
+         holds=lambda seen: abs(seen.w("0.5", 6, 5) - seen.w("0.5", 6, 1)) < 1e-5),
+    Step("Other words, with their places. 1.4 looks at the token before: {was w 1.4 11 10} from "
+         "the "
+         "last.", _TWICE, "1.4", key=10, places=False, spot="map", hides="map",
+         ask="And without places?", choices=("as before", "it loses the token before"), right=1,
+         told="{w 1.4 11 10}: it has lost it. The token before is found by places.",
+         holds=lambda seen: seen.before.w("1.4", 11, 10) > 0.8 and seen.w("1.4", 11, 10) < 0.5),
+    Step("The model expected bread here, with {was p bread}, since stone came before bread.",
+         _TWICE,
+         "2.0", key=6, places=False, hides="words", ask="Without places, does it still?",
+         choices=("yes", "no"), right=1,
+         told="No: {p bread}. What comes next cannot be found without what came before what.",
+         holds=lambda seen: seen.before.p(" bread") > 0.5 and seen.p(" bread") < 0.05),
+    Step("Is all order gone? The mask still lets a token see only those before it, so that each "
+         "mixes more of them than the one before did.", _DOGS, "1.5", key=5, places=False,
+         spot="map", hides="map", ask="Can a head of layer 1 tell equal tokens apart?",
+         choices=("yes", "no"),
+         told="Yes: 1.5 gives {w 1.5 6 1} to the first and {w 1.5 6 6} to the last. Causal models "
+              "learn some order without position vectors (Haviv et al. 2022).",
+         holds=lambda seen: seen.w("1.5", 6, 6) > 1.5 * seen.w("1.5", 6, 1)),
+    Step(f"{_YOURS}, with places or without: the switch stands beside the token.", _DOGS, "0.5",
+         spot="way"),
+))  # fmt: skip
+"""Learned position vectors; what is left without them (Haviv et al. 2022, arXiv:2203.16634)."""
+
+LAYERS = Lesson("layers", "Why induction needs two layers", "what a key can know", (
+    Step("From the second river, 2.0 looks at moon: {w 2.0 9 4}. It must know that moon stood "
+         "after "
+         "river. But moon is only moon, at place 4.", _SHORT, "2.0", key=4, spot="cell",
+         holds=lambda seen: seen.w("2.0", 9, 4) > 0.5),
+    Step("One word changes: the first river becomes horse. moon stays where it is. 0.5 is a "
+         "head of "
+         "layer 0.", _SHORT, "0.5", key=4, other=_SWAPPED, spot="cell", hides="map",
+         ask="Does q·k of river and moon change there?", choices=("yes", "no"), right=1,
+         told="No: {was dot} before, {dot} after. In layer 0 a key is made of the token and its "
+              "place, and of nothing before it. No head of the first layer can know what stood "
+              "before moon.",
+         holds=lambda seen: all(seen.same_key(f"0.{head}", 4) for head in range(6))),
+    Step("2.0 is two layers up, and reads what the layers below have written.", _SHORT, "2.0",
+         key=4, other=_SWAPPED, spot="cell", hides="map",
+         ask="Does it still look at moon, when horse stood before it?", choices=("yes", "no"),
+         right=1,
+         told="No: {w 2.0 9 4}, where {was w 2.0 9 4} was. By layer 2, moon carries what stood "
+         "before "
+              "it.",
+         holds=lambda seen: seen.before.w("2.0", 9, 4) > 0.5 and seen.w("2.0", 9, 4) < 0.1),
+    Step("Which heads wrote it there? 0.5 and 1.4 look at the token before. The text is as it was; "
+         "now these two go off.", _SHORT, "2.0", key=4, off=_PREVIOUS, spot="cell", hides="map",
+         ask="Does 2.0 still look at moon?", choices=("yes", "no"), right=1,
+         told="No: {w 2.0 9 4}, where {was w 2.0 9 4} was. One layer writes what stood before, a "
+              "later one looks for it: two layers, and no fewer (Elhage et al. 2021).",
+         holds=lambda seen: seen.before.w("2.0", 9, 4) > 0.5 and seen.w("2.0", 9, 4) < 0.1),
+    Step("Now all heads of layers 1, 2 and 3 go off, and those of layer 0 stay.", _TWICE, "0.5",
+         off=_ABOVE, hides="words", ask="Does the model still expect bread after stone?",
+         choices=("yes", "no"), right=1,
+         told="No: {p bread}, where {was p bread} was.",
+         holds=lambda seen: seen.before.p(" bread") > 0.5 and seen.p(" bread") < 0.05),
+    Step(f"{_YOURS}. Are there texts on which other heads do it?", _SHORT, "2.0", spot="text"),
+))  # fmt: skip
+"""Composition of heads (Elhage et al. 2021, A Mathematical Framework for Transformer Circuits)."""
+
+LESSONS = (INDUCTION, SOFTMAX, POSITIONS, LAYERS)
+"""Lessons of demo-gpt2, in the order of the page."""

@@ -1,0 +1,90 @@
+"""What a model's folder holds, and what attnviz will do with it; no weight is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class AlikeLayers:
+    """Layers of one kind.
+
+    Attributes:
+        label: ``decoder self-attention``, ``window 4,096``.
+        layers: their numbers, from 0.
+        heads: query heads of each; ``kv_heads`` key/value heads.
+        kv_heads: see ``heads``.
+        head_dim: width of a head.
+        causal: whether a query sees only keys up to its own position.
+        window: how many positions a query sees; None for all.
+        sink: whether softmax may put weight on a learned sink that is no key.
+    """
+
+    label: str
+    layers: tuple[int, ...]
+    heads: int
+    kv_heads: int
+    head_dim: int
+    causal: bool
+    window: int | None = None
+    sink: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ability:
+    """Something that a model may be asked for.
+
+    Attributes:
+        name: ``logits``, ``chat``, ...
+        works: None where only loading tells.
+        why: what it depends on, or why not; empty where there is nothing to add.
+    """
+
+    name: str
+    works: bool | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """A model, from its configuration and the headers of its files.
+
+    Attributes:
+        name: what the user calls it.
+        family: ``model_type`` of its configuration.
+        architectures: the classes that it names.
+        groups: its attention layers, like ones together; of the tower that reads text.
+        idle: layers without attention.
+        width: of the residual stream.
+        max_tokens: positions that the configuration names; None where it names none.
+        parameters: numbers in its files; ``tensors`` how many tensors they are in.
+        tensors: see ``parameters``.
+        stored: bytes by the precision in which they are stored.
+        memory: bytes of the weights by the precision in which they may be run.
+        files: of weights.
+        backend: which will run it; empty where none can.
+        reason: why that one.
+        tokenizer: whether there is one.
+        chat_template: whether there is one.
+        abilities: see :class:`Ability`.
+        notes: full sentences on what is not known.
+    """
+
+    name: str
+    family: str
+    architectures: tuple[str, ...]
+    groups: tuple[AlikeLayers, ...]
+    idle: int
+    width: int | None
+    max_tokens: int | None
+    parameters: int
+    tensors: int
+    stored: dict[str, int]
+    memory: dict[str, int]
+    files: tuple[str, ...]
+    backend: str
+    reason: str
+    tokenizer: bool
+    chat_template: bool
+    abilities: tuple[Ability, ...] = ()
+    notes: tuple[str, ...] = field(default=())

@@ -1,0 +1,1 @@
+"""How much every head attends to named parts of a text."""

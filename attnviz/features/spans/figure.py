@@ -1,0 +1,168 @@
+"""Heads and spans as a figure: shares with their lift, and a matrix or the right document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from attnviz.core.heads import Head
+from attnviz.core.spans import ELSEWHERE
+from attnviz.drawing.canvas import rendered
+from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.heading import Heading
+from attnviz.drawing.labels import model_name, shorten, visible
+from attnviz.drawing.palette import ink, mix
+from attnviz.drawing.tiles import COLOR
+from attnviz.features.spans.result import Spans, SpanWeights
+from attnviz.features.spans.words import MARK, RULE_NAMES, lift, measured, whose
+
+_LISTED = 12
+"""Heads, those with the largest lifts."""
+_CELL, _LINE, _MARGIN, _GAP, _BARS = (0.72, 0.24), 0.2, 0.2, 0.7, 2.4
+_NAME = 14
+"""Cells of a span's name."""
+_BASELINE = "#b0b0b0"
+_EMPTY = "#f0f0f0"
+
+
+def draw(found: Spans, format: str = "png", dpi: float = 150) -> Any:
+    """The picture, in ``png``, ``svg`` or ``pdf``."""
+    return rendered(lambda: build(found, dpi), format, dpi)
+
+
+def build(found: Spans, dpi: float) -> Figure:
+    """The figure: heads by spans; beside it the best heads' documents, or a head's own matrix."""
+    heads, sheet = listed(found), found.documents
+    title = f"{model_name(found.source)}: share of the weight ({whose(found)}) on each span"
+    below = measured(found)
+    names = [shorten(visible(name), _NAME) for name in found.names]
+    bars = [] if sheet is None else _bars(found)
+    families, missing = choose([title, below, *names])
+    title, below = spelled(title, missing), spelled(below, missing)
+    names = [spelled(name, missing) for name in names]
+    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
+    labels = [name for name, *_ in bars] if sheet is not None else names
+    left = 0.1 + ruler.widest([found.layout.name(one.head) for one in heads], 7)
+    middle = _GAP + ruler.widest(labels, 7)
+    wide_1 = len(names) * _CELL[0]
+    wide_2 = _BARS if sheet is not None else wide_1
+    high_1 = len(heads) * _CELL[1]
+    high_2 = len(bars) * _LINE if sheet is not None else len(names) * _CELL[1]
+    wide = 2 * _MARGIN + left + wide_1 + middle + wide_2
+    heading = Heading(ruler, title, [below], wide, _MARGIN)
+    top = _MARGIN + heading.high + 0.5
+    high = top + max(high_1, high_2) + 0.45 + _MARGIN
+    figure = Figure(figsize=(wide, high), dpi=dpi)
+    heading.draw(figure)
+
+    def axes(x: float, w: float, h: float) -> Axes:
+        return figure.add_axes((x / wide, 1 - (top + h) / high, w / wide, h / high))
+
+    _shares(axes(_MARGIN + left, wide_1, high_1), found, heads, names)
+    x = _MARGIN + left + wide_1 + middle
+    if sheet is not None:
+        _documents(axes(x, wide_2, high_2), found, bars)
+    elif heads:
+        _matrix(axes(x, wide_2, high_2), found, heads[0], names)
+    return figure
+
+
+def listed(found: Spans) -> list[SpanWeights]:
+    """The heads with the largest lifts; of documents, those that find the right one."""
+    if found.documents is not None:
+        own = {one.head: one for one in found.heads}
+        return [own[one.head] for one in found.documents.ranked[:_LISTED]]
+    by_head: dict[Head, SpanWeights] = {}
+    for one, _, _ in found.ranked():
+        by_head.setdefault(one.head, one)
+    return list(by_head.values())[:_LISTED]
+
+
+def _shares(axes: Axes, found: Spans, heads: list[SpanWeights], names: list[str]) -> None:
+    for row, one in enumerate(heads):
+        for column, (name, share) in enumerate(zip(found.names, one.shares, strict=True)):
+            text = "" if share.mean is None else f"{100 * share.mean:.0f}"
+            if text and name != ELSEWHERE:
+                text += f" {lift(share)}"
+            _cell(axes, row, column, share.mean, text)
+    _finish(axes, len(heads), len(names))
+    axes.set_xticks([n + 0.5 for n in range(len(names))], names)
+    axes.set_yticks(
+        [n + 0.5 for n in range(len(heads))], [found.layout.name(one.head) for one in heads]
+    )
+    axes.set_xlabel("% of the weight, × chance", fontsize=7)
+
+
+def _matrix(axes: Axes, found: Spans, one: SpanWeights, names: list[str]) -> None:
+    for row, line in enumerate(one.matrix):
+        for column, mean in enumerate(line):
+            _cell(axes, row, column, mean, "" if mean is None else f"{100 * mean:.0f}")
+    _finish(axes, len(names), len(names))
+    axes.set_xticks([n + 0.5 for n in range(len(names))], names)
+    axes.set_yticks([n + 0.5 for n in range(len(names))], names)
+    axes.set_xlabel(
+        f"head {found.layout.name(one.head)}: % from each line to each span", fontsize=7
+    )
+
+
+def _cell(axes: Axes, row: int, column: int, share: float | None, text: str) -> None:
+    paint = _EMPTY if share is None else mix("#ffffff", COLOR, share)
+    axes.add_patch(Rectangle((column, row), 1, 1, facecolor=paint, edgecolor="white"))
+    axes.text(
+        column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=6, color=ink(paint)
+    )  # fmt: skip
+
+
+def _finish(axes: Axes, rows: int, columns: int) -> None:
+    axes.set_xlim(0, columns)
+    axes.set_ylim(rows, 0)
+    axes.tick_params(length=0, labelsize=7)
+    axes.xaxis.tick_top()
+    for side in axes.spines.values():
+        side.set_visible(False)
+
+
+def _bars(found: Spans) -> list[tuple[str, float, float | None, float | None, bool]]:
+    """Heads, then chance and the rules: name, accuracy, its interval, whether it is a head."""
+    sheet = found.documents
+    assert sheet is not None
+    bars: list[tuple[str, float, float | None, float | None, bool]] = [
+        (
+            found.layout.name(one.head) + MARK * (one.head in sheet.sure),
+            one.accuracy.value or 0.0,
+            one.accuracy.low,
+            one.accuracy.high,
+            True,
+        )
+        for one in sheet.ranked[:_LISTED]
+    ]
+    bars.append(("chance", sheet.chance, None, None, False))
+    for rule in sheet.rules:
+        share = rule.accuracy
+        bars.append((RULE_NAMES[rule.name], share.value or 0.0, share.low, share.high, False))
+    return bars
+
+
+def _documents(
+    axes: Axes,
+    found: Spans,
+    bars: list[tuple[str, float, float | None, float | None, bool]],
+) -> None:
+    sheet = found.documents
+    assert sheet is not None
+    for place, (_, value, low, high, head) in enumerate(bars):
+        axes.barh(place, 100 * value, height=0.7, color=COLOR if head else _BASELINE)
+        if low is not None and high is not None:
+            axes.plot([100 * low, 100 * high], [place, place], color="#1b1b1b", linewidth=1)
+    axes.axvline(100 * sheet.chance, color="#606060", linewidth=0.6, linestyle=":")
+    axes.set_yticks(range(len(bars)), [name for name, *_ in bars])
+    axes.set_ylim(len(bars) - 0.4, -0.6)
+    axes.set_xlim(0, 100)
+    axes.tick_params(axis="y", length=0, labelsize=7)
+    axes.tick_params(axis="x", labelsize=7)
+    axes.set_xlabel(f"% right document on {sheet.measured_on}, 95 % interval", fontsize=7)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)

@@ -1,0 +1,164 @@
+"""From texts with named parts to what every head gives to each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Layout
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.spans import ELSEWHERE, EVERY, LAST, elsewhere
+from attnviz.core.tokens import Tokens
+from attnviz.errors import UsageError
+from attnviz.features.spans.observe import SpanObserver, SpanSums, by_name
+from attnviz.features.spans.result import NamedSpan, SpanShare, SpanWeights
+from attnviz.scoring.stored import blocks
+from attnviz.statistics.clusters import ClusterSums
+
+Progress = Callable[[str, int, int], None]
+"""Called with the stage, how many texts are done and how many there are."""
+Groups = Sequence[Sequence[int]]
+"""Positions of every group."""
+_TOLD = 4
+"""Notes of many texts."""
+_SHOWN = 200
+"""Characters of a span that are kept."""
+
+
+def shortened(notes: Iterable[str]) -> list[str]:
+    """What to tell of many texts, each thing once, and of the same kind of thing the first few."""
+    found = list(dict.fromkeys(notes))
+    if len(found) <= _TOLD:
+        return found
+    return [*found[: _TOLD - 1], f"{len(found) - _TOLD + 1} more notes of this kind."]
+
+
+def check_stack(model: str, layout: Layout) -> None:
+    """Refuse models whose attention is not of one text alone."""
+    if len(layout.kinds) > 1 or "cross" in layout.kinds:
+        raise UsageError(
+            "{} attends between two texts; spans need a {model} with a single stack",
+            model,
+            model=...,
+        )
+
+
+def tokens_of(inputs: Inputs) -> Tokens:
+    """The tokens of a model with a single stack."""
+    return next(iter(inputs.sides.values())).queries
+
+
+def groups_of(tokens: Tokens) -> dict[str, tuple[int, ...]]:
+    """Positions by the name of each span, and those in none."""
+    groups = {span.name: span.positions for span in tokens.spans}
+    return {**groups, ELSEWHERE: elsewhere(tokens.spans, len(tokens)).positions}
+
+
+def watched(shown: Source, inputs: Inputs, rows: Groups, keys: Groups) -> SpanSums:
+    """The sums of one text, from groups of rows to groups of keys."""
+    length = len(tokens_of(inputs))
+    observer = SpanObserver(rows, keys, length, shown.layout, shown.info.device)
+    shown.forward([inputs], [observer], ForwardRequest(hidden=False))
+    return observer.result()
+
+
+def replayed(capture: Capture, rows: Groups, keys: Groups) -> SpanSums:
+    """The same of stored maps."""
+    observer = SpanObserver(rows, keys, len(tokens_of(capture.inputs)), capture.layout)
+    for block in blocks(capture):
+        observer.observe(block)
+    return observer.result()
+
+
+@dataclass
+class Measuring:
+    """Adds up texts, one at a time.
+
+    Attributes:
+        layout: the N heads.
+        names: of the K spans, the tokens in none last.
+        rows: ``last``, ``all`` or the name of a span.
+    """
+
+    layout: Layout
+    names: tuple[str, ...]
+    rows: str
+    _texts: list[tuple[SpanSums, dict[str, tuple[int, ...]], Tokens]] = field(default_factory=list)
+
+    def row_groups(self, tokens: Tokens) -> list[Sequence[int]]:
+        """Those of each span, and in the end those that were asked for."""
+        groups = groups_of(tokens)
+        chosen = {LAST: (len(tokens) - 1,), EVERY: tuple(range(len(tokens)))}
+        return [*by_name(groups, self.names), {**groups, **chosen}.get(self.rows, ())]
+
+    def key_groups(self, tokens: Tokens) -> list[Sequence[int]]:
+        """Those of each span."""
+        return by_name(groups_of(tokens), self.names)
+
+    def add(self, sums: SpanSums, tokens: Tokens) -> None:
+        """Add a text: sums over :meth:`row_groups`, [N, K + 1, K]."""
+        self._texts.append((sums, groups_of(tokens), tokens))
+
+    def spans(self) -> tuple[NamedSpan, ...]:
+        """What each span is."""
+        found = []
+        for name in self.names:
+            held = [(groups[name], tokens) for _, groups, tokens in self._texts if groups.get(name)]
+            shown = "" if not held else "".join(held[0][1].texts[place] for place in held[0][0])
+            mean = sum(len(places) for places, _ in held) / len(held) if held else 0.0
+            found.append(NamedSpan(name, len(held), mean, shown[:_SHOWN]))
+        return tuple(found)
+
+    def heads(self) -> tuple[SpanWeights, ...]:
+        """What every head gives to each span."""
+        asked = ClusterSums((len(self.layout), len(self.names)))
+        zero = np.zeros((len(self.layout), len(self.names) + 1, len(self.names)))
+        values, chances, tokens = zero.copy(), zero.copy(), zero.copy()
+        rows = np.zeros(zero.shape, np.int64)
+        for sums, _, _ in self._texts:
+            asked.add(sums.values[None, :, -1], sums.rows[None, :, -1])
+            values += sums.values
+            chances += sums.chances
+            tokens += sums.per_token
+            rows += sums.rows
+        half = asked.half()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean, chance, per_token = values / rows, chances / rows, tokens / rows
+        found = []
+        for number, head in enumerate(self.layout):
+            shares = tuple(
+                _share(
+                    mean[number, -1, k],
+                    chance[number, -1, k],
+                    per_token[number, -1, k],
+                    int(rows[number, -1, k]),
+                    half[number, k],
+                )
+                for k in range(len(self.names))
+            )
+            matrix = tuple(
+                tuple(None if np.isnan(one) else float(one) for one in line)
+                for line in mean[number, :-1]
+            )
+            found.append(SpanWeights(head, shares, matrix))
+        return tuple(found)
+
+
+def _share(mean: float, chance: float, per_token: float, rows: int, half: float) -> SpanShare:
+    if not rows:
+        return SpanShare(None, None, None, None, 0)
+    mean, chance = float(mean), float(chance)
+    sure = not np.isnan(half)
+    return SpanShare(
+        mean,
+        chance,
+        mean / chance if chance > 0 else None,
+        float(per_token),
+        rows,
+        max(mean - float(half), 0.0) if sure else None,
+        min(mean + float(half), 1.0) if sure else None,
+    )

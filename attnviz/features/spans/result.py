@@ -1,0 +1,211 @@
+"""Weights of heads on named parts of texts. A figure that is not known is None and never 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from attnviz.core.heads import Head
+from attnviz.core.result import Result
+from attnviz.core.spans import ELSEWHERE
+from attnviz.corpus.gold.halves import Selection, chosen_on, measured_on
+from attnviz.drawing.forms import Shown
+from attnviz.statistics.share import CaseShare
+
+RIGHT, DISTRACTORS, QUESTION, ANSWER = "right", "distractors", "question", "answer"
+"""The spans of an example with documents."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSpan:
+    """A span over all texts.
+
+    Attributes:
+        name: of it.
+        texts: how many texts have it.
+        tokens: of it in a text, the mean.
+        shown: what it is in the first of these.
+    """
+
+    name: str
+    texts: int
+    tokens: float
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpanShare:
+    """The share of a head's weight on a span, over the rows that may attend to any of it.
+
+    Attributes:
+        mean: of the rows; None where there is none.
+        chance: the same of uniform attention: the span's share of the keys that a row may attend
+            to.
+        lift: mean / chance.
+        per_token: the mean weight of one of its tokens.
+        rows: how many rows.
+        low: of the mean's 95 % interval over texts, this head's and span's alone; None from fewer
+            than five texts or where none differ. ``high`` the other end.
+        high: see ``low``.
+    """
+
+    mean: float | None
+    chance: float | None
+    lift: float | None
+    per_token: float | None
+    rows: int
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpanWeights:
+    """One head.
+
+    Attributes:
+        head: which.
+        shares: of each span, and of the tokens in none.
+        matrix: mean weight from the rows of each span (and of the tokens in none) to each; None
+            where no row may attend to any of it.
+    """
+
+    head: Head
+    shares: tuple[SpanShare, ...]
+    matrix: tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentChoice:
+    """How often a head's weight is on the right document.
+
+    Attributes:
+        head: which.
+        accuracy: on the examples that it was not chosen on, or on all where that was asked for.
+        where_chosen: on those by which heads are ranked.
+        margin: accuracy minus that of the baseline, on the same examples.
+    """
+
+    head: Head
+    accuracy: CaseShare
+    where_chosen: float
+    margin: CaseShare
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRule:
+    """How often a rule without attention takes the right document.
+
+    Attributes:
+        name: ``first``, ``last``, ``longest``, ``question`` or ``answer``: the document with most
+            words of it.
+        accuracy: where heads are measured; ``where_chosen`` where they are ranked.
+        where_chosen: see ``accuracy``.
+    """
+
+    name: str
+    accuracy: CaseShare
+    where_chosen: float
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentSheet:
+    """Which heads attend to the right one of several documents.
+
+    A head takes the document whose tokens have the most weight on average.
+
+    Attributes:
+        examples: how many; ``skipped`` those that could not be used, by reason.
+        skipped: see ``examples``.
+        documents: in an example, the mean.
+        chance: how often a document that is drawn is the right one.
+        select_on: ``halves`` where heads and the baseline are chosen on even examples and measured
+            on odd ones, ``all`` where both is done on everything.
+        rules: without attention, see :class:`DocumentRule`.
+        baseline: the best of them where heads are chosen.
+        ranked: all heads, those that are right most often where heads are chosen first.
+        sure: the heads that beat chance and the baseline on held-out examples, by Holm's
+            correction over all heads.
+    """
+
+    examples: int
+    skipped: Mapping[str, int]
+    documents: float
+    chance: float
+    select_on: Selection
+    rules: tuple[DocumentRule, ...]
+    baseline: str
+    ranked: tuple[DocumentChoice, ...]
+    sure: tuple[Head, ...] = ()
+
+    @property
+    def best(self) -> DocumentChoice:
+        """The chosen head."""
+        return self.ranked[0]
+
+    @property
+    def rival(self) -> DocumentRule:
+        """The chosen baseline."""
+        return next(rule for rule in self.rules if rule.name == self.baseline)
+
+    @property
+    def chosen_on(self) -> str:
+        """Examples on which heads and the baseline were chosen, in words."""
+        return chosen_on(self.select_on, "examples")
+
+    @property
+    def measured_on(self) -> str:
+        """Those that their figures are from, in words."""
+        return measured_on(self.select_on, "examples")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Spans(Shown, Result):
+    """How much of their weight heads give to named parts of texts.
+
+    Attributes:
+        rows: whose weight: ``last`` for the last token's, ``all``, or the name of a span.
+        quantity: what was measured, a name of :data:`attnviz.core.quantities.QUANTITIES`; all but
+            weights with rows divided by their sums.
+        spans: in the order in which they were named, and the tokens in none of them.
+        heads: what each does.
+        documents: which of them find the right document, where there are several.
+    """
+
+    schema: ClassVar[str] = "attnviz.spans/1"
+    command: ClassVar[str] = "spans"
+
+    rows: str
+    quantity: str
+    spans: tuple[NamedSpan, ...]
+    heads: tuple[SpanWeights, ...]
+    documents: DocumentSheet | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the spans, in the order of shares and matrices."""
+        return tuple(span.name for span in self.spans)
+
+    def ranked(self, to: str | None = None) -> list[tuple[SpanWeights, str, SpanShare]]:
+        """Heads and spans, the largest lift first.
+
+        Args:
+            to: the name of one span; by default all but the tokens that are in none.
+        """
+        found = [
+            one for one in self._pairs() if one[1] == to or (to is None and one[1] != ELSEWHERE)
+        ]
+        return sorted(found, key=lambda one: -(one[2].lift or 0.0))
+
+    def _pairs(self) -> Iterator[tuple[SpanWeights, str, SpanShare]]:
+        for head in self.heads:
+            for name, share in zip(self.names, head.shares, strict=True):
+                yield head, name, share
+
+    def __repr__(self) -> str:
+        best = self.ranked()[:1]
+        most = "".join(
+            f", most above chance {self.layout.name(head.head)} on {name!r}"
+            for head, name, _ in best
+        )
+        return f"<Spans {self.source.model}, {len(self.spans) - 1} spans{most}>"

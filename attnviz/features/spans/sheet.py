@@ -1,0 +1,211 @@
+"""Which heads attend from an answer to the document that it stands in.
+
+A head takes the document whose tokens have the most weight on average, summed over the rows of the
+answer: lengths do not decide. Heads and the best rule without attention are chosen on even
+examples and measured on odd ones, so that the best of many does not flatter.
+
+Notation in shapes: C examples, N heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.captures.notes import notes
+from attnviz.core.heads import Head, Layout
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Source
+from attnviz.core.spans import ELSEWHERE, LAST
+from attnviz.core.tokens import Tokens
+from attnviz.corpus.gold.halves import halves
+from attnviz.corpus.gold.rule import enough, sure
+from attnviz.corpus.gold.tally import DIFFERENCE, p_above_zero, share
+from attnviz.errors import InputError, UsageError
+from attnviz.features.spans.documents import RULES, DocumentSettings, Example, read_examples
+from attnviz.features.spans.measure import (
+    Measuring,
+    Progress,
+    check_stack,
+    shortened,
+    tokens_of,
+    watched,
+)
+from attnviz.features.spans.result import (
+    ANSWER,
+    DISTRACTORS,
+    QUESTION,
+    RIGHT,
+    DocumentChoice,
+    DocumentRule,
+    DocumentSheet,
+    Spans,
+)
+from attnviz.models.weighed import weighed
+from attnviz.statistics.clusters import FEW, few_groups
+
+_NAMES = (RIGHT, DISTRACTORS, QUESTION, ANSWER, ELSEWHERE)
+_ROWS = (ANSWER, QUESTION, LAST)
+
+Bools = NDArray[np.bool_]
+
+
+def sheet(
+    source: Source,
+    name: str | Path,
+    settings: DocumentSettings,
+    *,
+    rows: str | None,
+    weigh: str,
+    progress: Progress,
+) -> Spans:
+    """Measure every head on the examples of a file.
+
+    Args:
+        source: the model.
+        name: of the file.
+        settings: which of its fields are what.
+        rows: from where: ``answer`` (by default), ``question`` or ``last``.
+        weigh: what is measured.
+        progress: is told how far it is.
+
+    Raises:
+        InputError: no example that can be used; UsageError: no such rows.
+    """
+    rows = rows or ANSWER
+    if rows not in _ROWS:
+        raise UsageError(f"no rows {rows!r}; of documents choose {', '.join(_ROWS)}")
+    check_stack(source.info.model, source.layout)
+    examples, bad = read_examples(name, settings)
+    shown = weighed(source, weigh, shares=True)
+    measuring = Measuring(shown.layout, _NAMES, rows)
+    used: list[Example] = []
+    right: list[Bools] = []
+    told: list[str] = []
+    refused = 0
+    for number, example in enumerate(examples):
+        progress("examples", number, len(examples))
+        try:
+            inputs = source.prepare(example.prompt())
+        except InputError as error:
+            if settings.strict:
+                raise InputError(f"{example.place}: {error.what}") from None
+            refused += 1
+            continue
+        right.append(_measured(shown, inputs, example, measuring))
+        told += notes(inputs, source.info, 0)
+        used.append(example)
+    progress("examples", len(examples), len(examples))
+    if not used:
+        raise InputError(
+            "the model can take none of the {} examples; {strict} says why",
+            len(examples),
+            strict=True,
+        )
+    skipped = {"lines that cannot be used": len(bad), "longer than the model": refused}
+    found = _sheet(used, np.stack(right), shown.layout, settings, skipped)
+    return Spans(
+        source=source.info,
+        layout=shown.layout,
+        texts=len(used),
+        seed=settings.seed,
+        rows=rows,
+        quantity=weigh,
+        spans=measuring.spans(),
+        heads=measuring.heads(),
+        documents=found,
+        notes=(*_notes(len(used), settings), *shortened(told)),
+    )
+
+
+def _measured(shown: Source, inputs: Inputs, example: Example, measuring: Measuring) -> Bools:
+    """Whether each head takes the right document, [N]; its sums are added up."""
+    tokens = tokens_of(inputs)
+    documents = _documents(tokens, example.right)
+    keys = measuring.key_groups(tokens)
+    sums = watched(shown, inputs, measuring.row_groups(tokens), [*keys, *documents])
+    own = len(keys)
+    measuring.add(sums.part(own), tokens)
+    taken = sums.per_token[:, -1, own:].argmax(1)
+    chosen: Bools = taken == example.right
+    return chosen
+
+
+def _documents(tokens: Tokens, right: int) -> list[Sequence[int]]:
+    """The positions of every document, in the order in which they stand there."""
+    spans = {span.name: span for span in tokens.spans}
+    found: list[Sequence[int]] = [range(a, b) for a, b in spans[DISTRACTORS].ranges]
+    found.insert(right, spans[RIGHT].positions)
+    return found
+
+
+def _sheet(
+    examples: Sequence[Example],
+    right: Bools,
+    layout: Layout,
+    settings: DocumentSettings,
+    skipped: Mapping[str, int],
+) -> DocumentSheet:
+    """Every head against chance and the rules, [C, N] hits."""
+    numbers = np.arange(1, len(examples) + 1)
+    chosen, measured = halves(numbers, settings.select_on)
+    if not chosen.any():  # a single example
+        chosen = measured
+    one = np.ones(int(measured.sum()), np.int64)
+    by_rule = {
+        rule: np.array([example.by_rule(rule) == example.right for example in examples])
+        for rule in RULES
+    }
+    rules = tuple(
+        DocumentRule(rule, share(hits[measured].astype(np.int64), one), float(hits[chosen].mean()))
+        for rule, hits in by_rule.items()
+    )
+    baseline = max(rules, key=lambda rule: rule.where_chosen).name
+    base = by_rule[baseline].astype(np.int64)
+    accuracy = right[chosen].mean(0)
+    heads = list(layout)
+    chance = np.array([1 / len(example.documents) for example in examples])
+    ranked, p = [], []
+    for place in np.argsort(-accuracy, kind="stable").tolist():
+        hits = right[:, place].astype(np.int64)
+        margin = (hits - base)[measured]
+        ranked.append(
+            DocumentChoice(
+                heads[place],
+                share(hits[measured], one),
+                float(accuracy[place]),
+                share(margin, one, DIFFERENCE),
+            )
+        )
+        p.append(max(p_above_zero(margin, one), p_above_zero((hits - chance)[measured], one)))
+    count = int(measured.sum())
+    passed = sure(p, len(p)) if enough(count, count) else [False] * len(p)
+    return DocumentSheet(
+        examples=len(examples),
+        skipped={reason: number for reason, number in skipped.items() if number},
+        documents=float(np.mean([len(example.documents) for example in examples])),
+        chance=float(chance[measured].mean()),
+        select_on=settings.select_on,
+        rules=rules,
+        baseline=baseline,
+        ranked=tuple(ranked),
+        sure=tuple(_sure(ranked, passed)),
+    )
+
+
+def _sure(ranked: Sequence[DocumentChoice], passed: Sequence[bool]) -> list[Head]:
+    return [one.head for one, well in zip(ranked, passed, strict=True) if well]
+
+
+def _notes(count: int, settings: DocumentSettings) -> list[str]:
+    measured = count if settings.select_on == "all" else (count + 1) // 2
+    few = few_groups(measured, "examples")
+    if few:
+        return [few]
+    if measured < FEW:
+        less = f"intervals from fewer than {FEW} cover less than they say"
+        return [f"{measured} examples are few: {less}."]
+    return []

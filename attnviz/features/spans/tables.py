@@ -1,0 +1,40 @@
+"""Heads and spans as rows."""
+
+from __future__ import annotations
+
+from attnviz.drawing.tables import Row
+from attnviz.features.spans.result import Spans
+
+COLUMNS = (
+    "head", "span", "share", "low", "high", "chance", "lift", "per_token", "rows", "accuracy",
+    "accuracy_low", "accuracy_high", "margin", "margin_low", "margin_high",
+)  # fmt: skip
+
+
+def rows(found: Spans) -> list[Row]:
+    """A row for each head and span, the largest lift first; the head's accuracy beside it."""
+    sheet = found.documents
+    right = {} if sheet is None else {one.head: one for one in sheet.ranked}
+    listed = []
+    for one, name, share in found.ranked():
+        choice = right.get(one.head)
+        listed.append(
+            {
+                "head": found.layout.name(one.head),
+                "span": name,
+                "share": share.mean,
+                "low": share.low,
+                "high": share.high,
+                "chance": share.chance,
+                "lift": share.lift,
+                "per_token": share.per_token,
+                "rows": share.rows,
+                "accuracy": None if choice is None else choice.accuracy.value,
+                "accuracy_low": None if choice is None else choice.accuracy.low,
+                "accuracy_high": None if choice is None else choice.accuracy.high,
+                "margin": None if choice is None else choice.margin.value,
+                "margin_low": None if choice is None else choice.margin.low,
+                "margin_high": None if choice is None else choice.margin.high,
+            }
+        )
+    return listed

@@ -1,0 +1,143 @@
+"""Heads and spans on the terminal: what the spans are, the grid, the largest lifts, a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from attnviz.core.heads import Head
+from attnviz.core.spans import ELSEWHERE
+from attnviz.drawing.labels import shorten, visible
+from attnviz.drawing.shares import interval, percent, plain_percent, points
+from attnviz.drawing.terminal import Line
+from attnviz.drawing.tiles import Tile, TileGrid
+from attnviz.features.spans.result import Spans, SpanShare, SpanWeights
+from attnviz.features.spans.words import (
+    MARK,
+    RULE_NAMES,
+    case,
+    choice_line,
+    lift,
+    measured,
+    per_token,
+)
+
+_TEXT = 40
+"""Cells of a span's text."""
+
+
+def parts(
+    found: Spans, *, top: int = 10, to: str | None = None, heads: Sequence[Head] = ()
+) -> Iterator[RenderableType]:
+    """What the spans are, the grid, so many heads, matrices, and the legends.
+
+    Args:
+        found: the result.
+        top: lines of the table.
+        to: only this span in it.
+        heads: whose matrices follow; by default that of the first in the table.
+    """
+    yield _named(found)
+    yield ""
+    yield TileGrid(found.layout, span_tiles(found))
+    yield Line("the span with the largest lift; full colour where it has all of the weight", "dim")
+    yield ""
+    ranked = found.ranked(to)
+    yield _lifts(found, ranked[:top])
+    for one in [h for h in found.heads if h.head in heads] or [one for one, _, _ in ranked[:1]]:
+        yield ""
+        yield _matrix(found, one)
+    if found.documents is not None:
+        yield ""
+        yield documents_table(found, top)
+        yield ""
+        yield Line(choice_line(found))
+        yield Line(
+            f"{MARK} surely above chance and every rule, by Holm's correction over all heads; a "
+            "head takes the document whose tokens have the most weight on average",
+            "dim",
+        )
+    yield ""
+    yield Line(measured(found), "dim")
+
+
+def span_tiles(found: Spans) -> dict[Head, Tile]:
+    """The span with the largest lift above chance of every head, as strong as its share."""
+    tiles = {}
+    for one in found.heads:
+        named = [
+            (share.lift or 0.0, share, name)
+            for name, share in zip(found.names, one.shares, strict=True)
+            if name != ELSEWHERE
+        ]
+        most, share, name = max(named, key=lambda each: each[0])
+        if most > 1:
+            tiles[one.head] = Tile(name, share.mean or 0.0)
+    return tiles
+
+
+def _named(found: Spans) -> Table:
+    table = _table(("span", "tokens", "text"))
+    several = found.texts > 1
+    if several:
+        table.add_column("texts", justify="right")
+    for span in found.spans:
+        text = "" if span.name == ELSEWHERE else shorten(visible(span.shown), _TEXT)
+        cells = [visible(span.name), f"{span.tokens:.3g}", text]
+        table.add_row(*cells, *([f"{span.texts:,}"] if several else []))
+    return table
+
+
+def _lifts(found: Spans, ranked: Sequence[tuple[SpanWeights, str, SpanShare]]) -> Table:
+    titles = ["head", "span", "%", "95 %", "chance", "lift", "per token", "rows"]
+    table = _table([title for title in titles if title != "95 %" or found.texts > 1])
+    for one, name, share in ranked:
+        cells = [found.layout.name(one.head), visible(name), percent(case(share))]
+        cells += [interval(case(share))] if found.texts > 1 else []
+        cells += [plain_percent(share.chance), lift(share), per_token(share), f"{share.rows:,}"]
+        table.add_row(*cells)
+    return table
+
+
+def _matrix(found: Spans, one: SpanWeights) -> Table:
+    """Mean weight in percent, from the spans of the lines to those of the columns."""
+    table = _table((f"{found.layout.name(one.head)}: from, to", *map(visible, found.names)))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, line in zip(found.names, one.matrix, strict=True):
+        table.add_row(visible(name), *map(plain_percent, line))
+    return table
+
+
+def documents_table(found: Spans, top: int) -> Table:
+    """The heads that are right most often where heads are chosen, and the rules."""
+    sheet = found.documents
+    assert sheet is not None
+    table = _table(("head", "right %", "95 %", "points", "95 %", "where chosen"))
+    for one in sheet.ranked[:top]:
+        table.add_row(
+            found.layout.name(one.head) + MARK * (one.head in sheet.sure),
+            percent(one.accuracy),
+            interval(one.accuracy),
+            points(one.margin),
+            interval(one.margin),
+            plain_percent(one.where_chosen),
+        )
+    table.add_section()
+    table.add_row("chance", plain_percent(sheet.chance), "", "", "", "", style="dim")
+    for rule in sheet.rules:
+        cells = (percent(rule.accuracy), interval(rule.accuracy), "", "")
+        table.add_row(RULE_NAMES[rule.name], *cells, plain_percent(rule.where_chosen), style="dim")
+    return table
+
+
+def _table(titles: Sequence[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    for number, title in enumerate(titles):
+        left = not number or title in ("span", "text")
+        table.add_column(Text(title), justify="left" if left else "right", no_wrap=title != "text")
+    return table

@@ -1,0 +1,75 @@
+"""Words that the tables and the figure share."""
+
+from __future__ import annotations
+
+from attnviz.core.spans import EVERY, LAST
+from attnviz.drawing.labels import counted, model_name, said_alone
+from attnviz.drawing.shares import interval, percent, plain_percent, points
+from attnviz.features.spans.result import Spans, SpanShare
+from attnviz.statistics.share import CaseShare
+
+MARK = "*"
+"""Behind the name of a head that finds the right document surely more often than any rule."""
+RULE_NAMES = {
+    "first": "first document",
+    "last": "last document",
+    "longest": "longest document",
+    "question": "most words of the question",
+    "answer": "most words of the answer",
+}
+
+
+def whose(found: Spans) -> str:
+    """Whose weight it is, in words."""
+    if found.rows == LAST:
+        return "the last token's"
+    return "all tokens'" if found.rows == EVERY else f"that of the tokens of {found.rows!r}"
+
+
+def case(share: SpanShare) -> CaseShare:
+    """A share as tables word it."""
+    return CaseShare(share.mean, share.low, share.high)
+
+
+def lift(share: SpanShare) -> str:
+    """How many times chance."""
+    if share.lift is None:
+        return "–"
+    return f"×{share.lift:.{2 if share.lift < 1 else 1 if share.lift < 10 else 0}f}"
+
+
+def per_token(share: SpanShare) -> str:
+    """The weight of one token, in percent."""
+    return "–" if share.per_token is None else f"{100 * share.per_token:.2g}"
+
+
+def choice_line(found: Spans) -> str:
+    """What is known of the chosen head, in one line."""
+    sheet = found.documents
+    if sheet is None or sheet.best.accuracy.value is None:
+        return "no head has a held-out figure"
+    best, rival = sheet.best, sheet.rival
+    return (
+        f"head {found.layout.name(best.head)}{MARK * (best.head in sheet.sure)}: right document in "
+        f"{percent(best.accuracy)} % (95 %: {interval(best.accuracy)}) of {sheet.measured_on}; "
+        f"chance {plain_percent(sheet.chance)} %, {RULE_NAMES[rival.name]} "
+        f"{plain_percent(rival.accuracy.value)} %, {points(best.margin)} points "
+        f"(95 %: {interval(best.margin)})"
+    )
+
+
+def measured(found: Spans) -> str:
+    """What was measured on what, in one line."""
+    info, sheet = found.source, found.documents
+    quantity = "" if found.quantity == "weights" else f"{said_alone(found.quantity)}, rows sum to 1"
+    parts = [
+        counted(found.texts, "example" if sheet else "text"),
+        f"{sheet.documents:.3g} documents each" if sheet else "",
+        f"weight: {whose(found)}",
+        quantity,
+        f"head and rule chosen on {sheet.chosen_on}, measured on {sheet.measured_on}"
+        if sheet
+        else "",
+        f"{model_name(info)}, {info.backend} backend, {info.device} {info.dtype}",
+    ]
+    return " · ".join(filter(None, parts))

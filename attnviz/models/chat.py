@@ -1,0 +1,198 @@
+"""Messages of a chat as the text that the tokenizer's own template makes of them.
+
+Where a message stands in that text is not searched for but shown by the template itself: a
+character that is in no message is put into it, and where it comes out is where that place of the
+message went. It counts only if the text is otherwise the same. So a template that trims a message,
+or cuts what a model thought from an answer, shows what it left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attnviz.core.prompt import Prompt
+from attnviz.core.spans import Range, found_in, span_query
+from attnviz.errors import InputError, ModelError, UsageError, cut
+from attnviz.models.containers import one_line
+
+Chat = Sequence[Mapping[str, Any]]
+Render = Callable[[Chat], str]
+"""What a template makes of messages; raises whatever a template raises."""
+
+_PRIVATE = range(0xE000, 0xF8FF)
+"""Characters that Unicode leaves to whoever needs some."""
+
+
+def check_chat(chat: Chat) -> None:
+    """Refuse what is no list of messages.
+
+    Raises:
+        InputError: names the first message that cannot be used, and why.
+    """
+    if not chat:
+        raise InputError('the chat has no messages; give one, {"role": ..., "content": ...}')
+    for number, message in enumerate(chat, 1):
+        role, content = message.get("role"), message.get("content")
+        if not isinstance(role, str) or not role.strip():
+            raise InputError(f'message {number} has no role; write {{"role": "user", ...}}')
+        if content is None and len(message) > 1:  # such as a call of a tool
+            continue
+        if not isinstance(content, str):
+            kind = type(content).__name__
+            raise InputError(f"the content of message {number} ({role}) is no text but {kind}")
+        try:
+            content.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"message {number} ({role}) is not valid Unicode") from None
+
+
+def as_text(prompt: Prompt, render: Render, model: str) -> tuple[Prompt, tuple[str, ...]]:
+    """A prompt with the text that a template makes of its chat, and its messages as spans.
+
+    Other spans of the prompt are looked for inside of the messages, one by one.
+
+    Args:
+        prompt: one with a chat; another comes back as it is.
+        render: the template.
+        model: whose it is, for messages.
+
+    Returns:
+        The prompt to tokenize, without special tokens since a template writes them itself, and what
+        to tell: what the template left out of which message.
+
+    Raises:
+        InputError: no messages, or some that the template refuses; UsageError: a span with the name
+        of a message.
+    """
+    chat = prompt.chat
+    if chat is None:
+        return prompt, ()
+    check_chat(chat)
+    try:
+        text = render(chat)
+    except ModelError:
+        raise
+    except Exception as error:  # templates raise what they like, and jinja2 its own
+        raise InputError(
+            f"the chat template of {model} refuses these messages: {one_line(error)}"
+        ) from None
+    spans: dict[str, str] = {}
+    notes: list[str] = []
+    regions: list[Range] = []
+    for name, number in _names(chat).items():
+        found = _Marked(chat, number, text, render).found()
+        if found.ranges:
+            spans[name] = _chars(found.ranges)
+            regions += found.ranges
+        if found.left_out:
+            notes.append(f"The chat template of {model} {found.left_out.format(name=name)}.")
+    for name, written in (prompt.spans or {}).items():
+        if name in spans:
+            raise UsageError(f"{cut(name)!r} is a message of the chat; give the span another name")
+        query = span_query(name, written)
+        if query.kind in ("text", "regex"):
+            ranges, more = found_in(query, text, sorted(regions))
+            spans[name] = _chars(ranges)
+            notes += [more] if more else []
+        else:
+            spans[name] = written
+    named = replace(prompt, chat=None, text=text, special_tokens=False, spans=spans)
+    return named, tuple(notes)
+
+
+def _chars(ranges: Sequence[Range]) -> str:
+    """Ranges of characters as a prompt's spans have them."""
+    return "chars:" + ",".join(f"{first}-{end - 1}" for first, end in ranges)
+
+
+def _names(chat: Chat) -> dict[str, int]:
+    """What messages are called, by their roles: ``user``, ``assistant``, ``user 2``."""
+    names: dict[str, int] = {}
+    for number, message in enumerate(chat):
+        if not message.get("content"):
+            continue
+        role, count = message["role"].strip(), 1
+        while (name := role if count == 1 else f"{role} {count}") in names:
+            count += 1
+        names[name] = number
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Where a message stands in the text, and what is missing of it, as the end of a sentence."""
+
+    ranges: tuple[Range, ...]
+    left_out: str = ""
+
+
+class _Marked:
+    """One message of a chat, and where its characters come out of the template.
+
+    Args:
+        chat: the messages; ``number`` the place of this one among them.
+        text: what the template makes of them; ``render`` the template.
+    """
+
+    def __init__(self, chat: Chat, number: int, text: str, render: Render) -> None:
+        self._chat, self._number, self._text, self._render = chat, number, text, render
+        self._content: str = chat[number]["content"]
+        used = set(text).union(*(str(message) for message in chat))
+        self._mark = next(chr(code) for code in _PRIVATE if chr(code) not in used)
+
+    def found(self) -> _Found:
+        """The characters of the text that are this message."""
+        content = self._content
+        start, starts = self._first(0, len(content) - len(content.lstrip()))
+        end, ends = self._last(len(content), len(content.rstrip()))
+        whole = len(starts) == len(ends) and all(
+            self._text[a:b] == content[start:end] for a, b in zip(starts, ends, strict=True)
+        )
+        if not starts or not whole or start >= end:
+            return _Found((), "does not show '{name}' as it was given, so that it is no span")
+        ranges = tuple(zip(starts, ends, strict=True))
+        lost = content[:start] + content[end:]
+        if not lost:
+            return _Found(ranges)
+        what = "white space" if not lost.strip() else f"{len(lost):,} characters"
+        side = "around" if start and end < len(content) else "before" if start else "after"
+        return _Found(ranges, f"leaves out {what} {side} what is left of '{{name}}'")
+
+    def _first(self, *likely: int) -> tuple[int, list[int]]:
+        """The first place of the message that comes out, and where."""
+        for place in likely:
+            if at := self._out(place):
+                return place, at
+        low, high = 0, len(self._content)  # what is before the first place does not come out
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._out(middle) else (middle + 1, high)
+        return low, self._out(low)
+
+    def _last(self, *likely: int) -> tuple[int, list[int]]:
+        """The last place of the message that comes out, and where."""
+        for place in likely:
+            if at := self._out(place):
+                return place, at
+        low, high = 0, len(self._content)
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._out(middle) else (low, middle - 1)
+        return low, self._out(low)
+
+    def _out(self, place: int) -> list[int]:
+        """Where a place of the message stands in the text; nowhere if it is not the same text."""
+        content, mark = self._content, self._mark
+        marked = dict(self._chat[self._number])
+        marked["content"] = content[:place] + mark + content[place:]
+        chat = [*self._chat[: self._number], marked, *self._chat[self._number + 1 :]]
+        try:
+            out = self._render(chat)
+        except Exception:  # a template may look at what is said
+            return []
+        if out.replace(mark, "") != self._text:
+            return []
+        return [match.start() - count for count, match in enumerate(re.finditer(mark, out))]

@@ -1,0 +1,125 @@
+"""Where named parts of a text stand among its tokens.
+
+A token belongs to a part if it shares a character with it that is not white space; a token that is
+nothing but white space, if it shares any. So ``" Paris"`` is in the part ``Paris``, and not in the
+part that ends before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from attnviz.core.prompt import Prompt
+from attnviz.core.spans import (
+    Range,
+    Span,
+    SpanQuery,
+    check_apart,
+    found_in,
+    ranges_of,
+    runs,
+    span_query,
+)
+from attnviz.core.tokens import Tokens
+from attnviz.errors import InputError, UsageError, cut
+from attnviz.models.text import Offsets
+
+
+def spanned(tokens: Tokens, prompt: Prompt, offsets: Offsets | None, notes: list[str]) -> Tokens:
+    """Tokens with the named parts that a prompt asks for.
+
+    Args:
+        tokens: of the prompt.
+        prompt: see :class:`~attnviz.core.prompt.Prompt`.
+        offsets: where they stand in its text; None where there is no text.
+        notes: what the user should know is added to these.
+
+    Raises:
+        UsageError: a part that cannot be looked for; InputError: one that is not there, or that
+        overlaps another.
+    """
+    if not prompt.spans:
+        return tokens
+    found = []
+    for name, written in prompt.spans.items():
+        query = span_query(name, written)
+        if query.kind == "tokens":
+            found.append(_by_tokens(query, len(tokens)))
+            continue
+        if offsets is None or prompt.text is None:
+            raise UsageError(
+                f"span {name!r} is looked for in a text, and there is none; name its tokens: "
+                "tokens:12-40"
+            )
+        found.append(_by_characters(query, prompt.text, offsets, notes))
+    check_apart(found)
+    return replace(tokens, spans=tuple(found))
+
+
+def needs_offsets(prompt: Prompt) -> bool:
+    """Whether parts of a prompt are looked for among characters."""
+    queries = (span_query(name, written) for name, written in (prompt.spans or {}).items())
+    return any(query.kind != "tokens" for query in queries)
+
+
+def _by_tokens(query: SpanQuery, length: int) -> Span:
+    ranges = ranges_of(query)
+    if ranges[-1][1] > length:
+        raise InputError(
+            f"span {query.name!r} ends at token {ranges[-1][1] - 1}; the text has {length:,} "
+            "tokens, from 0"
+        )
+    return Span(query.name, runs(place for a, b in ranges for place in range(a, b)))
+
+
+def _by_characters(query: SpanQuery, text: str, offsets: Offsets, notes: list[str]) -> Span:
+    if query.kind == "chars":
+        characters = list(ranges_of(query))
+        if characters[-1][1] > len(text):
+            raise InputError(
+                f"span {query.name!r} ends at character {characters[-1][1] - 1}; the text has "
+                f"{len(text):,}, from 0"
+            )
+    else:
+        characters, more = found_in(query, text)
+        notes += [more] if more else []
+    inside = [place for place, token in enumerate(offsets) if _shared(text, token, characters)]
+    if not inside:
+        raise InputError(
+            f"span {query.name!r} has no token among those that are read; it was cut off, or is "
+            "nothing but spaces"
+        )
+    _tell_edges(query.name, text, offsets, characters, inside, notes)
+    return Span(query.name, runs(inside), tuple(characters))
+
+
+def _shared(text: str, token: Range, characters: Sequence[Range]) -> bool:
+    """Whether a token belongs to these characters; see the module."""
+    for a, b in characters:
+        start, end = max(token[0], a), min(token[1], b)
+        if start < end and (text[start:end].strip() or not text[token[0] : token[1]].strip()):
+            return True
+    return False
+
+
+def _tell_edges(
+    name: str,
+    text: str,
+    offsets: Offsets,
+    characters: Sequence[Range],
+    inside: Sequence[int],
+    notes: list[str],
+) -> None:
+    """Say where the first or last token of a part holds more than the part, spaces aside."""
+    for a, b in characters:
+        mine = [offsets[place] for place in inside if _shared(text, offsets[place], [(a, b)])]
+        if not mine:
+            notes.append(f"Span '{name}': part of it was cut off.")
+            continue
+        before, after = text[mine[0][0] : a].strip(), text[b : mine[-1][1]].strip()
+        for more, which in ((before, "first"), (after, "last")):
+            if more:
+                notes.append(f"Span '{name}': its {which} token also holds {cut(more)!r}.")
+        if mine[-1][1] < b and text[mine[-1][1] : b].strip():
+            notes.append(f"Span '{name}': part of it was cut off.")

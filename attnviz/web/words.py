@@ -1,0 +1,31 @@
+"""The terms that a page uses: each is defined once in its help, with its source."""
+
+from __future__ import annotations
+
+import html
+import re
+
+from attnviz.core.glossary import Term, term
+
+_USED = re.compile(r"(?:data-term=|\bterm\()\"([^\"]+)\"")
+
+
+def used(*texts: str) -> tuple[Term, ...]:
+    """The terms that a page marks: its markup with ``data-term``, scripts with ``term("...")``.
+
+    Raises:
+        UsageError: the glossary does not have one.
+    """
+    names = {name for text in texts for name in _USED.findall(text)}
+    return tuple(sorted(map(term, names), key=lambda one: one.name.lower()))
+
+
+def definitions(terms: tuple[Term, ...]) -> str:
+    """Their definitions as the help lists them."""
+    return "".join(map(_definition, terms))
+
+
+def _definition(one: Term) -> str:
+    source = f' <span class="source">{html.escape(one.source)}</span>' if one.source else ""
+    name = html.escape(one.name)
+    return f'    <dt data-word="{name}">{name}</dt><dd>{html.escape(one.text)}{source}</dd>\n'

@@ -1,0 +1,129 @@
+"""Named parts: how they are written, found, and kept apart."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from attnviz.core.spans import (
+    Span,
+    check_apart,
+    depth,
+    elsewhere,
+    found_in,
+    picked,
+    ranges_of,
+    span_query,
+)
+from attnviz.core.tokens import Tokens
+from attnviz.errors import InputError, UsageError
+
+TEXT = "a cat, a cat and a cat"
+
+
+@pytest.mark.parametrize(
+    ("written", "places"),
+    [
+        ("cat", [(2, 5)]),
+        ("first:cat", [(2, 5)]),
+        ("#2:cat", [(9, 12)]),
+        ("all:cat", [(2, 5), (9, 12), (19, 22)]),
+        ("regex:c.t,", [(2, 6)]),
+        ("all:regex:a c", [(0, 3), (7, 10), (17, 20)]),
+        ("#3:regex:cat", [(19, 22)]),
+        ("text:a cat", [(0, 5)]),
+    ],
+)
+def test_texts_and_patterns_are_found(written: str, places: list[tuple[int, int]]) -> None:
+    found, more = found_in(span_query("one", written), TEXT)
+    assert found == places
+    count = len(re.findall(span_query("one", written).value, TEXT))
+    assert (f"is in the text {count} times" in more) == (count > len(places))
+
+
+def test_a_text_may_look_like_a_kind() -> None:
+    assert found_in(span_query("one", "text:regex:"), "the regex: it") == ([(4, 10)], "")
+
+
+def test_regions_are_looked_through_one_by_one() -> None:
+    query = span_query("one", "all:regex:a.*t$")
+    assert found_in(query, TEXT, [(0, 5), (7, 12)])[0] == [(0, 5), (7, 12)]
+
+
+@pytest.mark.parametrize(
+    ("written", "ranges"),
+    [("tokens:3", ((3, 4),)), ("tokens:12-40", ((12, 41),)), ("chars:9-10,2-3", ((2, 4), (9, 11)))],
+)
+def test_ranges_have_both_ends(written: str, ranges: tuple[tuple[int, int], ...]) -> None:
+    assert ranges_of(span_query("one", written)) == ranges
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "said"),
+    [
+        ("", "cat", "is no name"),
+        (" a", "cat", "is no name"),
+        ("elsewhere", "cat", "a meaning of its own"),
+        ("last", "cat", "a meaning of its own"),
+        ("a", "", "span 'a' is empty"),
+        ("a", "all:", "span 'a' is empty"),
+        ("a", "all:tokens:3", "are found at one place"),
+    ],
+)
+def test_what_cannot_be_looked_for_is_refused(name: str, written: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        span_query(name, written)
+
+
+@pytest.mark.parametrize("written", ["tokens:9-3", "tokens:x", "tokens:-3", "chars:1-4,3-6"])
+def test_no_ranges_are_refused_by_name(written: str) -> None:
+    with pytest.raises(UsageError, match="span 'a'"):
+        ranges_of(span_query("a", written))
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("dog", "span 'a': 'dog' is not in the text"),
+        ("#4:cat", "span 'a': 'cat' is there 3 times only"),
+        ("regex:d.g", "span 'a': a match of 'd.g' is not in the text"),
+        ("regex:x*", "is not in the text"),
+    ],
+)
+def test_what_is_missing_is_refused_by_name(written: str, said: str) -> None:
+    with pytest.raises(InputError, match=re.escape(said)):
+        found_in(span_query("a", written), TEXT)
+
+
+def test_what_is_no_pattern_is_refused() -> None:
+    with pytest.raises(UsageError, match="span 'a': '\\(' is no pattern"):
+        found_in(span_query("a", "regex:("), TEXT)
+
+
+def test_spans_lie_apart_or_inside() -> None:
+    outer, inner, far = Span("o", ((0, 5),)), Span("i", ((1, 3),)), Span("f", ((7, 9),))
+    check_apart([outer, inner, far])
+    three = [outer, inner, far]
+    assert [depth(span, span.ranges[0], three) for span in three] == [0, 1, 0]
+    pieces = Span("p", ((1, 2), (8, 9)))
+    check_apart([outer, pieces, far])
+    assert [depth(pieces, run, [*three, pieces]) for run in pieces.ranges] == [2, 1]
+    with pytest.raises(InputError, match="'o' and 'x' overlap"):
+        check_apart([outer, Span("x", ((4, 8),))])
+    with pytest.raises(InputError, match="'f' and 'x' overlap"):
+        check_apart([far, Span("x", ((1, 2), (8, 11)))])
+    with pytest.raises(InputError, match="'o' and 'x' are the same tokens"):
+        check_apart([outer, Span("x", ((0, 5),))])
+    assert elsewhere([outer, inner, far], 10).positions == (5, 6, 9)
+
+
+def test_spans_follow_what_is_left_of_a_sequence() -> None:
+    spans = (Span("a", ((0, 2), (4, 6))), Span("b", ((2, 3),)))
+    assert picked(spans, [1, 3, 4, 5]) == (Span("a", ((0, 1), (2, 4))),)
+
+
+@pytest.mark.parametrize("ranges", [(), ((0, 4),), ((2, 2),), ((-1, 1),)])
+def test_tokens_have_no_span_outside_of_them(ranges: tuple[tuple[int, int], ...]) -> None:
+    with pytest.raises(ValueError, match="outside of 3 tokens"):
+        Tokens(("a", "b", "c"), spans=(Span("x", ranges),))

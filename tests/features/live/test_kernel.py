@@ -1,0 +1,66 @@
+"""The matrix product in WebAssembly: its binary is its text, and it agrees with JavaScript."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnviz as av
+from tests import ROOT
+from tests.features.live.test_live import ASK, maps_of, started, texts
+from tests.viewing import opened
+
+FOLDER = ROOT / "attnviz" / "features" / "live"
+WABT = ROOT / ".venv" / "node" / "node_modules" / "wabt"
+ASSEMBLE = """
+const [, wabt, source, out] = process.argv;
+const { readFileSync, writeFileSync } = require("fs");
+require(wabt)().then((tool) => {
+    const made = tool.parseWat("product.wat", readFileSync(source, "utf8"), { simd: true });
+    made.validate({ simd: true });
+    writeFileSync(out, made.toBinary({}).buffer);
+});
+"""
+
+
+@pytest.mark.skipif(
+    shutil.which("node") is None or not WABT.exists(), reason="needs node and wabt, which assembles"
+)
+def test_the_binary_is_the_text_assembled(tmp_path: Path) -> None:
+
+    out = tmp_path / "product.wasm"
+    source = FOLDER / "product.wat"
+    subprocess.run(["node", "-e", ASSEMBLE, str(WABT), str(source), str(out)], check=True)
+    assert out.read_bytes() == (FOLDER / "product.wasm").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["demo-gpt2", "demo-bert"])
+def test_both_ways_of_multiplying_agree(browser: Any, tmp_path: Path, name: str) -> None:
+    """A page without the binary falls back; weights and predictions are equal to 1e-5."""
+    page = av.live(model=name)
+    whole = page.page.decode("utf-8")
+    assert "'wasm-unsafe-eval'" in whole
+    assert "'unsafe-eval'" not in whole
+    without, count = re.subn(r'(id="kernel">)[^<]+', r"\1", whole)
+    assert count == 1
+    found = []
+    for engine, text in (("WebAssembly", whole), ("JavaScript", without)):
+        path = tmp_path / f"{engine}.html"
+        path.write_text(text, "utf-8")
+        with opened(browser) as tab:
+            started(tab, path)
+            assert tab.page.evaluate("document.documentElement.dataset.engine") == engine
+            found.append([tab.page.evaluate(ASK, [one, ["1.4"], 0]) for one in texts(4)])
+    for fast, plain in zip(*found, strict=True):
+        assert fast["ids"] == plain["ids"]
+        assert np.abs(maps_of(fast) - maps_of(plain)).max() < 1e-5
+        for one, other in zip(fast["words"], plain["words"], strict=True):
+            assert one["id"] == other["id"]
+            assert abs(one["before"] - other["before"]) < 1e-5
+            assert abs(one["after"] - other["after"]) < 1e-5

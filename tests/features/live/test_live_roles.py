@@ -1,0 +1,42 @@
+"""Roles in the page that runs the model: measured again on what is typed, as `heads` does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attnviz as av
+from attnviz.drawing.labels import head_phrase
+from tests.features.live.test_live import settled, started
+from tests.viewing import opened, until
+
+TEXTS = (
+    "the cat river moon stone bread the cat river moon stone",
+    "One, two. (Three), four! one, two; three: four? Yes.",
+    "ab ab ab ab",
+    "The kettle sang and the candle burned while the kettle sang and the candle burned. " * 3,
+)
+FRESH = "!document.getElementById('groups').classList.contains('stale')"
+
+
+@pytest.mark.parametrize("name", ["demo-gpt2", "demo-bert"])
+def test_roles_are_those_of_heads_on_every_text(browser: Any, tmp_path: Path, name: str) -> None:
+    path = av.live(model=name).save(tmp_path / "live.html")
+    with opened(browser) as page:
+        started(page, path)
+        for text in TEXTS:
+            page.page.fill("#text", text)
+            settled(page)
+            until(page.page, FRESH)
+            settled(page)
+            found = page.page.eval_on_selector_all(
+                "[data-head]",
+                "all => all.map(one => [one.dataset.head, one.querySelector('.hidden').innerText])",
+            )
+            heads = av.heads(text, model=name).heads
+            wanted = [[h.head.name, head_phrase(h.roles) or "no role"] for h in heads]
+            assert found == wanted
+            counts = page.page.locator("#groups [data-ids]").all_inner_texts()
+            assert sum(int(one.split()[-1]) for one in counts) == sum(bool(h.roles) for h in heads)

@@ -1,0 +1,227 @@
+"""Which heads find the right document: planted ones, and the demo model's recounted by hand."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import attnviz as av
+from attnviz.cli import app, main
+from attnviz.core.heads import Layout, Site
+from attnviz.core.source import Rows
+from attnviz.errors import InputError, UsageError
+from attnviz.features.registry import read_record
+from attnviz.features.spans.documents import DocumentSettings, read_examples
+from attnviz.features.spans.result import DISTRACTORS, RIGHT
+from attnviz.features.spans.sheet import _sheet
+from attnviz.statistics.share import CaseShare
+
+ROOT = Path(__file__).parents[3]
+QUESTIONS = ROOT / "sample_inputs" / "questions.jsonl"
+FIELDS = {"context": "doc", "question": "q", "answer": "a"}
+
+
+@pytest.fixture(scope="module")
+def found() -> Any:
+    return av.spans(QUESTIONS, **FIELDS)
+
+
+class Planted:
+    """Heads with known weights on the tokens of the demo model, causal by hand.
+
+    Head 0 attends to the right document alone, head 1 to all keys alike, head 2 to the first
+    document, head 3 to a distractor.
+    """
+
+    def __init__(self) -> None:
+        self._real = av.load("demo-gpt2")
+        self.info, self.layout = self._real.info, Layout({"decoder": (4,)})
+
+    def prepare(self, prompt: av.Prompt) -> Any:
+        return self._real.prepare(prompt)
+
+    def forward(self, batch: Any, observers: Any = (), request: Any = None) -> Any:
+        (inputs,) = batch
+        tokens = inputs.sides["decoder"].keys
+        spans = {span.name: span for span in tokens.spans}
+        runs = sorted((*spans[RIGHT].ranges, *spans[DISTRACTORS].ranges))
+        wanted = [spans[RIGHT].ranges[0], (0, len(tokens)), runs[0], spans[DISTRACTORS].ranges[-1]]
+        causal = torch.tril(torch.ones(len(tokens), len(tokens), dtype=torch.bool))
+        weights = torch.zeros(1, 4, len(tokens), len(tokens))
+        for head, (start, end) in enumerate(wanted):
+            weights[0, head, :, start:end] = 1
+        weights = weights * causal + 1e-9 * causal
+        weights /= weights.sum(-1, keepdim=True)
+        for observer in observers:
+            observer.observe(Rows(Site("decoder", 0), 0, 0, weights, causal[None, None]))
+        return SimpleNamespace()
+
+
+def test_a_planted_head_scores_one_and_uniform_attention_chance() -> None:
+    source: Any = Planted()
+    found = av.spans(QUESTIONS, model=source, **FIELDS)
+    sheet = found.documents
+    by_head = {one.head.index: one for one in sheet.ranked}
+    assert sheet.best.head.index == 0
+    assert by_head[0].accuracy.value == by_head[0].where_chosen == 1.0
+    assert by_head[2].accuracy.value == by_head[1].accuracy.value == 0.25 == sheet.chance
+    assert by_head[3].accuracy.value == 0.0
+    assert {head.index for head in sheet.sure} <= {0}
+    (first,) = [one for one in found.heads if one.head.index == 0]
+    assert first.shares[0].mean == pytest.approx(1.0, abs=1e-4)
+
+
+def test_accuracy_is_that_of_a_recount(found: Any) -> None:
+    """Texts put together, tokens found and maps read without the feature."""
+    sheet = found.documents
+    examples, _ = read_examples(QUESTIONS, DocumentSettings(**FIELDS))
+    hits: Counter[str] = Counter()
+    measured = 0
+    for number, one in enumerate(examples, 1):
+        if number % 2 == 0:
+            continue
+        measured += 1
+        text = "".join(f"Document {n}: {d}\n\n" for n, d in enumerate(one.documents, 1))
+        text += f"Question: {one.question}\nAnswer: {one.answer}"
+        held = av.capture(text)
+        tokens = held.inputs.sides["decoder"].keys
+        ends = np.cumsum([0, *(len(t) for t in tokens.texts[1:])])  # the first is no text
+        assert "".join(tokens.texts[1:]) == text
+
+        def inside(part: str, ends: Any = ends, text: str = text) -> list[int]:
+            start = text.rindex(part) if part == one.answer else text.index(part)  # noqa: B023
+            stop = start + len(part)
+            return [n + 1 for n in range(len(ends) - 1) if ends[n] < stop and ends[n + 1] > start]
+
+        rows = inside(one.answer)
+        for head in held.layout:
+            scores = [held[head][rows][:, inside(d)].mean(1).sum() for d in one.documents]
+            hits[head.name] += int(np.argmax(scores)) == one.right
+    assert measured == 32
+    for one in sheet.ranked:
+        assert one.accuracy.value == pytest.approx(hits[one.head.name] / measured), one.head
+
+
+def test_the_right_document_stands_everywhere_alike_in_both_halves() -> None:
+    examples, bad = read_examples(QUESTIONS, DocumentSettings(**FIELDS))
+    assert not bad
+    for half in (examples[::2], examples[1::2]):
+        assert set(Counter(one.right for one in half).values()) == {8}
+    lines = [json.loads(line) for line in QUESTIONS.read_text().splitlines()]
+    for one, line in zip(examples, lines, strict=True):
+        assert one.documents[one.right] == line["doc"]
+        assert len(set(one.documents)) == 4
+    again, _ = read_examples(QUESTIONS, DocumentSettings(**FIELDS, seed=1))
+    assert [one.documents for one in again] != [one.documents for one in examples]
+
+
+def test_rules_without_attention_are_counted() -> None:
+    examples, _ = read_examples(QUESTIONS, DocumentSettings(**FIELDS))
+    one = examples[0]
+    assert one.by_rule("first") == 0
+    assert one.by_rule("last") == 3
+    assert one.documents[one.by_rule("longest")] == max(one.documents, key=len)
+    words = {"where", "is", "the", "green", "lamp"}
+    shared = [len(words & set(d.lower().strip(".").split())) for d in one.documents]
+    assert one.by_rule("question") == shared.index(max(shared))
+
+
+def test_a_file_may_bring_its_documents(tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    lines = [{"docs": ["one a", "two b", "three c"], "q": "b?", "a": "b", "n": 1}] * 4
+    path.write_text("\n".join(map(json.dumps, lines)))
+    own = DocumentSettings("docs", "q", "a", gold="n")
+    examples, _ = read_examples(path, own)
+    assert {(one.documents, one.right) for one in examples} == {(("one a", "two b", "three c"), 1)}
+    drawn, _ = read_examples(path, DocumentSettings("docs", "q", "a"))
+    assert all(one.documents[one.right] == "one a" for one in drawn)
+    assert {one.right for one in drawn} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("no", "not JSON"),
+        ("[1]", "not an object"),
+        ('{"doc": "a", "q": "b"}', "'a' is no text"),
+        ('{"doc": 3, "q": "b", "a": "c"}', "neither a text nor a list"),
+        ('{"doc": ["a"], "q": "b", "a": "c"}', "a single document in its list"),
+        ('{"doc": ["a", ""], "q": "b", "a": "c"}', "a document that is no text"),
+    ],
+)
+def test_lines_that_cannot_be_used_are_counted(tmp_path: Path, line: str, reason: str) -> None:
+    path = tmp_path / "some.jsonl"
+    good = '{"doc": ["x y", "z w"], "q": "x?", "a": "y"}'
+    path.write_text(f"{good}\n{line}\n{good}")
+    found = av.spans(path, **FIELDS, select_on="all")
+    assert found.documents.skipped == {"lines that cannot be used": 1}
+    with pytest.raises(InputError, match=f"some.jsonl:2: .*{reason}"):
+        av.spans(path, **FIELDS, strict=True)
+
+
+def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"is no \.jsonl file"):
+        av.spans(tmp_path / "a.txt", **FIELDS)
+    with pytest.raises(UsageError, match="of documents choose answer, question, last"):
+        av.spans(QUESTIONS, **FIELDS, rows="all")
+    with pytest.raises(InputError, match="too few for 70 distractors"):
+        av.spans(QUESTIONS, **FIELDS, distractors=70)
+    with pytest.raises(UsageError, match="0 is too few"):
+        av.spans(QUESTIONS, **FIELDS, distractors=0)
+    (tmp_path / "long.jsonl").write_text(
+        json.dumps({"doc": ["word " * 200, "other " * 200], "q": "q", "a": "a"})
+    )
+    with pytest.raises(InputError, match="can take none of the 1 examples"):
+        av.spans(tmp_path / "long.jsonl", **FIELDS)
+
+
+def test_the_sheet_stands_beside_other_results(found: Any, tmp_path: Path) -> None:
+    assert read_record(json.loads(found.to_json()), "x") == found
+    path = found.save(tmp_path / "rag.json")
+    assert found.save(tmp_path / "rag.png").stat().st_size > 10_000
+    page = av.view("The green lamp", evidence=str(path)).save(tmp_path / "v.html").read_text()
+    assert "Which document it attends to" in page
+    said = found.finding("rag.json")
+    assert said.measures[0].values.keys() == {found.layout.name(h) for h in found.layout}
+    assert len(found.to_records()) == len(found.layout) * 4
+    assert found.compared().values["3.3"]["right document"] is not None
+
+
+def test_the_command_prints_the_sheet(found: Any) -> None:
+    options = [f"--{name}={field}" for name, field in FIELDS.items()]
+    result = CliRunner().invoke(app, ["spans", str(QUESTIONS), *options, "--json", "-q"])
+    assert json.loads(result.stdout)["documents"] == json.loads(found.to_json())["documents"]
+    shown = CliRunner().invoke(app, ["spans", str(QUESTIONS), *options]).stdout
+    best = found.layout.name(found.documents.best.head)
+    assert f"head {best}" in shown
+    assert "most words of the answer" in shown
+
+
+def test_a_field_of_nothing_is_one_line(capsys: Any) -> None:
+    arguments = ["spans", str(QUESTIONS), "--context", "doc", "--question", "q", "--answer", "zzz"]
+    assert main(arguments) == 1
+    err = capsys.readouterr().err
+    assert "'zzz' is no text" in err
+    assert err.count("\n") == 1
+
+
+def test_one_half_alone_chooses() -> None:
+    """What happens on the odd examples changes no choice."""
+    examples, _ = read_examples(QUESTIONS, DocumentSettings(**FIELDS))
+    rng = np.random.default_rng(0)
+    right = rng.random((len(examples), 24)) < 0.5
+    layout = av.load("demo-gpt2").layout
+    one = _sheet(examples, right, layout, DocumentSettings(**FIELDS), {})
+    right[::2] = ~right[::2]
+    other = _sheet(examples, right, layout, DocumentSettings(**FIELDS), {})
+    assert [each.head for each in one.ranked] == [each.head for each in other.ranked]
+    assert one.best.accuracy.value == pytest.approx(1 - other.best.accuracy.value)
+    assert isinstance(one.best.margin, CaseShare)

@@ -1,0 +1,117 @@
+"""Every page that attnviz makes, small, and how it is looked at.
+
+``python -m tests.web.family FOLDER`` writes the pages and their pictures;
+``ATTNVIZ_KEEP=1 pytest tests/web/test_looks.py`` keeps how they look.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attnviz as av
+from attnviz.drawing.style import Style
+from attnviz.features.export.execution import Execution
+from attnviz.features.export.settings import ExportSettings
+from attnviz.features.shapes.animation.page import film_page
+from attnviz.models.untrained import FreshConfig
+from tests.features.shapes.test_drawing import film
+from tests.viewing import FLAGS, chromium
+from tests.web.sheet import sheet
+
+TEXT = "The keys to the cabinet are on the table because the keys to the cabinet were lost."
+FIRST, SECOND = (f"The cat did not cross it because it was too {one}." for one in ("tired", "wide"))
+TEXTS = (TEXT, FIRST, "A cat sat on the mat and the cat slept.", "When it rained, they went home.")
+SIZES = {"wide": (1440, 900), "middle": (1280, 800), "small": (1024, 768), "phone": (390, 844)}
+"""In CSS pixels."""
+
+SETTLED = """async () => {
+    const { dataset } = document.documentElement;
+    const busy = () => dataset.pending || (dataset.busy && dataset.busy !== '0');
+    for (let n = 0, quiet = 0; n < 1000 && quiet < 3; n++) {
+        await new Promise(done => setTimeout(done, 10));
+        quiet = busy() ? 0 : quiet + 1;
+    }
+    await Promise.all([...document.images].map(image => image.decode().catch(() => {})));
+}"""
+
+
+def _gallery(folder: Path) -> Path:
+    (folder / "s.txt").write_text("\n".join(TEXTS))
+    settings = ExportSettings(kinds=("heads", "layers"), style=Style(dpi=60))
+    model = FreshConfig(d_model=32, heads=4, layers=2, causal=True)
+    one = Execution(jobs=1)
+    av.export_maps(folder / "s.txt", folder / "maps", model=model, settings=settings, execution=one)
+    return folder / "maps" / "index.html"
+
+
+def _atlas(folder: Path) -> Path:
+    (folder / "atlas.txt").write_text("\n".join(TEXTS))
+    return av.atlas(folder / "atlas.txt").save(folder / "atlas.html")
+
+
+def _patch(folder: Path) -> Path:
+    found = av.patch(task="gender", count=12, circuit=True, size=4)
+    return found.save(folder / "patch.html")
+
+
+def _shapes(folder: Path) -> Path:
+    path = folder / "shapes.html"
+    path.write_bytes(film_page(film()))
+    return path
+
+
+MAKE: dict[str, Callable[[Path], Path]] = {
+    "view": lambda folder: av.view(TEXT).save(folder / "view.html"),
+    "live": lambda folder: av.live(text=TEXT).save(folder / "live.html"),
+    "atlas": _atlas,
+    "diff": lambda folder: av.diff(FIRST, SECOND, align="position").save(folder / "diff.html"),
+    "flow": lambda folder: av.flow(TEXT).save(folder / "flow.html"),
+    "patch": _patch,
+    "gallery": _gallery,
+    "shapes": _shapes,
+    "sheet": sheet,
+}
+"""Each page, by the name of its feature, made in a folder."""
+
+STATES = {"atlas": "2.4"}
+"""What a page opens on, where its start shows too little."""
+
+
+def looks(
+    browser: Any, name: str, path: Path, wanted: Iterable[tuple[str, str]]
+) -> Iterator[tuple[str, str, bytes]]:
+    """Pictures of what a page shows first, by size and scheme."""
+    where = browser.new_context(reduced_motion="reduce")
+    page = where.new_page()
+    try:
+        for size, scheme in wanted:
+            width, height = SIZES[size]
+            page.set_viewport_size({"width": width, "height": height})
+            page.emulate_media(color_scheme=scheme)
+            page.goto("about:blank")
+            page.goto(f"{path.as_uri()}#{STATES.get(name, '')}")
+            page.evaluate(SETTLED)
+            yield size, scheme, page.screenshot()
+    finally:
+        where.close()
+
+
+def main(folder: Path) -> None:
+    """Write every page and its pictures."""
+    from playwright.sync_api import sync_playwright
+
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = [(size, scheme) for size in SIZES for scheme in ("light", "dark")]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        for name, make in MAKE.items():
+            for size, scheme, picture in looks(browser, name, make(folder), wanted):
+                (folder / f"{name}-{size}-{scheme}.png").write_bytes(picture)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

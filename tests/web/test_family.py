@@ -1,0 +1,208 @@
+"""What every page of the family has and does: header, help, words, paper; nothing piles up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attnviz as av
+from attnviz.core.glossary import term
+from attnviz.core.tokens import Tokens
+from tests import ROOT
+from tests.features.view.test_view_page import axe
+from tests.viewing import Opened, made, opened, write_page
+from tests.web.family import MAKE, SETTLED
+
+PAGES = [name for name in MAKE if name != "sheet"]
+STYLES = sorted((ROOT / "attnviz" / "features").rglob("style.css"))
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("family")
+    return {name: make(folder) for name, make in MAKE.items()}
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def shown(request: Any, browser: Any, pages: dict[str, Path]) -> Iterator[Opened]:
+    with opened(browser, reduced_motion="reduce") as found:
+        visit(found, pages[request.param])
+        found.name = request.param
+        yield found
+
+
+def visit(found: Opened, path: Path) -> None:
+    found.documents.add(path.as_uri())
+    if path.parent.name == "maps":  # the gallery shows pictures beside it
+        pictures = path.parent.rglob("*.png")
+        found.documents |= {picture.as_uri() for picture in pictures}
+    found.page.goto(path.as_uri())
+    found.page.evaluate(SETTLED)
+
+
+class Texts(HTMLParser):
+    """What a page says before its script runs."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self._skip = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self._skip = tag in ("script", "style")
+
+    def handle_data(self, data: str) -> None:
+        if not self._skip:
+            self.found.append(data)
+
+
+def test_a_page_has_the_header_and_a_help_that_opens_at_its_top(shown: Opened) -> None:
+    page = shown.page
+    order = "all => all.map(one => one.id || one.className).filter(Boolean)"
+    last = page.eval_on_selector_all("header > *", order)[-4:-1]
+    assert last == ["save", "line theme", "open-help"]
+    page.set_viewport_size({"width": 640, "height": 400})
+    page.click("#open-help")
+    assert page.evaluate("document.getElementById('help').scrollTop") == 0
+    assert page.evaluate("document.activeElement.id") == "help-title"
+    assert page.locator("#help-figures dt").count() >= 3
+    assert page.locator("#help-keys tr").count() >= 1
+    page.keyboard.press("Escape")
+    page.select_option("#theme", "dark")
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.select_option("#theme", "light")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != dark
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_marked_words_say_what_the_glossary_says(shown: Opened) -> None:
+    page = shown.page
+    marked = page.eval_on_selector_all("[data-term]", "all => all.map(one => one.dataset.term)")
+    assert len(marked) == len(set(marked))
+    assert marked or shown.name in ("gallery", "patch", "shapes")
+    visible = [name for name in marked if page.locator(f'[data-term="{name}"]').is_visible()]
+    for name in visible:
+        page.hover(f'[data-term="{name}"]')
+        said = page.inner_text("#word")
+        assert term(name).text in said
+        assert term(name).source in said
+    if visible:
+        page.focus(f'[data-term="{visible[-1]}"]')
+        assert term(visible[-1]).text in page.inner_text("#word")
+        page.keyboard.press("Escape")
+        assert not page.is_visible("#word")
+
+
+def test_paper_is_light_and_shows_all(shown: Opened) -> None:
+    page = shown.page
+    page.select_option("#theme", "dark")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    page.wait_for_timeout(60)
+    ink = page.evaluate("getComputedStyle(document.body).color")
+    assert max(map(int, re.findall(r"\d+", ink)[:3])) < 90
+    if shown.name == "gallery":
+        assert page.locator(".tile").count() == 40
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+
+
+@pytest.mark.parametrize("name", ["gallery", "shapes", "flow", "sheet"])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_axe_finds_nothing(
+    browser: Any, pages: dict[str, Path], name: str, width: int, scheme: str
+) -> None:
+    size = {"width": width, "height": 800}
+    with opened(browser, viewport=size, color_scheme=scheme, reduced_motion="reduce") as found:
+        visit(found, pages[name])
+        found.page.evaluate(axe())
+        for state in ("", "document.getElementById('help').showModal()"):
+            found.page.evaluate(state)
+            violations = found.page.evaluate("axe.run()")["violations"]
+            assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in violations] == []
+        assert found.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+CLICKS = {
+    "view": ["#head-after", "#head-before", "button.word", "#tab-map", "#tab-card", "#tab-stage"],
+    "live": ["button.tile", "#switch", ".token", "#ask-why", "#why-close", "#all-on"],
+    "atlas": ["#grid button", "#heads tbody tr", "#heads thead button"],
+    "diff": ["#heads tbody tr"],
+    "flow": ["#stage", "#free"],
+    "gallery": [".tile", "#close"],
+}
+
+
+@pytest.mark.parametrize("name", CLICKS)
+def test_no_listeners_pile_up(browser: Any, pages: dict[str, Path], name: str) -> None:
+    """What is drawn anew leaves no listener behind, however often it is clicked."""
+    with opened(browser) as found:
+        visit(found, pages[name])
+        session = found.page.context.new_cdp_session(found.page)
+        session.send("Performance.enable")
+
+        def listeners() -> int:
+            session.send("HeapProfiler.collectGarbage")
+            found.page.wait_for_timeout(150)
+            session.send("HeapProfiler.collectGarbage")
+            metrics = session.send("Performance.getMetrics")["metrics"]
+            return next(m["value"] for m in metrics if m["name"] == "JSEventListeners")
+
+        def click(rounds: int) -> None:
+            found.page.evaluate(
+                """async ([selectors, rounds]) => {
+                    for (let n = 0; n < rounds; n++) for (const selector of selectors) {
+                        const all = [...document.querySelectorAll(selector)];
+                        const seen = all.filter(one => one.checkVisibility());
+                        const click = new MouseEvent('click', { bubbles: true });
+                        seen[n % seen.length]?.dispatchEvent(click);
+                        await new Promise(done => setTimeout(done, 4));
+                    }
+                }""",
+                [CLICKS[name], rounds],
+            )
+            found.page.evaluate(SETTLED)
+
+        click(12)
+        before = listeners()
+        click(36)
+        assert listeners() <= before + 6
+
+
+@pytest.mark.parametrize("view", ["text", "stage", "map"])
+def test_a_token_of_ten_thousand_letters_stays_in_its_page(
+    browser: Any, tmp_path: Path, view: str
+) -> None:
+    tokens = Tokens(("short", "a" * 10_000, "end", "ab " * 3000))
+    path = write_page(tmp_path, "long", made(2, 2, tokens))
+    with opened(browser, viewport={"width": 1000, "height": 800}) as found:
+        found.open(path, f"view={view}")
+        found.page.wait_for_timeout(200)
+        wide = found.page.eval_on_selector_all(
+            "body *:not(#sentence, #sentence *, .hidden)",  # which are cut
+            "all => Math.max(...all.map(e => Math.max(e.scrollWidth, e.offsetLeft)))",
+        )
+        assert wide <= 1000
+        assert found.page.evaluate("document.documentElement.scrollHeight") <= 8000
+        assert found.page.evaluate("document.documentElement.scrollWidth") <= 1000
+
+
+@pytest.mark.parametrize("style", STYLES, ids=lambda path: path.parent.name)
+def test_type_is_of_the_one_scale(style: Path) -> None:
+    sizes = re.findall(r"font(?:-size)?:[^;}]*?(\d[\d.]*)px", style.read_text("utf-8"))
+    assert [size for size in sizes if style.parent.name not in ("live", "patch")] == []
+    assert "--paper:" not in style.read_text("utf-8")
+
+
+def test_nothing_is_said_of_one_of_many() -> None:
+    """One text, one token, one head: no page speaks of them as several."""
+    page = av.view("a").page.decode("utf-8")
+    said = " ".join(Texts(page).found)
+    assert not re.search(r"\b1 (tokens|heads|texts|rows|queries|keys)\b", said)
