@@ -232,6 +232,16 @@ class TestRuns:
         assert not torch.equal(weights(first), weights(second))
         assert sorted(p.name for p in (tmp_path / "parts").iterdir()) == ["log.jsonl", STATE]
 
+    def test_checkpoints_are_shown_every_so_many_steps_and_at_the_end(
+        self, causal: Prepared, tmp_path: Path
+    ) -> None:
+        seen: list[int] = []
+        settings = Settings(
+            tmp_path, steps=3, quiet=True, checkpoint=seen.append, checkpoint_every=2
+        )
+        run(gpt2.Causal(causal), settings)
+        assert seen == [2, 3]
+
     def test_another_seed_or_a_late_change_of_length_is_refused(
         self, causal: Prepared, tmp_path: Path
     ) -> None:

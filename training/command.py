@@ -92,6 +92,9 @@ def main(
         seed: Annotated[int, typer.Option(help="of the weights and of the data")] = 1,
         threads: Annotated[int, typer.Option(min=0, help="torch threads, 0: all cores")] = 0,
         vocabulary: Annotated[int, typer.Option(help="tokens of the tokenizer")] = 4096,
+        checkpoints: Annotated[
+            int, typer.Option(min=0, help="also write a folder step-… every so many steps")
+        ] = 0,
         held_out: Annotated[
             str, typer.Option(help="books never trained on, comma-separated")
         ] = ",".join(HELD_OUT),
@@ -102,9 +105,17 @@ def main(
         device = "cuda" if torch.cuda.is_available() else "cpu"
         data = prepare(text, out, names, train_tokenizer, vocabulary, positions, seed, device)
         job = task(data)
-        done = run(
-            job, Settings(out=out, steps=steps, fall=fall, seed=seed, minutes=minutes), rates
-        )
+
+        def checkpoint(step: int) -> None:
+            folder = out / f"step-{step:06}"
+            export(job.model, folder)
+            save_tokenizer(data.tokenizer, folder, positions)
+
+        settings = Settings(
+            out=out, steps=steps, fall=fall, seed=seed, minutes=minutes, checkpoint=checkpoint,
+            checkpoint_every=checkpoints,
+        )  # fmt: skip
+        done = run(job, settings, rates)
         if done < steps:
             typer.echo(f"stopped at step {done} of {steps}; the same command goes on")
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +60,9 @@ class Settings:
     probe_every: int = 250
     save_every: int = 500
     quiet: bool = False
+    checkpoint: Callable[[int], None] | None = None
+    checkpoint_every: int = 0
+    """Steps between two calls of ``checkpoint``, which gets the step; 0 for none."""
 
 
 def save_state(path: Path, state: Mapping[str, Any]) -> None:
@@ -120,6 +123,9 @@ def run(task: Task, settings: Settings, rates: Rates = PEAKS) -> int:
             stop = settings.minutes is not None and time.monotonic() - begin > 60 * settings.minutes
             if step % settings.save_every == 0 or last or stop:
                 save()
+            every = settings.checkpoint_every
+            if settings.checkpoint is not None and every and (step % every == 0 or last):
+                settings.checkpoint(step)
             if stop:
                 break
     return step

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from attnviz.core.origins import Origin
-
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from attnviz.core.origins import Origin
 
 
 @dataclass(frozen=True, eq=False)

@@ -144,8 +144,8 @@ class Following(TorchFunctionMode):
         return one, other
 
     def _made_variable(self, x: Tensor, beside: Tensor) -> Tensor:
-        shape = torch.broadcast_shapes(x.shape, beside.shape)
-        return self._leaf(Leaf("added", x.detach().expand(shape).clone()))
+        whole, _ = torch.broadcast_tensors(x.detach(), beside.detach())
+        return self._leaf(Leaf("added", whole.clone()))
 
     def _normalized(
         self,

@@ -15,9 +15,9 @@ import attnviz as av
 from attnviz.drawing.style import Style
 from attnviz.features.export.execution import Execution
 from attnviz.features.export.settings import ExportSettings
-from attnviz.features.shapes.animation.page import film_page
+from attnviz.features.shapes.animation.page import animation_page
 from attnviz.models.untrained import FreshConfig
-from tests.features.shapes.test_drawing import film
+from tests.features.shapes.test_drawing import animation
 from tests.viewing import FLAGS, chromium
 from tests.web.sheet import sheet
 
@@ -59,7 +59,7 @@ def _patch(folder: Path) -> Path:
 
 def _shapes(folder: Path) -> Path:
     path = folder / "shapes.html"
-    path.write_bytes(film_page(film()))
+    path.write_bytes(animation_page(animation()))
     return path
 
 

@@ -75,8 +75,10 @@ def test_a_page_has_the_header_and_a_help_that_opens_at_its_top(shown: Opened) -
     assert page.locator("#help-keys tr").count() >= 1
     page.keyboard.press("Escape")
     page.select_option("#theme", "dark")
+    shown.settle()
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.select_option("#theme", "light")
+    shown.settle()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != dark
     page.set_viewport_size({"width": 1280, "height": 900})
 

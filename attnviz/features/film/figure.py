@@ -134,15 +134,12 @@ def _heads(axes: Axes, film: Film) -> None:
             chosen += [(head, score, score) for head in ranked[:2]]
     names: dict[str, list[str]] = {}
     for head, score, role in chosen:
-        color = SHOWN[role].color if role in SHOWN else _PALE
+        color = _color(role)
         _line(axes, film, head.scores[score], color)
         names.setdefault(role or score, []).append(film.layout.name(head.head))
     if all(film.units.get(score) == "share" for _, score, _ in chosen):
         axes.set_ylim(0, 1)
-    handles = [
-        Line2D([], [], color=SHOWN[role].color if role in SHOWN else _PALE, linewidth=2)
-        for role in names
-    ]
+    handles = [Line2D([], [], color=_color(role), linewidth=2) for role in names]
     labels = [f"{role} {_listed(heads)}" for role, heads in names.items()]
     axes.legend(
         handles, labels, fontsize=6.5, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.02),
@@ -183,7 +180,7 @@ def _marks(axes: Axes, film: Film, *, named: bool) -> None:
 def _cell(axes: Axes, film: Film, head: HeadFilm) -> None:
     """One head's small curve."""
     title, score = known_by(head)
-    color = SHOWN[title].color if title in SHOWN else _PALE
+    color = _color(title)
     if score in head.scores:
         curve = head.scores[score]
         values = np.array([np.nan if one is None else one for one in curve.mean])
@@ -196,11 +193,16 @@ def _cell(axes: Axes, film: Film, head: HeadFilm) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_yticks([])
     axes.spines[:].set_color("#d8d8d8")
-    said = SHOWN[title].code if title in SHOWN else ""
+    said = "" if title is None else SHOWN[title].code
     axes.text(0.04, 0.94, film.layout.name(head.head), transform=axes.transAxes, fontsize=5.5,
               color=_GREY, va="top")  # fmt: skip
     axes.text(0.96, 0.94, said, transform=axes.transAxes, fontsize=5.5, color=_INK, va="top",
               ha="right")  # fmt: skip
+
+
+def _color(role: str | None) -> str:
+    """The colour of a role; pale for none."""
+    return SHOWN[role].color if role is not None and role in SHOWN else _PALE
 
 
 def _line(axes: Axes, film: Film, curve: Curve, color: str) -> None:

@@ -218,6 +218,8 @@ def _ids(inputs: Inputs) -> tuple[tuple[int, ...], ...]:
 
 
 def _token(source: Source, word: str | int) -> int:
+    if word == "":
+        raise InputError("the answer, or what it is held against, is empty; name a token")
     if isinstance(word, str):
         return trials.one_token(source, word)
     if not 0 <= word < (source.vocab_size or 0):

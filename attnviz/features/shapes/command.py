@@ -87,7 +87,7 @@ def _animate(asked: Asked) -> Answer:
     from attnviz.features.shapes.answers.worked import animate
 
     if asked.output.out is None:
-        raise UsageError("{animate} makes a file; add {out}", animate=..., out="film.html")
+        raise UsageError("{animate} makes a file; add {out}", animate=..., out="animation.html")
     return animate(asked.tiny(), asked.output.out)
 
 

@@ -45,7 +45,7 @@ def as_csv(answer: Answer) -> str:
     """The first table, bare values.
 
     Raises:
-        UsageError: a diagram, a film, or an answer that was read from JSON: there is no table.
+        UsageError: a diagram, an animation, or an answer read from JSON: there is no table.
     """
     if not answer.tables:
         raise UsageError(f"this answer, a {answer.view}, has no table; take its JSON")

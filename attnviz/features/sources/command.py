@@ -90,7 +90,7 @@ def sources(
     drawn = paper.options()
     from attnviz import files
     from attnviz.features.sources import function
-    from attnviz.features.sources.result import MEAN, Sources, SourceShares
+    from attnviz.features.sources.result import Sources, SourceShares
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
@@ -110,7 +110,7 @@ def sources(
         looks = list(prompt.looks(model, seed=seed, quiet=output.quiet))
         with Stages(output.quiet) as stages:
             found = function.source_shares(
-                looks, head, role=role, against=MEAN if other is None else other, seed=seed,
+                looks, head, role=role, against=_mean(other), seed=seed,
                 progress=stages.show, **model.settings(),
             )  # fmt: skip
     else:
@@ -143,3 +143,8 @@ def _against(text: str | None) -> int | Others | None:
         raise typer.BadParameter(
             f"--against is a whole number, mean or rest, not {text!r}"
         ) from None
+
+
+def _mean(other: int | Others | None) -> Others:
+    """What texts are compared with."""
+    return "mean" if other is None or isinstance(other, int) else other

@@ -14,7 +14,7 @@ from attnviz.drawing.labels import percent, signs, visible
 from attnviz.drawing.signed import BLUE, ORANGE, coloured, on_terminal, signed
 from attnviz.drawing.terminal import Line
 from attnviz.features.sources import words
-from attnviz.features.sources.result import Sources, SourceShares
+from attnviz.features.sources.result import ScoreSide, Sources, SourceShares
 
 _BAR = 24
 _COLUMN = 9
@@ -97,7 +97,7 @@ class SourceMatrix:
 class SideBars:
     """A renderable: what every source of one side adds."""
 
-    def __init__(self, found: Sources, side: words.ScoreSide) -> None:
+    def __init__(self, found: Sources, side: ScoreSide) -> None:
         self.found, self.side = found, side
 
     def __rich_console__(
@@ -118,7 +118,7 @@ class SideBars:
 class ShareBars:
     """A renderable: the shares of one side over many texts."""
 
-    def __init__(self, found: SourceShares, side: words.ScoreSide) -> None:
+    def __init__(self, found: SourceShares, side: ScoreSide) -> None:
         self.found, self.side = found, side
 
     def __rich_console__(

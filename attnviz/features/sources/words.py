@@ -109,8 +109,8 @@ def sentence(found: Sources) -> str:
     """Where the key comes from, and the query, in one line."""
     what = "difference" if found.against is not None else "score"
     said = []
-    for side in ("key", "query"):
-        sums = found.side(side)  # type: ignore[arg-type]
+    for side in reversed(SIDES):
+        sums = found.side(side)
         if not sums:
             continue
         if sums[0].share is None:

@@ -251,12 +251,14 @@ def test_axe_finds_nothing(browser: Any, pages: dict[str, Path], scheme: str, wi
     size = {"width": width, "height": 900}
     with opened(browser, color_scheme=scheme, viewport=size, reduced_motion="reduce") as page:
         started(page, pages["demo-gpt2"], "lesson=layers&step=2&told=1")
-        page.page.click("#open-lessons")
-        wide = page.page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= width
         page.page.evaluate(source)
-        found = page.page.evaluate("axe.run()")["violations"]
-        assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in found] == []
+        for part in ("#lesson", "#lessons"):
+            assert page.page.is_visible(part)
+            assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+            found = page.page.evaluate("axe.run()")["violations"]
+            assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in found] == []
+            page.page.click("#open-lessons")
+            settled(page)
 
 
 def test_an_empty_text_and_one_too_long(gpt2: Opened) -> None:

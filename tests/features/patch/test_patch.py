@@ -437,3 +437,12 @@ def test_words_that_a_tokenizer_splits_are_left_out(gpt2: Any) -> None:
 def test_more_pairs_than_can_be_run_are_refused_at_once() -> None:
     with pytest.raises(UsageError, match="count=99999999 is more than 10,000 pairs"):
         av.patch(task="induction", count=99_999_999)
+
+
+def test_an_empty_answer_is_refused_with_and_without_a_pair(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["patch", "--answer", ""]) == 2
+    assert "--answer is of one pair" in capsys.readouterr().err
+    assert main(["patch", "a b", "a c", "--answer", ""]) == 1
+    assert "the answer, or what it is held against, is empty" in capsys.readouterr().err

@@ -358,7 +358,7 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         (["--preset", "gpt2", "--dtype", "bf16", "--csv"], "--dtype changes nothing in --csv"),
         (["--layers", "4", "--csv"], "--layers changes nothing in --csv"),
         (["--csv", "--json", "--seq", "4"], "two formats; choose one"),
-        (["--animate"], "--animate makes a file; add --out film.html"),
+        (["--animate"], "--animate makes a file; add --out animation.html"),
         (["--presets", "--seq", "4"], "--seq does not apply to --presets"),
         (["--preset", "gpt2", "--verify", "--seq", "4"], "--seq does not apply to --verify"),
         (["--numbers", "--example", "causal", "--heads", "4"], "--heads is fixed by the example"),

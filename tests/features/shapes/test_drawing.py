@@ -1,4 +1,4 @@
-"""Diagrams, plots and the film: proportions, colours, numbers, sizes of files."""
+"""Diagrams, plots and the animation: proportions, colours, numbers, sizes of files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attnviz.attention.sizes import check_sizes
 from attnviz.attention.spec import RunSizes, spec_of
 from attnviz.errors import UsageError
 from attnviz.features.shapes import function as answers
-from attnviz.features.shapes.animation.page import film_json, film_page
+from attnviz.features.shapes.animation.page import animation_json, animation_page
 from attnviz.features.shapes.animation.stage import CAPTION_TOP, WIDTH, Frame
 from attnviz.features.shapes.animation.storyboard import storyboard
 from attnviz.features.shapes.drawing.colours import head_colour
@@ -29,7 +29,7 @@ from attnviz.features.shapes.worked.tiny_json import from_json
 MAGIC = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
 
 
-def film(text: str = "cat sat on mat", **options: Any) -> NumericWalk:
+def animation(text: str = "cat sat on mat", **options: Any) -> NumericWalk:
     return compute(from_text(text, **options))
 
 
@@ -151,11 +151,11 @@ def test_the_crossing_is_marked_where_the_curves_meet() -> None:
     assert "outside" in outside.text
 
 
-# the film
+# the animation
 
 
-def test_the_film_shows_the_real_numbers() -> None:
-    walked = film(causal=True)
+def test_the_animation_shows_the_real_numbers() -> None:
+    walked = animation(causal=True)
     frames = storyboard(walked)
     last = frames[-1].boxes
     for i, row in enumerate(walked.output):
@@ -167,7 +167,7 @@ def test_the_film_shows_the_real_numbers() -> None:
 
 
 def test_weights_appear_row_by_row() -> None:
-    frames = storyboard(film())
+    frames = storyboard(animation())
     shown = [sum(name.startswith("A0.") for name in frame.boxes) for frame in frames]
     assert [n for n, before in zip(shown, [0, *shown], strict=False) if n > before] == [
         4,
@@ -178,7 +178,7 @@ def test_weights_appear_row_by_row() -> None:
 
 
 def test_boxes_keep_their_names_from_split_to_concat() -> None:
-    frames = storyboard(film())
+    frames = storyboard(animation())
     projected = next(f for f in frames if "H·d" in f.shapes and "Q0.0.0" in f.boxes)
     split = next(f for f in frames if f.caption.startswith("Cut into heads"))
     assert {n for n in projected.boxes if n[:2] in ("Q0", "Q1", "K0", "V1")} <= split.boxes.keys()
@@ -195,7 +195,7 @@ def test_boxes_keep_their_names_from_split_to_concat() -> None:
     ],
 )
 def test_every_box_stays_on_the_stage(options: dict[str, Any]) -> None:
-    for frame in storyboard(film(**options)):
+    for frame in storyboard(animation(**options)):
         for name, box in frame.boxes.items():
             assert box.x >= 0, name
             assert box.x + box.width <= WIDTH, name
@@ -210,8 +210,8 @@ def test_every_box_stays_on_the_stage(options: dict[str, Any]) -> None:
     [{"text": "quick brown foxes jumped over lazy sleeping dogs"},
      {"text": "ab bc cd de", "heads": 4, "d_model": 8}],
 )  # fmt: skip
-def test_words_in_the_film_do_not_touch(options: dict[str, Any]) -> None:
-    for frame in storyboard(film(**options)):
+def test_words_in_the_animation_do_not_touch(options: dict[str, Any]) -> None:
+    for frame in storyboard(animation(**options)):
         placed = []
         for box in frame.boxes.values():
             if box.fill:
@@ -228,7 +228,7 @@ def test_words_in_the_film_do_not_touch(options: dict[str, Any]) -> None:
                 assert word is other or apart or word[3] <= other[1] or other[3] <= word[1]
 
 
-def test_cross_attention_can_be_filmed() -> None:
+def test_cross_attention_can_be_animated() -> None:
     given = from_json(
         {"x": [[1, 0], [0, 1]], "context": [[1, 1], [2, 0], [0, 2]], "heads": 1}, origin="test"
     )
@@ -240,9 +240,9 @@ def test_cross_attention_can_be_filmed() -> None:
     "options", [{"text": "a b c d e f g h i"}, {"text": "a b c d e", "heads": 4},
                 {"text": "a", "d_model": 16}]
 )  # fmt: skip
-def test_films_that_would_be_too_small_to_see(options: dict[str, Any]) -> None:
+def test_animations_that_would_be_too_small_to_see(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="animate shows at most"):
-        storyboard(film(**options))
+        storyboard(animation(**options))
 
 
 class _Page(html.parser.HTMLParser):
@@ -251,25 +251,25 @@ class _Page(html.parser.HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.film, self.inside = "", False
+        self.animation, self.inside = "", False
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attributes)))
-        self.inside = dict(attributes).get("id") == "film"
+        self.inside = dict(attributes).get("id") == "animation"
 
     def handle_endtag(self, tag: str) -> None:
         self.inside = False
 
     def handle_data(self, data: str) -> None:
-        self.film += data if self.inside else ""
+        self.animation += data if self.inside else ""
 
 
 def test_the_page_holds_everything_and_loads_nothing() -> None:
-    walked = film("<b>a</b> </script> $x &amp;")
-    text = film_page(walked).decode()
+    walked = animation("<b>a</b> </script> $x &amp;")
+    text = animation_page(walked).decode()
     page = _Page()
     page.feed(text)
-    data = json.loads(page.film)
+    data = json.loads(page.animation)
     assert len(data["frames"]) == len(storyboard(walked))
     assert any("</scr" in box[5] for box in data["boxes"])
     assert not any("src" in attributes or "href" in attributes for _, attributes in page.tags)
@@ -280,9 +280,9 @@ def test_the_page_holds_everything_and_loads_nothing() -> None:
     assert "prefers-reduced-motion" in text
 
 
-def test_film_data_is_not_repeated() -> None:
-    frames = storyboard(film())
-    data = json.loads(film_json(frames))
+def test_animation_data_is_not_repeated() -> None:
+    frames = storyboard(animation())
+    data = json.loads(animation_json(frames))
     rebuilt = {data["names"][n]: data["boxes"][b] for n, b in data["frames"][-1]["boxes"]}
     assert rebuilt.keys() == frames[-1].boxes.keys()
     assert rebuilt["Y.0.0"][5] == frames[-1].boxes["Y.0.0"].text
@@ -296,11 +296,11 @@ def test_animations_are_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_film_plays_under_its_policy_and_its_stage_has_the_theme(
+def test_the_animation_plays_under_its_policy_and_its_stage_has_the_theme(
     browser: Any, tmp_path: Path, theme: str
 ) -> None:
-    path = tmp_path / "film.html"
-    path.write_bytes(film_page(film()))
+    path = tmp_path / "animation.html"
+    path.write_bytes(animation_page(animation()))
     where = browser.new_context(color_scheme=theme, reduced_motion="reduce")
     page = where.new_page()
     told: list[str] = []

@@ -35,7 +35,7 @@ def every_view(folder: Path) -> dict[str, Answer]:
         "verify": answers.verify(answers.Layer(8, 2)),
         "numbers": answers.numbers(answers.Example("a b", answers.Layer(causal=True))),
         "scaling": answers.scaling(),
-        "animate": answers.animate(words, folder / "film.html"),
+        "animate": answers.animate(words, folder / "animation.html"),
     }
 
 

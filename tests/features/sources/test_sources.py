@@ -215,6 +215,18 @@ def test_beside_heads(gpt2, shares: SourceShares) -> None:
     assert any("comes through it" in " ".join(f.said.get("1.4", ())) for f in found.findings)
 
 
+def test_beside_the_composition_scores_of_weights(score: Sources, shares: SourceShares) -> None:
+    measured = replace(shares, identity={})
+    found = av.circuits(select="2.0", tokens=64, evidence=measured)
+    edge = next(e for e in found.of("K") if (e.writer.name, e.reader.name) == ("1.4", "2.0"))
+    assert found.measured["K", edge.writer, edge.reader][0] == shares.by_key[0].share
+    assert f"1.4 → 2.0  {edge.excess:+.3f} ({100 * shares.by_key[0].share:.0f} %)" in str(found)
+    row = next(r for r in found.to_records() if (r["side"], r["writer"]) == ("K", "1.4"))
+    assert row["share"] == shares.by_key[0].share
+    with pytest.raises(UsageError, match="measures nothing between heads"):
+        av.circuits(select="2.0", tokens=64, evidence=replace(score, identity={}))
+
+
 @pytest.mark.parametrize(
     ("error", "words", "options"),
     [

@@ -20,7 +20,7 @@ if found := chromium():
         for scheme in ("light", "dark"):
             page = browser.new_page(
                 viewport={"width": 1100, "height": 900},
-                color_scheme=scheme,  # type: ignore[arg-type]
+                color_scheme=scheme,
             )
             page.goto(path.as_uri())
             page.screenshot(path=folder / f"sheet-{scheme}.png", full_page=True)

@@ -20,9 +20,9 @@ const SIDE = 250;
 const LONGEST = 334;
 const ALONE = 34;
 /** On the page maps take a third of its width, within these. */
-const [LEAST, MOST] = [230, 460];
+const [LEAST, MOST] = [200, 460];
 /** Beside the cells of a map: labels, and the gap to the next. */
-const BESIDE = 110;
+const BESIDE = 118;
 
 /** The side of each of three maps beside each other. */
 function side() {

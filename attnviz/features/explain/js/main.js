@@ -80,7 +80,7 @@ function draw() {
     fill(byId("tokens"), ...data.through.map(([name, value]) => barLine(name, signedBar(value, most), signedText(value))));
   }
   fill(byId("heads"), ...data.heads.map(card));
-  fill(byId("effects"), table(["without", ...data.methods.map((name) => `its lead, by ${name}`)], data.effects));
+  fill(byId("effects"), table(["without", ...data.methods.map((name) => `change of its lead, by ${name}`)], data.effects));
   fill(byId("measured"), data.measured);
   fill(byId("limits"), ...data.limits.map((limit) => make("li", {}, limit)));
   fill(byId("closing"), data.closing);

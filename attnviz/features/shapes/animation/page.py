@@ -1,4 +1,4 @@
-"""The film as one HTML file that loads nothing from anywhere."""
+"""The animation as one HTML file that loads nothing from anywhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attnviz.features.shapes.worked.by_hand import NumericWalk
 from attnviz.web.page import html_page, parts, safe_json
 
 
-def film_page(walked: NumericWalk) -> bytes:
+def animation_page(walked: NumericWalk) -> bytes:
     """Play a numeric walk, with pause, steps and speed; keyboard and reduced motion are heeded.
 
     Raises:
@@ -30,13 +30,13 @@ def film_page(walked: NumericWalk) -> bytes:
         style=style,
         script=script,
         about=html.escape(about),
-        data=film_json(storyboard(walked)),
+        data=animation_json(storyboard(walked)),
         width=str(WIDTH),
         height=str(CAPTION_TOP),
     )
 
 
-def film_json(frames: tuple[Frame, ...]) -> str:
+def animation_json(frames: tuple[Frame, ...]) -> str:
     """The frames, each box and name written once, safe inside a script element."""
     names: dict[str, int] = {}
     boxes: dict[tuple[object, ...], int] = {}
@@ -56,5 +56,5 @@ def film_json(frames: tuple[Frame, ...]) -> str:
                 "seconds": frame.seconds,
             }
         )
-    film = {"names": list(names), "boxes": [list(box) for box in boxes], "frames": told}
-    return safe_json(film)
+    animation = {"names": list(names), "boxes": [list(box) for box in boxes], "frames": told}
+    return safe_json(animation)

@@ -1,4 +1,4 @@
-"""The stage of the film: where every matrix stands, and how its numbers become boxes."""
+"""The stage of the animation: where every matrix stands, and how its numbers become boxes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Stage:
     def show(
         self, boxes: dict[str, StageBox], caption: str, shapes: str, seconds: float = HOLD
     ) -> None:
-        """Add a frame to the film."""
+        """Add a frame to the animation."""
         self.made.append(Frame(dict(boxes), caption, shapes, seconds))
 
     def matrix(

@@ -1,7 +1,7 @@
-"""Multi-head attention as a film: still pictures between which boxes move, from real numbers.
+"""Multi-head attention as an animation: still pictures between which boxes move, from real numbers.
 
 A :class:`Frame` places boxes by name; a box that is in two frames moves from one place to the
-other. ``film.py`` puts it into a page that plays it.
+other. ``animation.py`` puts it into a page that plays it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROW_HOLD, LONG_HOLD = 1.1, 3.2
 
 
 def storyboard(walked: NumericWalk) -> tuple[Frame, ...]:
-    """The film of a numeric walk.
+    """The animation of a numeric walk.
 
     Raises:
         UsageError: an input without X and W_O, or too large to be seen.
@@ -56,10 +56,10 @@ def storyboard(walked: NumericWalk) -> tuple[Frame, ...]:
             given.x.shape[1],
             animate=...,
         )
-    return _Film(walked).frames()
+    return _Animation(walked).frames()
 
 
-class _Film(Stage):
+class _Animation(Stage):
     """Plays the steps, one after the other."""
 
     def frames(self) -> tuple[Frame, ...]:

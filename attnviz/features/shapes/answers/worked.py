@@ -1,4 +1,4 @@
-"""Attention with real numbers: a tiny layer as tables and as a film, and what 1/√d is for."""
+"""Attention with real numbers: a tiny layer as tables and as an animation, and what 1/√d is for."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def numbers(example: Example, *, precision: int = 3) -> NumbersAnswer:
 
 
 def animate(example: Example, out: Path) -> AnimateAnswer:
-    """The same numbers as a film in one HTML file, which loads nothing.
+    """The same numbers as an animation in one HTML file, which loads nothing.
 
     Args:
         example: as for :func:`numbers`, small enough to be seen.
@@ -134,11 +134,11 @@ def animate(example: Example, out: Path) -> AnimateAnswer:
         AttnvizError: as for :meth:`Example.read` and for saving a picture;
             UsageError for an example that is too large.
     """
-    from attnviz.features.shapes.animation.page import film_page
+    from attnviz.features.shapes.animation.page import animation_page
     from attnviz.features.shapes.worked.by_hand import compute
 
     walked = compute(example.read())
-    size = save(out, ("html",), lambda _: film_page(walked))
+    size = save(out, ("html",), lambda _: animation_page(walked))
     return AnimateAnswer(title=f"wrote {out}", file=str(out), bytes=size)
 
 

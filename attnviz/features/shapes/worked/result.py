@@ -84,7 +84,7 @@ class ScalingAnswer(Answer):
 
 @dataclass(frozen=True, kw_only=True)
 class AnimateAnswer(Answer):
-    """The file that holds the film, and its size in bytes."""
+    """The file that holds the animation, and its size in bytes."""
 
     view: Literal["animate"] = "animate"
     file: str

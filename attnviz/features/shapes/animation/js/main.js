@@ -7,9 +7,9 @@ import { lettersOf, paintFrame } from "./still.js";
 /** @typedef {import("./types.js").Box} Box */
 /** @typedef {import("./types.js").Part} Part */
 
-/** @type {import("./types.js").Film} */
-const film = JSON.parse(byId("film").textContent || "");
-const LAST = film.frames.length - 1;
+/** @type {import("./types.js").Animation} */
+const animation = JSON.parse(byId("animation").textContent || "");
+const LAST = animation.frames.length - 1;
 const SVG = "http://www.w3.org/2000/svg";
 /** Seconds that a frame stands beside its own. */
 const REST = 0.7;
@@ -65,8 +65,8 @@ function place(part, box) {
 /** @param {number} index of a frame; the first or last for one beyond */
 function show(index) {
   at = clamp(index, 0, LAST);
-  const frame = film.frames[at];
-  const named = new Map(frame.boxes.map(([name, box]) => [film.names[name], film.boxes[box]]));
+  const frame = animation.frames[at];
+  const named = new Map(frame.boxes.map(([name, box]) => [animation.names[name], animation.boxes[box]]));
   for (const [name, part] of parts) {
     if (!named.has(name) && part.shown) {
       part.group.style.opacity = "0";
@@ -77,7 +77,7 @@ function show(index) {
   fill(byId("caption"), frame.caption);
   fill(byId("shapes"), frame.shapes);
   seek.value = String(at);
-  fill(byId("where"), `${at + 1} / ${film.frames.length}`);
+  fill(byId("where"), `${at + 1} / ${animation.frames.length}`);
 }
 
 function pause() {
@@ -94,7 +94,7 @@ function wait() {
     }
     show(at + 1);
     wait();
-  }, (1000 * (film.frames[at].seconds + REST)) / Number(speed.value));
+  }, (1000 * (animation.frames[at].seconds + REST)) / Number(speed.value));
 }
 
 function play() {
@@ -122,7 +122,7 @@ function faster(by) {
 /** Every step in words. */
 function* stepLines() {
   yield ["step", "what happens", "shapes"];
-  for (const [n, { caption, shapes }] of film.frames.entries()) yield [String(n + 1), caption, shapes];
+  for (const [n, { caption, shapes }] of animation.frames.entries()) yield [String(n + 1), caption, shapes];
 }
 
 /** @type {Record<string, () => void>} */
@@ -130,15 +130,15 @@ const KEYS = {
   " ": toggle,
   ArrowLeft: () => step(-1),
   ArrowRight: () => step(1),
-  Home: () => step(-film.frames.length),
-  End: () => step(film.frames.length),
+  Home: () => step(-animation.frames.length),
+  End: () => step(animation.frames.length),
   "+": () => faster(1),
   "-": () => faster(-1),
 };
 
 startFrame(() => show(at));
 startHelpByKey([["Space", "play or pause"], ["← →", "step"], ["Home", "the first step"], ["End", "the last step"], ["+ −", "faster, slower"]]);
-startSaving("attnviz-step", (painter) => paintFrame(painter, film, at), () => getComputedStyle(document.documentElement).getPropertyValue("--stage").trim(), () => stepLines());
+startSaving("attnviz-step", (painter) => paintFrame(painter, animation, at), () => getComputedStyle(document.documentElement).getPropertyValue("--stage").trim(), () => stepLines());
 seek.max = String(LAST);
 byId("play").addEventListener("click", toggle);
 byId("back").addEventListener("click", () => step(-1));

@@ -8,15 +8,15 @@ export function lettersOf([, , width, height, fill, words]) {
 /**
  * One step as a picture.
  * @param {import("./drawing.js").Painter} painter
- * @param {import("./types.js").Film} film
+ * @param {import("./types.js").Animation} animation
  * @param {number} at
  */
-export function paintFrame(painter, film, at) {
-  const { boxes, caption, shapes } = film.frames[at];
+export function paintFrame(painter, animation, at) {
+  const { boxes, caption, shapes } = animation.frames[at];
   const text = getComputedStyle(document.documentElement).getPropertyValue("--text").trim();
   const stage = /** @type {SVGSVGElement} */ (document.querySelector("#stage")).viewBox.baseVal;
   for (const [, number] of boxes) {
-    const box = film.boxes[number];
+    const box = animation.boxes[number];
     const [x, y, width, height, fill, words, colour, bold, ring, align] = box;
     if (ring) painter.rect(x - 1.5, y - 1.5, width + 3, height + 3, text);
     if (fill) painter.rect(x, y, width, height, fill);

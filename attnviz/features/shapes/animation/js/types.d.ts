@@ -4,6 +4,6 @@ export type Box = [
 ];
 /** `boxes` are pairs of numbers: of a name, and of where and how it stands. */
 export interface Frame { boxes: [name: number, box: number][]; caption: string; shapes: string; seconds: number }
-export interface Film { names: string[]; boxes: Box[]; frames: Frame[] }
+export interface Animation { names: string[]; boxes: Box[]; frames: Frame[] }
 /** What stands on the stage under one name. */
 export interface Part { group: SVGGElement; rect: SVGRectElement; text: SVGTextElement; shown: boolean }

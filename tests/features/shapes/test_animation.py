@@ -1,20 +1,20 @@
-"""The film in a browser: its keys, and what it says when it fails."""
+"""The animation in a browser: its keys, and what it says when it fails."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from attnviz.features.shapes.animation.page import film_page
-from tests.features.shapes.test_drawing import film
+from attnviz.features.shapes.animation.page import animation_page
+from tests.features.shapes.test_drawing import animation
 from tests.viewing import opened
 
 
-def test_the_film_goes_on_and_back_by_keys_and_says_when_it_fails(
+def test_the_animation_goes_on_and_back_by_keys_and_says_when_it_fails(
     browser: Any, tmp_path: Path
 ) -> None:
-    path = tmp_path / "film.html"
-    path.write_bytes(film_page(film()))
+    path = tmp_path / "animation.html"
+    path.write_bytes(animation_page(animation()))
     with opened(browser, reduced_motion="reduce") as found:
         page = found.page
         found.documents.add(path.as_uri())
