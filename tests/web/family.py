@@ -69,6 +69,7 @@ MAKE: dict[str, Callable[[Path], Path]] = {
     "atlas": _atlas,
     "diff": lambda folder: av.diff(FIRST, SECOND, align="position").save(folder / "diff.html"),
     "flow": lambda folder: av.flow(TEXT).save(folder / "flow.html"),
+    "lens": lambda folder: av.lens(TEXT).save(folder / "lens.html"),
     "patch": _patch,
     "gallery": _gallery,
     "shapes": _shapes,
