@@ -2,6 +2,7 @@
 import { bar, barLine, signedBar, signedText } from "./bars.js";
 import { byId, fill, make, table } from "./dom.js";
 import { startFrame } from "./frame.js";
+import { startHelpByKey } from "./help.js";
 import { mapCanvas } from "./mapfigure.js";
 import { ramp, scheme } from "./palette.js";
 import { shades } from "./shades.js";
@@ -86,6 +87,7 @@ function draw() {
   fill(byId("closing"), data.closing);
 }
 
+startHelpByKey([]);
 startFrame(draw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 draw();
