@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from attnviz.features.circuits.function import circuits
     from attnviz.features.coref.function import coref
     from attnviz.features.diff.function import diff
+    from attnviz.features.explain.function import explain
     from attnviz.features.export.function import export_maps
     from attnviz.features.film.function import film, read_film
     from attnviz.features.film.track import track
@@ -91,6 +92,7 @@ _LAZY = {
     "spans": "attnviz.features.spans.function",
     "syntax": "attnviz.features.syntax.function",
     "capture": "attnviz.captures.look",
+    "explain": "attnviz.features.explain.function",
     "export_maps": "attnviz.features.export.function",
     "HeadsCallback": "attnviz.features.film.callback",
     "film": "attnviz.features.film.function",
@@ -147,6 +149,7 @@ __all__ = [
     "circuits",
     "coref",
     "diff",
+    "explain",
     "export_maps",
     "film",
     "flow",

@@ -8,6 +8,7 @@ each token in turn.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,8 @@ from attnviz.scoring.probe import probe_prompts, starts_with
 
 MASKED_SHARE = 0.15
 MASKS = ("[MASK]", "<mask>")
+_NUMBERED = re.compile(r"#[0-9]{1,9}")
+"""A token by its id."""
 
 PROBE_HALVES = (16, 32, 48)
 PROBE_SEEDS = 20
@@ -136,9 +139,15 @@ def mask_id(source: Source) -> int:
 def one_token(source: Source, word: str) -> int:
     """The id of a word that is one token, with a space in front where the vocabulary has that.
 
+    Args:
+        source: the model.
+        word: as it is written, or ``#391`` for the token of that id.
+
     Raises:
         InputError: it is several tokens.
     """
+    if _NUMBERED.fullmatch(word) and int(word[1:]) < (source.vocab_size or 0):
+        return int(word[1:])
     options = [word, f" {word.strip()}"] if not is_masked(source) else [word]
     read = [predicted(source.prepare(Prompt(o, special_tokens=False))) for o in reversed(options)]
     single = [tokens.ids[0] for tokens in read if len(tokens) == 1]

@@ -28,6 +28,7 @@ _TEXT = 'a text, such as "The cat sat"'
 
 COMMANDS = {
     "heads": (LOOK, _TEXT),
+    "explain": (LOOK, _TEXT),
     "heatmap": (LOOK, _TEXT),
     "view": (LOOK, _TEXT),
     "live": (LOOK, ""),

@@ -208,8 +208,9 @@ def _texts(
         found: Iterator[tuple[int | None, Values]]
         if senses and _suffix(name) in PICTURES + SOUNDS:
             number += 1
-            sense = "image" if _suffix(name) in PICTURES else "audio"
-            yield Text(number, place, Prompt(**{sense: name}), Path(name).stem)
+            seen = _suffix(name) in PICTURES
+            prompt = Prompt(image=name) if seen else Prompt(audio=name)
+            yield Text(number, place, prompt, Path(name).stem)
             continue
         if whole_files:
             found = _whole(name)

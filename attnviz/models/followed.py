@@ -144,7 +144,7 @@ class Following(TorchFunctionMode):
         return one, other
 
     def _made_variable(self, x: Tensor, beside: Tensor) -> Tensor:
-        whole, _ = torch.broadcast_tensors(x.detach(), beside.detach())
+        whole = x.detach() + torch.zeros_like(beside)  # as long as both
         return self._leaf(Leaf("added", whole.clone()))
 
     def _normalized(

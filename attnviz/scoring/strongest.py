@@ -37,7 +37,7 @@ def targets(capture: Capture, head: Head, score: str) -> NDArray[np.bool_]:
     allowed = allowed_in(stored, head.site.kind, capture.reach.get(head.site))
     allowed = allowed[place if len(allowed) > 1 else 0]
     length, keys = allowed.shape
-    found = np.zeros((length, keys), np.bool_)
+    found: NDArray[np.bool_] = np.zeros((length, keys), np.bool_)
     for first in range(0, keys, _AT_ONCE):
         some = range(first, min(first + _AT_ONCE, keys))
         single = torch.zeros(1, len(some), length, keys)
@@ -53,7 +53,8 @@ def targets(capture: Capture, head: Head, score: str) -> NDArray[np.bool_]:
 
         observer = ScoreObserver([capture.inputs], capture.layout, [score], watch)
         observer.observe(Rows(head.site, 0, 0, single, torch.from_numpy(allowed)[None, None]))
-    return found & allowed
+    found &= allowed
+    return found
 
 
 def strongest_pair(capture: Capture, head: Head, score: str) -> tuple[int, int] | None:

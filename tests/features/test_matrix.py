@@ -37,9 +37,9 @@ PRODUCERS = tuple(
 )
 TEXT = "The kettle sang and the candle burned while the kettle sang and the candle burned."
 PARTS = ("ablate", "syntax", "coref", "circuits")
-NO_LM_HEAD = (("minilm", "logits"), ("minilm", "patch"), ("minilm", "lens"))
+NO_LM_HEAD = (("minilm", "logits"), ("minilm", "patch"), ("minilm", "lens"), ("minilm", "explain"))
 """What a model without an LM head cannot give."""
-UNCOMPARED = ("flow", "diff", "sources", "source-shares")
+UNCOMPARED = ("explain", "flow", "diff", "sources", "source-shares")
 """Results that have no figures of heads to compare."""
 
 
@@ -108,6 +108,7 @@ def _made(name: str, model: str, folder: Path) -> Made:
     if (name, "logits") not in NO_LM_HEAD:
         results["logits"] = av.logits(TEXT, model=model)
         results["lens"] = av.lens(TEXT, model=model, by="head")
+        results["explain"] = av.explain(TEXT, model=model)
         results["patch"] = av.patch(task="gender", count=8, model=model)
     results["atlas"] = gather(
         results["profile"],

@@ -81,7 +81,8 @@ function recalled() {
 
 /** @param {string} name @param {string[]} texts @param {"thead" | "tfoot"} part */
 function names(name, texts, part) {
-  return make(part, {}, make("tr", {}, make("th", { scope: "row" }, name), ...texts.map((text) => make("th", { scope: "col" }, make("bdi", { title: text }, text)))));
+  const first = name ? make("th", { scope: "row" }, name) : make("td", {});
+  return make(part, {}, make("tr", {}, first, ...texts.map((text) => (text ? make("th", { scope: "col" }, make("bdi", { title: text }, text)) : make("td", {})))));
 }
 
 /** The numbers of every cell, a line each. */

@@ -1,0 +1,1 @@
+"""Why did the model say that: votes, the heads that count most, and what happens without them."""

@@ -1,0 +1,23 @@
+/** One of the heads that count most. */
+export interface Head {
+  name: string; vote: string | null; raises: string[]; weights: number[]; looks: string;
+  /** sources of the key it looks at most, with their shares, or values where these cancel */
+  keys: [string, number][]; shares: boolean; reason: string; map: number[][];
+}
+export interface Data {
+  title: string; said: string; summary: string[]; measured: string; limits: string[]; closing: string;
+  tokens: string[];
+  /** the same in running text */
+  texts: string[];
+  position: number; answer: string;
+  /** words with their probabilities, as numbers and in words */
+  predictions: [string, number, string][];
+  votes: { layer: string; values: number[] }[];
+  through: [string, number][]; sums: number[];
+  heads: Head[]; methods: string[]; effects: string[][];
+  palette: string[];
+  /** whether later keys are masked */
+  causal: boolean;
+  /** colours of less, nothing and more */
+  signed: Record<"light" | "dark", string[]>;
+}

@@ -1,0 +1,165 @@
+"""An explanation against what the commands say one by one; its forms; what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnviz as av
+from attnviz.cli import main
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.features.explain.result import Explain
+from tests.features.view.test_view_page import axe
+from tests.repeated import REPEATED
+from tests.viewing import opened
+
+TEXT = "the cat river moon stone bread the cat river moon stone"
+
+
+@pytest.fixture(scope="module")
+def gpt2() -> Any:
+    return av.load("demo-gpt2")
+
+
+@pytest.fixture(scope="module")
+def found(gpt2: Any) -> Explain:
+    return av.explain(TEXT, model=gpt2)
+
+
+@pytest.fixture(scope="module")
+def bert() -> Explain:
+    return av.explain("The cat sat on the [MASK].", model="demo-bert")
+
+
+def names(found: Explain) -> list[str]:
+    return [found.layout.name(one.head) for one in found.heads]
+
+
+def test_votes_are_those_of_logits(gpt2: Any, found: Explain) -> None:
+    votes = av.logits(TEXT, model=gpt2)
+    values = {votes.layout.name(head): value for head, value in votes.heads().items()}
+    assert (found.answer, found.against) == tuple(one.token for one in votes.predictions[:2])
+    assert names(found) == sorted(values, key=lambda name: -values[name])[:3]
+    assert [one.vote for one in found.heads] == pytest.approx([values[n] for n in names(found)])
+    total = sum(part.value for part in found.parts)
+    assert total == pytest.approx(found.logit, abs=1e-3)
+    assert found.lead == pytest.approx(
+        votes.predictions[0].logit - votes.predictions[1].logit, abs=1e-4
+    )
+
+
+def test_maps_keys_and_losses_are_those_of_the_commands(gpt2: Any, found: Explain) -> None:
+    capture = av.capture(TEXT, model=gpt2)
+    group = [*names(found), "+".join(names(found)), found.feeder.name]
+    report = av.ablate(
+        TEXT, model=gpt2, heads=", ".join(group), method="mean, resample", metric="logit-diff",
+        answer=found.answer, against=found.against,
+    )  # fmt: skip
+    effects = {one.name: one for one in report.effects}
+    for one, name in zip(found.heads, names(found), strict=True):
+        row = np.asarray(capture[name])[found.position]
+        assert one.weights == pytest.approx(row.tolist(), abs=1e-6)
+        assert one.position == int(row.argmax())
+        assert np.abs(np.array(one.map) / 1000 - np.asarray(capture[name])).max() < 6e-4
+        sources = av.sources(TEXT, name, found.position, against="mean", model=gpt2)
+        assert sources.key == one.position
+        assert [key.value for key in one.keys] == pytest.approx(
+            [key.value for key in sources.side("key")[:5]]
+        )
+        assert [c.change for c in one.effect.by] == pytest.approx(
+            [c.change for c in effects[name].by], abs=1e-5
+        )
+    assert found.together.change == pytest.approx(effects[found.together.name].change, abs=1e-5)
+    assert found.feeder.change == pytest.approx(effects[found.feeder.name].change, abs=1e-5)
+
+
+def test_it_tells_the_induction_circuit(gpt2: Any) -> None:
+    """Wherever the model repeats: its heads look at what followed the same token before.
+
+    And the previous-token head wrote the keys by which they find it.
+    """
+    repeated = 0
+    for text in (TEXT, *(one.rsplit(" ", 1)[0] for one in REPEATED)):
+        tokens = av.logits(text, model=gpt2).tokens
+        before = tokens.index(tokens[-1])
+        if av.logits(text, model=gpt2).token != tokens[before + 1]:
+            continue
+        found = av.explain(text, model=gpt2)
+        assert [one.position for one in found.heads] == [before + 1] * 3
+        assert found.layout.name(found.feeder.heads[0]) == "1.4"
+        assert found.feeder.change < -0.5 * found.lead
+        repeated += 1
+    assert repeated == 1 + 7
+
+
+def test_a_masked_model_is_explained_by_ablation(bert: Explain) -> None:
+    assert bert.chosen_by == "ablation"
+    assert bert.reason
+    assert not bert.parts
+    assert all(one.vote is None for one in bert.heads)
+    every = av.ablate(
+        "The cat sat on the [MASK].", model="demo-bert", heads="*.*", method="mean",
+        metric="logit-diff", answer=bert.answer, against=bert.against,
+    )  # fmt: skip
+    assert names(bert) == [one.name for one in every.ranked()[:3]]
+    assert all(one.change < 0 for one in every.ranked()[:3])
+
+
+def test_words_that_are_asked_for(gpt2: Any) -> None:
+    found = av.explain(TEXT, model=gpt2, answer="moon", against="stone")
+    assert (found.answer, found.against) == (" moon", " stone")
+    pair = av.logits(TEXT, model=gpt2, token="moon", against="stone")
+    assert found.lead == pytest.approx(pair.logit, abs=1e-5)
+    assert found.prediction(" moon").rank > 1
+
+
+def test_forms(found: Explain, bert: Explain, tmp_path: Path, capsys: Any) -> None:
+    for one in (found, bert):
+        assert Explain.from_json(one.to_json()) == one
+        text = str(one)
+        assert all(name in text for name in names(one))
+        assert "What none of it proves" in text
+        assert max(map(len, text.splitlines())) <= 100
+        assert one.to_records()[0]["without_mean"] == one.heads[0].effect.change
+    assert av.read(found.save(tmp_path / "a.json")) == found
+    out = tmp_path / "a.html"
+    assert main(["explain", TEXT, "-q", "--json", "-o", str(out)]) == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == "attnviz.explain/1"
+    assert out.read_bytes().startswith(b"<!doctype")
+
+
+def test_what_is_refused(minilm: str, gpt2: Any) -> None:
+    with pytest.raises(ModelError, match="predicts no words"):
+        av.explain("A cat.", model=minilm)
+    with pytest.raises(InputError, match="a single mask"):
+        av.explain("A [MASK] sat on a [MASK].", model="demo-bert")
+    with pytest.raises(UsageError, match="recorded attention predicts nothing"):
+        av.explain(av.capture("A cat.", model=gpt2))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_page(found: Explain, bert: Explain, tmp_path: Path, browser: Any, theme: Any) -> None:
+    paths = [one.save(tmp_path / f"{n}.html") for n, one in enumerate((found, bert))]
+    with opened(browser, color_scheme=theme, viewport={"width": 360, "height": 740}) as tab:
+        for path, one in zip(paths, (found, bert), strict=True):
+            tab.open(path)
+            titles = tab.page.eval_on_selector_all(
+                "#heads h2", "all => all.map(one => one.textContent)"
+            )
+            assert [title.split()[1].rstrip(":") for title in titles] == names(one)
+            assert tab.page.eval_on_selector_all(
+                "#heads h3:first-of-type", "all => all.map(one => one.textContent)"
+            ) == [
+                f"it looks most at {one.tokens[h.position].replace(' ', '·')} ({h.position}) "
+                f"{100 * h.weights[h.position]:.0f} %"
+                for h in one.heads
+            ]
+            assert tab.page.evaluate("document.documentElement.scrollWidth") <= 360
+            tab.page.evaluate(axe())
+            told = tab.page.evaluate("axe.run()")["violations"]
+            assert [(v["id"], [n["html"][:120] for n in v["nodes"]][:3]) for v in told] == []
+        assert not tab.page.is_visible("#by-head")
