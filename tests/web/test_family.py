@@ -116,7 +116,7 @@ def test_paper_is_light_and_shows_all(shown: Opened) -> None:
     page.evaluate("dispatchEvent(new Event('afterprint'))")
 
 
-@pytest.mark.parametrize("name", ["gallery", "shapes", "flow", "sheet"])
+@pytest.mark.parametrize("name", ["gallery", "shapes", "flow", "film", "lens", "patch", "sheet"])
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_axe_finds_nothing(
     browser: Any, pages: dict[str, Path], name: str, width: int, scheme: str

@@ -329,8 +329,9 @@ export const overview = {
     const said = [` downwards, keys across; ${words}.`, coded, ...cutSaid(state, isCut(state))].join(" ");
     drawLegend(state);
     markToken(state, null);
-    if (nothing) byId("overview-said").textContent = "Nothing is left to show: everything is hidden.";
-    else fill(byId("overview-said"), make("button", { type: "button", class: "term", ...term("query") }, "Queries"), said);
+    const place = byId("overview-said");
+    if (nothing) place.textContent = "Nothing is left to show: everything is hidden.";
+    else if (place.textContent !== `Queries${said}`) fill(place, make("button", { type: "button", class: "term", ...term("query") }, "Queries"), said);
     if (!changed || [...changed].some((name) => !["head", "on", "pin", "find", "mix", "top", "least", "toward", "zoom"].includes(name))) {
       if (!nothing) drawVisible();
     }
