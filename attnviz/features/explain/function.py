@@ -18,7 +18,7 @@ from attnviz.features.ablation.function import ablate
 from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.explain.result import Explain, ExplainedHead
 from attnviz.features.logits.function import logits
-from attnviz.features.logits.result import Logits
+from attnviz.features.logits.result import Logits, Prediction
 from attnviz.features.sources.function import sources
 from attnviz.features.sources.result import MEAN, SideSum
 from attnviz.models.identity import identity
@@ -184,7 +184,7 @@ def _told(study: _Study, found: Logits, contrast: Logits, chosen: Sequence[Head]
     )
 
 
-def _predictions(found: Logits, contrast: Logits) -> tuple:
+def _predictions(found: Logits, contrast: Logits) -> tuple[Prediction, ...]:
     """The most probable words, and those that were asked for, each once."""
     known = {one.id: one for one in (*contrast.predictions, *found.predictions)}
     return tuple(sorted(known.values(), key=lambda one: one.rank))

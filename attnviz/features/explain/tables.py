@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attnviz.drawing.tables import Row
+from attnviz.features.ablation.result import Change
 from attnviz.features.explain.result import Explain
 
 
@@ -29,5 +30,5 @@ def rows(found: Explain) -> list[Row]:
     return listed
 
 
-def _changes(by: tuple) -> Row:
+def _changes(by: tuple[Change, ...]) -> Row:
     return {f"without_{one.method}": one.change for one in by}
