@@ -139,7 +139,7 @@ def _told(study: _Study, found: Logits, contrast: Logits, chosen: Sequence[Head]
     votes, values = {one.head: one for one in found.votes}, found.heads()
     explained = []
     for head, name, (keys, reason) in zip(chosen, names, split, strict=True):
-        weights = np.array(np.ma.filled(maps[head], 0.0), dtype=np.float64)
+        weights = np.ma.filled(maps[head].astype(np.float64), 0.0)
         row = weights[found.position]
         small = len(weights) <= MAP
         explained.append(

@@ -173,9 +173,9 @@ class _Sheet:
         axes = self.axes(figure, _MARGIN + self.left, top + 0.15, count * room, high)
         axes.set_xlim(0, count)
         axes.set_ylim(len(cells), 0)
-        for y, cell in enumerate(cells):
-            for x, word in enumerate(cell.top[:count]):
-                self.cell(axes, x, y, word.token, word.probability)
+        for row, cell in enumerate(cells):
+            for column, word in enumerate(cell.top[:count]):
+                self.cell(axes, column, row, word.token, word.probability)
         axes.set_xticks([n + 0.5 for n in range(count)], [str(n + 1) for n in range(count)])
         axes.xaxis.tick_top()
         axes.set_yticks([n + 0.5 for n in range(len(cells))], self.names)

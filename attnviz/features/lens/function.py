@@ -66,15 +66,13 @@ def lens(
     if by == "head" and token is not None:
         raise UsageError("{token} is followed along the layers; leave out {by}", token=token, by=by)
     looks = [what] if isinstance(what, Look) else list(what)
-    prompts = []
-    for one in looks:
-        if isinstance(one, Capture):
-            raise UsageError(
-                "recorded attention holds no states, since those need the model; give a text and "
-                "{model}",
-                model=...,
-            )
-        prompts.append(prompt_of(one))
+    given = [one for one in looks if not isinstance(one, Capture)]
+    if len(given) < len(looks):
+        raise UsageError(
+            "recorded attention holds no states, since those need the model; give a "
+            "text and {model}",
+            model=...,
+        )
     if by == "layer" and len(looks) != 1:
         raise UsageError(
             "layers are read on one text, and there are {}; give one, or read what heads write on "
@@ -83,7 +81,7 @@ def lens(
             by="head",
         )
     source = load(model, device=device, dtype=dtype)
-    texts = [source.prepare(one) for one in prompts]
+    texts = [source.prepare(prompt_of(one)) for one in given]
     if by == "head":
         found = run_heads(source, texts, question, progress)
     else:

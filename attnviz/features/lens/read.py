@@ -117,10 +117,8 @@ def readings(
         place += len(logits)
         found.append(_reading(logits.float(), rows, last, shares, surprise, followed, top))
     _check(source, apart, own)
-    ids, best, shares_, entropy, kl, rank, probability, logit = (
-        torch.cat(parts) for parts in zip(*found, strict=True)
-    )
-    return Readings(ids, best, shares_, entropy, kl, rank, probability, logit, apart)
+    whole = [torch.cat(parts) for parts in zip(*found, strict=True)]
+    return Readings(*whole, difference=apart)  # type: ignore[arg-type, misc]
 
 
 def _reading(
