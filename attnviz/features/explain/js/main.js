@@ -10,7 +10,7 @@ import { changeColor } from "./signed.js";
 
 /** @type {import("./types.js").Data} */
 const data = JSON.parse(byId("data").textContent || "");
-const SIDE = 240;
+const SIDE = 180;
 
 /** Tint by a share of the largest, from -1 to 1, with an ink that reads on it. @param {HTMLElement} box @param {number} share */
 function tint(box, share) {
