@@ -179,11 +179,11 @@ class _Sheet:
         axes.set_xticks([n + 0.5 for n in range(count)], [str(n + 1) for n in range(count)])
         axes.xaxis.tick_top()
         axes.set_yticks([n + 0.5 for n in range(len(cells))], self.names)
-        x = _MARGIN + self.left + count * room + 0.25
+        place = _MARGIN + self.left + count * room + 0.25
         token = self.text(_short(words.token_of(self.found, position)))
         for name, values, told in self._curves(cells, token):
-            self._curve(figure, x, top + 0.15, high, name, values, told)
-            x += _CURVE + 0.25
+            self._curve(figure, place, top + 0.15, high, name, values, told)
+            place += _CURVE + 0.25
         self.bar(figure, top + high + 0.35)
         return figure
 

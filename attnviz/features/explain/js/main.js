@@ -2,6 +2,7 @@
 import { bar, barLine, signedBar, signedText } from "./bars.js";
 import { byId, fill, make, table } from "./dom.js";
 import { startFrame } from "./frame.js";
+import { startHelpByKey } from "./help.js";
 import { mapCanvas } from "./mapfigure.js";
 import { ramp, scheme } from "./palette.js";
 import { shades } from "./shades.js";
@@ -9,7 +10,7 @@ import { changeColor } from "./signed.js";
 
 /** @type {import("./types.js").Data} */
 const data = JSON.parse(byId("data").textContent || "");
-const SIDE = 240;
+const SIDE = 180;
 
 /** Tint by a share of the largest, from -1 to 1, with an ink that reads on it. @param {HTMLElement} box @param {number} share */
 function tint(box, share) {
@@ -86,6 +87,7 @@ function draw() {
   fill(byId("closing"), data.closing);
 }
 
+startHelpByKey([]);
 startFrame(draw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 draw();

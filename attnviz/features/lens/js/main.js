@@ -140,7 +140,7 @@ addEventListener("hashchange", () => {
   const next = recalled();
   if (next) choose(next, true);
 });
-startHelpByKey([["← ↑ ↓ →", "from cell to cell"], ["Home", "the first token"], ["End", "the last token"], ["Enter", "hold a cell"], ["Esc", "let go"]]);
+startHelpByKey([["↑ ↓", "from layer to layer"], ["← →", "from token to token"], ["Enter", "hold a cell"], ["Home", "the first token"], ["End", "the last token"], ["Esc", "let go"]]);
 startFrame(() => choose(last, Boolean(held)));
 startSaving("attnviz-lens", (painter) => drawWhole(painter, tones()), () => getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), numbers);
 choose(recalled() || END, true);
