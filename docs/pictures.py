@@ -48,7 +48,6 @@ def main() -> None:
     needed = av.ablate(probe=True, heads="*.*, 3.0+3.1+3.3+3.5", method=methods)
     needed.save(IMAGES / "ablate.png")
     av.logits(REPEATED).save(IMAGES / "logits.png")
-    av.explain(REPEATED).save(IMAGES / "explain.png")
     av.sources(WORDS, "2.0", against=3).save(IMAGES / "sources.png")
     spans = {name: f"regex:{pattern}" for name, pattern in PARTS.items()}
     av.heatmap(av.Prompt(DOCUMENTS, spans=spans), "3.0").save(IMAGES / "spans.png")
@@ -100,6 +99,9 @@ def photograph(capture: av.Capture) -> None:
         tab.goto(f"{worth.as_uri()}#sort=likeness&tint=ablate-effect")
         tab.wait_for_timeout(800)
         tab.screenshot(path=IMAGES / "likeness.png")
+        tab.goto(av.explain(WORDS).save(Path(folder) / "why.html").as_uri())
+        tab.wait_for_timeout(800)
+        tab.screenshot(path=IMAGES / "explain.png")
         tab.goto(av.live().save(Path(folder) / "live.html").as_uri())
         tab.wait_for_selector('html[data-busy="0"]')
         tab.goto(f"{tab.url.partition('#')[0]}#lesson=next&step=4&told=2")

@@ -16,7 +16,7 @@ RESULTS = {
     "attnviz.atlas": "attnviz.features.atlas.result.Atlas",
     "attnviz.circuits": "attnviz.features.circuits.result.Circuits",
     "attnviz.diff": "attnviz.features.diff.result.Diff",
-    "attnviz.explain": "attnviz.features.explain.result.Explanation",
+    "attnviz.explain": "attnviz.features.explain.result.Explain",
     "attnviz.film": "attnviz.features.film.result.Film",
     "attnviz.flow": "attnviz.features.flow.result.Flow",
     "attnviz.coref": "attnviz.features.coref.result.Coref",

@@ -39,7 +39,7 @@ TEXT = "The kettle sang and the candle burned while the kettle sang and the cand
 PARTS = ("ablate", "syntax", "coref", "circuits")
 NO_LM_HEAD = (("minilm", "logits"), ("minilm", "patch"), ("minilm", "lens"), ("minilm", "explain"))
 """What a model without an LM head cannot give."""
-UNCOMPARED = ("flow", "diff", "explain", "sources", "source-shares")
+UNCOMPARED = ("explain", "flow", "diff", "sources", "source-shares")
 """Results that have no figures of heads to compare."""
 
 
@@ -108,7 +108,7 @@ def _made(name: str, model: str, folder: Path) -> Made:
     if (name, "logits") not in NO_LM_HEAD:
         results["logits"] = av.logits(TEXT, model=model)
         results["lens"] = av.lens(TEXT, model=model, by="head")
-        results["explain"] = av.explain(TEXT, model=model, count=1)
+        results["explain"] = av.explain(TEXT, model=model)
         results["patch"] = av.patch(task="gender", count=8, model=model)
     results["atlas"] = gather(
         results["profile"],

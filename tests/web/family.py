@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from attnviz.models.untrained import FreshConfig
 from tests.features.shapes.test_drawing import animation
 from tests.viewing import FLAGS, chromium
 from tests.web.sheet import sheet
+from training.phases import MARKOV, save, train
 
 TEXT = "The keys to the cabinet are on the table because the keys to the cabinet were lost."
 FIRST, SECOND = (f"The cat did not cross it because it was too {one}." for one in ("tired", "wide"))
@@ -57,6 +59,13 @@ def _patch(folder: Path) -> Path:
     return found.save(folder / "patch.html")
 
 
+def _film(folder: Path) -> Path:
+    run = replace(MARKOV, steps=80, every=20, texts=12)
+    train(run, save(run, folder / "run"))
+    found = av.film(folder / "run" / "texts.txt", model=f"{folder}/run/step-*")
+    return found.save(folder / "film.html")
+
+
 def _shapes(folder: Path) -> Path:
     path = folder / "shapes.html"
     path.write_bytes(animation_page(animation()))
@@ -69,6 +78,8 @@ MAKE: dict[str, Callable[[Path], Path]] = {
     "atlas": _atlas,
     "diff": lambda folder: av.diff(FIRST, SECOND, align="position").save(folder / "diff.html"),
     "flow": lambda folder: av.flow(TEXT).save(folder / "flow.html"),
+    "film": _film,
+    "lens": lambda folder: av.lens(TEXT).save(folder / "lens.html"),
     "patch": _patch,
     "gallery": _gallery,
     "shapes": _shapes,

@@ -1,1 +1,1 @@
-"""Why the model said that: what other commands measure, on one text, in one place."""
+"""Why did the model say that: votes, the heads that count most, and what happens without them."""

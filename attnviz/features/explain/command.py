@@ -10,7 +10,7 @@ import typer
 from attnviz.cli import console
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import InputOptions, OutputOptions, TrainedOptions
-from attnviz.cli.paper_options import PaperOptions
+from attnviz.cli.stages import Stages
 
 
 @flatten
@@ -18,67 +18,57 @@ def explain(
     prompt: InputOptions,
     model: TrainedOptions,
     output: OutputOptions,
-    paper: PaperOptions,
     answer: Annotated[
         str | None,
-        typer.Option(
-            help="The word to explain (#391: the token of that id).",
-            metavar="WORD",
-            show_default="the most probable",
-        ),
+        typer.Option(help="The word to explain.", metavar="WORD", show_default="the most probable"),
     ] = None,
     against: Annotated[
         str | None,
         typer.Option(
-            help="The word to compare it with.",
+            help="The word that its lead is measured over.",
             metavar="WORD",
-            show_default="the most probable beside it",
+            show_default="the most probable other word",
         ),
     ] = None,
-    count: Annotated[
-        int, typer.Option("--count", help="Number of heads to tell about.", metavar="N", min=1)
-    ] = 3,
-    seed: Annotated[int | None, typer.Option(help="Seed of sampling (--generate).")] = None,
+    seed: Annotated[
+        int, typer.Option(help="Seed of what stands in for heads, and of sampling.", metavar="N")
+    ] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.explain/1).")] = False,
-    csv: Annotated[
-        bool, typer.Option("--csv", help="Print CSV, one line per ablation and method.")
-    ] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per head.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", help="Also write it: a .html, .png, .svg or .pdf file.", metavar="FILE"
-        ),
+        typer.Option("--out", "-o", help="Also write a page (.html), or .json.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Explain one prediction: which heads count most, what they look at, and what without them.
-
-    Every sentence says how it was measured, and the end what none of it proves.
+    """Say why the model predicts a word: who votes for it, how they find it, what it needs.
 
     [bold]Examples[/]
 
-      attnviz explain "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
+      attnviz explain "the cat river moon stone bread the cat river moon stone"
+
+      attnviz explain "the cat river moon stone bread the cat river moon stone" -o why.html
 
       attnviz explain "The keys to the cabinet" --answer are --against is --model gpt2
 
-      attnviz explain "The cat sat on the [MASK]." --model demo-bert -o why.html
+      attnviz explain "The cat sat on the [MASK]." --model demo-bert
     """
-    drawn = paper.options()
     from attnviz import files
     from attnviz.features.explain import function
-    from attnviz.features.explain.result import Explanation
+    from attnviz.features.explain.result import Explain
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
     if out is not None:
-        Explanation.check_suffix(out)
+        Explain.check_suffix(out)
         files.check_writable(out)
     look = prompt.look(model, seed=seed, quiet=output.quiet)
-    with console.waiting("running the model", output.quiet):
+    with Stages(output.quiet) as stages:
         found = function.explain(
-            look, answer=answer, against=against, count=count, **model.settings()
-        )
+            look, answer=answer, against=against, seed=seed, progress=stages.show,
+            **model.settings(),
+        )  # fmt: skip
     if out is not None:
-        found.save(out, **drawn)
+        found.save(out)
     if json or csv:
         console.put(found.to_json() if json else found.to_csv())
         return
@@ -88,3 +78,5 @@ def explain(
     for part in terminal.parts(found):
         screen.print(part)
     console.note(found.notes, output.quiet)
+    if out is not None and not output.quiet:
+        console.wrote(out)

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from attnviz.captures.look import DEFAULT_MODEL, Look, Model, load, prompt_of
+import numpy as np
+
+from attnviz.captures.look import DEFAULT_MODEL, Look, Model, capture, load, prompt_of
+from attnviz.captures.trials import MASKS, is_masked
 from attnviz.core.capture import Capture
-from attnviz.errors import UsageError
-from attnviz.features.explain.result import Explanation
-from attnviz.features.explain.run import ExplainQuestion, run
+from attnviz.core.heads import Head
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import Source
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.features.ablation.function import ablate
+from attnviz.features.ablation.result import Ablation, Effect
+from attnviz.features.explain.result import Explain, ExplainedHead
+from attnviz.features.logits.function import logits
+from attnviz.features.logits.result import Logits, Prediction
+from attnviz.features.sources.function import sources
+from attnviz.features.sources.result import MEAN, SideSum
 from attnviz.models.identity import identity
+
+HEADS = 3
+"""Heads that are told about one by one."""
+METHODS = "mean, resample"
+MAP = 64
+"""Tokens of a text whose whole maps are kept."""
+_SOURCES = 5
+
+Progress = Callable[[str, int, int], None]
 
 
 def explain(
@@ -18,30 +39,37 @@ def explain(
     model: Model = DEFAULT_MODEL,
     answer: str | None = None,
     against: str | None = None,
-    count: int = 3,
+    seed: int = 0,
     device: str = "auto",
     dtype: str = "auto",
-) -> Explanation:
-    """Say why a model predicts a word: who votes for it, through what, and what without them.
+    progress: Progress | None = None,
+) -> Explain:
+    """Say why a model predicts a word: who votes for it, how they find it, what it needs.
 
-    What it says is measured on this text by the functions of the other commands:
-    :func:`attnviz.logits` splits the difference of the word's logit to the runner-up's,
-    :func:`attnviz.sources` the score by which each of the strongest heads finds its key, and
-    :func:`attnviz.ablate` replaces those heads, and the earlier ones that their keys come from.
-    Where a model's logits are no sum (BERT), heads are chosen by ablating each.
+    The prediction after the last token (or at the mask) and its votes are those of
+    :func:`attnviz.logits`, the sources of keys those of :func:`attnviz.sources`, and the changes of
+    the answer's lead those of :func:`attnviz.ablate`, all on this text.
 
     Args:
-        what: a text or prompt; the word follows its last token, or stands at its only mask.
+        what: a text or prompt; for masked models with one mask.
         model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
-        answer: the word to explain; by default the most probable. ``#391`` is a token by its id.
-        against: what it is compared with; by default the most probable word beside it.
-        count: of the heads that are told about.
+        answer: the word to be explained; by default the most probable.
+        against: what its lead is measured over; by default the most probable other word.
+        seed: of what stands in for heads.
         device: where to run.
         dtype: in which precision.
+        progress: called again and again with a stage, how much is done and how much there is.
+
+    Returns:
+        The prediction, votes by head and by token, and the three heads that count most: by their
+        votes for the answer where logits are a sum, else by ablating each.
 
     Raises:
-        AttnvizError: see :mod:`attnviz.errors`; ModelError for a model without an LM head, or one
-            whose attention cannot be ablated.
+        AttnvizError: see :mod:`attnviz.errors`; ModelError for a model without an LM head.
+
+    Source:
+        Direct logit attribution and composition, Elhage et al. 2021, "A Mathematical Framework for
+        Transformer Circuits"; ablation by means, Wang et al. 2022 (arXiv:2211.00593).
     """
     if isinstance(what, Capture):
         raise UsageError(
@@ -49,7 +77,125 @@ def explain(
             "{model}",
             model=...,
         )
-    question = ExplainQuestion(answer, against, count)
-    question.check()
     source = load(model, device=device, dtype=dtype)
-    return replace(run(source, prompt_of(what), question), identity=identity(model))
+    if source.no_logits:
+        raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
+    prompt = prompt_of(what)
+    found = logits(prompt, model=source, token=answer, top=5)
+    if is_masked(source) and sum(text in MASKS for text in found.tokens) > 1:
+        raise InputError("one prediction is explained at a time; give a text with a single mask")
+    others = [one for one in found.predictions if one.token != found.token and not one.mark]
+    contrast = logits(prompt, model=source, token=answer, against=against or others[0].token)
+    study = _Study(source, prompt, contrast.token, contrast.against, seed, progress)
+    values = found.heads()
+    if values:
+        chosen = sorted(values, key=lambda head: -values[head])[:HEADS]
+    else:
+        every = study.ablate(", ".join(map(source.layout.name, source.layout)), "mean")
+        chosen = [one.heads[0] for one in every.ranked()[:HEADS]]
+    return replace(_told(study, found, contrast, chosen), identity=identity(model))
+
+
+class _Study:
+    """One prediction of one model."""
+
+    def __init__(
+        self,
+        source: Source,
+        prompt: Prompt,
+        answer: str,
+        against: str,
+        seed: int,
+        progress: Progress | None,
+    ) -> None:
+        self.source, self.prompt, self.seed, self.progress = source, prompt, seed, progress
+        self.answer, self.against = answer, against
+
+    def ablate(self, heads: str, method: str = METHODS) -> Ablation:
+        """What happens to the answer's lead without some heads."""
+        return ablate(
+            self.prompt, model=self.source, heads=heads, method=method, metric="logit-diff",
+            answer=self.answer, against=self.against, seed=self.seed, progress=self.progress,
+        )  # fmt: skip
+
+    def keys(self, name: str, at: int) -> tuple[tuple[SideSum, ...], str]:
+        """The sources of the key that a head looks at most, and why they cannot be told."""
+        try:
+            found = sources(self.prompt, name, at, against=MEAN, model=self.source)
+        except ModelError as error:
+            return (), str(error)
+        return found.side("key")[:_SOURCES], ""
+
+
+def _told(study: _Study, found: Logits, contrast: Logits, chosen: Sequence[Head]) -> Explain:
+    source = study.source
+    names = [source.layout.name(head) for head in chosen]
+    maps = capture(study.prompt, model=source, select=", ".join(names))
+    split = [study.keys(name, found.position) for name in names]
+    feeder = _feeder([keys for keys, _ in split], chosen)
+    groups = [*names, "+".join(names), *([source.layout.name(feeder)] if feeder else [])]
+    report = study.ablate(", ".join(dict.fromkeys(groups)))
+    effects: dict[str, Effect] = {one.name: one for one in report.effects}
+    votes, values = {one.head: one for one in found.votes}, found.heads()
+    explained = []
+    for head, name, (keys, reason) in zip(chosen, names, split, strict=True):
+        weights = np.ma.filled(maps[head].astype(np.float64), 0.0)
+        row = weights[found.position]
+        small = len(weights) <= MAP
+        explained.append(
+            ExplainedHead(
+                head=head,
+                vote=values.get(head),
+                raises=votes[head].raises if head in votes else (),
+                weights=tuple(row.tolist()),
+                position=int(row.argmax()),
+                keys=keys,
+                map=tuple(map(tuple, np.rint(1000 * weights).astype(int).tolist()))
+                if small
+                else (),
+                effect=effects[name],
+                reason=reason,
+            )
+        )
+    together = next(one for one in report.effects if set(one.heads) == set(chosen))
+    return Explain(
+        source=source.info,
+        layout=source.layout,
+        tokens=found.tokens,
+        masked=is_masked(source),
+        position=found.position,
+        predictions=_predictions(found, contrast),
+        answer=contrast.token,
+        against=contrast.against,
+        logit=found.logit,
+        lead=contrast.logit,
+        chosen_by="votes" if values else "ablation",
+        parts=found.parts,
+        by_token=found.by_token,
+        heads=tuple(explained),
+        together=together,
+        feeder=effects[source.layout.name(feeder)] if feeder else None,
+        methods=report.methods,
+        reference=report.reference,
+        reason=found.reason,
+        texts=1,
+        seed=study.seed,
+        notes=tuple(dict.fromkeys((*found.notes, *report.notes))),
+    )
+
+
+def _predictions(found: Logits, contrast: Logits) -> tuple[Prediction, ...]:
+    """The most probable words, and those that were asked for, each once."""
+    known = {one.id: one for one in (*contrast.predictions, *found.predictions)}
+    return tuple(sorted(known.values(), key=lambda one: one.rank))
+
+
+def _feeder(keys: Sequence[Sequence[SideSum]], chosen: Sequence[Head]) -> Head | None:
+    """The earlier head that adds most to the keys of all heads, in their shares."""
+    sums: dict[Head, float] = {}
+    for some in keys:
+        for one in some:
+            if one.origin.head is not None and one.origin.head not in chosen and one.share:
+                sums[one.origin.head] = sums.get(one.origin.head, 0.0) + one.share
+    best = max(sums, key=lambda head: sums[head], default=None)
+    return best if best is not None and sums[best] > 0.1 * len(keys) else None

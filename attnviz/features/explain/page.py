@@ -1,4 +1,7 @@
-"""An explanation as one offline page: sentences, the text by votes and weights, bars, limits."""
+"""An explanation as one offline page.
+
+The page holds its style, its script and its data; a content security policy lets nothing else in.
+"""
 
 from __future__ import annotations
 
@@ -7,81 +10,83 @@ from typing import Any
 from attnviz.drawing.labels import percent, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.signed import SCHEMES, signed
-from attnviz.features.explain.result import ExplainedHead, Explanation
-from attnviz.features.explain.words import (
-    PROVES_NOT,
-    Sentence,
-    closing,
-    head,
-    key,
-    origin_name,
-    prediction,
-    split,
-    title,
-    without,
-)
+from attnviz.features.ablation.result import Effect
+from attnviz.features.explain import words
+from attnviz.features.explain.result import Explain, ExplainedHead
 from attnviz.web.page import html_page, parts, safe_json
 
-_SOURCES = 6
-"""Of each key."""
+_TOKENS = 8
+"""Tokens that are listed by what came through them."""
 
 
-def page(report: Explanation) -> bytes:
+def page(found: Explain) -> bytes:
     """The whole page, as UTF-8."""
-    name = title(report)
+    title = words.title(found)
+    effects = [*(one.effect for one in found.heads), found.together]
+    effects += [found.feeder] if found.feeder is not None else []
     data = {
-        "title": name,
-        "closing": closing(report),
-        "tokens": [visible(text) for text in report.tokens],
-        "position": report.position,
-        "prediction": _sentence(prediction(report)),
+        "title": title,
+        "said": words.said(found),
+        "summary": list(words.summary(found)),
+        "tokens": [visible(one) for one in found.tokens],
+        "texts": [_readable(one) for one in found.tokens],
+        "position": found.position,
         "predictions": [
-            [visible(one.token), one.probability, percent(one.probability), one.rank]
-            for one in sorted(report.predictions, key=lambda one: one.rank)
+            [visible(one.token), one.probability, percent(one.probability)]
+            for one in found.predictions
         ],
-        "split": _sentence(split(report)),
-        "votes": [_short(value) for value in report.by_token],
-        "heads": [_head(report, one) for one in report.heads],
-        "difference": _short(report.difference),
-        "compared": f"{visible(report.answer)} less {visible(report.against)}",
-        "methods": list(report.methods),
-        "without": [
-            {
-                "name": ", ".join(map(report.layout.name, effect.heads)),
-                "values": [_short(report.difference + one.change) for one in effect.by],
-                **_sentence(without(report, effect)),
-            }
-            for effect in report.effects
-        ],
-        "limits": list(PROVES_NOT),
-        "notes": [str(note) for note in report.notes],
-        "palette": list(anchors(DEFAULT_PALETTE)),
+        "answer": visible(found.answer),
+        "votes": _votes(found),
+        "through": [[words.token(found, n), value] for n, value in found.through_tokens()[:_TOKENS]]
+        if found.by_token
+        else [],
+        "sums": [value for _, value in sorted(found.through_tokens())] if found.by_token else [],
+        "heads": [_head(found, one) for one in found.heads],
+        "methods": found.methods,
+        "effects": [_effect(one) for one in effects],
+        "measured": words.measured(found),
+        "limits": words.LIMITS,
+        "closing": words.closing(found),
+        "palette": anchors(DEFAULT_PALETTE),
+        "causal": not found.masked,
         "signed": SCHEMES,
     }
     template, style, script = parts(__package__, "main")
-    return html_page(template, title=name, style=style, script=script, data=safe_json(data))
+    return html_page(template, title=title, style=style, script=script, data=safe_json(data))
 
 
-def _head(report: Explanation, one: ExplainedHead) -> dict[str, Any]:
-    told, origins = key(report, one), () if one.found is None else one.found.origins
+def _readable(token: str) -> str:
+    """A token in running text: a plain space before it stays one."""
+    shown = visible(token)
+    return " " + shown[1:] if token.startswith(" ") and shown.startswith("·") else shown
+
+
+def _votes(found: Explain) -> list[dict[str, Any]]:
+    """The grid of votes: a row for each layer of each kind."""
+    values = found.votes()
+    rows: dict[str, list[float]] = {}
+    for head, value in values.items():
+        name = found.layout.name(head).rpartition(".")[0]
+        rows.setdefault(name, []).append(value)
+    return [{"layer": name, "values": some} for name, some in rows.items()]
+
+
+def _head(found: Explain, one: ExplainedHead) -> dict[str, Any]:
     return {
-        "name": report.layout.name(one.head),
-        "adds": "" if one.value is None else signed(one.value, 2),
-        "weights": [_short(weight) for weight in one.weights],
-        "map": [list(row) for row in one.map],
-        "key": one.key,
-        "said": _sentence(head(report, one)),
-        "found": None if told is None else _sentence(told),
-        "sources": [
-            [origin_name(side.origin.head, side.origin.name(report.layout)), _short(side.value)]
-            for side in origins[:_SOURCES]
+        "name": found.layout.name(one.head),
+        "vote": None if one.vote is None else signed(one.vote),
+        "raises": [visible(word) for word in one.raises],
+        "weights": one.weights,
+        "looks": f"{words.token(found, one.position)} {percent(one.weights[one.position])}",
+        "keys": [
+            [key.origin.name(found.layout), key.share if key.share is not None else key.value]
+            for key in one.keys
         ],
+        "shares": all(key.share is not None for key in one.keys),
+        "reason": one.reason,
+        "map": [[weight / 1000 for weight in row] for row in one.map],
     }
 
 
-def _sentence(sentence: Sentence) -> dict[str, str]:
-    return {"said": sentence.said, "how": sentence.how}
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.5g}")
+def _effect(effect: Effect) -> list[Any]:
+    return [effect.name, *(signed(one.change) for one in effect.by)]

@@ -1,48 +1,19 @@
-"""Why a model said a word: who voted for it, through what, and what happens without them."""
+"""Why a model says a word: who votes for it, how those heads find it, what it is without them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from attnviz.core.heads import Head
 from attnviz.core.result import Result
 from attnviz.drawing.forms import Shown
 from attnviz.features.ablation.result import Effect
 from attnviz.features.logits.result import LogitPart, Prediction
-from attnviz.features.sources.result import ReadToken, SideSum
+from attnviz.features.sources.result import SideSum
 
-MASKED = -1
-"""In a map: a key that the query may not attend to."""
-LEAST = 0.1
-"""Of a contrast: an earlier head that adds less is not said to supply a key."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeyFinding:
-    """Where a head's key comes from: the contrast of its score, split by sources of the key.
-
-    Attributes:
-        contrast: the score of the key less the mean score of all other keys, before softmax.
-        origins: what each source of the key adds to it, the largest first.
-        reads: the token that the earlier head which adds most reads there; None without one.
-    """
-
-    contrast: float
-    origins: tuple[SideSum, ...]
-    reads: ReadToken | None = None
-
-    @property
-    def lead(self) -> Head | None:
-        """The earlier head that adds most, where that is a tenth of the contrast or more."""
-        heads = [one for one in self.origins if one.origin.head is not None]
-        if not heads or heads[0].value < LEAST * abs(self.contrast):
-            return None
-        return heads[0].origin.head
-
-    def share(self, one: SideSum) -> float:
-        """What a source adds, as a share of the contrast."""
-        return one.value / self.contrast if self.contrast else 0.0
+ChosenBy = Literal["votes", "ablation"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,50 +22,58 @@ class ExplainedHead:
 
     Attributes:
         head: which.
-        value: what it adds to the difference of the two logits; None where logits are no sum.
-        weights: of the position on every token, [T].
-        map: its whole map in thousandths, row by row, -1 for keys that the query may not attend
-            to; empty for texts that are too long for that.
-        key: the position through which it adds most, else the one with the largest weight.
-        through: what it adds through that token; None where logits are no sum.
-        raises: words whose logits it raises most; empty where logits are no sum.
-        found: where that key comes from; None where it cannot be told.
-        reason: why it cannot; empty where it is told.
+        vote: what it adds to the answer's logit; None where logits are no sum.
+        raises: the words whose logits it raises most; empty likewise.
+        weights: of the query at the explained position on every token that it may attend to, from
+            the first on.
+        position: of the token with the largest weight.
+        keys: the sources of that key, the largest first, of its score less the mean of all other
+            keys; empty where they cannot be told.
+        map: weights [T, S] in thousandths; empty for longer texts.
+        effect: what happens to the answer's lead without it.
+        reason: why its keys are not split; empty where they are.
     """
 
     head: Head
-    value: float | None
-    weights: tuple[float, ...]
-    map: tuple[tuple[int, ...], ...]
-    key: int
-    through: float | None
+    vote: float | None
     raises: tuple[str, ...]
-    found: KeyFinding | None
+    weights: tuple[float, ...]
+    position: int
+    keys: tuple[SideSum, ...]
+    map: tuple[tuple[int, ...], ...]
+    effect: Effect
     reason: str = ""
+
+    @property
+    def through(self) -> SideSum | None:
+        """The earlier head that adds most to its key; None where none adds a tenth."""
+        heads = [one for one in self.keys if one.origin.head is not None and (one.share or 0) > 0.1]
+        return heads[0] if heads else None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Explanation(Shown, Result):
-    """A prediction, the heads that count most for it, and what happens without them.
+class Explain(Shown, Result):
+    """One prediction, explained as far as it can be measured on one text.
 
     Attributes:
         tokens: of the text.
-        masked: whether the word stands at the position, as in a masked model, or follows it.
-        position: where.
-        predictions: the most probable words there, and those that were asked for.
-        answer: the word that is explained; ``against`` what it is compared with.
-        against: see ``answer``.
-        difference: of their logits, as the model gives them.
-        sum: of the parts of that difference; None where logits are no sum.
-        parts: of the same, see :class:`~attnviz.features.logits.result.LogitPart`.
-        by_token: what all heads add through each token, [T]; empty where logits are no sum.
-        heads: those that count most, by the size of what they add, or of what ablating them does.
-        effects: what ablating does to the difference: each of them, all of them, and the earlier
-            heads that their keys come from.
-        methods: of the ablation, ``method`` in words, with ``reference``.
-        method: see ``methods``.
-        reference: where what takes a head's place comes from.
-        reason: why there are no parts; empty where there are.
+        masked: whether the word stands at ``position``, or follows it.
+        position: of the prediction.
+        predictions: the most probable words there, then what was asked for.
+        answer: the word that is explained.
+        against: the word that it is compared with: the most probable other one, if none was given.
+        logit: of the answer.
+        lead: the answer's logit less that of ``against``, which ablations change.
+        chosen_by: how the heads were chosen: by their votes for the answer, or by ablating each.
+        parts: that add up to the answer's logit; empty where logits are no sum.
+        by_token: what each head adds through each token, [T] by head.
+        heads: those that count most, the first the most.
+        together: what happens without all of them at once.
+        feeder: what happens without the earlier head through which most of their keys come; None
+            where there is none.
+        methods: what takes a head's place.
+        reference: where means and other outputs come from.
+        reason: why logits are no sum; empty where they are.
     """
 
     schema: ClassVar[str] = "attnviz.explain/1"
@@ -106,34 +85,31 @@ class Explanation(Shown, Result):
     predictions: tuple[Prediction, ...]
     answer: str
     against: str
-    difference: float
-    sum: float | None = None
-    parts: tuple[LogitPart, ...] = ()
-    by_token: tuple[float, ...] = ()
-    heads: tuple[ExplainedHead, ...] = ()
-    effects: tuple[Effect, ...] = ()
-    methods: tuple[str, ...] = ()
-    method: str = ""
-    reference: str = ""
+    logit: float
+    lead: float
+    chosen_by: ChosenBy
+    parts: tuple[LogitPart, ...]
+    by_token: Mapping[Head, tuple[float, ...]] | None
+    heads: tuple[ExplainedHead, ...]
+    together: Effect
+    feeder: Effect | None
+    methods: tuple[str, ...]
+    reference: str
     reason: str = ""
 
     def votes(self) -> dict[Head, float]:
-        """What every head adds to the difference; none where logits are no sum."""
-        own = [part.value for part in self.parts if part.kind == "head"]
-        return dict(zip(self.layout, own, strict=True)) if own else {}
+        """What every head adds to the answer's logit; empty where logits are no sum."""
+        return {head: sum(row) for head, row in (self.by_token or {}).items()}
 
-    def total(self, kind: str) -> float:
-        """What all parts of a kind add."""
-        return sum(part.value for part in self.parts if part.kind == kind)
+    def through_tokens(self) -> tuple[tuple[int, float], ...]:
+        """What all heads add through each token, the largest first."""
+        sums = [sum(column) for column in zip(*(self.by_token or {}).values(), strict=True)]
+        return tuple(sorted(enumerate(sums), key=lambda one: -abs(one[1])))
 
-    def word(self, token: str) -> Prediction:
-        """The prediction of a word."""
+    def prediction(self, token: str) -> Prediction:
+        """The answer or the word that it is compared with, as it was predicted."""
         return next(one for one in self.predictions if one.token == token)
-
-    def effect(self, name: str) -> Effect:
-        """What ablating a head, or several (``3.0+3.3``), does."""
-        return next(one for one in self.effects if one.name == name)
 
     def __repr__(self) -> str:
         heads = ", ".join(self.layout.name(one.head) for one in self.heads)
-        return f"<Explanation {self.source.model}: {self.answer!r} over {self.against!r}, {heads}>"
+        return f"<Explain {self.source.model}, {self.answer!r} not {self.against!r}: {heads}>"

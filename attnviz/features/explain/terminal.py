@@ -1,108 +1,99 @@
-"""An explanation on the terminal: sentences, the text in colours, weights of the heads, limits."""
+"""An explanation on the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.padding import Padding
-from rich.style import Style
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Table
 from rich.text import Text
 
-from attnviz.drawing.labels import percent, visible
-from attnviz.drawing.palette import ink, ramp
-from attnviz.drawing.signed import coloured, on_terminal
+from attnviz.drawing.labels import percent, signs, visible
+from attnviz.drawing.signed import SignedGrid, coloured, on_terminal, signed
 from attnviz.drawing.terminal import Line
-from attnviz.features.explain.result import ExplainedHead, Explanation
-from attnviz.features.explain.words import (
-    PROVES_NOT,
-    UP,
-    Sentence,
-    closing,
-    head,
-    key,
-    prediction,
-    split,
-    title,
-    without,
-)
-
-_NAMED = 3
-"""Tokens of a row that are named, where there are no colours."""
+from attnviz.features.explain import words
+from attnviz.features.explain.result import Explain, ExplainedHead
 
 
-def parts(found: Explanation, *, how: bool = True) -> Iterator[RenderableType]:
-    """What was found, sentence by sentence, with how each was measured."""
-    yield Line(title(found), "bold")
+def parts(found: Explain) -> Iterator[RenderableType]:
+    """The answer in sentences, votes, the heads that count most, and what none of it proves."""
+    yield Line(words.title(found), "bold")
+    yield Line(words.said(found))
     yield ""
-    yield from _said(prediction(found), how)
-    yield from _said(split(found), how)
-    if found.by_token:
-        yield Padding(TextByVotes(found), (0, 0, 1, 2))
-    for one in found.heads:
-        yield from _said(head(found, one), how)
-        yield Padding(TextByWeights(found, one), (0, 0, 0, 2))
-        told = key(found, one)
-        if told is not None:
-            yield from _said(told, how)
+    for sentence in words.summary(found):
+        yield Line(sentence)
+    votes = found.votes()
+    if votes:
         yield ""
-    yield Line("Without them", "bold")
-    shown = [without(found, effect) for effect in found.effects]
-    for number, sentence in enumerate(shown):
-        yield from _said(sentence, how and number == len(shown) - 1)
+        yield Line("Votes by head and by token, in logits of the answer (blue: for it)", "bold")
+        yield SignedGrid(found.layout, votes, max(map(abs, votes.values())), words.UP)
+        yield TokenVotes(found)
     yield ""
-    yield Line("What none of this proves", "bold")
-    for line in PROVES_NOT:
-        yield Padding(Line(line, "dim"), (0, 0, 0, 2))
+    yield Line("The heads that count most", "bold")
+    yield HeadsTold(found)
+    yield Line(words.measured(found), "dim")
     yield ""
-    yield Line(closing(found), "dim")
+    yield Line("What none of it proves", "bold")
+    for limit in words.LIMITS:
+        yield Line(f"· {limit}", "dim")
+    yield ""
+    yield Line(words.closing(found), "dim")
 
 
-def _said(sentence: Sentence, how: bool) -> Iterator[RenderableType]:
-    yield Line(sentence.said)
-    if how:
-        yield Padding(Line(sentence.how, "dim"), (0, 0, 0, 2))
-
-
-class TextByVotes:
+class TokenVotes:
     """A renderable: the text, tinted by what all heads add through each token."""
 
-    def __init__(self, report: Explanation) -> None:
-        self.report = report
+    def __init__(self, found: Explain) -> None:
+        self.found = found
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw for this console; nothing without colours, since the sentence names the largest."""
-        if not coloured(console):
-            return
-        most = max(map(abs, self.report.by_token), default=0.0)
-        styles = [on_terminal(value, most, UP) for value in self.report.by_token]
-        yield _text(self.report.tokens, styles, options.ascii_only)
-
-
-class TextByWeights:
-    """A renderable: the text, shaded by a head's weights."""
-
-    def __init__(self, report: Explanation, one: ExplainedHead) -> None:
-        self.report, self.one = report, one
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw for this console; without colours the tokens with the largest weights."""
-        weights, tokens = self.one.weights, self.report.tokens
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Draw for this console; the largest in figures."""
+        sums, plain = self.found.through_tokens(), options.ascii_only
+        most = max(abs(value) for _, value in sums)
         if coloured(console):
-            paints = [ramp("viridis")[round(min(w, 1.0) ** 0.5 * 255)] for w in weights]
-            styles = [Style(color=ink(paint), bgcolor=paint) for paint in paints]
-            yield _text(tokens, styles, options.ascii_only)
-            return
-        best = sorted(range(len(weights)), key=lambda n: -weights[n])[:_NAMED]
-        named = ", ".join(
-            f"{visible(tokens[n], ascii_only=options.ascii_only)} ({n}) {percent(weights[n])}"
-            for n in best
+            line = Text()
+            for position, value in sorted(sums):
+                text = visible(self.found.tokens[position], ascii_only=plain)
+                line.append(text, on_terminal(value, most, words.UP))
+            yield line
+        named = (
+            f"{visible(self.found.tokens[position], ascii_only=plain)} ({position}) {signed(value)}"
+            for position, value in sums[:6]
         )
-        yield Text(f"weights: {named}")
+        yield Text(f"through {', '.join(named)}")
 
 
-def _text(tokens: Sequence[str], styles: Sequence[Style], plain: bool) -> Text:
-    line = Text()
-    for token, style in zip(tokens, styles, strict=False):
-        line.append(visible(token, ascii_only=plain), style)
-    return line
+class HeadsTold:
+    """A renderable: a line a head."""
+
+    def __init__(self, found: Explain) -> None:
+        self.found = found
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """Draw for this console."""
+        found, plain = self.found, options.ascii_only
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+        for name, side in (("head", "left"), ("votes", "right"), ("looks at", "left"),
+                           ("its key is from", "left"), ("without it", "left")):  # fmt: skip
+            table.add_column(name, justify=side, overflow="fold")  # type: ignore[arg-type]
+        for one in found.heads:
+            token = f"{visible(found.tokens[one.position], ascii_only=plain)} ({one.position})"
+            table.add_row(
+                found.layout.name(one.head), "" if one.vote is None else signed(one.vote, 3),
+                f"{token} {percent(one.weights[one.position])}", self._keys(one),
+                words.changes(one.effect),
+            )  # fmt: skip
+        for effect in (found.together, found.feeder):
+            if effect is not None:
+                table.add_row(signs(effect.name, plain), "", "", "", words.changes(effect))
+        yield table
+
+    def _keys(self, one: ExplainedHead) -> str:
+        return ", ".join(
+            f"{key.origin.name(self.found.layout)} {100 * key.share:.0f} %"
+            for key in one.keys
+            if key.share is not None and abs(key.share) >= 0.1
+        ) or ("" if not one.reason else "cannot be told")

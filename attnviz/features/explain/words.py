@@ -1,193 +1,120 @@
-"""The sentences of an explanation, each with how it was measured; every form shows these."""
+"""The sentences that every form of an explanation shares."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from attnviz.core.heads import Head
-from attnviz.drawing.labels import model_name, percent, visible
+from attnviz.drawing.labels import model_name, percent, quoted, visible
 from attnviz.drawing.signed import signed
 from attnviz.features.ablation.result import Effect
-from attnviz.features.explain.result import ExplainedHead, Explanation
+from attnviz.features.explain.result import Explain, ExplainedHead
 
 UP = -1
-"""What speaks for the answer is blue, what speaks against it orange: the sign that is orange."""
+"""What raises the logit is blue, what lowers it orange: the sign that is orange."""
 
-SUPPLIERS = 3
-"""Sources of a key that are told."""
-SMALL = 0.05
-"""Of a contrast: smaller ones are not."""
-
-PROVES_NOT = (
-    "A vote is direct: a head that only feeds other heads may have none, and what a head makes "
-    "later layers write counts as theirs.",
-    "Weights and shares say what the model computed here, with the scale of every normalization "
-    "held; they do not say that it could not have done without.",
-    "Ablation changes more than one path, and other heads may take over; two methods that agree "
-    "are evidence, and one text is an anecdote: attnviz ablate and attnviz sources take many.",
-    "A word's logit is compared with one other word; another comparison has other heads.",
+LIMITS = (
+    "Votes are direct: what a head adds to the logit itself, with the last normalization's scale "
+    "as it is. What it makes later layers do counts as theirs.",
+    "A weight says where a head looks, not that what stands there matters.",
+    "Where keys come from is algebra on this text, with the scales of all normalizations held; it "
+    "says what a score is made of, not what the score would be without it.",
+    "An ablation says what happens without a head as the others are; others can make up for one "
+    "that is missing, so a small effect does not show that it does nothing.",
+    "This is one text. Whether heads do the same elsewhere, attnviz profile, patch and ablate "
+    "measure over many.",
 )
+"""What none of it proves."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """Something that was found.
-
-    Attributes:
-        said: a sentence.
-        how: it was measured, as a sentence.
-    """
-
-    said: str
-    how: str
-
-
-def title(report: Explanation) -> str:
+def title(found: Explain) -> str:
     """The question."""
-    return f"{model_name(report.source)}: why {visible(report.answer)} {place(report)}?"
+    return f"Why does {model_name(found.source)} say {quoted(found.answer)}?"
 
 
-def place(report: Explanation) -> str:
-    """Where the word is said: ``after ·blue (19)``."""
-    return f"{'at' if report.masked else 'after'} {token(report, report.position)}"
-
-
-def token(report: Explanation, position: int) -> str:
-    """A token and where it stands."""
-    return f"{visible(report.tokens[position])} ({position})"
-
-
-def prediction(report: Explanation) -> Sentence:
-    """What the model says, and what comes next."""
-    answer, against = report.word(report.answer), report.word(report.against)
-    far = f"{abs(report.difference):.2f} logits {'ahead' if report.difference >= 0 else 'behind'}"
-    said = (
-        f"{place(report)[0].upper()}{place(report)[1:]} the model gives {visible(answer.token)} "
-        f"{percent(answer.probability)} (rank {answer.rank:,}), {far} of "
-        f"{visible(against.token)} with {percent(against.probability)} (rank {against.rank:,})."
-    )
-    return Sentence(said, "Softmax over the whole vocabulary, as attnviz logits gives it.")
-
-
-def split(report: Explanation) -> Sentence:
-    """What parts of the model add to the difference."""
-    if report.sum is None:
-        return Sentence(
-            "This model's logits are no sum over its heads, so that heads have no votes.",
-            f"It was tried on the model: {report.reason}. Heads are those whose ablation "
-            "changes the difference most, of all heads.",
-        )
-    kinds = {"head": "heads", "mlp": "MLPs", "embedding": "embeddings", "bias": "biases"}
-    parts = ", ".join(f"{name} {signed(report.total(kind), 3)}" for kind, name in kinds.items())
-    by = sorted(range(len(report.by_token)), key=lambda n: -abs(report.by_token[n]))[:2]
-    through = " and ".join(f"{token(report, n)} {signed(report.by_token[n], 2)}" for n in by)
-    return Sentence(
-        f"The difference of {signed(report.difference, 3)} is made of {parts}; of what heads add, "
-        f"most comes through {through}.",
-        f"Direct logit attribution (attnviz logits): the parts add up to {report.sum:.4f}, the "
-        f"model says {report.difference:.4f}. By token: weight × value × W_O, all heads.",
-    )
-
-
-def head(report: Explanation, one: ExplainedHead) -> Sentence:
-    """What a head does for the word."""
-    name, weight = report.layout.name(one.head), percent(one.weights[one.key])
-    if one.value is None:
-        return Sentence(
-            f"Head {name} has {weight} of its weight on {token(report, one.key)}.",
-            f"Its attention weight from position {report.position}, the largest of the row.",
-        )
-    rank = 1 + sum(abs(v) > abs(one.value) for v in report.votes().values())
-    raises = ", ".join(map(visible, one.raises[:3]))
-    return Sentence(
-        f"Head {name} adds {signed(one.value, 2)}, {signed(one.through or 0.0, 2)} of it through "
-        f"{token(report, one.key)}, which has {weight} of its weight; by itself it raises {raises} "
-        "most.",
-        f"Direct logit attribution; number {rank} by size of {len(report.votes())} heads.",
-    )
-
-
-def key(report: Explanation, one: ExplainedHead) -> Sentence | None:
-    """Where a head's key comes from; None for a head that was asked nothing."""
-    name = report.layout.name(one.head)
-    if one.found is None:
-        return Sentence(f"Where the key of {name} comes from cannot be told.", f"{one.reason}.")
-    found = one.found
-    top = ", ".join(f"{name} {share}" for name, share in supplied(report, one))
-    reads = ""
-    if found.lead is not None and found.reads is not None:
-        reads = (
-            f"; {report.layout.name(found.lead)} itself reads there {visible(found.reads.token)} "
-            f"({found.reads.position}), {percent(found.reads.weight)} of its weight"
-        )
-    return Sentence(
-        f"That {name} finds {token(report, one.key)} comes from {top or 'many small sources'}"
-        f"{reads}.",
-        f"Sources of the key (attnviz sources): shares of {found.contrast:.3g}, its score before "
-        "softmax less the mean of all other keys; parts against it are why shares may pass 100 %.",
-    )
-
-
-def without(report: Explanation, effect: Effect) -> Sentence:
-    """What happens without some heads."""
-    names = [report.layout.name(one) for one in effect.heads]
-    which = f"head {names[0]}" if len(names) == 1 else f"heads {', '.join(names)} together"
-    found = " and ".join(
-        f"{signed(report.difference + one.change, 3)} ({one.method})" for one in effect.by
-    )
-    flips = all((report.difference + one.change) * report.difference < 0 for one in effect.by)
-    wins = report.against if report.difference > 0 else report.answer
-    end = f": {visible(wins)} is ahead" if flips else ""
-    return Sentence(
-        f"Without {which} the difference is {found}, not {signed(report.difference, 3)}{end}.",
-        f"Ablation (attnviz ablate) on this text alone, so without intervals: {report.method}.",
-    )
-
-
-def feeders(report: Explanation) -> tuple[Head, ...]:
-    """Earlier heads that keys of the told heads come from."""
-    leads = (one.found.lead for one in report.heads if one.found is not None)
-    return tuple(dict.fromkeys(lead for lead in leads if lead is not None))
-
-
-def sentences(report: Explanation) -> Iterator[Sentence]:
-    """All of them, in the order in which they are told."""
-    yield prediction(report)
-    yield split(report)
-    for one in report.heads:
-        yield head(report, one)
-        told = key(report, one)
-        if told is not None:
-            yield told
-    for effect in report.effects:
-        yield without(report, effect)
-
-
-def supplied(report: Explanation, one: ExplainedHead) -> tuple[tuple[str, str], ...]:
-    """The sources that add most to a head's key, and their shares of the contrast."""
-    if one.found is None:
-        return ()
-    found = one.found
-    return tuple(
-        (
-            origin_name(side.origin.head, side.origin.name(report.layout)),
-            f"{100 * found.share(side):.0f} %" if found.contrast > 0 else signed(side.value),
-        )
-        for side in found.origins[:SUPPLIERS]
-        if abs(found.share(side)) >= SMALL
-    )
-
-
-def origin_name(head: Head | None, name: str) -> str:
-    """Of a source: heads say that they are heads."""
-    return name if head is None else f"head {name}"
-
-
-def closing(report: Explanation) -> str:
-    """The model and how it ran, in one line."""
-    info = report.source
+def said(found: Explain) -> str:
+    """The prediction and the runner-up."""
+    one, other = found.prediction(found.answer), found.prediction(found.against)
+    where = f"{'at' if found.masked else 'after'} {visible(found.tokens[found.position])}"
     return (
-        f"{model_name(info)} · {info.backend} backend · {len(report.tokens)} tokens · "
-        f"{info.device} {info.dtype}"
+        f"{where} ({found.position}): {quoted(one.token)} {percent(one.probability)} (rank "
+        f"{one.rank:,}), {quoted(other.token)} {percent(other.probability)} (rank {other.rank:,}); "
+        f"the first leads by {found.lead:.2f} logits"
     )
+
+
+def token(found: Explain, position: int) -> str:
+    """A token with its position."""
+    return f"{visible(found.tokens[position])} ({position})"
+
+
+def summary(found: Explain) -> Iterator[str]:
+    """What was found, in full sentences."""
+    names = [found.layout.name(one.head) for one in found.heads]
+    if found.chosen_by == "votes":
+        top = found.through_tokens()[0]
+        yield (
+            f"The heads that vote most for it are {_listed(names)}, with "
+            f"{_listed([signed(one.vote or 0.0) for one in found.heads])} logits of "
+            f"{found.logit:.2f}; all heads together add most through {token(found, top[0])}, "
+            f"{signed(top[1])}."
+        )
+    else:
+        yield (
+            f"Logits of {model_name(found.source)} are no sum over heads: {found.reason}. So its "
+            f"heads were ablated one by one: the lead falls most without {_listed(names)}."
+        )
+    places: dict[int, list[str]] = {}
+    for one, name in zip(found.heads, names, strict=True):
+        places.setdefault(one.position, []).append(f"{name} ({percent(one.weights[one.position])})")
+    looks = "; ".join(f"{_listed(some)} at {token(found, n)}" for n, some in places.items())
+    yield f"They look most at: {looks}."
+    if found.feeder is not None:
+        feeder = found.layout.name(found.feeder.heads[0])
+        shares = [
+            f"{100 * share:.0f} % for {name}"
+            for one, name in zip(found.heads, names, strict=True)
+            if (share := share_of(one, found.feeder)) is not None
+        ]
+        yield (
+            f"Head {feeder} wrote much of what sets that key apart from the other keys: "
+            f"{_listed(shares)}."
+        )
+    yield " ".join(_without(found, names))
+
+
+def share_of(one: ExplainedHead, feeder: Effect) -> float | None:
+    """How much of a head's key the feeder wrote."""
+    return next((key.share for key in one.keys if key.origin.head == feeder.heads[0]), None)
+
+
+def _without(found: Explain, names: list[str]) -> Iterator[str]:
+    lead = f"the lead of {found.lead:.2f} changes by {changes(found.together)}"
+    if found.feeder is None:
+        yield f"Without {_listed(names)} {lead}."
+    else:
+        feeder = found.layout.name(found.feeder.heads[0])
+        yield f"Without {_listed(names)} {lead}; without {feeder} alone by {changes(found.feeder)}."
+
+
+def changes(effect: Effect) -> str:
+    """What happens to the lead, by each method."""
+    return ", ".join(f"{signed(one.change)} ({one.method})" for one in effect.by)
+
+
+def measured(found: Explain) -> str:
+    """How the last part was measured."""
+    return (
+        f"Change of the lead of {quoted(found.answer)} over {quoted(found.against)} in logits, "
+        f"with the head's mean output or its output on another text in its place, from "
+        f"{found.reference}."
+    )
+
+
+def closing(found: Explain) -> str:
+    """The model and how it ran, in one line."""
+    info = found.source
+    return f"{model_name(info)} · {info.backend} backend · {info.device} {info.dtype}"
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -16,7 +16,7 @@ from attnviz.drawing.fonts import choose, spelled
 from attnviz.drawing.labels import counted, model_name
 from attnviz.drawing.palette import mix
 from attnviz.drawing.style import Style
-from attnviz.features.film.result import IN_CONTEXT, Curve, Film, HeadFilm
+from attnviz.features.film.result import IN_CONTEXT, Film, HeadFilm, StepCurve
 from attnviz.features.film.words import heading, known_by
 from attnviz.scoring.roles import SHOWN
 
@@ -93,7 +93,7 @@ def _headline(figure: Figure, film: Film, width: float, height: float) -> None:
         figure.text(0.2 / width, at - 0.23 / height, said, fontsize=7, color=_GREY, va="top")
 
 
-def _loss(axes: Axes, film: Film, name: str, curve: Curve) -> None:
+def _loss(axes: Axes, film: Film, name: str, curve: StepCurve) -> None:
     """Loss or in-context score, with the baselines of the loss as lines."""
     _line(axes, film, curve, _INK)
     if name == "loss":
@@ -205,7 +205,7 @@ def _color(role: str | None) -> str:
     return SHOWN[role].color if role is not None and role in SHOWN else _PALE
 
 
-def _line(axes: Axes, film: Film, curve: Curve, color: str) -> None:
+def _line(axes: Axes, film: Film, curve: StepCurve, color: str) -> None:
     """A curve with the band of its intervals."""
     mean = np.array([np.nan if one is None else one for one in curve.mean])
     half = np.array([np.nan if one is None else one for one in curve.half])
@@ -237,5 +237,5 @@ def _scale(axes: Axes, film: Film) -> None:
     axes.set_xlim(steps[0] - margin, steps[-1] + margin)
 
 
-def _last(curve: Curve) -> float:
+def _last(curve: StepCurve) -> float:
     return next((one for one in reversed(curve.mean) if one is not None), 0.0)

@@ -87,8 +87,8 @@ def film(
         Olsson et al. 2022 (arXiv:2209.11895).
     """
     from attnviz.corpus.texts import Text
-    from attnviz.features.film.kept import Asked
-    from attnviz.features.film.run import Study, run
+    from attnviz.features.film.kept import FilmAsked
+    from attnviz.features.film.run import FilmStudy, run
     from attnviz.features.film.series import series
     from attnviz.features.film.summary import summarize
 
@@ -97,14 +97,14 @@ def film(
     for setting in (Setting("limit", limit), Setting("jobs", jobs)):
         if setting.value is not None and setting.value < 1:
             raise UsageError("{} must be 1 or more", setting)
-    asked = Asked(
+    asked = FilmAsked(
         _scores(scores), special_tokens, probe, ablate, _names(conllu), _names(gap),
         max(show, 0), seed,
     )  # fmt: skip
     good = tuple(one for one in found if isinstance(one, Text))[:limit]
     if not good:
         raise InputError(f"no text could be used of {', '.join(names)[:200]}; look at its lines")
-    study = Study(good, asked, tuple(names), device, dtype)
+    study = FilmStudy(good, asked, tuple(names), device, dtype)
     known = _checked(baselines)
     measured = run(
         checkpoints, study, jobs=jobs, keep=None if keep is None else Path(keep), progress=progress

@@ -37,7 +37,7 @@ _ARRAYS = (
 )  # fmt: skip
 
 
-class Header(msgspec.Struct, forbid_unknown_fields=True):
+class FilmHeader(msgspec.Struct, forbid_unknown_fields=True):
     """All of a step but its arrays.
 
     Attributes:
@@ -45,7 +45,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
         info: where its weights came from; ``identity`` what no other model shares.
         layout: its heads.
         scores: that were measured, in the order of the arrays.
-        asked: what results of one film share, see :class:`Asked`.
+        asked: what results of one film share, see :class:`FilmAsked`.
         texts: a hash of the tokens of every text; equal ones are one text.
         files: what was read.
         tokens: in all; ``shown`` those of the text of which maps are kept.
@@ -74,7 +74,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredStep:
     """What was measured at one checkpoint of G texts; H heads, n scores.
 
     Attributes:
@@ -95,7 +95,7 @@ class Measured:
         maps: uint8 [H, T, T], of one text in 255ths; no heads where none is kept.
     """
 
-    header: Header
+    header: FilmHeader
     values: NDArray[np.float64]
     rows: NDArray[np.int64]
     chances: NDArray[np.float64]
@@ -128,7 +128,7 @@ def path_of(folder: Path, step: int) -> Path:
     return folder / f"step-{step:08}{SUFFIX}"
 
 
-def write(folder: Path, found: Measured) -> Path:
+def write(folder: Path, found: MeasuredStep) -> Path:
     """Write a step whole or not at all.
 
     Raises:
@@ -143,7 +143,7 @@ def write(folder: Path, found: Measured) -> Path:
     return path
 
 
-def read(path: Path) -> Measured:
+def read(path: Path) -> MeasuredStep:
     """Read a step.
 
     Raises:
@@ -159,8 +159,8 @@ def read(path: Path) -> Measured:
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise InputError(f"{path} is of another version of attnviz; measure it again")
     try:
-        found = Measured(
-            msgspec.convert(document, Header), **{name: arrays[name] for name in _ARRAYS}
+        found = MeasuredStep(
+            msgspec.convert(document, FilmHeader), **{name: arrays[name] for name in _ARRAYS}
         )
         _check(found)
     except (KeyError, TypeError, ValueError) as error:
@@ -168,7 +168,7 @@ def read(path: Path) -> Measured:
     return found
 
 
-def read_folder(folder: Path) -> tuple[Measured, ...]:
+def read_folder(folder: Path) -> tuple[MeasuredStep, ...]:
     """All steps in a folder, in order.
 
     Raises:
@@ -183,7 +183,7 @@ def read_folder(folder: Path) -> tuple[Measured, ...]:
     return tuple(read(path) for path in found)
 
 
-def _check(found: Measured) -> None:
+def _check(found: MeasuredStep) -> None:
     """ValueError where the arrays are not those of the header."""
     header, heads = found.header, len(found.layout)
     if unknown := [name for name in header.scores if name not in SCORES]:
@@ -210,7 +210,7 @@ def _check(found: Measured) -> None:
 
 
 @dataclass(frozen=True)
-class Asked:
+class FilmAsked:
     """How texts are run, which all steps of a film share.
 
     Attributes:

@@ -23,7 +23,7 @@ from attnviz.corpus.batches import Tokenized, batches
 from attnviz.corpus.executors import one_thread
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError, UsageError
-from attnviz.features.film.kept import SCHEMA, Asked, Header, Measured
+from attnviz.features.film.kept import SCHEMA, FilmAsked, FilmHeader, MeasuredStep
 from attnviz.features.profile.windows import windows
 from attnviz.scoring.observe import Recorder, ScoreObserver
 from attnviz.scoring.probe import MEASURED
@@ -93,7 +93,7 @@ class Prepared:
     bad: tuple[Bad, ...]
 
 
-def prepare(source: Source, texts: Sequence[Text], asked: Asked) -> Prepared:
+def prepare(source: Source, texts: Sequence[Text], asked: FilmAsked) -> Prepared:
     """Tokenize the texts, in windows where they are longer than the model takes.
 
     Raises:
@@ -127,13 +127,13 @@ def prepare(source: Source, texts: Sequence[Text], asked: Asked) -> Prepared:
 def measure(
     source: Source,
     prepared: Prepared,
-    asked: Asked,
+    asked: FilmAsked,
     *,
     step: int,
     name: str,
     identity: dict[str, Any] | None = None,
     files: Sequence[str] = (),
-) -> Measured:
+) -> MeasuredStep:
     """Everything about one checkpoint; one thread, so that the bits are those of any run.
 
     Args:
@@ -164,14 +164,14 @@ def measure(
         roles, notes = _annotated(source, asked)
     total = _added(sums)
     lengths = [[len(one.losses) for one in some] for some in texts]
-    header = Header(
+    header = FilmHeader(
         SCHEMA, step, name, source.info, dict(identity or {}),
         {kind: list(counts) for kind, counts in source.layout.heads.items()}, source.layout.whole,
         list(asked.scores), asked.document(), list(prepared.digests), list(files),
         sum(piece.inputs.length for piece in prepared.pieces), list(shown), roles, metric,
         len(prepared.bad), notes,
     )  # fmt: skip
-    return Measured(
+    return MeasuredStep(
         header,
         np.stack([one.values for one in sums]),
         np.stack([one.rows for one in sums]),
@@ -235,7 +235,7 @@ def _losses(logits: torch.Tensor, tested: Sequence[trials.Trial]) -> NDArray[np.
     return losses.double().cpu().numpy()
 
 
-def _probe(source: Source, probes: Sequence[Inputs], asked: Asked) -> Iterator[Sums]:
+def _probe(source: Source, probes: Sequence[Inputs], asked: FilmAsked) -> Iterator[Sums]:
     """The sums of repeated random tokens, one batch for those of a length."""
     for _, some in groupby(
         sorted(enumerate(probes), key=lambda one: one[1].length), key=lambda one: one[1].length
@@ -283,7 +283,7 @@ def _maps(source: Source, inputs: Inputs, show: int) -> tuple[NDArray[np.uint8],
 
 
 def _ablated(
-    source: Source, pieces: Sequence[_Piece], asked: Asked
+    source: Source, pieces: Sequence[_Piece], asked: FilmAsked
 ) -> tuple[NDArray[np.float64], str]:
     """What ablating each head changes, [H, 2]: the change, and half of its interval (NaN: none)."""
     if not asked.ablate:
@@ -311,7 +311,7 @@ def _prompts(pieces: Sequence[_Piece]) -> list[Prompt | str]:
     return prompts
 
 
-def _annotated(source: Source, asked: Asked) -> tuple[dict[str, list[Role]], list[str]]:
+def _annotated(source: Source, asked: FilmAsked) -> tuple[dict[str, list[Role]], list[str]]:
     """Roles that treebanks and pronouns give, by the heads' names; and what to say of them."""
     roles: dict[str, list[Role]] = {}
     notes: list[str] = []

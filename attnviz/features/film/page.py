@@ -9,7 +9,7 @@ from attnviz.drawing.labels import model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
 from attnviz.features.film import words
 from attnviz.features.film.finding import life
-from attnviz.features.film.result import Curve, Film, HeadFilm
+from attnviz.features.film.result import Film, HeadFilm, StepCurve
 from attnviz.scoring.roles import SHOWN
 from attnviz.web.page import html_page, parts, safe_json
 
@@ -78,7 +78,7 @@ def _head(film: Film, one: HeadFilm) -> dict[str, Any]:
     }
 
 
-def _curve(curve: Curve | None) -> dict[str, Any] | None:
+def _curve(curve: StepCurve | None) -> dict[str, Any] | None:
     return (
         None if curve is None else {"mean": curve.mean, "half": curve.half, "chance": curve.chance}
     )

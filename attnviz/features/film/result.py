@@ -15,7 +15,7 @@ IN_CONTEXT = "in-context score"
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class StepCurve:
     """A number at every step, to four decimals.
 
     Attributes:
@@ -41,9 +41,9 @@ class HeadFilm:
     """
 
     head: Head
-    scores: Mapping[str, Curve]
+    scores: Mapping[str, StepCurve]
     roles: tuple[tuple[str, ...], ...]
-    effect: Curve | None = None
+    effect: StepCurve | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +182,8 @@ class Film(Shown, Result):
     heads: tuple[HeadFilm, ...]
     clusters: int
     tokens: int
-    loss: Curve | None = None
-    in_context: Curve | None = None
+    loss: StepCurve | None = None
+    in_context: StepCurve | None = None
     units: Mapping[str, str] = field(default_factory=dict)
     baselines: Mapping[str, float] = field(default_factory=dict)
     formations: tuple[Formation, ...] = ()

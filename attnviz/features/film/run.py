@@ -15,14 +15,14 @@ from attnviz.corpus.stopping import Stopping
 from attnviz.corpus.texts import Text
 from attnviz.errors import InputError, UsageError, system_errors
 from attnviz.features.film import kept
-from attnviz.features.film.kept import Asked, Measured
+from attnviz.features.film.kept import FilmAsked, MeasuredStep
 from attnviz.features.film.measure import measure, prepare, shown_name
 from attnviz.features.film.series import Checkpoint
 from attnviz.models.identity import identity
 
 
 @dataclass(frozen=True)
-class Study:
+class FilmStudy:
     """What is measured at every checkpoint.
 
     Attributes:
@@ -34,19 +34,19 @@ class Study:
     """
 
     texts: tuple[Text, ...]
-    asked: Asked
+    asked: FilmAsked
     files: tuple[str, ...]
     device: str = "auto"
     dtype: str = "auto"
 
 
 @dataclass(frozen=True)
-class Worker:
+class FilmWorker:
     """Measures a checkpoint, which is in memory no longer than that takes."""
 
-    study: Study
+    study: FilmStudy
 
-    def __call__(self, checkpoint: Checkpoint) -> Measured:
+    def __call__(self, checkpoint: Checkpoint) -> MeasuredStep:
         """Load it, run every text, forget it."""
         study = self.study
         source = load(checkpoint.model, device=study.device, dtype=study.dtype)
@@ -63,12 +63,12 @@ class Worker:
 
 def run(
     checkpoints: Sequence[Checkpoint],
-    study: Study,
+    study: FilmStudy,
     *,
     jobs: int = 1,
     keep: Path | None = None,
     progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
-) -> tuple[Measured, ...]:
+) -> tuple[MeasuredStep, ...]:
     """Measure every checkpoint.
 
     Args:
@@ -100,14 +100,16 @@ def run(
 
 
 def _executor(
-    study: Study, jobs: int, tasks: int
-) -> AbstractContextManager[Executor[Checkpoint, Measured]]:
+    study: FilmStudy, jobs: int, tasks: int
+) -> AbstractContextManager[Executor[Checkpoint, MeasuredStep]]:
     if min(jobs, tasks) <= 1:
-        return Inline(Worker(study))
-    return Processes(partial(Worker, study), min(jobs, tasks))
+        return Inline(FilmWorker(study))
+    return Processes(partial(FilmWorker, study), min(jobs, tasks))
 
 
-def _done(checkpoints: Sequence[Checkpoint], study: Study, folder: Path) -> dict[int, Measured]:
+def _done(
+    checkpoints: Sequence[Checkpoint], study: FilmStudy, folder: Path
+) -> dict[int, MeasuredStep]:
     """What the folder holds of this run; UsageError for steps of another one."""
     with system_errors(InputError, f"cannot use {folder}"):
         folder.mkdir(parents=True, exist_ok=True)

@@ -17,10 +17,9 @@ from attnviz.core.scores import Role
 from attnviz.errors import InputError, UsageError
 from attnviz.features.film import changes
 from attnviz.features.film.changes import Floats, Indices
-from attnviz.features.film.kept import Measured
+from attnviz.features.film.kept import MeasuredStep
 from attnviz.features.film.result import (
     IN_CONTEXT,
-    Curve,
     Event,
     Film,
     Formation,
@@ -28,6 +27,7 @@ from attnviz.features.film.result import (
     Maps,
     Order,
     Shift,
+    StepCurve,
 )
 from attnviz.features.profile.deciding import decide
 from attnviz.scoring.roles import ROLES
@@ -40,7 +40,7 @@ _DIGITS = 4
 
 
 def summarize(
-    steps: Sequence[Measured],
+    steps: Sequence[MeasuredStep],
     baselines: Mapping[str, float] | None = None,
     *,
     partial: bool = False,
@@ -89,7 +89,7 @@ def summarize(
     )
 
 
-def check(steps: Sequence[Measured]) -> None:
+def check(steps: Sequence[MeasuredStep]) -> None:
     """Refuse what is not one run on the same texts.
 
     Raises:
@@ -117,7 +117,7 @@ def check(steps: Sequence[Measured]) -> None:
 class _Track:
     """A number of every text at every step: its curve, and what its draws [R, S] say."""
 
-    curve: Curve | None
+    curve: StepCurve | None
     draws: Floats
     texts: int
 
@@ -128,7 +128,7 @@ class _Track:
         if not texts:
             return cls(None, np.zeros((len(weights), len(a))), 0)
         sums = ClusterSums.of(a.T[:, :, None], b.T[:, :, None])
-        curve = Curve(_numbers(sums.mean()[:, 0]), _numbers(sums.half()[:, 0]))
+        curve = StepCurve(_numbers(sums.mean()[:, 0]), _numbers(sums.half()[:, 0]))
         return cls(curve, changes.drawn(a, b, weights), texts)
 
     def shift(self, start: int, end: int) -> Shift | None:
@@ -165,7 +165,7 @@ class _Series:
         decisions: which scores surely reach what roles take, of all steps at once.
     """
 
-    def __init__(self, steps: Sequence[Measured], names: Sequence[str]) -> None:
+    def __init__(self, steps: Sequence[MeasuredStep], names: Sequence[str]) -> None:
         self.measured, self.layout = steps, steps[0].layout
         self.scores = tuple(steps[0].header.scores)
         self.steps = tuple(one.header.step for one in steps)
@@ -184,7 +184,7 @@ class _Series:
         self.sure, self.questions = self._decided(sums)
 
     @classmethod
-    def of(cls, steps: Sequence[Measured]) -> _Series:
+    def of(cls, steps: Sequence[MeasuredStep]) -> _Series:
         """Of the steps of one run."""
         return cls(steps, steps[0].header.texts)
 
@@ -205,7 +205,7 @@ class _Series:
                 given += totals[place].roles(number, unsure)
                 roles.append(tuple(role.title for role in given))
             curves = {
-                score: Curve(
+                score: StepCurve(
                     _numbers(self.mean[:, number, n]),
                     _numbers(self.half[:, number, n]),
                     _number(float(self.chance[-1, number, n])),
@@ -341,14 +341,14 @@ class _Series:
         )  # fmt: skip
         return decided.sure[:, columns].reshape(self.mean.shape), decided.questions
 
-    def _effect(self, number: int) -> Curve | None:
+    def _effect(self, number: int) -> StepCurve | None:
         if not all(len(one.changes) for one in self.measured):
             return None
         both = np.stack([one.changes[number] for one in self.measured])
-        return Curve(_numbers(both[:, 0]), _numbers(both[:, 1]))
+        return StepCurve(_numbers(both[:, 0]), _numbers(both[:, 1]))
 
 
-def _maps(steps: Sequence[Measured]) -> Maps | None:
+def _maps(steps: Sequence[MeasuredStep]) -> Maps | None:
     """The maps of all steps, packed."""
     if not all(one.maps.size for one in steps):
         return None

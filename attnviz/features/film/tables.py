@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from attnviz.drawing.tables import Row
-from attnviz.features.film.result import Curve, Film
+from attnviz.features.film.result import Film, StepCurve
 
 COLUMNS = (
     "step", "checkpoint", "site", "layer", "head", "quantity", "mean", "low", "high", "chance",
@@ -37,7 +37,7 @@ def _rows(found: Film) -> Iterator[Row]:
                 yield begins | which | {"quantity": "effect"} | _numbers(one.effect, place)
 
 
-def _numbers(curve: Curve, place: int) -> Row:
+def _numbers(curve: StepCurve, place: int) -> Row:
     mean, half = curve.mean[place], curve.half[place]
     known = mean is not None and half is not None
     return {

@@ -13,7 +13,7 @@ from rich.text import Text
 from attnviz.drawing.labels import counted, signs
 from attnviz.drawing.palette import mix
 from attnviz.drawing.terminal import Line
-from attnviz.features.film.result import Curve, Film, HeadFilm
+from attnviz.features.film.result import Film, HeadFilm, StepCurve
 from attnviz.features.film.words import (
     between,
     closing,
@@ -98,7 +98,7 @@ class Lives:
             table.add_row(*self._head(head, width, console, plain=plain))
         yield table
 
-    def _loss(self, name: str, curve: Curve, width: int, *, plain: bool) -> tuple[str, ...]:
+    def _loss(self, name: str, curve: StepCurve, width: int, *, plain: bool) -> tuple[str, ...]:
         known = [one for one in curve.mean if one is not None]
         line = bars(curve.mean, min(known), max(known), width, plain=plain)
         beside = ""
@@ -139,7 +139,7 @@ class Lives:
         return "; ".join(said).replace("–", "-" if plain else "–")
 
 
-def _ends(curve: Curve, plain: bool) -> str:
+def _ends(curve: StepCurve, plain: bool) -> str:
     first, last = (
         "" if value is None else f"{value:.2f}" for value in (curve.mean[0], curve.mean[-1])
     )

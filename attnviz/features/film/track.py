@@ -16,7 +16,7 @@ from attnviz.core.source import Source
 from attnviz.corpus.texts import Text
 from attnviz.errors import InputError, UsageError
 from attnviz.features.film import kept
-from attnviz.features.film.kept import Asked, Measured
+from attnviz.features.film.kept import FilmAsked, MeasuredStep
 from attnviz.features.film.measure import Prepared, measure, prepare
 from attnviz.scoring.scores import SCORES
 
@@ -97,10 +97,10 @@ class Tracker:
         self._model, self._tokenizer, self.every = model, tokenizer, every
         self._texts = _texts(texts)
         chosen = tuple(name for name in SCORES if scores is None or name in scores)
-        self._asked = Asked(chosen, show=show if out is not None else 0, seed=seed)
+        self._asked = FilmAsked(chosen, show=show if out is not None else 0, seed=seed)
         self._out, self._each = None if out is None else Path(out), each
         self._ready: tuple[Source, Prepared, object] | None = None
-        self.last: Measured | None = None
+        self.last: MeasuredStep | None = None
         if not hasattr(inside(model), "config"):  # refused now, not after hours
             load(inside(model), tokenizer=tokenizer)
         if self._out is not None:
@@ -141,7 +141,7 @@ class Tracker:
         return self._ready[:2]
 
 
-def scalars(found: Measured, *, each: bool = False) -> dict[str, float]:
+def scalars(found: MeasuredStep, *, each: bool = False) -> dict[str, float]:
     """What a step gave, in numbers for a log; see :meth:`Tracker.__call__`."""
     numbers: dict[str, float] = {}
     rows, values = found.rows.sum(0), found.values.sum(0)

@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.drawing.labels import counted
-from attnviz.features.film.result import IN_CONTEXT, Curve, Event, Film, Formation, HeadFilm, Order
+from attnviz.features.film.result import (
+    IN_CONTEXT,
+    Event,
+    Film,
+    Formation,
+    HeadFilm,
+    Order,
+    StepCurve,
+)
 from attnviz.scoring.roles import ROLES
 
 METHOD = (
@@ -22,7 +30,7 @@ _TARGETS = {one.score for role in ROLES.values() for one in role.evidence} - {"e
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class Stretch:
     """Steps at which a head has a role.
 
     Attributes:
@@ -38,19 +46,19 @@ class Span:
     vanished: int | None
 
 
-def spans(film: Film, head: HeadFilm) -> tuple[Span, ...]:
+def spans(film: Film, head: HeadFilm) -> tuple[Stretch, ...]:
     """When its roles appear and vanish, in the order of their appearance."""
-    found: list[Span] = []
+    found: list[Stretch] = []
     for title in dict.fromkeys(title for roles in head.roles for title in roles):
         start: int | None = None
         for place, step in enumerate(film.steps):
             if title in head.roles[place]:
                 start = step if start is None else start
             elif start is not None:
-                found.append(Span(title, start, film.steps[place - 1], step))
+                found.append(Stretch(title, start, film.steps[place - 1], step))
                 start = None
         if start is not None:
-            found.append(Span(title, start, film.steps[-1], None))
+            found.append(Stretch(title, start, film.steps[-1], None))
     return tuple(sorted(found, key=lambda span: (span.start, span.role)))
 
 
@@ -68,7 +76,7 @@ def known_by(head: HeadFilm) -> tuple[str | None, str]:
     return None, max(shares, key=lambda name: _most(head.scores[name]))
 
 
-def _most(curve: Curve) -> float:
+def _most(curve: StepCurve) -> float:
     return max((one for one in curve.mean if one is not None), default=0.0)
 
 

@@ -173,17 +173,17 @@ class _Sheet:
         axes = self.axes(figure, _MARGIN + self.left, top + 0.15, count * room, high)
         axes.set_xlim(0, count)
         axes.set_ylim(len(cells), 0)
-        for y, cell in enumerate(cells):
-            for x, word in enumerate(cell.top[:count]):
-                self.cell(axes, x, y, word.token, word.probability)
+        for row, cell in enumerate(cells):
+            for column, word in enumerate(cell.top[:count]):
+                self.cell(axes, column, row, word.token, word.probability)
         axes.set_xticks([n + 0.5 for n in range(count)], [str(n + 1) for n in range(count)])
         axes.xaxis.tick_top()
         axes.set_yticks([n + 0.5 for n in range(len(cells))], self.names)
-        x = _MARGIN + self.left + count * room + 0.25
+        place = _MARGIN + self.left + count * room + 0.25
         token = self.text(_short(words.token_of(self.found, position)))
         for name, values, told in self._curves(cells, token):
-            self._curve(figure, x, top + 0.15, high, name, values, told)
-            x += _CURVE + 0.25
+            self._curve(figure, place, top + 0.15, high, name, values, told)
+            place += _CURVE + 0.25
         self.bar(figure, top + high + 0.35)
         return figure
 

@@ -66,7 +66,8 @@ def lens(
     if by == "head" and token is not None:
         raise UsageError("{token} is followed along the layers; leave out {by}", token=token, by=by)
     looks = [what] if isinstance(what, Look) else list(what)
-    if any(isinstance(one, Capture) for one in looks):
+    given = [one for one in looks if not isinstance(one, Capture)]
+    if len(given) < len(looks):
         raise UsageError(
             "recorded attention holds no states, since those need the model; give a "
             "text and {model}",
@@ -80,7 +81,7 @@ def lens(
             by="head",
         )
     source = load(model, device=device, dtype=dtype)
-    texts = [source.prepare(prompt_of(one)) for one in looks]
+    texts = [source.prepare(prompt_of(one)) for one in given]
     if by == "head":
         found = run_heads(source, texts, question, progress)
     else:

@@ -68,7 +68,7 @@ def unembedded(source: Source, inputs: Inputs, states: Tensor, length: int) -> I
     layers = max(map(source.layout.layers, source.layout.kinds))
     vocabulary = source.vocab_size or 1 << 16
     texts = max(1, AT_ONCE // (vocabulary * length))
-    for some in states.split(texts * length):
+    for some in torch.split(states, texts * length):
         items = -(-len(some) // length)
         padded = torch.cat([some, some[-1:].expand(items * length - len(some), -1)])
         start = Start(layers, padded.view(items, length, -1))
@@ -117,7 +117,8 @@ def readings(
         place += len(logits)
         found.append(_reading(logits.float(), rows, last, shares, surprise, followed, top))
     _check(source, apart, own)
-    return Readings(*(torch.cat(parts) for parts in zip(*found, strict=True)), difference=apart)
+    whole = [torch.cat(parts) for parts in zip(*found, strict=True)]
+    return Readings(*whole, difference=apart)  # type: ignore[arg-type, misc]
 
 
 def _reading(

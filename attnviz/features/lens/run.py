@@ -164,5 +164,5 @@ def _cells(
 
 def _named(source: Source, ids: Tensor) -> zip[tuple[int, str]]:
     """Every id with its text, each once."""
-    distinct = ids.unique().tolist()
+    distinct = sorted(set(ids.flatten().tolist()))
     return zip(distinct, source.tokens(distinct).texts, strict=True)

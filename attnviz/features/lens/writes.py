@@ -122,7 +122,7 @@ def run_heads(
 
 
 def _blocks(made: Tensor, table: Tensor) -> Iterable[Tensor]:
-    return made.split(max(1, AT_ONCE // len(table)))
+    return torch.split(made, max(1, AT_ONCE // len(table)))
 
 
 def _raised(one: _Sums, effects: Sequence[Tensor], tokens: Tokens, places: Sequence[int]) -> None:

@@ -10,7 +10,7 @@ from attnviz.core.capture import Capture
 from attnviz.errors import UsageError
 from attnviz.features.sources.measure import measure
 from attnviz.features.sources.result import MEAN, Others, Sources, SourceShares
-from attnviz.features.sources.run import Against, Asked, answer
+from attnviz.features.sources.run import Against, SplitAsked, answer
 from attnviz.models.identity import identity
 
 
@@ -58,7 +58,7 @@ def sources(
             "give a text and {model}",
             model=...,
         )
-    asked = Asked(head, at, key, against)
+    asked = SplitAsked(head, at, key, against)
     asked.check()
     source = load(model, device=device, dtype=dtype)
     inputs = source.prepare(prompt_of(what))

@@ -44,7 +44,7 @@ Against = int | Others | None
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SplitAsked:
     """What is asked.
 
     Attributes:
@@ -72,7 +72,7 @@ class Asked:
             raise UsageError("a key is a whole number, not {!r}", self.key)
 
 
-def answer(source: Source, inputs: Inputs, asked: Asked) -> Sources:
+def answer(source: Source, inputs: Inputs, asked: SplitAsked) -> Sources:
     """Answer it.
 
     Raises:
@@ -144,7 +144,7 @@ def one_head(source: Source, name: str) -> Head:
     return chosen[0]
 
 
-def _asked(capture: Capture, head: Head, asked: Asked) -> tuple[Reason, Against]:
+def _asked(capture: Capture, head: Head, asked: SplitAsked) -> tuple[Reason, Against]:
     """The weight that is asked about, and what it is compared with."""
     sides = capture.sides(head)
     at = _place("query", asked.at, len(sides.queries))

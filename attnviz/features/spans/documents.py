@@ -68,7 +68,7 @@ class DocumentSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class DocumentExample:
     """A question with its documents, in the order in which they stand in the prompt.
 
     Attributes:
@@ -118,7 +118,9 @@ class Example:
         return max(range(count), key=lambda n: len(wanted & _words(self.documents[n])))
 
 
-def read_examples(name: str | Path, settings: DocumentSettings) -> tuple[list[Example], list[Bad]]:
+def read_examples(
+    name: str | Path, settings: DocumentSettings
+) -> tuple[list[DocumentExample], list[Bad]]:
     """The examples of a file, and the lines that cannot be used.
 
     Raises:
@@ -182,7 +184,7 @@ def _row(line: str | Problem, settings: DocumentSettings) -> dict[str, Any] | st
 
 def _examples(
     rows: Sequence[tuple[int, str, dict[str, Any]]], settings: DocumentSettings
-) -> Iterator[Example]:
+) -> Iterator[DocumentExample]:
     pool = list(dict.fromkeys(row["documents"][0] for _, _, row in rows))
     for index, (number, place, row) in enumerate(rows):
         documents, gold = row["documents"], row["gold"]
@@ -201,7 +203,7 @@ def _examples(
             drawn.shuffle(others)
             gold = index // 2 % len(documents)  # alike in both halves
             documents = [*others[:gold], right, *others[gold:]]
-        yield Example(number, place, tuple(documents), gold, row["question"], row["answer"])
+        yield DocumentExample(number, place, tuple(documents), gold, row["question"], row["answer"])
 
 
 def _chars(ranges: Sequence[Range]) -> str:

@@ -25,7 +25,7 @@ from attnviz.corpus.gold.halves import halves
 from attnviz.corpus.gold.rule import enough, sure
 from attnviz.corpus.gold.tally import DIFFERENCE, p_above_zero, share
 from attnviz.errors import InputError, UsageError
-from attnviz.features.spans.documents import RULES, DocumentSettings, Example, read_examples
+from attnviz.features.spans.documents import RULES, DocumentExample, DocumentSettings, read_examples
 from attnviz.features.spans.measure import (
     Measuring,
     Progress,
@@ -82,7 +82,7 @@ def sheet(
     examples, bad = read_examples(name, settings)
     shown = weighed(source, weigh, shares=True)
     measuring = Measuring(shown.layout, _NAMES, rows)
-    used: list[Example] = []
+    used: list[DocumentExample] = []
     right: list[Bools] = []
     told: list[str] = []
     refused = 0
@@ -121,7 +121,9 @@ def sheet(
     )
 
 
-def _measured(shown: Source, inputs: Inputs, example: Example, measuring: Measuring) -> Bools:
+def _measured(
+    shown: Source, inputs: Inputs, example: DocumentExample, measuring: Measuring
+) -> Bools:
     """Whether each head takes the right document, [N]; its sums are added up."""
     tokens = tokens_of(inputs)
     documents = _documents(tokens, example.right)
@@ -143,7 +145,7 @@ def _documents(tokens: Tokens, right: int) -> list[Sequence[int]]:
 
 
 def _sheet(
-    examples: Sequence[Example],
+    examples: Sequence[DocumentExample],
     right: Bools,
     layout: Layout,
     settings: DocumentSettings,

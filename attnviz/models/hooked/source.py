@@ -165,7 +165,9 @@ class Hooked(Gated):
             raise ModelError(f"attention of {self._name} cannot be gated: {self.no_gates}")
         stack = None if start is None and not request.states else self._stack
         late = start is not None and stack is not None and start.layer < len(stack.layers)
-        if (stack is None and (start is not None or request.states)) or (late and stack.before):
+        if (stack is None and (start is not None or request.states)) or (
+            late and stack is not None and stack.before
+        ):
             raise ModelError(
                 f"{self._name} has no plain list of layers that run one after the other; a pass "
                 "cannot begin at one of them, nor show the states between them"

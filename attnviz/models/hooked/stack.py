@@ -55,8 +55,9 @@ class Stack:
             ended = self.layers[len(self.layers) if start.end is None else start.end :]
             for layer in [*self.layers[: start.layer], *ended]:
                 undo.enter_context(_replaced(layer, self._skip))
-            for layer in () if self.before is None else self.before.layers:
-                undo.enter_context(_replaced(layer, self.before._skip))
+            if self.before is not None:
+                for layer in self.before.layers:
+                    undo.enter_context(_replaced(layer, self.before._skip))
             if start.layer == len(self.layers):
                 undo.enter_context(_replaced(self.layers[-1], given))
                 yield

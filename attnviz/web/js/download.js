@@ -28,6 +28,26 @@ export function svgOf(picture, paper) {
   return painter.finish(width, height, paper, document.title);
 }
 
+const DRAWN = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "font", "text-anchor", "dominant-baseline", "opacity", "paint-order"];
+
+/**
+ * An SVG element of the page as a file: what the page's style says goes into it.
+ * @param {SVGElement} svg
+ * @param {number} width
+ * @param {number} height
+ */
+export function standingAlone(svg, width, height) {
+  const whole = /** @type {SVGElement} */ (svg.cloneNode(true));
+  const [from, to] = [svg, whole].map((one) => [...one.querySelectorAll("*")]);
+  from.forEach((one, n) => {
+    const style = getComputedStyle(one);
+    for (const name of DRAWN) to[n].setAttribute(name, style.getPropertyValue(name));
+  });
+  const paper = getComputedStyle(document.documentElement).getPropertyValue("--paper").trim();
+  for (const [name, value] of Object.entries({ xmlns: "http://www.w3.org/2000/svg", width, height, style: `background: ${paper}` })) whole.setAttribute(name, String(value));
+  return new Blob([whole.outerHTML], { type: "image/svg+xml" });
+}
+
 /**
  * A drawing as PNG, two pixels each way for one of the screen; null where it is too large.
  * @param {Picture} picture

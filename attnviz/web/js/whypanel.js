@@ -1,4 +1,4 @@
-import { fill, make } from "./dom.js";
+import { fill, make, plural } from "./dom.js";
 import { fromWhere } from "./fromwhere.js";
 import { reasonOf } from "./reason.js";
 
@@ -113,7 +113,7 @@ function steps({ terms, r, c, weightText, error, shown }, reason) {
   const off = reason.off;
   /** @type {[string, string, string][]} */
   const lines = [
-    ["q·k", signed(reason.dot, off), `the sum of ${reason.q.length} products${turned ? "; q and k turned by their positions" : ""}`],
+    ["q·k", signed(reason.dot, off), `the sum of ${plural(reason.q.length, "product")}${turned ? "; q and k turned by their positions" : ""}`],
     ["scaled", signed(reason.scaled, off * scale), `times ${Number(scale.toPrecision(4))}`],
   ];
   if (softcap !== null) lines.push(["capped", signed(reason.capped, off * scale), `${softcap} tanh(score / ${softcap})`]);
@@ -163,7 +163,7 @@ function softmax({ terms, c, key, weightText, error }, reason) {
 export function drawReason(place, asked) {
   const { terms, r, c, head, query, key, said } = asked;
   const reason = reasonOf(terms, r, c);
-  const canvas = make("canvas", { role: "img", "aria-label": `query, key and their products in ${reason.q.length} dimensions; largest products ${largest(reason)}` });
+  const canvas = make("canvas", { role: "img", "aria-label": `query, key and their products in ${plural(reason.q.length, "dimension")}; largest products ${largest(reason)}` });
   const turn = make("button", { type: "button", class: "why-order", "aria-pressed": String(sorted) }, "sorted by product");
   turn.addEventListener("click", () => {
     sorted = !sorted;

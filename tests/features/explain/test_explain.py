@@ -1,187 +1,165 @@
-"""An explanation says what the commands find one by one; and what it shows of it."""
+"""An explanation against what the commands say one by one; its forms; what is refused."""
 
 from __future__ import annotations
 
-import io
+import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import numpy as np
 import pytest
-import torch
-from rich.console import Console
 
 import attnviz as av
-from attnviz.captures.trials import one_token
 from attnviz.cli import main
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.explain import terminal
-from attnviz.features.explain.result import Explanation
-from attnviz.features.explain.words import PROVES_NOT, key, sentences, without
+from attnviz.features.explain.result import Explain
+from tests.features.view.test_view_page import axe
+from tests.repeated import REPEATED
 from tests.viewing import opened
 
-transformers = pytest.importorskip("transformers")
-
-TEXT = "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
+TEXT = "the cat river moon stone bread the cat river moon stone"
 
 
 @pytest.fixture(scope="module")
-def found() -> Explanation:
-    return av.explain(TEXT)
+def gpt2() -> Any:
+    return av.load("demo-gpt2")
 
 
 @pytest.fixture(scope="module")
-def masked() -> Explanation:
-    return av.explain("The cat sat on the [MASK].", model="demo-bert", count=2)
+def found(gpt2: Any) -> Explain:
+    return av.explain(TEXT, model=gpt2)
 
 
-def test_the_difference_is_that_of_transformers(found: Explanation) -> None:
-    folder = Path(av.__file__).parent / "models" / "demo" / "demo-gpt2"
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
-    ids = av.load("demo-gpt2").prepare(av.Prompt(TEXT)).sides["decoder"].queries.ids
-    with torch.no_grad():
-        logits = model(torch.tensor([ids])).logits[0, -1]
-    answer, against = found.word(found.answer), found.word(found.against)
-    assert [answer.id, against.id] == logits.topk(2).indices.tolist()
-    assert found.difference == pytest.approx(
-        float(logits.topk(2).values @ torch.tensor([1.0, -1.0], dtype=torch.float64)), abs=1e-4
+@pytest.fixture(scope="module")
+def bert() -> Explain:
+    return av.explain("The cat sat on the [MASK].", model="demo-bert")
+
+
+def names(found: Explain) -> list[str]:
+    return [found.layout.name(one.head) for one in found.heads]
+
+
+def test_votes_are_those_of_logits(gpt2: Any, found: Explain) -> None:
+    votes = av.logits(TEXT, model=gpt2)
+    values = {votes.layout.name(head): value for head, value in votes.heads().items()}
+    assert (found.answer, found.against) == tuple(one.token for one in votes.predictions[:2])
+    assert names(found) == sorted(values, key=lambda name: -values[name])[:3]
+    assert [one.vote for one in found.heads] == pytest.approx([values[n] for n in names(found)])
+    total = sum(part.value for part in found.parts)
+    assert total == pytest.approx(found.logit, abs=1e-3)
+    assert found.lead == pytest.approx(
+        votes.predictions[0].logit - votes.predictions[1].logit, abs=1e-4
     )
-    assert answer.probability == pytest.approx(float(logits.softmax(-1).max()), abs=1e-5)
-    assert sum(part.value for part in found.parts) == pytest.approx(found.difference, abs=1e-4)
 
 
-def test_every_part_is_what_a_command_says(found: Explanation) -> None:
-    votes = av.logits(TEXT, token="clock", against=found.against)
-    assert [(one.head, one.value) for one in found.heads] == [
-        (vote.head, pytest.approx(vote.value)) for vote in votes.votes[:3]
-    ]
-    capture = av.capture(TEXT)
-    for one in found.heads:
-        whole = capture[one.head]
-        assert list(one.weights) == pytest.approx(whole[found.position].tolist(), abs=1e-6)
-        assert [row[0] for row in one.map] == [round(1000 * float(w)) for w in whole[:, 0]]
-        assert one.map[0][1:] == (-1,) * (len(found.tokens) - 1)
-        assert one.found is not None
-        name = found.layout.name(one.head)
-        split = av.sources(TEXT, name, found.position, key=one.key, against="mean")
-        assert one.found.origins == split.side("key")
-        assert one.found.contrast == pytest.approx(split.score)
-    names = [found.layout.name(one.head) for one in found.heads]
-    assert [effect.name for effect in found.effects][:4] == [*names, "+".join(names)]
-    one = av.ablate(
-        TEXT, heads=names[1], metric="logit-diff", answer="clock", against=found.against
-    )
-    assert found.effect(names[1]).by == one.effects[0].by
-
-
-def test_it_tells_the_induction_circuit(found: Explanation) -> None:
-    """Heads that copy *clock* find it through 1.4, which reads the token before it."""
-    assert found.answer == " clock"
-    copying = [one for one in found.heads if found.tokens[one.key] == " clock"]
-    assert len(copying) >= 2
-    for one in copying:
-        assert one.raises[0] == " clock"
-        assert one.found is not None
-        assert one.found.lead is not None
-        assert found.layout.name(one.found.lead) == "1.4"
-        assert one.found.reads is not None
-        assert one.found.reads.token == " blue"
-        told = key(found, one)
-        assert told is not None
-        assert "1.4 itself reads there ·blue (6)" in told.said
-    assert all(change.change < -1 for change in found.effect("1.4").by)
-    assert ": ·garden is ahead" in without(found, found.effect("1.4")).said
-
-
-def test_heads_are_found_by_ablation_where_logits_are_no_sum(masked: Explanation) -> None:
-    assert masked.masked
-    assert masked.parts == ()
-    assert "normalizes the sum" in masked.reason
-    every = av.ablate(
-        "The cat sat on the [MASK].", model="demo-bert", heads="*.*", metric="logit-diff",
-        answer=masked.answer, against=masked.against,
+def test_maps_keys_and_losses_are_those_of_the_commands(gpt2: Any, found: Explain) -> None:
+    capture = av.capture(TEXT, model=gpt2)
+    group = [*names(found), "+".join(names(found)), found.feeder.name]
+    report = av.ablate(
+        TEXT, model=gpt2, heads=", ".join(group), method="mean, resample", metric="logit-diff",
+        answer=found.answer, against=found.against,
     )  # fmt: skip
-    assert [one.head for one in masked.heads] == [effect.heads[0] for effect in every.ranked()[:2]]
-    assert all(one.value is None and one.found is not None for one in masked.heads)
+    effects = {one.name: one for one in report.effects}
+    for one, name in zip(found.heads, names(found), strict=True):
+        row = np.asarray(capture[name])[found.position]
+        assert one.weights == pytest.approx(row.tolist(), abs=1e-6)
+        assert one.position == int(row.argmax())
+        assert np.abs(np.array(one.map) / 1000 - np.asarray(capture[name])).max() < 6e-4
+        sources = av.sources(TEXT, name, found.position, against="mean", model=gpt2)
+        assert sources.key == one.position
+        assert [key.value for key in one.keys] == pytest.approx(
+            [key.value for key in sources.side("key")[:5]]
+        )
+        assert [c.change for c in one.effect.by] == pytest.approx(
+            [c.change for c in effects[name].by], abs=1e-5
+        )
+    assert found.together.change == pytest.approx(effects[found.together.name].change, abs=1e-5)
+    assert found.feeder.change == pytest.approx(effects[found.feeder.name].change, abs=1e-5)
 
 
-def test_a_word_that_did_not_win_is_compared_with_what_did() -> None:
-    found = av.explain(TEXT, answer="garden", count=1)
-    assert (found.answer, found.against) == (" garden", " clock")
-    assert found.difference < 0
-    assert "behind" in next(iter(sentences(found))).said
-    assert found.heads[0].value is not None
+def test_it_tells_the_induction_circuit(gpt2: Any) -> None:
+    """Wherever the model repeats: its heads look at what followed the same token before.
+
+    And the previous-token head wrote the keys by which they find it.
+    """
+    repeated = 0
+    for text in (TEXT, *(one.rsplit(" ", 1)[0] for one in REPEATED)):
+        tokens = av.logits(text, model=gpt2).tokens
+        before = tokens.index(tokens[-1])
+        if av.logits(text, model=gpt2).token != tokens[before + 1]:
+            continue
+        found = av.explain(text, model=gpt2)
+        assert [one.position for one in found.heads] == [before + 1] * 3
+        assert found.layout.name(found.feeder.heads[0]) == "1.4"
+        assert found.feeder.change < -0.5 * found.lead
+        repeated += 1
+    assert repeated == 1 + 7
 
 
-def test_a_token_by_its_id() -> None:
-    source = av.load("demo-gpt2")
-    assert one_token(source, "#26") == 26
-    with pytest.raises(InputError, match="only one token"):
-        one_token(source, "#99999999")
+def test_a_masked_model_is_explained_by_ablation(bert: Explain) -> None:
+    assert bert.chosen_by == "ablation"
+    assert bert.reason
+    assert not bert.parts
+    assert all(one.vote is None for one in bert.heads)
+    every = av.ablate(
+        "The cat sat on the [MASK].", model="demo-bert", heads="*.*", method="mean",
+        metric="logit-diff", answer=bert.answer, against=bert.against,
+    )  # fmt: skip
+    assert names(bert) == [one.name for one in every.ranked()[:3]]
+    assert all(one.change < 0 for one in every.ranked()[:3])
 
 
-def test_files(found: Explanation, masked: Explanation, tmp_path: Path) -> None:
-    for number, one in enumerate((found, masked)):
-        assert av.read(one.save(tmp_path / f"{number}.json")) == one
-        jsonschema.validate(one.to_dict(), Explanation.json_schema())
-        for suffix in ("png", "svg", "pdf", "html", "csv"):
-            assert one.to_bytes(suffix)
-    rows = found.to_records()
-    assert len(rows) == 2 * len(found.effects)
-    assert rows[0]["without"] == pytest.approx(found.difference + rows[0]["change"])
+def test_words_that_are_asked_for(gpt2: Any) -> None:
+    found = av.explain(TEXT, model=gpt2, answer="moon", against="stone")
+    assert (found.answer, found.against) == (" moon", " stone")
+    pair = av.logits(TEXT, model=gpt2, token="moon", against="stone")
+    assert found.lead == pytest.approx(pair.logit, abs=1e-5)
+    assert found.prediction(" moon").rank > 1
 
 
-@pytest.mark.parametrize("color", [None, "truecolor"])
-def test_every_sentence_is_on_the_terminal(
-    found: Explanation, masked: Explanation, color: Any
-) -> None:
-    for one in (found, masked):
-        out = io.StringIO()
-        console = Console(file=out, width=400, color_system=None, markup=False)
-        for part in terminal.parts(one):
-            console.print(part)
-        for sentence in sentences(one):
-            assert sentence.said in out.getvalue()
-        assert all(limit in out.getvalue() for limit in PROVES_NOT)
-    coloured = Console(file=io.StringIO(), width=60, color_system=color, force_terminal=True)
-    coloured.print(*terminal.parts(found))
+def test_forms(found: Explain, bert: Explain, tmp_path: Path, capsys: Any) -> None:
+    for one in (found, bert):
+        assert Explain.from_json(one.to_json()) == one
+        text = str(one)
+        assert all(name in text for name in names(one))
+        assert "What none of it proves" in text
+        assert max(map(len, text.splitlines())) <= 100
+        assert one.to_records()[0]["without_mean"] == one.heads[0].effect.change
+    assert av.read(found.save(tmp_path / "a.json")) == found
+    out = tmp_path / "a.html"
+    assert main(["explain", TEXT, "-q", "--json", "-o", str(out)]) == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == "attnviz.explain/1"
+    assert out.read_bytes().startswith(b"<!doctype")
 
 
-def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    page = tmp_path / "why.html"
-    assert main(["explain", "The king slept and the", "--count", "1", "-o", str(page)]) == 0
-    said = capsys.readouterr().out
-    assert "What none of this proves" in said
-    assert page.stat().st_size > 10_000
-    assert main(["explain", "a b", "--json", "--csv"]) == 2
-    assert main(["explain", "a b", "-o", "x.txt"]) == 2
-
-
-def test_what_is_refused(minilm: str) -> None:
+def test_what_is_refused(minilm: str, gpt2: Any) -> None:
     with pytest.raises(ModelError, match="predicts no words"):
         av.explain("A cat.", model=minilm)
+    with pytest.raises(InputError, match="a single mask"):
+        av.explain("A [MASK] sat on a [MASK].", model="demo-bert")
     with pytest.raises(UsageError, match="recorded attention predicts nothing"):
-        av.explain(av.capture("A cat."))
-    with pytest.raises(UsageError, match="at least 1"):
-        av.explain("A cat.", count=0)
-    with pytest.raises(InputError, match="no mask"):
-        av.explain("A cat.", model="demo-bert")
+        av.explain(av.capture("A cat.", model=gpt2))
 
 
-def test_the_page(found: Explanation, browser: Any, tmp_path: Path) -> None:
-    path = found.save(tmp_path / "why.html")
-    for width, scheme in ((1440, "light"), (360, "dark")):
-        with opened(browser, viewport={"width": width, "height": 800}, color_scheme=scheme) as seen:
-            seen.page.goto(path.as_uri())
-            seen.documents.add(path.as_uri())
-            for sentence in sentences(found):
-                assert sentence.said in seen.text("main")
-            assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
-            chosen = seen.page.locator(".card").nth(1)
-            assert "·clock (7): weight 0.96" in chosen.inner_text()
-            chosen.locator(".tokens button").first.click()
-            assert "<|endoftext|> (0): weight 0.0" in chosen.inner_text()
-            bars = seen.page.locator("#without table tr")
-            assert bars.count() == 1 + 2 * len(found.effects)
-            first = found.difference + found.effects[0].by[0].change
-            assert f"{first:.3g}" in bars.nth(1).inner_text()
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_page(found: Explain, bert: Explain, tmp_path: Path, browser: Any, theme: Any) -> None:
+    paths = [one.save(tmp_path / f"{n}.html") for n, one in enumerate((found, bert))]
+    with opened(browser, color_scheme=theme, viewport={"width": 360, "height": 740}) as tab:
+        for path, one in zip(paths, (found, bert), strict=True):
+            tab.open(path)
+            titles = tab.page.eval_on_selector_all(
+                "#heads h2", "all => all.map(one => one.textContent)"
+            )
+            assert [title.split()[1].rstrip(":") for title in titles] == names(one)
+            assert tab.page.eval_on_selector_all(
+                "#heads h3:first-of-type", "all => all.map(one => one.textContent)"
+            ) == [
+                f"it looks most at {one.tokens[h.position].replace(' ', '·')} ({h.position}) "
+                f"{100 * h.weights[h.position]:.0f} %"
+                for h in one.heads
+            ]
+            assert tab.page.evaluate("document.documentElement.scrollWidth") <= 360
+            tab.page.evaluate(axe())
+            told = tab.page.evaluate("axe.run()")["violations"]
+            assert [(v["id"], [n["html"][:120] for n in v["nodes"]][:3]) for v in told] == []
+        assert not tab.page.is_visible("#by-head")

@@ -17,6 +17,7 @@ from attnviz.features.lens import terminal
 from attnviz.features.lens.page import page
 from attnviz.features.lens.result import Lens
 from tests.features.flow.test_pictures import shown
+from tests.features.view.test_view_page import axe
 from tests.viewing import opened
 
 TEXT = "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
@@ -69,7 +70,7 @@ def test_results_come_back_and_say_things_of_heads(found: Lens, heads: Lens) -> 
         assert Lens.from_json(one.to_json()) == one
     assert found.finding("a") is None
     told = heads.finding("a")
-    assert set(told.said) == set(heads.layout.names()) if hasattr(heads.layout, "names") else told
+    assert set(told.said) == {heads.layout.name(one) for one in heads.layout}
     assert told.measures[0].values["3.0"][0] == heads.heads[18].in_text.share
     assert heads.compared().values["3.0"]["norm"] == heads.heads[18].norm
 
@@ -114,7 +115,7 @@ def test_the_page(found: Lens, tmp_path: Path, browser: Any) -> None:
         assert words[:2] == ["·clock", "·garden"]
         assert len(words) == 10
         added = tab.page.eval_on_selector_all(
-            "#added .bar > span", "all => all.map(one => one.textContent)"
+            "#added .bar-line > span", "all => all.map(one => one.textContent)"
         )
         told = [float(one.replace("\u2212", "-")) for one in added[:6]]
         assert told == pytest.approx(found.cells[-1].added.heads, abs=0.006)
@@ -124,14 +125,16 @@ def test_the_page(found: Lens, tmp_path: Path, browser: Any) -> None:
         assert tab.hash() == "#at=3:18"
         tab.press("Escape")
         assert not tab.text("#added")
-        tab.page.hover("#grid tbody tr:nth-child(2) td:nth-child(4)")
+        tab.page.hover("#grid tbody tr:nth-child(2) td:nth-child(5)")
         tab.settle()
         assert tab.text("#name") == "after layer 0, after ·gave (3)"
         names, rows = tab.table()
         assert names[3] == "word"
         assert len(rows) == len(found.cells)
-        assert b"becomes" not in tab.saved("svg")
         assert tab.saved("svg").count(b"<rect") == len(found.cells) + 1
+        tab.page.evaluate(axe())
+        told = tab.page.evaluate("axe.run()")["violations"]
+        assert [(one["id"], [n["html"][:120] for n in one["nodes"]][:3]) for one in told] == []
     with opened(browser, viewport={"width": 360, "height": 700}, has_touch=True) as tab:
         tab.open(path)
         assert tab.page.evaluate("document.documentElement.scrollWidth") <= 360

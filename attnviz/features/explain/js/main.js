@@ -1,116 +1,94 @@
-// What was found, sentence by sentence; the text stands below, tinted by votes or by a head's weights.
-import { byId, fill, make, say, shown } from "./dom.js";
-import { bars, differences, valueText } from "./bars.js";
-import { startSaving } from "./download.js";
+// Why a model says a word: votes by head and token, the heads that count most, and what is without them.
+import { bar, barLine, signedBar, signedText } from "./bars.js";
+import { byId, fill, make, table } from "./dom.js";
 import { startFrame } from "./frame.js";
-import { legend } from "./legend.js";
-import { ramp, rootColor, scheme } from "./palette.js";
-import { drawAll } from "./picture.js";
+import { startHelpByKey } from "./help.js";
+import { mapCanvas } from "./mapfigure.js";
+import { ramp, scheme } from "./palette.js";
 import { shades } from "./shades.js";
 import { changeColor } from "./signed.js";
 
 /** @type {import("./types.js").Data} */
 const data = JSON.parse(byId("data").textContent || "");
+const SIDE = 180;
 
-/** @param {import("./types.js").Sentence} sentence */
-function finding({ said, how }) {
-  return make("div", { class: "finding" }, make("p", {}, said), make("p", { class: "how" }, how));
+/** Tint by a share of the largest, from -1 to 1, with an ink that reads on it. @param {HTMLElement} box @param {number} share */
+function tint(box, share) {
+  const color = changeColor(data.signed[scheme()], Math.sign(share) * Math.sqrt(Math.abs(share)));
+  const [r, g, b] = color.map((part) => part / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+  box.style.background = `rgb(${color.join(" ")})`;
+  box.style.color = (0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05) ** 2 > 0.0525 ? "#000000" : "#ffffff";
+  return box;
 }
 
-/** Black or white, whichever reads better. @param {number[]} rgb */
-function ink([r, g, b]) {
-  const [x, y, z] = [r, g, b].map((part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
-  return (0.2126 * x + 0.7152 * y + 0.0722 * z + 0.05) ** 2 > 1.05 * 0.05 ? "#000000" : "#ffffff";
-}
-
-/** @param {number} share from -1 to 1 */
-function tint(share) {
-  return changeColor(data.signed[scheme()], Math.sign(share) * Math.sqrt(Math.abs(share)));
-}
-
-/** @param {string} hex */
-function parts(hex) {
-  return [1, 3, 5].map((n) => parseInt(hex.slice(n, n + 2), 16));
-}
-
-/**
- * The text, a button a token; what stands behind it is said below.
- * @param {number[]} values
- * @param {(n: number) => number[]} color as r, g, b
- * @param {(n: number) => string} words
- * @param {number} held the token that is said at first
- * @param {string} label
- */
-function text(values, color, words, held, label) {
-  const told = make("p", { class: "told" });
-  /** @type {HTMLButtonElement[]} */
-  const buttons = [];
-  /** @param {number} n @param {boolean} aloud */
-  const choose = (n, aloud) => {
-    buttons.forEach((button, place) => button.setAttribute("aria-pressed", String(place === n)));
-    told.textContent = words(n);
-    if (aloud) say(words(n));
-  };
-  values.forEach((_, n) => {
-    const button = make("button", { type: "button", "aria-pressed": "false", title: words(n), class: n === data.position ? "asking" : "" }, make("bdi", {}, data.tokens[n]));
-    const rgb = color(n);
-    button.style.background = `rgb(${rgb.join(" ")})`;
-    button.style.color = ink(rgb);
-    button.addEventListener("click", () => choose(n, true));
-    button.addEventListener("pointerenter", (event) => { if (event.pointerType === "mouse") told.textContent = words(n); });
-    buttons.push(button);
+/** The text, tinted token by token. @param {number[]} values @param {number} most */
+function tinted(values, most) {
+  return data.texts.map((text, n) => {
+    const box = make("span", { title: `${data.tokens[n]} (${n}): ${signedText(values[n] || 0)}`, class: n === data.position ? "here" : "" }, text);
+    return values.length && values[n] ? tint(box, most ? values[n] / most : 0) : box;
   });
-  choose(held, false);
-  return [make("ul", { class: "tokens", "aria-label": label }, ...buttons.map((button) => make("li", {}, button))), told];
 }
 
-/** @param {number} n */
-function named(n) {
-  return `${data.tokens[n]} (${n})`;
+/** @param {number[]} values */
+function largest(values) {
+  return values.reduce((found, value) => Math.max(found, Math.abs(value)), 0);
 }
 
-/** A whole map. @param {number[][]} map @param {string} name */
-function whole(map, name) {
-  const canvas = make("canvas", { role: "img", "aria-label": `attention map of head ${name}: queries downwards, keys to the right`, width: map[0].length, height: map.length });
-  const pixels = shades({ values: map.flat(), rows: map.length, columns: map[0].length, colors: ramp(data.palette), factor: () => 1 / 1000, root: true, masked: (cell) => map[Math.floor(cell / map[0].length)][cell % map[0].length] < 0 });
-  canvas.getContext("2d")?.putImageData(new ImageData(pixels, map[0].length, map.length), 0, 0);
-  return canvas;
+function grid() {
+  const names = new Set(data.heads.map((head) => head.name));
+  const most = largest(data.votes.flatMap((row) => row.values));
+  const widest = Math.max(...data.votes.map((row) => row.values.length));
+  const head = make("tr", {}, make("th", { scope: "col" }, "layer"), ...Array.from({ length: widest }, (_, n) => make("th", { scope: "col" }, String(n))));
+  const rows = data.votes.map(({ layer, values }) => make("tr", {}, make("th", { scope: "row" }, layer), ...values.map((value, n) =>
+    tint(make("td", { class: names.has(`${layer}.${n}`) ? "chosen" : "", title: `${layer}.${n}` }, signedText(value)), most ? value / most : 0))));
+  return make("table", { class: "grid" }, make("thead", {}, head), make("tbody", {}, ...rows));
 }
 
-/** @param {import("./types.js").Told} one */
-function card(one) {
-  const title = one.adds ? `Head ${one.name}, ${one.adds} logits` : `Head ${one.name}`;
-  const card = make("article", { class: "card" }, make("h3", {}, title), finding(one.said),
-    ...text(one.weights, (n) => parts(rootColor(data.palette, one.weights[n])), (n) => `${named(n)}: weight ${shown(one.weights[n])}`, one.key, `weights of head ${one.name} on every token`));
-  if (one.found) card.append(make("h4", {}, "Where its key comes from"), finding(one.found));
-  if (one.sources.length) card.append(bars(one.sources, data.signed[scheme()], `what sources add to the score of head ${one.name}`));
-  if (one.map.length) card.append(make("h4", {}, "Its whole map (queries downwards)"), whole(one.map, one.name));
-  return card;
+/** A head's map: queries downwards, keys across. @param {import("./types.js").Head} head */
+function weights(head) {
+  const rows = data.tokens.length;
+  const pixels = shades({
+    values: head.map.flat(), rows, columns: rows, colors: ramp(data.palette), factor: () => 1, root: true,
+    masked: data.causal ? (cell) => cell % rows > Math.trunc(cell / rows) : null,
+  });
+  return mapCanvas({ rows, columns: rows, pixels, queries: data.tokens, keys: data.tokens, side: SIDE }, `attention weights of head ${head.name}`);
+}
+
+/** @param {import("./types.js").Head} head */
+function card(head) {
+  const vote = head.vote === null ? "" : `: ${head.vote} logits for ${data.answer}`;
+  const box = make("article", { class: "head" }, make("h2", {}, `Head ${head.name}${vote}`));
+  box.append(make("h3", {}, `it looks most at ${head.looks}`), make("p", { class: "row" }, ...tinted(head.weights, 1)));
+  if (head.raises.length) box.append(make("h3", {}, "it raises most"), make("p", {}, head.raises.join(" ")));
+  const most = largest(head.keys.map(([, share]) => share));
+  box.append(make("h3", {}, "its key comes from"));
+  if (head.reason) box.append(make("p", { class: "small" }, head.reason));
+  box.append(...head.keys.map(([name, share]) => barLine(name, signedBar(share, most), head.shares ? `${Math.round(100 * share)} %` : signedText(share))));
+  if (head.map.length) box.append(make("h3", {}, "all its weights, queries downwards"), make("div", { class: "map", tabindex: 0, role: "group", "aria-label": `map of head ${head.name}` }, weights(head)));
+  return box;
 }
 
 function draw() {
-  const most = Math.max(...data.votes.map(Math.abs), 1e-9);
-  fill(byId("prediction"), finding(data.prediction),
-    bars(data.predictions.map(([word, share, , rank]) => [`${rank}. ${word}`, share]), data.signed[scheme()], "probabilities"));
-  fill(byId("split"), finding(data.split), ...(data.votes.length ? text(data.votes, (n) => tint(data.votes[n] / most),
-    (n) => `${named(n)}: all heads add ${valueText(data.votes[n])} logits through it`, data.votes.indexOf(data.votes.reduce((a, b) => (Math.abs(b) > Math.abs(a) ? b : a))), "what all heads add through every token") : []));
-  fill(byId("legend"), ...legend(data.palette, "0", "weight 1, by the square root", data.heads.some((one) => one.map.some((row) => row.some((weight) => weight < 0)))));
-  fill(byId("heads"), make("div", { class: "cards" }, ...data.heads.map(card)));
-  const last = data.without[data.without.length - 1];
-  fill(byId("without"), ...data.without.map(({ said }) => make("p", {}, said)), differences(data, data.signed[scheme()]),
-    make("p", { class: "small" }, last ? last.how : ""));
+  fill(byId("title"), data.title);
+  fill(byId("said"), data.said);
+  fill(byId("text"), ...tinted(data.sums, largest(data.sums)));
+  fill(byId("summary"), ...data.summary.map((sentence) => make("p", {}, sentence)));
+  fill(byId("predictions"), ...data.predictions.map(([word, share, text]) => barLine(word, bar(share), text, word === data.answer ? "wanted" : "")));
+  byId("by-head").hidden = byId("by-token").hidden = !data.votes.length;
+  if (data.votes.length) {
+    const most = largest(data.through.map(([, value]) => value));
+    fill(byId("grid"), grid());
+    fill(byId("tokens"), ...data.through.map(([name, value]) => barLine(name, signedBar(value, most), signedText(value))));
+  }
+  fill(byId("heads"), ...data.heads.map(card));
+  fill(byId("effects"), table(["without", ...data.methods.map((name) => `change of its lead, by ${name}`)], data.effects));
+  fill(byId("measured"), data.measured);
+  fill(byId("limits"), ...data.limits.map((limit) => make("li", {}, limit)));
+  fill(byId("closing"), data.closing);
 }
 
-function* numbers() {
-  yield ["heads", "method", "difference", "without"];
-  for (const one of data.without) for (const [n, value] of one.values.entries()) yield [one.name, data.methods[n], String(data.difference), String(value)];
-}
-
+startHelpByKey([]);
 startFrame(draw);
-startSaving("attnviz-explain", (painter) => drawAll(painter, data), () => getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), numbers);
-fill(byId("title"), data.title);
-fill(byId("compared"), `${data.compared}: ${valueText(data.difference)} logits. ${data.notes.join(" ")}`);
-fill(byId("closing"), data.closing);
-fill(byId("proves"), ...data.limits.map((line) => make("li", {}, line)));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 draw();
+document.documentElement.dataset.busy = "0";

@@ -1,33 +1,23 @@
-export interface Sentence { said: string; how: string }
-export interface Told {
-  name: string;
-  adds: string;
-  weights: number[];
-  /** In thousandths, row by row, -1 where the query may not attend; empty for long texts. */
-  map: number[][];
-  key: number;
-  said: Sentence;
-  found: Sentence | null;
-  /** Name and value. */
-  sources: [string, number][];
+/** One of the heads that count most. */
+export interface Head {
+  name: string; vote: string | null; raises: string[]; weights: number[]; looks: string;
+  /** sources of the key it looks at most, with their shares, or values where these cancel */
+  keys: [string, number][]; shares: boolean; reason: string; map: number[][];
 }
 export interface Data {
-  title: string;
-  closing: string;
+  title: string; said: string; summary: string[]; measured: string; limits: string[]; closing: string;
   tokens: string[];
-  position: number;
-  prediction: Sentence;
-  /** Word, probability, the same in words, rank. */
-  predictions: [string, number, string, number][];
-  split: Sentence;
-  votes: number[];
-  heads: Told[];
-  difference: number;
-  compared: string;
-  methods: string[];
-  without: ({ name: string; values: number[] } & Sentence)[];
-  limits: string[];
-  notes: string[];
+  /** the same in running text */
+  texts: string[];
+  position: number; answer: string;
+  /** words with their probabilities, as numbers and in words */
+  predictions: [string, number, string][];
+  votes: { layer: string; values: number[] }[];
+  through: [string, number][]; sums: number[];
+  heads: Head[]; methods: string[]; effects: string[][];
   palette: string[];
+  /** whether later keys are masked */
+  causal: boolean;
+  /** colours of less, nothing and more */
   signed: Record<"light" | "dark", string[]>;
 }

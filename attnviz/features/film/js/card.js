@@ -1,5 +1,5 @@
 // One head: its life, its scores and its map at this step.
-import { byId, clamp, fill, make, shown } from "./dom.js";
+import { byId, clamp, fill, make, plural, shown } from "./dom.js";
 import { data, mapOf, size } from "./data.js";
 import { ramp } from "./palette.js";
 import { shades } from "./shades.js";
@@ -49,7 +49,7 @@ function drawMap() {
     context.lineWidth = 2;
     context.strokeRect(cell.column * CELL + 1, cell.row * CELL + 1, CELL - 2, CELL - 2);
   }
-  canvas.setAttribute("aria-label", `attention of head ${data.heads[head].name} at step ${data.steps[step]}, first ${size} tokens of a text; arrow keys read cells`);
+  canvas.setAttribute("aria-label", `attention of head ${data.heads[head].name} at step ${data.steps[step]}, first ${plural(size, "token")} of a text; arrow keys read cells`);
   byId("cell").textContent = cell ? said(values, cell) : "rows look at columns; colours by the square root; point at a cell to read it";
 }
 

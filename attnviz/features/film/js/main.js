@@ -3,8 +3,10 @@ import { drawCard, startCard } from "./card.js";
 import { drawCurves, startCurves } from "./curves.js";
 import { count, data, unpack } from "./data.js";
 import { byId, fill, make, say } from "./dom.js";
+import { csvOf, download, standingAlone } from "./download.js";
 import { startFrame } from "./frame.js";
 import { drawGrid, startGrid } from "./grid.js";
+import { startHelpByKey } from "./help.js";
 import { fromHash, get, set, subscribe } from "./state.js";
 
 const PACE = 450;
@@ -39,9 +41,33 @@ function run(on) {
   }, PACE);
 }
 
+/** Every curve, a line for each step. */
+function* numbers() {
+  yield ["step", "head", "score", "mean", "half_interval", "chance"];
+  /** @type {[string, string, import("./types.js").Curve | null][]} */
+  const curves = [["", "loss", data.loss], ["", "in_context", data.context]];
+  for (const { name, scores, effect } of data.heads) {
+    for (const [score, one] of Object.entries(scores)) curves.push([name, score, one]);
+    curves.push([name, `effect_${data.metric}`, effect]);
+  }
+  for (const [head, score, one] of curves) {
+    if (one) for (const [n, step] of data.steps.entries()) yield [String(step), head, score, ...[one.mean[n], one.half[n], one.chance].map((value) => String(value ?? ""))];
+  }
+}
+
+function saveCurves() {
+  const svg = /** @type {SVGElement} */ (byId("curves").firstElementChild);
+  const { width, height } = svg.getBoundingClientRect();
+  download(standingAlone(svg, width, height), "attnviz-film.svg");
+}
+
 async function start() {
   startFrame(draw);
+  startHelpByKey([["← →", "on the slider: from step to step"], ["← ↑ ↓ →", "from head to head, and on the map from cell to cell"]]);
+  byId("save-svg").addEventListener("click", saveCurves);
+  byId("save-csv").addEventListener("click", () => download(csvOf(numbers()), "attnviz-film.csv"));
   fill(byId("origin"), data.origin);
+  byId("happened").hidden = !data.told.length;
   fill(byId("told"), ...data.told.map((line) => make("li", {}, line)));
   fill(byId("methods"), ...data.methods.map((line) => make("p", {}, line)));
   fill(byId("events"), ...data.events.map((event) => {

@@ -35,10 +35,3 @@ export function behind(layer) {
 export function where(column) {
   return `${data.masked ? "at" : "after"} ${data.tokens[column]} (${data.positions[column]})`;
 }
-
-/** A value with its sign. @param {number} value */
-export function signed(value) {
-  if (Math.abs(value) < 0.00005) return "0";
-  const digits = Math.abs(value) >= 9.995 ? 1 : Math.abs(value) >= 0.0995 ? 2 : 3;
-  return `${value > 0 ? "+" : "\u2212"}${Math.abs(value).toFixed(digits)}`;
-}

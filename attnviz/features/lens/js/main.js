@@ -4,6 +4,7 @@ import { behind, cellAt, data, paint, percent, where } from "./data.js";
 import { byId, clamp, fill, make, say } from "./dom.js";
 import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
+import { startHelpByKey } from "./help.js";
 import { legend } from "./legend.js";
 import { show } from "./panel.js";
 import { drawWhole } from "./picture.js";
@@ -80,7 +81,8 @@ function recalled() {
 
 /** @param {string} name @param {string[]} texts @param {"thead" | "tfoot"} part */
 function names(name, texts, part) {
-  return make(part, {}, make("tr", {}, make("th", { scope: "row" }, name), ...texts.map((text) => make("th", { scope: "col" }, make("bdi", { title: text }, text)))));
+  const first = name ? make("th", { scope: "row" }, name) : make("td", {});
+  return make(part, {}, make("tr", {}, first, ...texts.map((text) => (text ? make("th", { scope: "col" }, make("bdi", { title: text }, text)) : make("td", {})))));
 }
 
 /** The numbers of every cell, a line each. */
@@ -138,6 +140,7 @@ addEventListener("hashchange", () => {
   const next = recalled();
   if (next) choose(next, true);
 });
+startHelpByKey([["↑ ↓", "from layer to layer"], ["← →", "from token to token"], ["Enter", "hold a cell"], ["Home", "the first token"], ["End", "the last token"], ["Esc", "let go"]]);
 startFrame(() => choose(last, Boolean(held)));
 startSaving("attnviz-lens", (painter) => drawWhole(painter, tones()), () => getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), numbers);
 choose(recalled() || END, true);

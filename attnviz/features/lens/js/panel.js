@@ -1,31 +1,15 @@
 // What is known of one cell: its words, what every head of the layer added, and its position by layer.
-import { behind, cellAt, data, paint, percent, signed, where } from "./data.js";
+import { bar, barLine, signedBar, signedText } from "./bars.js";
+import { behind, cellAt, data, paint, percent, where } from "./data.js";
 import { byId, fill, make } from "./dom.js";
 
 /** @typedef {import("./types.js").Place} Place */
 
-/** @param {string} name @param {Node} drawn @param {string} value @param {string} kind */
-function line(name, drawn, value, kind) {
-  return make("div", { class: `bar ${kind}` }, make("bdi", { title: name }, name), drawn, make("span", {}, value));
-}
-
-/** @param {number} value @param {number} most */
-function signedBar(value, most) {
-  const bar = make("i", { class: value < 0 ? "less" : "more" });
-  const size = most ? (50 * Math.abs(value)) / most : 0;
-  bar.style.width = `${size}%`;
-  bar.style.left = `${value < 0 ? 50 - size : 50}%`;
-  bar.style.height = "11px";
-  return make("div", { class: "signed" }, bar);
-}
-
 /** @param {Place} place */
 function words(place) {
   return cellAt(place).top.map(([number, share]) => {
-    const bar = make("i", {});
-    bar.style.width = `${100 * share}%`;
     const wanted = data.names[number] === data.followed[place.column];
-    return line(data.names[number], make("div", {}, bar), percent(share), wanted ? "wanted" : "");
+    return barLine(data.names[number], bar(share), percent(share), wanted ? "wanted" : "");
   });
 }
 
@@ -38,9 +22,9 @@ function added(place) {
   parts.push(["MLP", found.mlp]);
   if (found.bias) parts.push(["bias", found.bias]);
   const most = Math.max(...parts.map(([, value]) => Math.abs(value)));
-  const sum = `the state before has ${signed(found.before)}, the LM head alone ${signed(found.constant)}: in all ${signed(found.logit)}`;
+  const sum = `the state before has ${signedText(found.before)}, the LM head alone ${signedText(found.constant)}: in all ${signedText(found.logit)}`;
   return [make("p", { class: "of" }, `What layer ${data.layers[place.layer]} added to the logit of ${data.names[found.word]}`),
-    ...parts.map(([name, value]) => line(name, signedBar(value, most), signed(value), "cell")), make("p", { class: "small" }, sum)];
+    ...parts.map(([name, value]) => barLine(name, signedBar(value, most), signedText(value))), make("p", { class: "small" }, sum)];
 }
 
 /** @param {Place} place */

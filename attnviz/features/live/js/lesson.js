@@ -1,4 +1,4 @@
-import { byId, fill, make, say } from "./dom.js";
+import { byId, fill, make, plural, say } from "./dom.js";
 import { told } from "./figures.js";
 import { drawShares } from "./sharesfigure.js";
 import { pointAt } from "./spot.js";
@@ -36,7 +36,7 @@ export function startLessons(size) {
   addEventListener("scroll", () => requestAnimationFrame(point), { passive: true });
   fill(byId("lesson-list"), ...page.lessons.map(({ name, title, about, steps: all }, n) => {
     const button = make("button", { type: "button", class: n ? "lesson-card" : "lesson-card first", "data-lesson": name },
-      make("b", {}, title), make("span", { class: "small" }, `${about}, ${all.length} steps`));
+      make("b", {}, title), make("span", { class: "small" }, `${about}, ${plural(all.length, "step")}`));
     button.addEventListener("click", () => go(name, 0));
     return button;
   }), alone());

@@ -1,12 +1,13 @@
 // The circuit: layers upwards, an edge as thick as what it restores. Pointing at a head shows its
 // figures and its map on the first clean prompt, pointing at an edge what goes along it.
 import { byId, fill, make, table } from "./dom.js";
-import { csvOf, download } from "./download.js";
+import { csvOf, download, standingAlone } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { curve } from "./curve.js";
 import { map } from "./map.js";
 import { draw } from "./svg.js";
+import { term } from "./words.js";
 
 /** @typedef {import("./types.js").Arrow} Arrow */
 /** @typedef {import("./types.js").Node} Node */
@@ -136,7 +137,7 @@ fill(byId("measured"), data.measured);
 fill(byId("closing"), data.closing);
 const sides = new Set(data.arrows.map((arrow) => arrow.side));
 fill(byId("legend"), ...Object.entries(data.fed).filter(([side]) => sides.has(side)).map(([side, name]) => {
-  const word = make("span", {}, name);
+  const word = side === "logits" ? make("button", { type: "button", class: "term", ...term("logit") }, name) : make("span", {}, name);
   word.style.color = `var(--${side})`;
   return word;
 }));
@@ -147,18 +148,6 @@ addEventListener("keydown", (event) => {
   held = null;
   show(null);
 });
-/** The circuit as a file: what the page's style says goes into the picture. */
-function asSvg() {
-  const whole = /** @type {SVGElement} */ (svg.cloneNode(true));
-  const [from, to] = [svg, whole].map((one) => [...one.querySelectorAll("*")]);
-  from.forEach((one, n) => {
-    const style = getComputedStyle(one);
-    for (const name of ["fill", "stroke", "stroke-width", "font", "text-anchor", "dominant-baseline", "opacity"]) to[n].setAttribute(name, style.getPropertyValue(name));
-  });
-  for (const [name, value] of Object.entries({ xmlns: "http://www.w3.org/2000/svg", width: wide, height: high })) whole.setAttribute(name, String(value));
-  return new Blob([whole.outerHTML], { type: "image/svg+xml" });
-}
-
 /** Every edge with its figures. */
 function* edgeLines() {
   yield ["start", "end", "side", "share", "restored", "removed", "in resamples"];
@@ -166,7 +155,7 @@ function* edgeLines() {
 }
 
 byId("save-png").hidden = true; // the policy lets no picture in that a canvas could take
-byId("save-svg").addEventListener("click", () => download(asSvg(), "attnviz-circuit.svg"));
+byId("save-svg").addEventListener("click", () => download(standingAlone(svg, wide, high), "attnviz-circuit.svg"));
 byId("save-csv").addEventListener("click", () => download(csvOf(edgeLines()), "attnviz-circuit.csv"));
 startHelpByKey([["Tab", "from head to head and edge to edge"], ["Esc", "let go"]]);
 startFrame(() => show(held));

@@ -6,6 +6,7 @@ import { overview } from "./overview.js";
 import { measured, nearest } from "./plane.js";
 import { told } from "./tints.js";
 import { drawOne } from "./sceneheads.js";
+import { term } from "./words.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Head} Head */
@@ -163,6 +164,11 @@ function beside(state, head) {
   return said ? [make("h3", {}, said), canvas] : [];
 }
 
+/** A term that says what it means. @param {string} text @param {Record<string, string>} mark */
+function word(text, mark) {
+  return make("button", { type: "button", class: "term", ...mark }, text);
+}
+
 /** @type {import("./types.js").View} */
 export const card = {
   draw(state) {
@@ -177,7 +183,7 @@ export const card = {
     fill(byId("card-body"),
       make("h2", {}, capital(head.title), make("span", { class: "soft" }, `  ${kindOf(state).title}, ${itemOf(state).model}`)),
       make("div", { class: "columns-2" },
-        make("section", { tabindex: "0", "aria-label": "roles and scores" }, make("h3", {}, "Roles"), ...roles(head), make("h3", {}, "Scores against chance"), bars(head),
+        make("section", { tabindex: "0", "aria-label": "roles and scores" }, make("h3", {}, word("Roles", term("role"))), ...roles(head), make("h3", {}, "Scores against ", word("chance", term("chance"))), bars(head),
           make("p", { class: "small" }, "Bar: the mean over the rows that count. Mark: the same under uniform attention. Scores are of the whole text, whatever is hidden here.")),
         make("section", {}, make("h3", {}, "Strongest pairs"),
           said.length ? make("p", { class: "small" }, said.join(" ")) : "",

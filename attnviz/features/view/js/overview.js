@@ -13,6 +13,7 @@ import { hidePreview, preview } from "./preview.js";
 import { drawTints, hatch, labelled, measureOf, numberNames, numbersOf, paintTints, tintSaid, tone } from "./tints.js";
 import { groupsOf } from "./groups.js";
 import { drawPlane, paintPlane, planeCanvas, planeNumbers } from "./plane.js";
+import { term } from "./words.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Head} Head */
@@ -325,10 +326,12 @@ export const overview = {
     const words = state.scale === "one" ? `full colour is ${fullSaid(state)}` : state.scale === "row" ? `each row by its largest ${nounOf(state)}` : `each map by its largest ${nounOf(state)}, colours by the square root so that small ones show`;
     const few = headsOf(state).some(({ data }) => data.roles[0]?.few) ? ` (${page.few} on fewer than ${page.fewRows} rows)` : "";
     const coded = `Below a map: ${tintSaid(state) || `its ${kindOf(state).whole ? "layer" : "head"} and the sign of what it does, else of its sink${few}.`}`;
-    const said = [`Queries downwards, keys across; ${words}.`, coded, ...cutSaid(state, isCut(state))].join(" ");
+    const said = [` downwards, keys across; ${words}.`, coded, ...cutSaid(state, isCut(state))].join(" ");
     drawLegend(state);
     markToken(state, null);
-    byId("overview-said").textContent = nothing ? "Nothing is left to show: everything is hidden." : said;
+    const place = byId("overview-said");
+    if (nothing) place.textContent = "Nothing is left to show: everything is hidden.";
+    else if (place.textContent !== `Queries${said}`) fill(place, make("button", { type: "button", class: "term", ...term("query") }, "Queries"), said);
     if (!changed || [...changed].some((name) => !["head", "on", "pin", "find", "mix", "top", "least", "toward", "zoom"].includes(name))) {
       if (!nothing) drawVisible();
     }

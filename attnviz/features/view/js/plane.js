@@ -206,7 +206,7 @@ export function drawPlane(state) {
   painter.rect(0, 0, width, trial.height, ink().paper);
   dots = paint(painter, state, width, height, id).dots;
   const head = headOf(state, state.head);
-  canvas.setAttribute("aria-label", `${dots.length} heads by likeness; ${head ? labelled(state, head) : ""}; ${likes(state, state.head)}`);
+  canvas.setAttribute("aria-label", `${plural(dots.length, "head")} by likeness; ${head ? labelled(state, head) : ""}; ${likes(state, state.head)}`);
 }
 
 /** The dots for saving. @param {Painter} painter @param {State} state */
