@@ -41,9 +41,7 @@ def heads(
     ] = None,
     sort: Annotated[
         str,
-        typer.Option(
-            help="Sort the table by layer, role, the name of a score, or a relation given by --with: obj."
-        ),
+        typer.Option(help="Sort the table by layer, role, a score, or a relation given by --with."),
     ] = "layer",
     top: Annotated[
         int | None, typer.Option(help="Only the first N rows of the table.", metavar="N", min=1)
