@@ -372,7 +372,7 @@ def test_relations_choose_and_order_heads_wherever_roles_do(
     assert main([*drawn, "--role", "nsubj"]) == 2
     assert "unknown role 'nsubj': choose one of previous" in (error := capsys.readouterr().err)
     assert "syntactic: nmod:poss, syntactic: obj" in error
-    assert main([*drawn, "--role", "obj", "-q"]) == 0
+    assert main([*drawn, "--role", "obj", "--jobs", "1", "-q"]) == 0
     assert [path.name for path in (tmp_path / "maps").rglob("*.png")] == ["L01H02.png"]
     capsys.readouterr()
     for chosen in (["--role", "obj"], ["--sort", "nmod:poss", "--top", "1"], ["--role", "syntax"]):
