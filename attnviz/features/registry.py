@@ -8,7 +8,8 @@ from typing import Any
 from zipfile import is_zipfile
 
 from attnviz.core.record import Record, parsed
-from attnviz.errors import InputError
+from attnviz.errors import InputError, system_errors
+from attnviz.files import opened
 
 RESULTS = {
     "attnviz.ablate": "attnviz.features.ablation.result.Ablation",
@@ -78,4 +79,7 @@ def read(path: str | Path) -> Any:
         return profile.read_profile(path)
     from attnviz.corpus.lines import text
 
+    if name != "-":  # a pipe that nobody writes to would be waited for
+        with system_errors(InputError, f"cannot read {path}"):
+            opened(path).close()
     return read_record(parsed(text(str(path)), name), name)

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from attnviz.core.heads import Head
 from attnviz.core.scores import HeadScores
 from attnviz.errors import UsageError
-from attnviz.scoring.roles import ANNOTATED, MIN_ROWS, SHOWN, does_something, role_name
+from attnviz.scoring.roles import (
+    ANNOTATED,
+    MIN_ROWS,
+    SHOWN,
+    does_something,
+    is_called,
+    role_name,
+)
 from attnviz.scoring.scores import SCORES
 
 
@@ -18,30 +25,39 @@ def arrange(
     sort: str = "layer",
     top: int | None = None,
     everything: bool = False,
+    named: Sequence[HeadScores] = (),
 ) -> tuple[HeadScores, ...]:
     """Filter, sort and cut a list of heads.
 
     Args:
         heads: in the order of the layout.
-        role: keep only heads that have this role, such as ``syntactic`` or ``syntactic: obj``.
+        role: keep only heads that have this role, such as ``induction``, ``syntactic`` or, of
+            annotated roles, ``syntactic: obj`` and ``obj``.
         sort: ``layer`` (as they are), ``role`` (by what they do, else where they rest, in the
             table's order of roles, the strongest evidence first), ``score`` (of the role, largest
-            first), or the name of a score (largest mean first).
+            first), the name of a score (largest mean first), or that of an annotated role, ``obj``
+            (heads that have it first, by its score).
         top: how many to keep at most.
         everything: keep all heads; otherwise, where no role is asked for, only those that do
             something beyond resting.
+        named: other heads whose annotated roles may be asked for too.
 
     Raises:
         UsageError: an unknown role or order; the message names those that exist.
     """
     role = None if role is None else role_name(role)
-    if role is not None and role not in SHOWN and role.partition(":")[0] not in ANNOTATED:
-        raise UsageError(f"unknown role {role!r}; roles are {', '.join(SHOWN)}")
-    if sort not in ("layer", "role", "score", *SCORES):
-        known = ", ".join(SCORES)
+    annotated = [r for h in (*heads, *named) for r in h.roles if r.name in ANNOTATED]
+    given = sorted({r.of for r in annotated if r.of})
+    known_role = role is None or role in SHOWN or role.partition(":")[0] in ANNOTATED
+    if not known_role and not any(is_called(r, str(role)) for r in annotated):
+        raise UsageError(f"unknown role {role!r}; roles are {', '.join([*SHOWN, *given])}")
+    by_role = sort not in ("layer", "role", "score", *SCORES)
+    wanted = role_name(sort)
+    if by_role and not any(is_called(r, wanted) for r in annotated):
+        known = ", ".join([*SCORES, *given])
         raise UsageError(f"cannot sort by {sort!r}; use layer, role, score or one of {known}")
     if role is not None:
-        kept = [h for h in heads if any(role in (r.name, r.title) for r in h.roles)]
+        kept = [h for h in heads if any(is_called(r, role) for r in h.roles)]
     else:
         kept = [h for h in heads if everything or does_something(h)]
     if sort == "role":
@@ -55,6 +71,8 @@ def arrange(
         )
     elif sort == "score":
         kept.sort(key=lambda h: -(h.roles[0].evidence.mean or 0.0) if h.roles else 0.0)
+    elif by_role:
+        kept.sort(key=lambda h: -_score(h, wanted))
     elif sort != "layer":
         kept.sort(key=lambda h: -_mean(h, sort))
     return tuple(kept[:top])
@@ -70,12 +88,18 @@ def leading(scores: HeadScores, role: str | None = None) -> tuple[int, float, He
         scores: of the head.
         role: the only role that is asked for; all by default.
     """
-    shown = [r for r in scores.roles if role in (None, r.name, r.title)]
+    shown = [r for r in scores.roles if role is None or is_called(r, role)]
     does = [r for r in shown if not r.rests]
     lifts = [r.evidence.lift or 0.0 for r in does or shown]
     if not lifts:
         lifts = [s.lift or 0.0 for s in scores.scores.values() if s.rows >= MIN_ROWS]
     return 0 if does else 1 if shown else 2, -max(lifts, default=0.0), scores.head
+
+
+def _score(head: HeadScores, annotated: str) -> float:
+    """Of a role from annotation; 0 where the head has it not."""
+    roles = [r for r in head.roles if r.name in ANNOTATED and is_called(r, annotated)]
+    return max((r.evidence.mean or 0.0 for r in roles), default=0.0)
 
 
 def _mean(head: HeadScores, score: str) -> float:

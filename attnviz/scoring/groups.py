@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.scores import HeadScores
 from attnviz.errors import SelectionError
-from attnviz.scoring.roles import ROLES, role_name
+from attnviz.scoring.roles import ROLES, is_called, role_name
 from attnviz.scoring.select import select
 
 Roles = Callable[[str], Collection[Head]]
@@ -88,9 +88,7 @@ def role_heads(scores: Iterable[HeadScores], name: str) -> tuple[Head, ...]:
     """
     name = role_name(name)
     roles = [(one.head, role) for one in scores for role in one.roles]
-    found = dict.fromkeys(
-        head for head, role in roles if name in (role.name, role.of, role.title.replace(" ", ""))
-    )
+    found = dict.fromkeys(head for head, role in roles if is_called(role, name))
     if not found and name not in ROLES:
         about = sorted({role.of for _, role in roles if role.of})
         raise SelectionError(f"unknown role {name!r}; choose one of {', '.join([*ROLES, *about])}")

@@ -221,6 +221,17 @@ def role_name(text: str) -> str:
     return found if found in SHOWN else text
 
 
+def is_called(role: Role, wanted: str) -> bool:
+    """Whether a role is asked for by its name, what it is about, or both.
+
+    Args:
+        role: of a head.
+        wanted: as :func:`role_name` gives it: ``syntactic``, ``obj``, ``syntactic: obj``.
+    """
+    titles = (role.name, role.of, role.title)
+    return wanted.replace(" ", "") in [title.replace(" ", "") for title in titles if title]
+
+
 _NOTHING: Shares = MappingProxyType({})
 
 

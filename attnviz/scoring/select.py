@@ -19,11 +19,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 
 from attnviz.core.heads import SITE_PREFIX, Head, Layout, Site, SiteKind
 from attnviz.core.record import parsed
 from attnviz.errors import InputError, SelectionError, system_errors
+from attnviz.files import contents
 
 _FORMS = "write 4.11, L4H11, 5.*, *.3, 0-3.* or a list of these with commas"
 _SPAN = r"\*|[0-9]{1,9}(?:-[0-9]{1,9})?"
@@ -95,7 +95,7 @@ def _circuit(name: str, layout: Layout) -> list[Head]:
         InputError: it cannot be read; SelectionError: it holds no circuit, or one of other heads.
     """
     with system_errors(InputError, f"cannot read {name}"):
-        data = Path(name).read_bytes()
+        data = contents(name)
     document = parsed(data, name)
     circuit = document.get("circuit") if isinstance(document, dict) else None
     if not isinstance(circuit, dict) or not isinstance(circuit.get("members"), list):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -360,3 +361,36 @@ def test_annotated_roles_choose_heads_to_leave_out(annotated: list[Path]) -> Non
     named = av.heads(ROLES_TEXT, without="1.2", **options)
     assert [head.scores for head in found.heads] == [head.scores for head in named.heads]
     assert any(note.startswith("Without 1.2: the output of these heads") for note in found.notes)
+
+
+def test_relations_choose_and_order_heads_wherever_roles_do(
+    annotated: list[Path], tmp_path: Path, capsys: Any
+) -> None:
+    (tmp_path / "s.txt").write_text(ROLES_TEXT)
+    given = ["-m", "demo-bert", "--with", str(annotated[0])]
+    drawn = ["export", str(tmp_path / "s.txt"), "-o", str(tmp_path / "maps"), *given]
+    assert main([*drawn, "--role", "nsubj"]) == 2
+    assert "unknown role 'nsubj': choose one of previous" in (error := capsys.readouterr().err)
+    assert "syntactic: nmod:poss, syntactic: obj" in error
+    assert main([*drawn, "--role", "obj", "--jobs", "1", "-q"]) == 0
+    assert [path.name for path in (tmp_path / "maps").rglob("*.png")] == ["L01H02.png"]
+    capsys.readouterr()
+    for chosen in (["--role", "obj"], ["--sort", "nmod:poss", "--top", "1"], ["--role", "syntax"]):
+        for probe in ([], ["--probe"]):
+            assert main(["heads", ROLES_TEXT, *given, *chosen, "-q", "--json"]) == 0
+            listed = json.loads(capsys.readouterr().out)["heads"]
+            assert [head["head"] for head in listed] == ["1.2"]
+            assert main(["heads", ROLES_TEXT, *given, *chosen, *probe, "-q"]) == 0
+            assert "1.2  " in capsys.readouterr().out
+    assert main(["heads", ROLES_TEXT, *given, "--sort", "nsubj"]) == 2
+    assert "nmod:poss, obj" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--with", "--select"])
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, capsys: Any, option: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    value = f"@{pipe}" if option == "--select" else str(pipe)
+    assert main(["ablate", TEXT, option, value]) == 1
+    error = f"attnviz: cannot read {pipe}: it is not a regular file\n"
+    assert "".join(capsys.readouterr().err.split()) == "".join(error.split())

@@ -12,7 +12,7 @@ from attnviz.core.provenance import SourceInfo
 from attnviz.errors import UsageError
 from attnviz.features.evidence import Attached, given_roles, notes, with_roles
 from attnviz.features.export.scored import Scored
-from attnviz.scoring.roles import ANNOTATED, role_name
+from attnviz.scoring.roles import ANNOTATED, ROLES, SHOWN, is_called, role_name
 
 
 class Annotation:
@@ -28,13 +28,15 @@ class Annotation:
         self._roles = given_roles(results)
 
     def check_role(self, role: str | None) -> None:
-        """UsageError for a role that needs annotation and is in none of the results."""
-        wanted = "" if role is None else role_name(role)
+        """UsageError for a role that does not exist, or needs annotation and is in no result."""
+        wanted = None if role is None else role_name(role)
+        given = [one for several in self._roles.values() for one, _ in several]
+        if wanted is None or wanted in ROLES or any(is_called(one, wanted) for one in given):
+            return
+        named = sorted({one.title for one in given})
         if wanted.partition(":")[0] not in ANNOTATED:
-            return
-        named = sorted({one.title for given in self._roles.values() for one, _ in given})
-        if any(wanted in (title, title.partition(":")[0]) for title in named):
-            return
+            known = ", ".join([*SHOWN, *named])
+            raise UsageError(f"unknown role {role!r}: choose one of {known}")
         if named:
             raise UsageError(f"no head has the role {role!r}; {', '.join(named)} are given")
         raise UsageError(

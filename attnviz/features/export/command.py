@@ -86,8 +86,7 @@ def export(
     role: Annotated[
         str | None,
         _option(
-            "Only heads with this role on the sentence, or given by --with: induction, "
-            "'syntactic: obj'.",
+            "Only heads with this role on the sentence, or given by --with: induction, obj.",
             PICTURES,
         ),
     ] = None,
@@ -145,7 +144,7 @@ def export(
 
       attnviz export corpus.jsonl -o maps -m bert-base-uncased --role induction --top 3
 
-      attnviz export dev.txt -o maps --with syntax.json --role 'syntactic: obj'
+      attnviz export dev.txt -o maps --with syntax.json --role obj
 
       attnviz export table.csv --column question -o maps --kind layers,overview --format svg
     """

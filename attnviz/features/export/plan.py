@@ -17,7 +17,7 @@ from attnviz.features.export.pictures import ExportPicture, Job, Written
 from attnviz.features.export.scored import Scored
 from attnviz.features.export.settings import ExportSettings
 from attnviz.scoring.arrange import leading
-from attnviz.scoring.roles import role_name
+from attnviz.scoring.roles import is_called, role_name
 from attnviz.scoring.shown import shown_map, shown_sides
 
 _JOB_BYTES = 4 << 20
@@ -34,7 +34,7 @@ def chosen(scored: Scored, heads: Iterable[Head], settings: ExportSettings) -> t
     kept = [head for head in heads if head in scored.scores]
     wanted = None if settings.role is None else role_name(settings.role)
     if wanted is not None:
-        kept = [h for h in kept if any(wanted in (r.name, r.title) for r in scored.scores[h].roles)]
+        kept = [h for h in kept if any(is_called(r, wanted) for r in scored.scores[h].roles)]
     if settings.top is not None:
         ranked = sorted(kept, key=lambda head: leading(scored.scores[head], wanted))
         best = frozenset(ranked[: settings.top])

@@ -12,7 +12,6 @@ from attnviz.drawing.figure import check_format
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
 from attnviz.features.export.names import KINDS
-from attnviz.scoring.roles import ANNOTATED, SHOWN, role_name
 
 WEIGHTS = ("npz", "safetensors")
 
@@ -24,7 +23,7 @@ class ExportSettings:
     Attributes:
         select: heads, as in :mod:`attnviz.scoring.select`; all by default.
         role: only heads that have this role on the input, or in the results attached:
-            ``induction``, ``syntactic: obj``.
+            ``induction``, ``syntactic: obj``, ``obj``.
         top: only so many heads of each input, those with the largest lift.
         kinds: kinds of picture, of :data:`attnviz.features.export.names.KINDS`.
         style: how they look.
@@ -57,9 +56,6 @@ class ExportSettings:
                 raise UsageError(
                     f"unknown kind of picture {kind!r}; choose from {', '.join(KINDS)}"
                 )
-        role = "" if self.role is None else role_name(self.role)
-        if role and role not in SHOWN and role.partition(":")[0] not in ANNOTATED:
-            raise UsageError(f"unknown role {self.role!r}: choose one of {', '.join(SHOWN)}")
         if self.top is not None and self.top < 1:
             raise UsageError("{top} must be at least 1, not {}", self.top, top=...)
         if self.weights not in (None, *WEIGHTS):

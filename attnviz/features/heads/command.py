@@ -37,10 +37,11 @@ def heads(
     without: Annotated[str | None, typer.Option(help=WITHOUT_HELP, metavar="HEADS")] = None,
     weigh: Annotated[str, typer.Option(help=WEIGH_HELP, metavar="QUANTITY")] = WEIGHTS,
     role: Annotated[
-        str | None, typer.Option(help="Only heads with this role: induction, 'syntactic: obj'.")
+        str | None, typer.Option(help="Only heads with this role: induction, or obj with --with.")
     ] = None,
     sort: Annotated[
-        str, typer.Option(help="Sort the table by layer, role or the name of a score.")
+        str,
+        typer.Option(help="Sort the table by layer, role, a score, or a relation given by --with."),
     ] = "layer",
     top: Annotated[
         int | None, typer.Option(help="Only the first N rows of the table.", metavar="N", min=1)
@@ -145,7 +146,7 @@ def heads(
         listed = replace(found, heads=tuple(rows))
         console.put(listed.to_json() if json else listed.to_csv())
         return
-    probed = arrange(found.probe, role=role, sort=sort, top=top, everything=False)
+    probed = arrange(found.probe, role=role, sort=sort, top=top, named=found.heads)
     screen = console.stdout()
     for part in terminal.parts(
         found,
