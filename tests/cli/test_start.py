@@ -19,7 +19,7 @@ attnviz.cli attnviz.cli.console attnviz.cli.exits attnviz.cli.flattening attnviz
 attnviz.cli.paper_options attnviz.cli.voice
 attnviz.core attnviz.core.arguments attnviz.core.capture attnviz.core.findings
 attnviz.core.generation attnviz.core.heads attnviz.core.key_mask attnviz.core.measures
-attnviz.core.media attnviz.core.origins attnviz.core.prompt attnviz.core.provenance
+attnviz.core.media attnviz.core.prompt attnviz.core.provenance
 attnviz.core.quantities
 attnviz.core.reasons attnviz.core.record attnviz.core.result attnviz.core.scores
 attnviz.core.source attnviz.core.spans attnviz.core.tokens

