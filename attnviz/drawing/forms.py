@@ -9,6 +9,7 @@ folder does not have is one that its result does not have; nothing else lists th
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,6 +50,11 @@ class Shown(Record):
         """As the command line prints it, without colours."""
         terminal = self._form("terminal")
         return repr(self) if terminal is None else printed(*terminal.parts(self))
+
+    def parts(self, *shown: Any, **options: Any) -> Iterable[Any]:
+        """What a terminal shows, for rich to print; arguments as for ``terminal.parts``."""
+        told: Iterable[Any] = self._needed("terminal", "table").parts(self, *shown, **options)
+        return told
 
     def to_records(self) -> list[dict[str, Any]]:
         """The figures as a list of rows, None for what is not known; the columns are CSV's."""

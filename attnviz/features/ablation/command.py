@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import ending
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import (
     BATCH_TOKENS,
@@ -237,7 +237,7 @@ def ablate(
     drawn = paper.options()
     from attnviz import files
     from attnviz.drawing.forms import picture_format
-    from attnviz.features.ablation import function, terminal
+    from attnviz.features.ablation import function
     from attnviz.features.ablation.settings import AblationSettings
 
     if json and csv:
@@ -278,10 +278,4 @@ def ablate(
         )
     if plot is not None:
         found.save(plot, **drawn)
-    if json or csv:
-        console.put(found.to_json() if json else found.to_csv())
-        return
-    screen = console.stdout()
-    for part in terminal.parts(found, top):
-        screen.print(part)
-    console.note(found.notes, output.quiet)
+    ending.show(found, output.quiet, top, json=json, csv=csv)

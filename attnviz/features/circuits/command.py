@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import ending
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import SELECT_HELP, OutputOptions, TrainedOptions
 from attnviz.cli.paper_options import PaperOptions
@@ -72,15 +72,10 @@ def circuits(
       attnviz circuits --select 2.0 --with sources.json
     """
     drawn = paper.options()
-    from attnviz import files
     from attnviz.features.circuits import function
     from attnviz.features.circuits.result import Circuits
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
-    if plot is not None:
-        Circuits.check_suffix(plot)
-        files.check_writable(plot)
+    ending.check(Circuits, json, csv, plot)
     with Stages(output.quiet) as stages:
         found = function.circuits(
             **model.settings(), select=select, keep=max(keep, top), tokens=tokens, seed=seed,
@@ -88,12 +83,4 @@ def circuits(
         )  # fmt: skip
     if plot is not None:
         found.save(plot, top=top, **drawn)
-    if json or csv:
-        console.put(found.to_json() if json else found.to_csv())
-        return
-    from attnviz.features.circuits import terminal
-
-    screen = console.stdout()
-    for part in terminal.parts(found, top):
-        screen.print(part)
-    console.note(found.notes, output.quiet)
+    ending.show(found, output.quiet, top, json=json, csv=csv)

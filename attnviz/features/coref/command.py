@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import ending
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import JOBS, RAY, OutputOptions, TrainedOptions
 from attnviz.cli.paper_options import PaperOptions
@@ -77,15 +77,10 @@ def coref(
       attnviz coref sample_inputs/pronouns.tsv --select-on all --json
     """
     drawn = paper.options()
-    from attnviz import files
     from attnviz.features.coref import function
     from attnviz.features.coref.result import Coref
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
-    if plot is not None:
-        Coref.check_suffix(plot)
-        files.check_writable(plot)
+    ending.check(Coref, json, csv, plot)
     with Stages(output.quiet) as stages:
         found = function.coref(
             inputs,
@@ -100,12 +95,4 @@ def coref(
         )
     if plot is not None:
         found.save(plot, **drawn)
-    if json or csv:
-        console.put(found.to_json() if json else found.to_csv())
-        return
-    from attnviz.features.coref import terminal
-
-    screen = console.stdout()
-    for part in terminal.parts(found, top=top):
-        screen.print(part)
-    console.note(found.notes, output.quiet)
+    ending.show(found, output.quiet, top=top, json=json, csv=csv)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import ending
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import InputOptions, OutputOptions, TrainedOptions
 from attnviz.cli.stages import Stages
@@ -52,15 +52,10 @@ def explain(
 
       attnviz explain "The cat sat on the [MASK]." --model demo-bert
     """
-    from attnviz import files
     from attnviz.features.explain import function
     from attnviz.features.explain.result import Explain
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
-    if out is not None:
-        Explain.check_suffix(out)
-        files.check_writable(out)
+    ending.check(Explain, json, csv, out)
     look = prompt.look(model, seed=seed, quiet=output.quiet)
     with Stages(output.quiet) as stages:
         found = function.explain(
@@ -69,14 +64,4 @@ def explain(
         )  # fmt: skip
     if out is not None:
         found.save(out)
-    if json or csv:
-        console.put(found.to_json() if json else found.to_csv())
-        return
-    from attnviz.features.explain import terminal
-
-    screen = console.stdout()
-    for part in terminal.parts(found):
-        screen.print(part)
-    console.note(found.notes, output.quiet)
-    if out is not None and not output.quiet:
-        console.wrote(out)
+    ending.show(found, output.quiet, json=json, csv=csv, wrote=out)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import ending
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import InputOptions, ModelOptions, OutputOptions
 from attnviz.cli.paper_options import PaperOptions
@@ -93,14 +93,4 @@ def flow(
         )
     if out is not None:
         found.save(out, style=style, **drawn)
-    if json or csv:
-        console.put(found.to_json() if json else found.to_csv())
-        return
-    from attnviz.features.flow import terminal
-
-    screen = console.stdout()
-    for part in terminal.parts(found, style):
-        screen.print(part)
-    console.note(found.notes, output.quiet)
-    if out is not None and not output.quiet:
-        console.wrote(out)
+    ending.show(found, output.quiet, style, json=json, csv=csv, wrote=out)

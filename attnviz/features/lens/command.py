@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import console, ending
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import OutputOptions, TextsOptions, TrainedOptions
 from attnviz.cli.paper_options import PaperOptions
@@ -98,17 +98,7 @@ def lens(
         )  # fmt: skip
     if out is not None:
         found.save(out, **drawn)
-    if json or csv:
-        console.put(found.to_json() if json else found.to_csv())
-        return
-    from attnviz.features.lens import terminal
-
-    screen = console.stdout()
-    for part in terminal.parts(found):
-        screen.print(part)
-    console.note(found.notes, output.quiet)
-    if out is not None and not output.quiet:
-        console.wrote(out)
+    ending.show(found, output.quiet, json=json, csv=csv, wrote=out)
 
 
 def _position(text: str | None) -> Position:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import console, ending
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import InputOptions, OutputOptions, TrainedOptions
 from attnviz.cli.paper_options import PaperOptions
@@ -94,15 +94,7 @@ def logits(
         )
     if out is not None:
         found.save(out, **drawn)
-    if json or csv:
-        console.put(found.to_json() if json else found.to_csv())
-        return
-    from attnviz.features.logits import terminal
-
-    screen = console.stdout()
-    for part in terminal.parts(found, by_token=by == "token"):
-        screen.print(part)
-    console.note(found.notes, output.quiet)
+    ending.show(found, output.quiet, by_token=by == "token", json=json, csv=csv)
 
 
 def _position(text: str | None) -> Position:

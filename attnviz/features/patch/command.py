@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import ending
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import BATCH_TOKENS, JOBS, RAY, OutputOptions, TrainedOptions
 from attnviz.cli.stages import Stages
@@ -257,7 +257,7 @@ def patch(
     """
     from attnviz import files
     from attnviz.drawing.forms import picture_format
-    from attnviz.features.patch import function, terminal
+    from attnviz.features.patch import function
     from attnviz.features.patch.pairs import Pair
     from attnviz.features.patch.result import Patch
 
@@ -314,10 +314,4 @@ def patch(
         found.save(plot)
     if out is not None:
         found.save(out)
-    if json or csv:
-        console.put(found.to_json() if json else found.to_csv())
-        return
-    screen = console.stdout()
-    for part in terminal.parts(found, top):
-        screen.print(part)
-    console.note(found.notes, output.quiet)
+    ending.show(found, output.quiet, top, json=json, csv=csv)

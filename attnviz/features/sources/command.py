@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import console, ending
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import OutputOptions, TextsOptions, TrainedOptions
 from attnviz.cli.paper_options import PaperOptions
@@ -121,17 +121,7 @@ def sources(
             )
     if out is not None:
         found.save(out, **drawn)
-    if json or csv:
-        console.put(found.to_json() if json else found.to_csv())
-        return
-    from attnviz.features.sources import terminal
-
-    screen = console.stdout()
-    for part in terminal.parts(found):
-        screen.print(part)
-    console.note(found.notes, output.quiet)
-    if out is not None and not output.quiet:
-        console.wrote(out)
+    ending.show(found, output.quiet, json=json, csv=csv, wrote=out)
 
 
 def _against(text: str | None) -> int | Others | None:

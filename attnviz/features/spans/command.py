@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import ending
 from attnviz.cli.flattening import changed, flatten
 from attnviz.cli.options import (
     WEIGH_HELP,
@@ -147,15 +147,10 @@ def spans(
       attnviz spans sample_inputs/questions.jsonl --context doc --question q --answer a
     """
     drawn = paper.options()
-    from attnviz import files
     from attnviz.features.spans import function
     from attnviz.features.spans.result import Spans
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
-    if plot is not None:
-        Spans.check_suffix(plot)
-        files.check_writable(plot)
+    ending.check(Spans, json, csv, plot)
     documents = prompt.of_documents()
     with Stages(output.quiet) as stages:
         if documents:
@@ -184,15 +179,7 @@ def spans(
         chosen = tuple(selection.select(select, found.layout))
     if plot is not None:
         found.save(plot, **drawn)
-    if json or csv:
-        console.put(found.to_json() if json else found.to_csv())
-        return
-    from attnviz.features.spans import terminal
-
-    screen = console.stdout()
-    for part in terminal.parts(found, top=top, to=to, heads=chosen):
-        screen.print(part)
-    console.note(found.notes, output.quiet)
+    ending.show(found, output.quiet, top=top, to=to, heads=chosen, json=json, csv=csv)
 
 
 def _looks(prompt: SpansInput, model: ModelOptions, *, quiet: bool) -> Any:

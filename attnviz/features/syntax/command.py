@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import ending
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import JOBS, RAY, OutputOptions, TrainedOptions
 from attnviz.cli.paper_options import PaperOptions
@@ -195,12 +195,4 @@ def syntax(
         found.save(plot, **drawn)
     if out is not None:
         found.arcs().save(out, **drawn)
-    if json or csv:
-        console.put(found.to_json() if json else found.to_csv())
-        return
-    from attnviz.features.syntax import terminal
-
-    screen = console.stdout()
-    for part in terminal.parts(found, relation=relation):
-        screen.print(part)
-    console.note(found.notes, output.quiet)
+    ending.show(found, output.quiet, relation=relation, json=json, csv=csv)
