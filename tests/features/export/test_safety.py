@@ -34,6 +34,8 @@ from attnviz.features.export.settings import ExportSettings
 from attnviz.models.untrained import FreshConfig
 from tests import forking
 
+pytestmark = pytest.mark.slow
+
 KILLS = int(os.environ.get("ATTNVIZ_KILLS", "32"))
 OPTIONS = [
     *("-m", "fresh", "--d-model", "16", "--heads", "4", "--layers", "2", "--causal"),
@@ -151,7 +153,6 @@ def test_the_undisturbed_run_is_proven_by_its_manifest(undisturbed: Path) -> Non
     assert [line["number"] for line in lines] == sorted(line["number"] for line in lines)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("jobs", "share"), [("1", 0.8), ("2", 0.2)])
 def test_killed_at_random_moments(
     server: Server, sentences: str, undisturbed: Path, tmp_path: Path, jobs: str, share: float
@@ -217,7 +218,6 @@ def test_ctrl_c_leaves_a_valid_folder_and_says_how_to_go_on(
     assert contents(out) == expected
 
 
-@pytest.mark.slow
 def test_file_size_limit_stops_in_order(
     server: Server, sentences: str, undisturbed: Path, tmp_path: Path
 ) -> None:
@@ -232,7 +232,6 @@ def test_file_size_limit_stops_in_order(
     assert contents(out) == contents(undisturbed)
 
 
-@pytest.mark.slow
 def test_disk_full(server: Server, sentences: str, undisturbed: Path, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -255,7 +254,6 @@ def test_disk_full(server: Server, sentences: str, undisturbed: Path, tmp_path: 
         subprocess.run(["umount", str(disk)], check=True)
 
 
-@pytest.mark.slow
 def test_out_of_file_handles(
     server: Server, sentences: str, undisturbed: Path, tmp_path: Path
 ) -> None:
@@ -301,7 +299,6 @@ def children() -> set[int]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_worker_is_killed(sentences: str, undisturbed: Path, tmp_path: Path) -> None:
     """A dead worker is replaced, and its job done again."""
@@ -335,7 +332,6 @@ def deadly() -> Callable[[object], object]:
     return lambda job: os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.slow
 def test_a_job_that_always_kills_its_worker_is_an_error(
     sentences: str, tmp_path: Path, monkeypatch
 ) -> None:
@@ -777,7 +773,6 @@ def test_a_linked_private_folder(sentences: str, tmp_path: Path, force: bool) ->
     assert [path.name for path in elsewhere.iterdir()] == ["mine"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("known", [False, True])
 def test_a_linked_picture_folder(sentences: str, tmp_path: Path, jobs: int, known: bool) -> None:

@@ -17,6 +17,8 @@ from tests.features.live.test_live_why import pointing
 from tests.features.view.test_view_page import axe
 from tests.viewing import Opened, opened, until
 
+pytestmark = pytest.mark.slow
+
 TEXT = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
 LISTEN = """
     globalThis.written = {};
@@ -189,7 +191,6 @@ def test_the_help_opens_by_its_key_and_closes(page: Opened, path: Path) -> None:
     assert page.page.evaluate("document.activeElement.id") == "open-help"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_axe_finds_nothing_in_the_help(browser: Any, path: Path, scheme: str, width: int) -> None:

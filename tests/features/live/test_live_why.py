@@ -14,6 +14,8 @@ from tests.features.live.test_live import settled, started
 from tests.features.view.test_view_page import axe
 from tests.viewing import Opened, opened, until
 
+pytestmark = pytest.mark.slow
+
 TEXT = "The kettle sang and the candle burned while the kettle sang"
 MODELS = ("demo-gpt2", "demo-bert")
 
@@ -128,9 +130,8 @@ def test_it_opens_follows_and_closes(page: Opened, pages: dict[str, Path]) -> No
     assert "why" not in page.page.evaluate("location.hash")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
-@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
 def test_axe_finds_nothing(browser: Any, pages: dict[str, Path], scheme: str, width: int) -> None:
     source = axe()
     size = {"width": width, "height": 900}

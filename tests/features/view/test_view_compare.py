@@ -30,6 +30,8 @@ from tests.features.view.test_view_page import axe, geometry, near, of
 from tests.features.view.test_view_who import holds
 from tests.viewing import Opened, encoder_decoder, made, opened, pair, until, words, write_page
 
+pytestmark = pytest.mark.slow
+
 MARK = (0xB3, 0x47, 0x00)
 """Crosshairs on a light page."""
 
@@ -391,8 +393,7 @@ def test_hostile_tokens_are_compared_as_text(shared: Opened, pages) -> None:
     assert len(json.dumps(HOSTILE)) > 2
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("width", [390, pytest.param(1280, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("width", [390, 1280])
 def test_axe_finds_nothing_while_maps_are_compared(browser: Any, pages, width: int) -> None:
     source = axe()
     with opened(browser, viewport={"width": width, "height": 900}) as page:

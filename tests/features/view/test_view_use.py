@@ -19,6 +19,8 @@ from attnviz.scoring.words import merge_words
 from tests.features.view.test_view_page import axe, cell, geometry, hover, of, says
 from tests.viewing import Opened, encoder_decoder, made, opened, pair, until, words, write_page
 
+pytestmark = pytest.mark.slow
+
 SVG = "{http://www.w3.org/2000/svg}"
 HELD = "document.activeElement.id || document.activeElement.dataset.head"
 

@@ -15,6 +15,8 @@ from attnviz.scoring.words import merge_words
 from tests.features.view.test_view_page import VIEWS, axe, hover, near, of
 from tests.viewing import Opened, encoder_decoder, opened, pair, write_page
 
+pytestmark = pytest.mark.slow
+
 TEXT = "The kettle sang and the candle burned while the kettle sang and the candle burned."
 
 
@@ -234,8 +236,7 @@ def test_the_page_opens_with_a_pair_to_see(shared: Opened, pages) -> None:
     assert shared.text("#map-caption").startswith(f"head {opening}")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_while_heads_are_ranked(browser: Any, pages, theme: str) -> None:
     source = axe()
     with opened(browser) as page:

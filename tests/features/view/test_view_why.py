@@ -24,6 +24,8 @@ from tests.features.view.test_view_who import holds
 from tests.models.tiny import LONG, build
 from tests.viewing import Opened, made, opened, until, write_page
 
+pytestmark = pytest.mark.slow
+
 TEXT = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
 FAMILIES = ("llama", "gemma2", "bloom", "gpt_oss", "mistral", "t5")
 
@@ -258,10 +260,10 @@ def test_hostile_tokens_stay_text(shared: Opened, tmp_path: Path) -> None:
     assert page.page.locator("#why-body img").count() == 0
 
 
-@pytest.mark.parametrize("theme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(
     "width",
-    [390, pytest.param(1000, marks=pytest.mark.slow), pytest.param(1280, marks=pytest.mark.slow)],
+    [390, 1000, 1280],
 )
 def test_axe_finds_nothing_and_nothing_is_cut(browser: Any, pages, theme: str, width: int) -> None:
     source = axe()

@@ -19,6 +19,8 @@ from tests.features.view.test_view_page import axe, near
 from tests.repeated import REPEATED as TEXTS
 from tests.viewing import Opened, opened
 
+pytestmark = pytest.mark.slow
+
 SYNTAX = gold.syntax(
     "demo-gpt2",
     "decoder",
@@ -193,13 +195,9 @@ def test_a_page_without_results_has_no_picker(shared: Opened, tmp_path: Path) ->
     assert not shared.page.is_visible("#tint-line")
 
 
-LARGER = ((1280, "light"), (3840, "dark"))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "theme"),
-    [(360, "dark"), *(pytest.param(*each, marks=pytest.mark.slow) for each in LARGER)],
+    [(360, "dark"), (1280, "light"), (3840, "dark")],
 )
 def test_axe_finds_nothing_and_nothing_overflows(
     browser: Any, page: Path, width: int, theme: str
