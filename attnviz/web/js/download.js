@@ -45,7 +45,7 @@ export function standingAlone(svg, width, height) {
   });
   const paper = getComputedStyle(document.documentElement).getPropertyValue("--paper").trim();
   for (const [name, value] of Object.entries({ xmlns: "http://www.w3.org/2000/svg", width, height, style: `background: ${paper}` })) whole.setAttribute(name, String(value));
-  return new Blob([whole.outerHTML], { type: "image/svg+xml" });
+  return new Blob([new XMLSerializer().serializeToString(whole)], { type: "image/svg+xml" });
 }
 
 /**
