@@ -57,7 +57,7 @@ def show(
         return
     result: Result = found
     screen = console.stdout()
-    for part in found.parts(*shown, **options):
+    for part in found.for_terminal(*shown, **options):
         screen.print(part)
     console.note(result.notes, quiet)
     if wrote is not None and not quiet:

@@ -51,7 +51,7 @@ class Shown(Record):
         terminal = self._form("terminal")
         return repr(self) if terminal is None else printed(*terminal.parts(self))
 
-    def parts(self, *shown: Any, **options: Any) -> Iterable[Any]:
+    def for_terminal(self, *shown: Any, **options: Any) -> Iterable[Any]:
         """What a terminal shows, for rich to print; arguments as for ``terminal.parts``."""
         told: Iterable[Any] = self._needed("terminal", "table").parts(self, *shown, **options)
         return told
