@@ -11,7 +11,7 @@ from attnviz.cli import main
 from tests import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-ELSEWHERE = re.compile(r"bert-base|gpt2(?!\w|-)|FOLDER|llama|\||my-model|t5-")
+ELSEWHERE = re.compile(r"bert-base|google/|gpt2(?!\w|-)|FOLDER|llama|\||my-model|t5-")
 """Commands that need a model from a hub, a file of the reader's own, or another program."""
 LONG = re.compile(
     r"ablate .*--(probe|curve|gradient|method)|patch .*--circuit|attnviz (atlas|demo)"
