@@ -121,6 +121,7 @@ def test_every_sentence_is_so(
             assert [n for n, mark in enumerate(marks) if "✓" in mark] == [step.right]
             assert tab.is_visible("#words")
             assert tab.is_visible("#map-before")
+        until(tab, "() => document.querySelector('#spot .edge')?.getBoundingClientRect().width > 8")
         tab.wait_for_timeout(60)
         edge = tab.eval_on_selector("#spot .edge", "e => e.getBoundingClientRect().toJSON()")
         assert edge["width"] > 8
