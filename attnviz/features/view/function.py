@@ -19,19 +19,21 @@ from attnviz.captures.look import (
     prompt_of,
     source_for,
 )
+from attnviz.captures.tiled import LONG, is_long
 from attnviz.core.capture import Capture
 from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, SiteKind
-from attnviz.core.prompt import Inputs
+from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
 from attnviz.drawing.labels import counted
-from attnviz.errors import InputError, ModelError, SelectionError, UsageError
+from attnviz.errors import InputError, ModelError, SelectionError, Setting, UsageError
 from attnviz.features.ablation import run as ablation
 from attnviz.features.ablation.result import Ablation
 from attnviz.features.ablation.run import Progress
 from attnviz.features.ablation.settings import METHODS, AblationSettings
 from attnviz.features.evidence import Attached, Evidence, attach, read_evidence
 from attnviz.features.profile.result import Alike
+from attnviz.features.view.long.function import long_view
 from attnviz.features.view.result import Viewer
 from attnviz.models import recorded
 from attnviz.models.identity import identity
@@ -107,15 +109,23 @@ def view(
     """
     from attnviz.features.view import page as viewer
 
+    if (prompt := _alone(what)) is not None:
+        model = source_for(prompt, model, device, dtype)
+        inputs = replace(model.prepare(prompt), texts=prompt.texts)
+        if is_long(inputs):
+            others = {"against": against, "why": why, "evidence": evidence}
+            _check_long(inputs, {**others, "ablate": ablate or None})
+            choice = partial(long_view, select=select, without=without, weigh=weigh)
+            return choice(model, inputs, title=title, max_mb=max_mb)
+    if against is not None and (ablate or evidence is not None):
+        raise UsageError("{against} shows two runs, and evidence is of one model: make a page of "
+                         "each", against=...)  # fmt: skip
     least_bits = 16 if exact else 8
     given = read_evidence(evidence)
     ready, least = [], 0
     options = LookOptions(select, without, weigh, why, origins=why is not None)
     source: Source | None = None
-    if against is not None and (ablate or evidence is not None):
-        raise UsageError("{against} shows two runs, and evidence is of one model: make a page of "
-                         "each", against=...)  # fmt: skip
-    if ablate:
+    if ablate and against is None:
         what = _listed(what)
         source = _ablated(what, model, without, device, dtype)
     look = partial(prepare, device=device, dtype=dtype)
@@ -183,6 +193,28 @@ def _alike(
 
     found = [alike(captures[run::runs], heads[run::runs]) for run in range(runs)]
     return [one for together in zip(*found, strict=True) for one in together]
+
+
+def _alone(what: Look | Iterable[Look]) -> Prompt | None:
+    """The only text there is, where it may be a long one."""
+    several = what if isinstance(what, list | tuple) else [what]
+    if len(several) != 1 or not isinstance(several[0], str | Prompt):
+        return None
+    prompt = prompt_of(several[0])
+    sensed = prompt.image is not None or prompt.audio is not None
+    size = len(prompt.ids or "".join(prompt.texts))
+    return None if sensed or (prompt.chat is None and size <= LONG) else prompt
+
+
+def _check_long(inputs: Inputs, others: Mapping[str, object]) -> None:
+    """Refuse what needs whole maps."""
+    for name, value in others.items():
+        if value is not None:
+            raise UsageError(
+                "a text of {:,} tokens is shown as tiles, which go without {}; shorten it",
+                inputs.length,
+                Setting(name),
+            )
 
 
 def _listed(what: Look | Iterable[Look]) -> list[Look]:
