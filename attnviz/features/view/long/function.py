@@ -7,6 +7,7 @@ from attnviz.captures.tiled import tiled
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
 from attnviz.errors import InputError
+from attnviz.features.view.chosen import strongest
 from attnviz.features.view.long.page import LARGEST_TEXT, kept_weights, page
 from attnviz.features.view.result import Viewer
 
@@ -27,6 +28,7 @@ def long_view(
     weigh: str,
     title: str | None,
     max_mb: float,
+    top: int | None = None,
 ) -> Viewer:
     """Put the heads of a long text into one page; parameters as of :func:`attnviz.view`.
 
@@ -55,6 +57,8 @@ def long_view(
             )
         return size, kept_weights(heads, rows, room)
 
+    if top is not None:
+        select = strongest([inputs], source, top, select)
     found, layout = tiled(source, inputs, sizes, select=select, without=without, weigh=weigh)
     title = title or f"Attention of {found.source.model}"
     held = Captured(found.source, layout, found.inputs, {}, found.empty_rows, {}, weigh)

@@ -126,7 +126,7 @@ function readText(kept, query, count) {
       if (kept.keys[i] >= 0) weights.set(kept.keys[i], Math.max(kept.weights[i], weights.get(kept.keys[i]) || 0));
     }
   }
-  fill(byId("text-of"), `queries ${range(query, count, queries.length)} are underlined, their keys tinted by weight`);
+  fill(byId("text-of"), count > 1 ? `queries ${range(query, count, queries.length)} are underlined, their keys tinted by weight` : `query ${range(query, 1, queries.length)} is underlined, its keys tinted by weight`);
   fill(byId("text"), ...queries.slice(from, to).map((text, n) => {
     const at = from + n;
     const readable = text.replaceAll("·", " ").replaceAll("⏎", "⏎ ");
