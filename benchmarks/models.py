@@ -4,10 +4,12 @@ Random weights of true shapes (:mod:`benchmarks.drawn`). Every command runs as p
 process of its own whose peak the kernel tells. Times are CPU seconds of one thread, the two
 sides in turn in one process (A B A B); a ratio is the median of the pairs' ratios. Loading is timed
 after transformers was imported and the files were read once, which both sides need, in fresh
-processes in turn. transformers only maps the files, and reads a weight when a pass needs it; attnviz runs two
-short texts through a hooked model when it loads one, to compare its attention with eager attention.
-So loading stands against transformers' loading and two such passes; what it is without them, for
-orientation, beside it.
+processes in turn.
+
+transformers only maps the files, and reads a weight when a pass needs it; attnviz runs two short
+texts through a hooked model when it loads one, to compare its attention with eager attention.
+So loading stands against transformers' loading and two such passes; what it is without them stands
+beside it.
 
 ``ATTNVIZ_MODELS`` names a folder in which the models are kept between runs; ``ATTNVIZ_SHAPES`` some
 of them, with commas: without it all but the 8B one, which needs 18 GB.

@@ -10,7 +10,7 @@ from attnviz.captures.tiled import LONG, is_long
 from attnviz.core.capture import Capture
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.scores import HeadScores
-from attnviz.core.source import ForwardRequest
+from attnviz.core.source import ForwardRequest, Source
 from attnviz.errors import Setting, UsageError
 from attnviz.scoring import select as selection
 from attnviz.scoring.arrange import arrange
