@@ -11,9 +11,9 @@ export function whole() {
   return { row: 0, key: 0, side: LENGTH };
 }
 
-/** Tokens along a cell of a part: a power of two. @param {number} side */
+/** Tokens along a cell of a part: a power of two, and of the whole map a tile at least. @param {number} side */
 export function cellOf(side) {
-  let cell = 1;
+  let cell = side >= LENGTH ? data.size : 1;
   while (side / cell > ACROSS) cell *= 2;
   return cell;
 }
