@@ -45,6 +45,13 @@ class Stretch:
     end: int
     vanished: int | None
 
+    @property
+    def steps(self) -> str:
+        """The steps in words, such as ``60–240`` or ``from 720``."""
+        if self.vanished is None:
+            return f"from {self.start:,}"
+        return f"{self.start:,}" if self.start == self.end else f"{self.start:,}–{self.end:,}"
+
 
 def spans(film: Film, head: HeadFilm) -> tuple[Stretch, ...]:
     """When its roles appear and vanish, in the order of their appearance."""
