@@ -29,6 +29,13 @@ _TARGETS = {one.score for role in ROLES.values() for one in role.evidence} - {"e
 """Scores of the weight on what a role looks at."""
 
 
+_KINDS = {
+    "previous": "previous-token", "next": "next-token", "duplicate": "duplicate-token",
+    "first": "attention-sink",
+}  # fmt: skip
+"""What heads of a role are called, where that is not the role's name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """Steps at which a head has a role.
@@ -104,7 +111,9 @@ def between(low: int | None, high: int | None) -> str:
 
 def happens(name: str) -> str:
     """An event as a clause: ``the first induction head forms``."""
-    return f"the {name} falls" if name == IN_CONTEXT else f"the first {name} head forms"
+    if name == IN_CONTEXT:
+        return f"the {name} falls"
+    return f"the first {_KINDS.get(name, name)} head forms"
 
 
 def event(found: Event) -> str:
