@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -274,7 +275,7 @@ def patch(
             "{} is of one pair; give the clean and the corrupted text, or name it in the file",
             f"--{alone[0]}",
         )
-    elif pairs is not None and " " in pairs.strip() and not Path(pairs).exists():
+    elif pairs is not None and " " in pairs.strip() and not os.path.exists(pairs):
         raise UsageError("a clean text needs a corrupted one, and {answer}", answer=...)
     with Stages(output.quiet) as stages:
         found = function.patch(
