@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.utils import get_params_from_function
 
 from attnviz import __version__
 from attnviz.cli import console, voice
@@ -97,7 +98,10 @@ class Commands(TyperGroup):
         single.command(cmd_name, context_settings=_SETTINGS)(function)
         command: Any = typer.main.get_command(single)
         command.rich_help_panel, _ = COMMANDS[cmd_name]
+        declared = get_params_from_function(function)
         for parameter in command.params:
+            if not parameter.help:  # typer 0.24 with click 8.5 loses what arguments are
+                parameter.help = getattr(declared[parameter.name].default, "help", None)
             if parameter.name in _BARE:  # click can do that, typer has no word for it
                 parameter.flag_value = _BARE[parameter.name]
                 parameter._flag_needs_value = True

@@ -133,7 +133,7 @@ class Shown(Record):
         """UsageError for a file that a result of this kind cannot be written to."""
         if path.suffix.lower() not in cls.suffixes():
             known = ", ".join(cls.suffixes())
-            raise UsageError(f"cannot write {path.name!r}; name the file {known}")
+            raise UsageError(f"cannot write {path.name or str(path)!r}; name the file {known}")
 
     def finding(self, name: str) -> Finding | None:
         """What it says of every head, to stand beside them elsewhere; None where it says nothing.
@@ -238,7 +238,9 @@ def picture_format(path: Path) -> str:
     """The format that a file's suffix means; UsageError for one that cannot be drawn."""
     known = [end for end, form in FORMS.items() if form == "figure"]
     if path.suffix.lower() not in known:
-        raise UsageError(f"cannot draw {path.name!r}; name the file {', '.join(known)}")
+        raise UsageError(
+            f"cannot draw {path.name or str(path)!r}; name the file {', '.join(known)}"
+        )
     return path.suffix.lower().removeprefix(".")
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import console, ending
 from attnviz.cli.exits import IN_PART, Interrupted
 from attnviz.cli.flattening import changed, flatten
 from attnviz.cli.options import (
@@ -182,18 +182,13 @@ def profile(
       attnviz profile --merge part1.profile part2.profile -o all.profile
     """
     drawn = paper.options()
-    from attnviz import files
-    from attnviz.drawing.forms import picture_format
     from attnviz.drawing.labels import counted
     from attnviz.features.profile import function as profiled
     from attnviz.features.profile.bar import CorpusBar
+    from attnviz.features.profile.result import Profile
     from attnviz.features.profile.run import ProfileInterrupted
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
-    if plot is not None:
-        picture_format(plot)
-        files.check_writable(plot)
+    ending.check(Profile, json, csv, plot)
     given = dataclasses.asdict(corpus)
     given["seed"] = given.pop("drawing")
     if merge:
