@@ -6,6 +6,7 @@ import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { legend } from "./legend.js";
+import { setAddress } from "./observed.js";
 import { show } from "./panel.js";
 import { drawWhole } from "./picture.js";
 
@@ -65,11 +66,7 @@ function choose(place, hold) {
 
 /** The address has what is held. */
 function remember() {
-  try {
-    history.replaceState(null, "", held ? `#at=${held.layer}:${data.positions[held.column]}` : location.pathname + location.search);
-  } catch {
-    // a notebook's frame has no address of its own
-  }
+  setAddress(held ? `#at=${held.layer}:${data.positions[held.column]}` : "");
 }
 
 /** What the address holds, if it is there. @returns {Place | null} */
