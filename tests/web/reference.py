@@ -1,8 +1,8 @@
 """Cases for the pages' scripts, with answers computed here, in float64 or in decimals.
 
 Nothing here is shared with the package's own code but how weights are packed and what a page says
-of a tokenizer, which are what the scripts read, and the sources of scores, which have a reference of
-their own (``tests/features/sources/reference.py``).
+of a tokenizer, which are what the scripts read, and the sources of scores, which have a reference
+of their own (``tests/features/sources/reference.py``).
 """
 
 from __future__ import annotations

@@ -139,6 +139,6 @@ addEventListener("hashchange", () => {
 });
 startHelpByKey([["↑ ↓", "from layer to layer"], ["← →", "from token to token"], ["Enter", "hold a cell"], ["Home", "the first token"], ["End", "the last token"], ["Esc", "let go"]]);
 startFrame(() => choose(last, Boolean(held)));
-startSaving("attnviz-lens", (painter) => drawWhole(painter, tones()), () => getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), numbers);
+startSaving("attnviz-lens", (painter) => drawWhole(painter, tones()), numbers);
 choose(recalled() || END, true);
 document.documentElement.dataset.busy = "0";
