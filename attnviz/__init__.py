@@ -65,6 +65,9 @@ if TYPE_CHECKING:
     from attnviz.features.syntax.function import syntax
     from attnviz.features.view.function import view
     from attnviz.models.untrained import FreshConfig
+    from attnviz.scoring.plugins import load_plugins
+    from attnviz.scoring.user_block import ScoreBlock
+    from attnviz.scoring.user_scores import role, score
 
 __version__ = "0.1.0"
 
@@ -74,6 +77,10 @@ _LAZY = {
     "HeadScores": "attnviz.core.scores",
     "Heads": "attnviz.features.heads.result",
     "read": "attnviz.features.registry",
+    "load_plugins": "attnviz.scoring.plugins",
+    "ScoreBlock": "attnviz.scoring.user_block",
+    "role": "attnviz.scoring.user_scores",
+    "score": "attnviz.scoring.user_scores",
     "Prompt": "attnviz.core.prompt",
     "Role": "attnviz.core.scores",
     "Score": "attnviz.core.scores",
@@ -136,6 +143,7 @@ __all__ = [
     "Prompt",
     "Role",
     "Score",
+    "ScoreBlock",
     "SelectionError",
     "Site",
     "SizeError",
@@ -159,6 +167,7 @@ __all__ = [
     "lens",
     "live",
     "load",
+    "load_plugins",
     "logits",
     "merge_profiles",
     "patch",
@@ -167,6 +176,8 @@ __all__ = [
     "read_capture",
     "read_film",
     "read_profile",
+    "role",
+    "score",
     "select",
     "source_shares",
     "sources",

@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from attnviz import __version__
-from attnviz.cli import console, voice
+from attnviz.cli import console, plugins, voice
 from attnviz.cli.exits import BUG, INTERRUPTED
 from attnviz.errors import AttnvizError
 
@@ -97,6 +97,8 @@ class Commands(TyperGroup):
         single.command(cmd_name, context_settings=_SETTINGS)(function)
         command: Any = typer.main.get_command(single)
         command.rich_help_panel, _ = COMMANDS[cmd_name]
+        if cmd_name in plugins.COMMANDS:
+            command.params.append(plugins.option())
         for parameter in command.params:
             if parameter.name in _BARE:  # click can do that, typer has no word for it
                 parameter.flag_value = _BARE[parameter.name]
