@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from attnviz.models.untrained import FreshConfig
     from attnviz.scoring.plugins import load_plugins
     from attnviz.scoring.user_block import ScoreBlock
+    from attnviz.scoring.user_measures import Outputs, Predictions, fill, metric
     from attnviz.scoring.user_scores import role, score
 
 __version__ = "0.1.0"
@@ -79,6 +80,10 @@ _LAZY = {
     "read": "attnviz.features.registry",
     "load_plugins": "attnviz.scoring.plugins",
     "ScoreBlock": "attnviz.scoring.user_block",
+    "Outputs": "attnviz.scoring.user_measures",
+    "Predictions": "attnviz.scoring.user_measures",
+    "fill": "attnviz.scoring.user_measures",
+    "metric": "attnviz.scoring.user_measures",
     "role": "attnviz.scoring.user_scores",
     "score": "attnviz.scoring.user_scores",
     "Prompt": "attnviz.core.prompt",
@@ -139,7 +144,9 @@ __all__ = [
     "InputError",
     "ModelError",
     "OutputError",
+    "Outputs",
     "Pair",
+    "Predictions",
     "Prompt",
     "Role",
     "Score",
@@ -159,6 +166,7 @@ __all__ = [
     "diff",
     "explain",
     "export_maps",
+    "fill",
     "film",
     "flow",
     "from_arrays",
@@ -170,6 +178,7 @@ __all__ = [
     "load_plugins",
     "logits",
     "merge_profiles",
+    "metric",
     "patch",
     "profile",
     "read",

@@ -14,6 +14,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from attnviz.errors import AttnvizError, InputError, UsageError
 
@@ -23,9 +24,10 @@ GROUP = "attnviz.scores"
 _MODULES: dict[str, None] = {}
 
 
-def remember(module: str) -> None:
-    """Note that a module has registered something."""
-    _MODULES[module] = None
+def remember(function: Any) -> None:
+    """Note that a function was registered; other processes find it in its module, if anywhere."""
+    found = "<" not in getattr(function, "__qualname__", "<")  # no lambda, and in no function
+    _MODULES[function.__module__ if found else "__main__"] = None
 
 
 def here_alone() -> bool:
@@ -41,8 +43,8 @@ def modules() -> tuple[str, ...]:
     """
     if here_alone():
         raise UsageError(
-            "scores that are registered in a notebook or in the script itself are not known to "
-            "other processes; put them into a file of their own and import it, or use {jobs}",
+            "functions that are defined in a notebook, in the script itself or in another function "
+            "are not known to other processes; put them into a file and import it, or use {jobs}",
             jobs=1,
         )
     return tuple(_MODULES)

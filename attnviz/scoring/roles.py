@@ -339,6 +339,6 @@ def _rival(role: RoleDef, score: str, shares: Mapping[str, float]) -> Rival | No
         if name in ROLES  # a score need not have a role
         and name not in (role.name, score, *role.unless)
         and (role.user or not ROLES[name].user)
-        and role.name not in ROLES[name].unless
+        and not {role.name, score} & {*ROLES[name].unless}
     )
     return max(others, key=lambda rival: rival.mean, default=None)

@@ -107,7 +107,7 @@ def score(
         )
         check(made, named)
         scores.register(made)
-        plugins.remember(function.__module__)
+        plugins.remember(function)
         return function
 
     return registered
@@ -195,7 +195,7 @@ def role(
                 user=qualified,
             )
         )
-        plugins.remember(function.__module__)
+        plugins.remember(function)
         return function
 
     return registered
