@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ import torch
 import attnviz as av
 from attnviz.cli import main
 from attnviz.errors import UsageError
-from attnviz.scoring import plugins, roles, scores, user_measures
+from attnviz.scoring import plugins, roles, scores
 from attnviz.scoring.roles import ROLES, SHOWN
 from attnviz.scoring.scores import SCORES
 
@@ -36,22 +35,6 @@ def first_half(block):
 def accuracy(seen):
     return (seen.logits.argmax(-1) == seen.targets).double()
 """
-
-
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """What a test registers is forgotten after it."""
-    path = list(sys.path)
-    yield
-    for name in [one.name for one in SCORES.values() if one.user]:
-        scores.forget(name)
-    for name in [one.name for one in ROLES.values() if one.user]:
-        roles.forget(name)
-    for kept in (user_measures._METRICS, user_measures._FILLS, plugins._MODULES):
-        kept.clear()
-    sys.path[:] = path
-    for name in ("my_scores", "others"):
-        sys.modules.pop(name, None)
 
 
 @pytest.fixture

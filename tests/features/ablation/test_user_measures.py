@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 import torch.nn.functional as F
 
 import attnviz as av
 from attnviz.errors import UsageError
-from attnviz.scoring import plugins, user_measures
 
 TEXTS = [
     "The cat sat on the mat and the cat sat",
@@ -18,13 +15,6 @@ TEXTS = [
     "A dog ran in the park and a dog ran",
     "He was the king of the hill and she was the queen",
 ]
-
-
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    yield
-    for kept in (user_measures._METRICS, user_measures._FILLS, plugins._MODULES):
-        kept.clear()
 
 
 def test_a_metric_of_the_same_formula_gives_the_same_effects() -> None:
