@@ -117,8 +117,8 @@ def _load(path: Path) -> str:
     origin = getattr(known, "__file__", None) if known else getattr(find_spec(name), "origin", None)
     if origin is None or Path(origin).resolve() != path.resolve():
         raise UsageError(
-            f"{path} has the name of the module {name} that is there already; give the file "
-            "another name"
+            f"{path} has the name of a module that is there already, {name} ({origin}); give the "
+            "file another name"
         )
     try:
         import_module(name)

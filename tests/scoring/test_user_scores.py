@@ -205,7 +205,7 @@ def test_plugins_that_cannot_be_loaded_say_why(
     for name, text, why in (
         ("others.py", "import nothing_like_this", "ModuleNotFoundError"),
         ("others.py", "def", "SyntaxError"),
-        ("json.py", "", "has the name of the module json"),
+        ("json.py", "", "there already, json"),
         ("others.txt", "", "no Python file"),
     ):
         path = tmp_path / name
