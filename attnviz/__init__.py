@@ -65,6 +65,10 @@ if TYPE_CHECKING:
     from attnviz.features.syntax.function import syntax
     from attnviz.features.view.function import view
     from attnviz.models.untrained import FreshConfig
+    from attnviz.scoring.plugins import load_plugins
+    from attnviz.scoring.user_block import ScoreBlock
+    from attnviz.scoring.user_measures import Outputs, Predictions, fill, metric
+    from attnviz.scoring.user_scores import role, score
 
 __version__ = "0.1.0"
 
@@ -74,6 +78,14 @@ _LAZY = {
     "HeadScores": "attnviz.core.scores",
     "Heads": "attnviz.features.heads.result",
     "read": "attnviz.features.registry",
+    "load_plugins": "attnviz.scoring.plugins",
+    "ScoreBlock": "attnviz.scoring.user_block",
+    "Outputs": "attnviz.scoring.user_measures",
+    "Predictions": "attnviz.scoring.user_measures",
+    "fill": "attnviz.scoring.user_measures",
+    "metric": "attnviz.scoring.user_measures",
+    "role": "attnviz.scoring.user_scores",
+    "score": "attnviz.scoring.user_scores",
     "Prompt": "attnviz.core.prompt",
     "Role": "attnviz.core.scores",
     "Score": "attnviz.core.scores",
@@ -132,10 +144,13 @@ __all__ = [
     "InputError",
     "ModelError",
     "OutputError",
+    "Outputs",
     "Pair",
+    "Predictions",
     "Prompt",
     "Role",
     "Score",
+    "ScoreBlock",
     "SelectionError",
     "Site",
     "SizeError",
@@ -151,6 +166,7 @@ __all__ = [
     "diff",
     "explain",
     "export_maps",
+    "fill",
     "film",
     "flow",
     "from_arrays",
@@ -159,14 +175,18 @@ __all__ = [
     "lens",
     "live",
     "load",
+    "load_plugins",
     "logits",
     "merge_profiles",
+    "metric",
     "patch",
     "profile",
     "read",
     "read_capture",
     "read_film",
     "read_profile",
+    "role",
+    "score",
     "select",
     "source_shares",
     "sources",

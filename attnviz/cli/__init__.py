@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from typer.utils import get_params_from_function
 
 from attnviz import __version__
-from attnviz.cli import console, voice
+from attnviz.cli import console, plugins, voice
 from attnviz.cli.exits import BUG, INTERRUPTED
 from attnviz.errors import AttnvizError
 
@@ -105,6 +105,8 @@ class Commands(TyperGroup):
             if parameter.name in _BARE:  # click can do that, typer has no word for it
                 parameter.flag_value = _BARE[parameter.name]
                 parameter._flag_needs_value = True
+        if cmd_name in plugins.COMMANDS:
+            command.params.append(plugins.option())
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

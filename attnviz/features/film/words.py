@@ -25,8 +25,10 @@ METHOD = (
     "2022)."
 )
 
-_TARGETS = {one.score for role in ROLES.values() for one in role.evidence} - {"entropy_share"}
-"""Scores of the weight on what a role looks at."""
+
+def _targets() -> set[str]:
+    """Scores of the weight on what a role looks at."""
+    return {one.score for role in ROLES.values() for one in role.evidence} - {"entropy_share"}
 
 
 _KINDS = {
@@ -86,7 +88,8 @@ def known_by(head: HeadFilm) -> tuple[str | None, str]:
             if title in ROLES:
                 scores = [evidence.score for evidence in ROLES[title].evidence]
                 return title, next((s for s in scores if s in head.scores), scores[0])
-    shares = [name for name in head.scores if name in _TARGETS] or list(head.scores)
+    targets = _targets()
+    shares = [name for name in head.scores if name in targets] or list(head.scores)
     return None, max(shares, key=lambda name: _most(head.scores[name]))
 
 
