@@ -12,7 +12,7 @@ from attnviz.cli.exits import DIFFERS
 
 
 def check(
-    file: Annotated[
+    path: Annotated[
         Path,
         typer.Argument(
             help="A recording, or what another tool has written (docs/recording.md).",
@@ -21,6 +21,7 @@ def check(
         ),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.check/1).")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per problem.")] = False,
 ) -> None:
     """Check recorded attention: every problem with its path in the file, what was expected, found.
 
@@ -35,9 +36,11 @@ def check(
     """
     from attnviz.features.check.function import check as checked
 
-    found = checked(file)
-    if json:
-        console.put(found.to_json())
+    if json and csv:
+        raise typer.BadParameter("--json and --csv exclude each other")
+    found = checked(path)
+    if json or csv:
+        console.put(found.to_json() if json else found.to_csv())
     else:
         for part in found.for_terminal():
             console.stdout().print(part, markup=False, highlight=False)

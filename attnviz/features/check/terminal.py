@@ -18,7 +18,7 @@ def parts(found: Check) -> Iterator[Any]:
             size = f"{layers} layers × {heads} heads, {queries} queries × {keys} keys"
             yield f"{found.file}: {found.format}, {kind}, {size}"
         if found.items > 1:
-            yield f"{found.items} items; choose one with --item"
+            yield f"a batch of {counted(found.items, 'item')}"
         yield "can be read"
         return
     yield f"{found.file}: {found.format}, {counted(len(found.problems), 'problem')}"

@@ -71,7 +71,7 @@ def heads(
             "--plot",
             "--out",
             "-o",
-            help="Also draw the grid: a .png, .svg or .pdf file.",
+            help="Also write it: the grid (.png, .svg, .pdf), a table (.csv, .parquet) or .json.",
             metavar="FILE",
         ),
     ] = None,
@@ -94,15 +94,15 @@ def heads(
     """
     drawn = paper.options()
     from attnviz import files
-    from attnviz.drawing.forms import picture_format
     from attnviz.features.heads import function, terminal
+    from attnviz.features.heads.result import Heads
     from attnviz.scoring.arrange import arrange
     from attnviz.scoring.scores import SCORES
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
     if plot is not None:
-        picture_format(plot)
+        Heads.check_suffix(plot)
         files.check_writable(plot)
     if profile is not None:
         extra = changed(prompt) + changed(model)
