@@ -30,7 +30,7 @@ from attnviz.errors import (
 
 if TYPE_CHECKING:
     from attnviz.attention.attend import attend
-    from attnviz.captures.files import read_capture, write_capture
+    from attnviz.captures.files import read_any, read_capture, write_capture
     from attnviz.captures.in_memory import from_arrays, watch
     from attnviz.captures.look import capture, load
     from attnviz.captures.selection import select
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from attnviz.core.tokens import Tokens
     from attnviz.features.ablation.function import ablate
     from attnviz.features.atlas.function import atlas
+    from attnviz.features.check.function import check
     from attnviz.features.circuits.function import circuits
     from attnviz.features.coref.function import coref
     from attnviz.features.diff.function import diff
@@ -96,6 +97,7 @@ _LAZY = {
     "Generation": "attnviz.core.generation",
     "attend": "attnviz.attention.attend",
     "ablate": "attnviz.features.ablation.function",
+    "check": "attnviz.features.check.function",
     "circuits": "attnviz.features.circuits.function",
     "diff": "attnviz.features.diff.function",
     "coref": "attnviz.features.coref.function",
@@ -122,6 +124,7 @@ _LAZY = {
     "patch": "attnviz.features.patch.function",
     "merge_profiles": "attnviz.features.profile.function",
     "profile": "attnviz.features.profile.function",
+    "read_any": "attnviz.captures.files",
     "read_capture": "attnviz.captures.files",
     "read_profile": "attnviz.features.profile.function",
     "select": "attnviz.captures.selection",
@@ -161,6 +164,7 @@ __all__ = [
     "atlas",
     "attend",
     "capture",
+    "check",
     "circuits",
     "coref",
     "diff",
@@ -182,6 +186,7 @@ __all__ = [
     "patch",
     "profile",
     "read",
+    "read_any",
     "read_capture",
     "read_film",
     "read_profile",

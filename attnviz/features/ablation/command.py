@@ -217,7 +217,13 @@ def ablate(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per group.")] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Also draw it: a .png, .svg or .pdf file.", metavar="FILE"),
+        typer.Option(
+            "--plot",
+            "--out",
+            "-o",
+            help="Also write it: a picture (.png, .svg, .pdf), a table (.csv, .parquet) or .json.",
+            metavar="FILE",
+        ),
     ] = None,
 ) -> None:
     """Ablate heads and measure what that costs: which heads are needed?

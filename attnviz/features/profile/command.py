@@ -128,7 +128,7 @@ def profile(
         Path | None,
         _option(
             "Also save the result: the same command resumes from it; --merge and heads "
-            "--profile read it.",
+            "--profile read it. A .parquet or .csv file is its table.",
             RESULT,
             "--out",
             "-o",
@@ -164,7 +164,11 @@ def profile(
     ] = False,
     plot: Annotated[
         Path | None,
-        _option("Draw a page of pictures: .png, .svg or .pdf.", RESULT, metavar="FILE"),
+        _option(
+            "Also write a page of pictures (.png, .svg, .pdf), a table (.csv, .parquet) or .json.",
+            RESULT,
+            metavar="FILE",
+        ),
     ] = None,
 ) -> None:
     """Show what every head does over many texts, with 95 % intervals and what it looks at.
@@ -188,7 +192,9 @@ def profile(
     from attnviz.features.profile.result import Profile
     from attnviz.features.profile.run import ProfileInterrupted
 
-    ending.check(Profile, json, csv, plot)
+    table = out if out is not None and out.suffix.lower() in (".parquet", ".csv") else None
+    ending.check(Profile, json, csv, plot, table)
+    out = None if table else out
     given = dataclasses.asdict(corpus)
     given["seed"] = given.pop("drawing")
     if merge:
@@ -214,8 +220,9 @@ def profile(
             raise Interrupted(
                 f"interrupted after {counted(stopped.texts, 'text')}; {kept}{hint}"
             ) from None
-    if plot is not None:
-        found.save(plot, **drawn)
+    for path in (plot, table):
+        if path is not None:
+            found.save(path, **drawn)
     if json or csv:
         console.put(found.to_json() if json else found.to_csv())
     else:
