@@ -110,8 +110,8 @@ def _heads(axes: Axes, found: Retrieval) -> None:
         _whisker(axes, share, place, upright=False)
     level, said = (found.chance, "chance") if found.by == "copied" else (0.0, "")
     if level:
-        axes.axvline(100 * level, color=_GREY, linewidth=0.8, linestyle=":")
-        axes.axvline(100 * LEAST_COPIED, color=_GREY, linewidth=0.8, linestyle="--")
+        axes.axvline(100 * level, color=_GREY, linewidth=0.8, linestyle="dotted")
+        axes.axvline(100 * LEAST_COPIED, color=_GREY, linewidth=0.8, linestyle="dashed")
         said = f"; dotted: chance, dashed: {100 * LEAST_COPIED:.0f} %"
     axes.set_yticks(range(len(shown)), [found.layout.name(one.head) for one in shown])
     axes.set_ylim(len(shown) - 0.4, -0.6)
