@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from attnviz.features.patch.pairs import Pair
     from attnviz.features.profile.function import merge_profiles, profile, read_profile
     from attnviz.features.registry import read
+    from attnviz.features.retrieval.function import retrieval
     from attnviz.features.sources.function import source_shares, sources
     from attnviz.features.spans.function import spans
     from attnviz.features.syntax.function import syntax
@@ -101,6 +102,7 @@ _LAZY = {
     "circuits": "attnviz.features.circuits.function",
     "diff": "attnviz.features.diff.function",
     "coref": "attnviz.features.coref.function",
+    "retrieval": "attnviz.features.retrieval.function",
     "source_shares": "attnviz.features.sources.function",
     "sources": "attnviz.features.sources.function",
     "spans": "attnviz.features.spans.function",
@@ -190,6 +192,7 @@ __all__ = [
     "read_capture",
     "read_film",
     "read_profile",
+    "retrieval",
     "role",
     "score",
     "select",

@@ -27,6 +27,7 @@ RESULTS = {
     "attnviz.logits": "attnviz.features.logits.result.Logits",
     "attnviz.patch": "attnviz.features.patch.result.Patch",
     "attnviz.profile": "attnviz.features.profile.result.Profile",
+    "attnviz.retrieval": "attnviz.features.retrieval.result.Retrieval",
     "attnviz.shapes": "attnviz.features.shapes.function.Answer",
     "attnviz.source-shares": "attnviz.features.sources.result.SourceShares",
     "attnviz.sources": "attnviz.features.sources.result.Sources",
