@@ -23,7 +23,7 @@ from attnviz.cli import console, voice
 from attnviz.cli.exits import BUG, INTERRUPTED
 from attnviz.errors import AttnvizError
 
-LOOK, MEASURE, KEEP, LEARN = "Look", "Measure", "Keep", "Learn"
+LOOK, MEASURE, KEEP, SERVE, LEARN = "Look", "Measure", "Keep", "Serve", "Learn"
 _TEXT = 'a text, such as "The cat sat"'
 
 COMMANDS = {
@@ -51,6 +51,7 @@ COMMANDS = {
     "diff": (MEASURE, "two captures, reports or texts, or a text and --against MODEL"),
     "capture": (KEEP, "a text and --out FILE"),
     "export": (KEEP, "files of texts and --out FOLDER"),
+    "mcp": (SERVE, ""),
     "shapes": (LEARN, "sizes, such as --d-model 512 --heads 8"),
     "models": (LEARN, ""),
     "demo": (LEARN, ""),
