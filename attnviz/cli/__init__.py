@@ -24,7 +24,7 @@ from attnviz.cli import console, plugins, voice
 from attnviz.cli.exits import BUG, INTERRUPTED
 from attnviz.errors import AttnvizError
 
-LOOK, MEASURE, KEEP, LEARN = "Look", "Measure", "Keep", "Learn"
+LOOK, MEASURE, KEEP, SERVE, LEARN = "Look", "Measure", "Keep", "Serve", "Learn"
 _TEXT = 'a text, such as "The cat sat"'
 
 COMMANDS = {
@@ -54,6 +54,7 @@ COMMANDS = {
     "capture": (KEEP, "a text and --out FILE"),
     "check": (KEEP, "a file of recorded attention"),
     "export": (KEEP, "files of texts and --out FOLDER"),
+    "mcp": (SERVE, ""),
     "shapes": (LEARN, "sizes, such as --d-model 512 --heads 8"),
     "models": (LEARN, ""),
     "demo": (LEARN, ""),
