@@ -33,6 +33,7 @@ from attnviz.features.registry import read
 from attnviz.models.identity import identity
 from attnviz.models.untrained import FreshConfig
 from attnviz.models.weighed import weighed
+from attnviz.scoring import plugins
 from attnviz.scoring.probe import match_prefixes
 
 INTERVALS = ("each", "simultaneous")
@@ -324,5 +325,7 @@ def _jobs(
         return 1
     if jobs is not None or ray is not None:
         return jobs
+    if plugins.here_alone():
+        return 1
     sizes = [Path(name).stat().st_size if Path(name).is_file() else 0 for name in names]
     return cores() if device == "cpu" and sum(sizes) >= _SEVERAL else 1

@@ -23,7 +23,7 @@ from attnviz.features.profile.state import RESAMPLES, State
 from attnviz.features.profile.tally import Tally, WeightFlow
 from attnviz.features.profile.windows import LONGEST
 from attnviz.scoring.published import SINK_LENGTH, SINK_THRESHOLD
-from attnviz.scoring.roles import ROLES
+from attnviz.scoring.roles import ROLES, user_defined
 from attnviz.scoring.scores import SCORES
 from attnviz.statistics.clusters import few_groups
 from attnviz.statistics.copies import factor
@@ -103,6 +103,7 @@ def summarize(state: State, *, stability: bool = False) -> Profile:
         copies=state.copies.total() - len(state.copies),
         questions=decisions.questions,
         resamples=RESAMPLES if stability else 0,
+        user_defined=user_defined(),
     )
 
 
