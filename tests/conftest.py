@@ -33,7 +33,7 @@ hypothesis.settings.load_profile(os.environ.get("ATTNVIZ_EXAMPLES", "default"))
 
 
 def pytest_collection_finish() -> None:
-    """What is imported and collected stays until the end, so no collection of garbage looks at it."""
+    """What is collected stays until the end, so the garbage collector need not look at it."""
     gc.collect()
     gc.freeze()
 
