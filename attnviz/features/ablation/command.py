@@ -52,8 +52,8 @@ class AwayOptions:
         str,
         typer.Option(
             help="What replaces a head's output: zero, mean, resample (its output on "
-            "another text), or several, comma-separated; a head is called needed where "
-            "two agree.",
+            "another text), one of a --plugin (av.fill), or several, comma-separated; a head is "
+            "called needed where two agree.",
             rich_help_panel=AWAY,
         ),
     ] = "mean, resample"
@@ -84,7 +84,9 @@ class MetricOptions:
     metric: Annotated[
         str | None,
         typer.Option(
-            help="loss, kl, logit-diff or hidden.", rich_help_panel=MEASURED, show_default="loss"
+            help="loss, kl, logit-diff, hidden, or one of a --plugin (av.metric).",
+            rich_help_panel=MEASURED,
+            show_default="loss",
         ),
     ] = None
     answer: Annotated[
@@ -216,7 +218,13 @@ def ablate(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per group.")] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Also draw it: a .png, .svg or .pdf file.", metavar="FILE"),
+        typer.Option(
+            "--plot",
+            "--out",
+            "-o",
+            help="Also write it: a picture (.png, .svg, .pdf), a table (.csv, .parquet) or .json.",
+            metavar="FILE",
+        ),
     ] = None,
 ) -> None:
     """Ablate heads and measure what that costs: which heads are needed?

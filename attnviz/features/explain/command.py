@@ -37,7 +37,12 @@ def explain(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per head.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Also write a page (.html), or .json.", metavar="FILE"),
+        typer.Option(
+            "--out",
+            "-o",
+            help="Also write a page (.html), a picture (.png, .svg, .pdf), .csv or .json.",
+            metavar="FILE",
+        ),
     ] = None,
 ) -> None:
     """Explain why the model predicts a word: who votes for it, how they find it, what it needs.

@@ -71,7 +71,7 @@ def heads(
             "--plot",
             "--out",
             "-o",
-            help="Also draw the grid: a .png, .svg or .pdf file.",
+            help="Also write it: the grid (.png, .svg, .pdf), a table (.csv, .parquet) or .json.",
             metavar="FILE",
         ),
     ] = None,

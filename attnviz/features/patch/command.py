@@ -116,9 +116,17 @@ class PatchedOptions:
     metric: Annotated[
         str | None,
         typer.Option(
-            help="logit-diff, prob, log-prob, kl or loss.",
+            help="logit-diff, prob, log-prob, kl, loss, or one of a --plugin (av.metric).",
             rich_help_panel=PATCHED,
             show_default="logit-diff with --against, else log-prob",
+        ),
+    ] = None
+    fill: Annotated[
+        str | None,
+        typer.Option(
+            help="What is put in place, a fill of a --plugin (av.fill).",
+            rich_help_panel=PATCHED,
+            show_default="the other run's values",
         ),
     ] = None
     estimate: Annotated[
@@ -294,6 +302,7 @@ def patch(
             at=patched.at,
             direction=patched.direction,  # type: ignore[arg-type]
             metric=patched.metric,
+            fill=patched.fill,
             estimate=patched.estimate,
             paths=tuple(through.paths or ()),
             edges=through.edges,

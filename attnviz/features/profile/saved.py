@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from attnviz import files
 from attnviz.core.heads import Layout
-from attnviz.errors import InputError
+from attnviz.errors import InputError, UsageError
 from attnviz.features.profile import header as typed
 from attnviz.features.profile.examples import ShownText
 from attnviz.features.profile.header import Header
@@ -25,6 +25,7 @@ from attnviz.features.profile.likeness import Divergences
 from attnviz.features.profile.state import About, Cluster, State
 from attnviz.features.profile.tally import COUNTS
 from attnviz.models.containers import one_line, read_archive
+from attnviz.scoring.roles import user_defined
 from attnviz.statistics.exact import Exact
 from attnviz.statistics.simultaneous import DrawnSums
 
@@ -73,11 +74,32 @@ def read(path: Path) -> State:
             f"again{_command(header, path)}"
         )
     try:
-        state = _state(typed.read(header, arrays), arrays)
+        found = typed.read(header, arrays)
+        _check_scores(found, path)
+        state = _state(found, arrays)
         typed.check(state)
         return state
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise InputError(f"{path} is damaged ({one_line(error)}); make it again") from None
+
+
+def _check_scores(header: Header, path: Path) -> None:
+    """UsageError where the file has scores or roles of a user that are not registered here."""
+    known = user_defined()
+    if header.user_defined == known:
+        return
+    lacking = [one for one in header.user_defined if one not in known]
+    if lacking:
+        named = ", ".join(f"the {one.what} {one.name} ({one.function})" for one in lacking)
+        raise UsageError(
+            "{} has {}, which is not registered here as it was; load the file that does, see "
+            "{plugin}", path, named, plugin="FILE",
+        )  # fmt: skip
+    more = [one for one in known if one not in header.user_defined]
+    named = ", ".join(f"the {one.what} {one.name}" for one in more)
+    raise UsageError(
+        "{} was made without {}; read it without that plugin, or make it again", path, named
+    )
 
 
 def _header(state: State) -> dict[str, Any]:
@@ -93,6 +115,7 @@ def _header(state: State) -> dict[str, Any]:
         "seed": about.seed,
         "simultaneous": about.simultaneous,
         "grouped": about.grouped,
+        "user_defined": [asdict(one) for one in about.user_defined],
         "matching": None if about.matching is None else asdict(about.matching),
         "runs": [asdict(run) for run in state.runs],
         "bad": [asdict(bad) for bad in state.bad],
@@ -141,6 +164,7 @@ def _state(header: Header, arrays: Mapping[str, NDArray[Any]]) -> State:
         header.simultaneous,
         header.grouped,
         header.matching,
+        header.user_defined,
     )
     draws = len(arrays["drawn.b"])  # a thousand times the size of others, so looked at first
     if draws != about.replicates:
