@@ -10,7 +10,7 @@ from benchmarks.table import show
 TABLES = {
     "startup": "Whole processes",
     "streaming": "Scores on the fly",
-    "ablation": "Heads taken away",
+    "ablation": "Heads ablated",
     "patching": "Values of one run in another",
     "profiling": "Profiles of many texts",
     "logits": "Logits split over their parts",

@@ -49,7 +49,7 @@ Progress = Callable[[str, int, int], None]
 """Called with a part, how much of it is done and how much there is."""
 
 ABLATED = 64
-"""Texts that heads are taken away on, unless asked otherwise."""
+"""Texts that heads are ablated on, unless asked otherwise."""
 PARTS = ("profile", "ablate", "syntax", "coref", "circuits")
 _MARKER = "attnviz-atlas"
 _SHOWN = 40
