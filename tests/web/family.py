@@ -81,6 +81,7 @@ MAKE: dict[str, Callable[[Path], Path]] = {
     "flow": lambda folder: av.flow(TEXT).save(folder / "flow.html"),
     "film": _film,
     "lens": lambda folder: av.lens(TEXT).save(folder / "lens.html"),
+    "lens-heads": lambda folder: av.lens(TEXT, by="head").save(folder / "heads.html"),
     "patch": _patch,
     "gallery": _gallery,
     "shapes": _shapes,
