@@ -178,7 +178,7 @@ def _measured(atlas: Atlas, edge: Edge) -> dict[str, Any] | None:
     if shares is None or found is None:
         return None
     ends = {"share": found.share, "low": found.low, "high": found.high}
-    return ends | {"score": shares.score, "rows": shares.rows, "texts": shares.texts}
+    return ends | {"score": shares.score or None, "rows": shares.rows, "texts": shares.texts}
 
 
 def _visible(value: Any) -> Any:

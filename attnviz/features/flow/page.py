@@ -14,7 +14,7 @@ from attnviz.core.heads import SITE_PREFIX
 from attnviz.drawing.labels import model_name, token_labels
 from attnviz.errors import InputError
 from attnviz.features.flow.result import Flow
-from attnviz.features.flow.words import closing, formula, through
+from attnviz.features.flow.words import closing, formula, method, through
 from attnviz.web.page import html_page, parts, safe_json
 
 LARGEST = 100e6
@@ -41,6 +41,7 @@ def page(report: Flow) -> bytes:
     data = {
         "title": title,
         "method": report.method,
+        "called": method(report),
         "formula": formula(report),
         "closing": closing(report),
         "tokens": token_labels(report.tokens),

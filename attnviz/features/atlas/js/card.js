@@ -69,7 +69,7 @@ function lines(head) {
 function onTexts(measured) {
   if (!measured) return "";
   const { share, low, high, score, rows, texts } = measured;
-  return `; on texts ${percent(share)}${interval(low, high, percent)} of what sets the keys ${score ? `that ${score} counts` : "that it looks at"} apart, ${plural(rows, "row")} of ${plural(texts, "text")}`;
+  return `; on texts ${percent(share)}${interval(low, high, percent)} of the contrast of its ${score ? `${score} keys` : "strongest key"} with the others, ${plural(rows, "row")} of ${plural(texts, "text")}`;
 }
 
 /** How often it stays when the texts are drawn anew. @param {number | null} [times] @param {number} [of] */

@@ -4,7 +4,7 @@ export interface Effect { effect: number; low: number | null; high: number | nul
 export interface Relation { relation: string; direction: string; accuracy: number; low: number | null; high: number | null; count: number; offset_accuracy: number; margin: number }
 export interface Coreference { accuracy: number; low: number | null; high: number | null; baseline: string; baseline_accuracy: number; count: number }
 /** What the writer was measured to add on texts, as a share of the contrast between the reader's keys. */
-export interface Measured { share: number; low: number | null; high: number | null; score: string; rows: number; texts: number }
+export interface Measured { share: number; low: number | null; high: number | null; score: string | null; rows: number; texts: number }
 export interface Edge { side: string; writer: string; reader: string; ratio: number; excess: number; measured: Measured | null }
 export interface HeadMap { queries: string[]; keys: string[]; row: number; first: number; weights: number[][] }
 export interface Head {

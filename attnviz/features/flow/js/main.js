@@ -206,7 +206,7 @@ startHelpByKey([["↑ ↓", "from token to token"], ["← →", "from layer to l
 startSaving("attnviz-flow", (painter) => drawWhole(painter, drawn, chosen, shown), numbers);
 fill(byId("title"), data.title);
 fill(byId("how"), data.formula);
-fill(byId("method"), data.method);
+fill(byId("method"), data.called);
 for (const [name, value] of Object.entries(TERMS[data.method] || {})) byId("method").setAttribute(name, value);
 fill(byId("closing"), data.closing);
 stage.style.setProperty("--row", `${ROW}px`);
