@@ -53,7 +53,9 @@ def page(report: Flow) -> bytes:
         "followed": followed and {"direction": followed.direction, "positions": followed.positions},
     }
     template, style, script = parts(__package__, "main")
-    return html_page(template, title=title, style=style, script=script, data=safe_json(data))
+    return html_page(
+        template, command="flow", title=title, style=style, script=script, data=safe_json(data)
+    )
 
 
 def columns(report: Flow) -> list[str]:

@@ -58,7 +58,9 @@ def page(found: Lens) -> bytes:
         "closing": words.closing(found),
     }
     template, style, script = parts(__package__, "main")
-    return html_page(template, title=title, style=style, script=script, data=safe_json(data))
+    return html_page(
+        template, command="lens", title=title, style=style, script=script, data=safe_json(data)
+    )
 
 
 class _Names:

@@ -37,8 +37,14 @@ def heads_page(found: Lens) -> bytes:
         "closing": words.closing(found),
     }
     template, style, script = parts(__package__, "main")
-    title = words.title(found)
-    return html_page(template, title=title, style=style, script=script, data=safe_json(data))
+    return html_page(
+        template,
+        command="lens --by head",
+        title=words.title(found),
+        style=style,
+        script=script,
+        data=safe_json(data),
+    )
 
 
 def _lines(found: Lens) -> list[str]:

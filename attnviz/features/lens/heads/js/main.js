@@ -91,8 +91,7 @@ function drawWhole(painter) {
   return { width: Math.max(left + across * wide + 10, painter.measure(data.title, 14, 650) + 20, 470), height: end + 30 };
 }
 
-fill(byId("title"), data.title);
-fill(byId("said"), data.several ? "read out by the last normalization and the LM head, the mean over rows" : "read out by the last normalization and the LM head");
+fill(byId("about"), data.several ? "read out by the last normalization and the LM head, the mean over rows" : "read out by the last normalization and the LM head");
 fill(byId("closing"), data.closing);
 fill(byId("legend"), ...legend([...data.palette], "length of what a head writes: 0", most.toFixed(2), false));
 const grid = byId("grid");
