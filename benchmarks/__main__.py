@@ -17,6 +17,7 @@ TABLES = {
     "sources": "Scores split over their sources",
     "lens": "Every layer read out",
     "circuits": "Circuits in weights",
+    "atlas": "Everything about every head",
     "flow": "What flows from layer to layer",
     "export": "Batches of pictures",
     "grammar": "Gold annotation",
