@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from attnviz.core.tokens import Tokens
     from attnviz.features.ablation.function import ablate
     from attnviz.features.atlas.function import atlas
+    from attnviz.features.card.function import card, stale_card
     from attnviz.features.circuits.function import circuits
     from attnviz.features.coref.function import coref
     from attnviz.features.diff.function import diff
@@ -104,6 +105,8 @@ _LAZY = {
     "spans": "attnviz.features.spans.function",
     "syntax": "attnviz.features.syntax.function",
     "capture": "attnviz.captures.look",
+    "card": "attnviz.features.card.function",
+    "stale_card": "attnviz.features.card.function",
     "explain": "attnviz.features.explain.function",
     "export_maps": "attnviz.features.export.function",
     "HeadsCallback": "attnviz.features.film.callback",
@@ -161,6 +164,7 @@ __all__ = [
     "atlas",
     "attend",
     "capture",
+    "card",
     "circuits",
     "coref",
     "diff",
@@ -191,6 +195,7 @@ __all__ = [
     "source_shares",
     "sources",
     "spans",
+    "stale_card",
     "syntax",
     "track",
     "view",

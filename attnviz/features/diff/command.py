@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import console, ending
 from attnviz.cli.exits import DIFFERS, NOTHING_COMPARED
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import OutputOptions, TrainedOptions, say_file
@@ -64,6 +64,10 @@ def diff(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.diff/2).")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per figure.")] = False,
+    markdown: Annotated[
+        bool,
+        typer.Option("--markdown", help="Print Markdown, for the comment on a pull request."),
+    ] = False,
     plot: Annotated[
         Path | None,
         typer.Option(help="Also draw signed maps: a .png, .svg or .pdf file.", metavar="FILE"),
@@ -88,7 +92,7 @@ def diff(
 
       attnviz diff "It was too tired" "It was too wide" --align position
 
-      attnviz diff heads-before.json heads-after.json
+      attnviz diff heads-before.json heads-after.json --markdown > comment.md
     """
     drawn = paper.options()
     from attnviz import files
@@ -97,8 +101,8 @@ def diff(
     from attnviz.features.diff import function
     from attnviz.web.written import page_path
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
+    if json + csv + markdown > 1:
+        raise typer.BadParameter("--json, --csv and --markdown exclude each other")
     if (before is None) == (lines is None):
         raise UsageError("give what to compare, or --lines FILE with --against MODEL")
     for path, check in ((plot, picture_format), (out, page_path)):
@@ -118,15 +122,10 @@ def diff(
     for path in (plot, out):
         if path is not None:
             found.save(path, **drawn)
-    if json or csv:
-        console.put(found.to_json() if json else found.to_csv())
+    if markdown:
+        console.put(found.to_markdown(top=top, limit=fail_over))
     else:
-        from attnviz.features.diff import terminal
-
-        screen = console.stdout()
-        for part in terminal.parts(found, top):
-            screen.print(part)
-        console.note(found.notes, output.quiet)
+        ending.show(found, output.quiet, top, json=json, csv=csv)
     if fail_over is not None:
         _check(found, fail_over)
 
