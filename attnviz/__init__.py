@@ -30,7 +30,7 @@ from attnviz.errors import (
 
 if TYPE_CHECKING:
     from attnviz.attention.attend import attend
-    from attnviz.captures.files import read_capture, write_capture
+    from attnviz.captures.files import read_any, read_capture, write_capture
     from attnviz.captures.in_memory import from_arrays, watch
     from attnviz.captures.look import capture, load
     from attnviz.captures.selection import select
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from attnviz.features.ablation.function import ablate
     from attnviz.features.atlas.function import atlas
     from attnviz.features.card.function import card, stale_card
+    from attnviz.features.check.function import check
     from attnviz.features.circuits.function import circuits
     from attnviz.features.coref.function import coref
     from attnviz.features.diff.function import diff
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from attnviz.features.patch.pairs import Pair
     from attnviz.features.profile.function import merge_profiles, profile, read_profile
     from attnviz.features.registry import read
+    from attnviz.features.retrieval.function import retrieval
     from attnviz.features.sources.function import source_shares, sources
     from attnviz.features.spans.function import spans
     from attnviz.features.syntax.function import syntax
@@ -97,9 +99,11 @@ _LAZY = {
     "Generation": "attnviz.core.generation",
     "attend": "attnviz.attention.attend",
     "ablate": "attnviz.features.ablation.function",
+    "check": "attnviz.features.check.function",
     "circuits": "attnviz.features.circuits.function",
     "diff": "attnviz.features.diff.function",
     "coref": "attnviz.features.coref.function",
+    "retrieval": "attnviz.features.retrieval.function",
     "source_shares": "attnviz.features.sources.function",
     "sources": "attnviz.features.sources.function",
     "spans": "attnviz.features.spans.function",
@@ -125,6 +129,7 @@ _LAZY = {
     "patch": "attnviz.features.patch.function",
     "merge_profiles": "attnviz.features.profile.function",
     "profile": "attnviz.features.profile.function",
+    "read_any": "attnviz.captures.files",
     "read_capture": "attnviz.captures.files",
     "read_profile": "attnviz.features.profile.function",
     "select": "attnviz.captures.selection",
@@ -165,6 +170,7 @@ __all__ = [
     "attend",
     "capture",
     "card",
+    "check",
     "circuits",
     "coref",
     "diff",
@@ -186,9 +192,11 @@ __all__ = [
     "patch",
     "profile",
     "read",
+    "read_any",
     "read_capture",
     "read_film",
     "read_profile",
+    "retrieval",
     "role",
     "score",
     "select",

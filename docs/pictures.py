@@ -52,6 +52,9 @@ def main() -> None:
     av.sources(WORDS, "2.0", against=3).save(IMAGES / "sources.png")
     spans = {name: f"regex:{pattern}" for name, pattern in PARTS.items()}
     av.heatmap(av.Prompt(DOCUMENTS, spans=spans), "3.0").save(IMAGES / "spans.png")
+    av.retrieval(lengths=[60, 120, 240], depths=[0, 0.5, 1], count=8, ablate=(1, 2), draws=10).save(
+        IMAGES / "retrieval.png"
+    )
     av.flow(REPEATED, to=-1).save(IMAGES / "flow.png")
     av.flow(SENTENCE, model="demo-bert").save(IMAGES / "flow-bert.png", style=Style(dpi=90))
     av.circuits().save(IMAGES / "circuits.png")

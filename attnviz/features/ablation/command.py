@@ -217,7 +217,13 @@ def ablate(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per group.")] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Also draw it: a .png, .svg or .pdf file.", metavar="FILE"),
+        typer.Option(
+            "--plot",
+            "--out",
+            "-o",
+            help="Also write it: a picture (.png, .svg, .pdf), a table (.csv, .parquet) or .json.",
+            metavar="FILE",
+        ),
     ] = None,
 ) -> None:
     """Ablate heads and measure what that costs: which heads are needed?
@@ -237,16 +243,11 @@ def ablate(
       attnviz ablate --lines sentences.txt --curve --plot curve.svg
     """
     drawn = paper.options()
-    from attnviz import files
-    from attnviz.drawing.forms import picture_format
     from attnviz.features.ablation import function
+    from attnviz.features.ablation.result import Ablation
     from attnviz.features.ablation.settings import AblationSettings
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
-    if plot is not None:
-        picture_format(plot)
-        files.check_writable(plot)
+    ending.check(Ablation, json, csv, plot)
     options = asdict(away) | asdict(measured) | asdict(walk)
     settings = AblationSettings(**options, jobs=jobs, ray=ray, batch_tokens=batch_tokens)
     settings.check()

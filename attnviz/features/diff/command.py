@@ -95,20 +95,15 @@ def diff(
       attnviz diff heads-before.json heads-after.json --markdown > comment.md
     """
     drawn = paper.options()
-    from attnviz import files
-    from attnviz.drawing.forms import picture_format
     from attnviz.errors import InputError, UsageError
     from attnviz.features.diff import function
-    from attnviz.web.written import page_path
+    from attnviz.features.diff.result import Diff
 
-    if json + csv + markdown > 1:
+    ending.check(Diff, json, csv, plot, out=out)
+    if markdown and (json or csv):
         raise typer.BadParameter("--json, --csv and --markdown exclude each other")
     if (before is None) == (lines is None):
         raise UsageError("give what to compare, or --lines FILE with --against MODEL")
-    for path, check in ((plot, picture_format), (out, page_path)):
-        if path is not None:
-            check(path)
-            files.check_writable(path)
     what: Any = before
     _say_files((before, after), output.quiet)
     if lines is not None:

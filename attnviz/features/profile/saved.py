@@ -174,7 +174,7 @@ def _state(header: Header, arrays: Mapping[str, NDArray[Any]]) -> State:
     tally = state.tally
     for name in COUNTS:
         setattr(tally, name, getattr(header, name))
-    tally.counted = arrays["counted"]
+    tally.counted = _like(tally.counted, arrays["counted"])
     tally.sinks = _like(tally.sinks, arrays["sinks"])
     for name, exact in _exact(state).items():
         exact.whole = _like(exact.whole, arrays[f"{name}.whole"])
@@ -186,9 +186,9 @@ def _state(header: Header, arrays: Mapping[str, NDArray[Any]]) -> State:
     for name in _ROWS:
         mine = getattr(state.bootstrap, name)
         setattr(state.bootstrap, name, _like(mine, arrays[f"drawn.{name}"]))
-    counted = arrays["copies"].tolist(), arrays["copies.count"].tolist()
-    state.copies = Counter(dict(zip(*counted, strict=True)))
-    state.groups = set(arrays["groups"].tolist())
+    keys, counts = _row(arrays["copies"], "u8"), _row(arrays["copies.count"], "i8")
+    state.copies = Counter(dict(zip(keys.tolist(), counts.tolist(), strict=True)))
+    state.groups = set(_row(arrays["groups"], "u8").tolist())
     if header.open is not None:
         state.open = Cluster(*header.open, arrays["open.a"], arrays["open.b"])
     for name in _FLOW:
@@ -233,6 +233,13 @@ def _like(mine: NDArray[Any], found: NDArray[Any]) -> NDArray[Any]:
     """An array that was read, if it can take the place of another."""
     if mine.shape != found.shape or mine.dtype != found.dtype:
         raise ValueError(f"an array of {found.dtype} {found.shape}, not {mine.dtype} {mine.shape}")
+    return found
+
+
+def _row(found: NDArray[Any], kind: str) -> NDArray[Any]:
+    """An array of any length that was read, if it has one axis and holds these numbers."""
+    if found.ndim != 1 or found.dtype != kind:
+        raise ValueError(f"an array of {found.dtype} {found.shape}, not a row of {kind}")
     return found
 
 
