@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -92,6 +93,7 @@ def card(
     with console.waiting("profiling the heads", output.quiet):
         found = function.card(
             model, texts=lines, limit=limit, picture=name, path=out, device=device, dtype=dtype,
+            command=_command(model, lines, limit, picture, out),
         )  # fmt: skip
     if out is None:
         console.put(str(found))
@@ -99,6 +101,20 @@ def card(
     found.save(out)
     if not output.quiet:
         console.wrote(out)
+
+
+def _command(
+    model: str, lines: list[str] | None, limit: int | None, picture: str | None, out: Path | None
+) -> str:
+    """The same command as anybody may run it, without folders of this machine."""
+    from attnviz.core.provenance import called
+
+    words = ["attnviz", "card", called(model)]
+    for name in lines or ():
+        words += ["--lines", Path(name).name]
+    words += [] if limit is None else ["--limit", str(limit)]
+    words += [] if picture is None else ["--picture", picture]
+    return shlex.join([*words, "-o", "README.md" if out is None else out.name])
 
 
 def _check(stale: tuple[str, ...] | None, path: Path) -> None:

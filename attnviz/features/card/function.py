@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -74,6 +73,7 @@ def card(
     device: str = "auto",
     dtype: str = "auto",
     path: str | Path | None = None,
+    command: str = "",
 ) -> Card:
     """Say in a model's card what its heads do: roles with intervals, a picture, the command.
 
@@ -87,6 +87,7 @@ def card(
         dtype: in which precision.
         path: of the card, for the command that the block names; without it the block has no
             picture, which would have no place.
+        command: that the block says it was written by; this call by default.
 
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.
@@ -101,9 +102,9 @@ def card(
         None if texts is None else names, texts=said, model=model, limit=None if said else limit,
         device=device, dtype=dtype,
     )  # fmt: skip
-    command = _command(model, names, limit, picture, path or "README.md")
     shown = picture if path is not None else ""
-    block = Block(facts(model, texts=texts, limit=limit), markdown(found, command, shown))
+    text = markdown(found, command or _call(model, names, limit, path), shown)
+    block = Block(facts(model, texts=texts, limit=limit), text)
     return Card(block, found, shown)
 
 
@@ -158,16 +159,17 @@ def _names(texts: str | Path | Sequence[str | Path] | None) -> list[str]:
     return [str(name) for name in listed]
 
 
-def _command(
-    model: str | Path, names: Sequence[str], limit: int | None, picture: str, path: str | Path
+def _call(
+    model: str | Path, names: Sequence[str], limit: int | None, path: str | Path | None
 ) -> str:
-    """That writes the card anew."""
-    words = ["attnviz", "card", called(str(model))]
-    for name in names:
-        words += ["--lines", Path(name).name]
-    words += [] if limit is None else ["--limit", str(limit)]
-    words += [] if picture == PICTURE else ["--picture", picture or "none"]
-    return shlex.join([*words, "-o", Path(path).name])
+    """That writes the card anew, in Python."""
+    words = [repr(called(str(model)))]
+    if names:
+        files = [Path(name).name for name in names]
+        words.append(f"texts={(files[0] if len(files) == 1 else files)!r}")
+    words += [] if limit is None else [f"limit={limit}"]
+    file = repr(Path(path or "README.md").name)
+    return f"attnviz.card({', '.join([*words, f'path={file}'])}).save({file})"
 
 
 def _read(path: Path, *, must: bool = False) -> str:

@@ -40,7 +40,8 @@ def test_the_table_is_that_of_the_profile(made: function.Card) -> None:
         assert cells[2] == f"{estimate.low:.2f}–{estimate.high:.2f}"
         assert cells[5] == f"{estimate.rows:,}"
     assert "16 texts" in text
-    assert "`attnviz card demo-gpt2 --lines sentences.txt -o README.md`" in text
+    call = "attnviz.card('demo-gpt2', texts='sentences.txt', path='README.md')"
+    assert f"`{call}.save('README.md')`" in text
     assert "](attention-heads.png)" in text
 
 
@@ -119,6 +120,8 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "-q"]) == 0
     assert main([*command, "--check"]) == 0
     assert not capsys.readouterr().out
+    shown = "`attnviz card demo-gpt2 --lines sentences.txt --limit 3 -o README.md`"
+    assert shown in path.read_text()
     path.write_text(path.read_text().replace("attention heads do", "heads may do", 1))
     assert main([*command, "--check"]) == 4
     assert "is stale: its text was changed by hand" in " ".join(capsys.readouterr().err.split())
