@@ -74,9 +74,9 @@ def card(
       attnviz card my-model --lines reviews.txt -o my-model/README.md --check
     """
     from attnviz import files
+    from attnviz.drawing.forms import picture_format
     from attnviz.errors import UsageError
     from attnviz.features.card import function
-    from attnviz.features.profile.result import Profile
 
     if model is None:
         raise UsageError("card needs a model: a name, a folder or a hub id, such as demo-gpt2")
@@ -87,7 +87,7 @@ def card(
         return
     name = function.PICTURE if picture is None else "" if picture == "none" else picture
     if name:
-        Profile.check_suffix(Path(name))
+        picture_format(Path(name))
     if out is not None:
         files.check_writable(out)
     with console.waiting("profiling the heads", output.quiet):
