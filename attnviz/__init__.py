@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from attnviz.core.tokens import Tokens
     from attnviz.features.ablation.function import ablate
     from attnviz.features.atlas.function import atlas
+    from attnviz.features.card.function import card, stale_card
     from attnviz.features.check.function import check
     from attnviz.features.circuits.function import circuits
     from attnviz.features.coref.function import coref
@@ -108,6 +109,8 @@ _LAZY = {
     "spans": "attnviz.features.spans.function",
     "syntax": "attnviz.features.syntax.function",
     "capture": "attnviz.captures.look",
+    "card": "attnviz.features.card.function",
+    "stale_card": "attnviz.features.card.function",
     "explain": "attnviz.features.explain.function",
     "export_maps": "attnviz.features.export.function",
     "HeadsCallback": "attnviz.features.film.callback",
@@ -166,6 +169,7 @@ __all__ = [
     "atlas",
     "attend",
     "capture",
+    "card",
     "check",
     "circuits",
     "coref",
@@ -199,6 +203,7 @@ __all__ = [
     "source_shares",
     "sources",
     "spans",
+    "stale_card",
     "syntax",
     "track",
     "view",
