@@ -7,13 +7,13 @@ from pathlib import Path
 from attnviz.captures.files import read_any
 from attnviz.core.capture import Capture
 from attnviz.errors import InputError
-from attnviz.features.check.result import Check
+from attnviz.features.check.result import FileCheck
 from attnviz.models.imported import sources
 from attnviz.models.recorded.fields import BY_KIND, PLAIN, read_fields
-from attnviz.models.recorded.problems import Problem, damaged, problems
+from attnviz.models.recorded.problems import FileProblem, damaged, problems
 
 
-def check(path: str | Path) -> Check:
+def check(path: str | Path) -> FileCheck:
     """Check recorded attention before it is used: every problem, with its path in the file.
 
     Args:
@@ -39,25 +39,25 @@ def check(path: str | Path) -> Check:
     return _made(path, "recording", wrong, capture, items)
 
 
-def _foreign(path: Path) -> Check:
+def _foreign(path: Path) -> FileCheck:
     """Another tool's file: whether it can be read."""
     items = sources.items(path)
     found = sources.find(path, 0 if items > 1 else None)
     try:
         capture = read_any(path, item=0 if items > 1 else None)
     except InputError as error:
-        wrong = (Problem("", "attention weights that can be read", str(error)),)
+        wrong = (FileProblem("", "attention weights that can be read", str(error)),)
         return _made(path, found.format, wrong, None, items)
     return _made(path, found.format, (), capture, items)
 
 
 def _made(
-    path: Path, format: str, wrong: tuple[Problem, ...], capture: Capture | None, items: int
-) -> Check:
+    path: Path, format: str, wrong: tuple[FileProblem, ...], capture: Capture | None, items: int
+) -> FileCheck:
     shapes: dict[str, tuple[int, ...]] = {}
     for site, maps in capture.maps.items() if capture is not None else ():
         shapes[site.kind] = (shapes.get(site.kind, (0,))[0] + 1, *maps.shape)
-    return Check(
+    return FileCheck(
         file=path.name,
         format=format,
         problems=wrong,

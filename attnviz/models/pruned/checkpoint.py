@@ -14,13 +14,13 @@ from attnviz import files
 from attnviz.errors import ModelError, OutputError, system_errors
 from attnviz.models.folder import INDEX, Located
 from attnviz.models.pruned import projections
-from attnviz.models.pruned.remove import Removal, Sizes, plan, removed, sizes_of, zeroing
+from attnviz.models.pruned.remove import Removal, StoredSizes, plan, removed, sizes_of, zeroing
 
 SINGLE = "model.safetensors"
 
 
 @dataclass(frozen=True)
-class Written:
+class PrunedFiles:
     """What was written.
 
     Attributes:
@@ -36,7 +36,7 @@ class Written:
 
 def write(
     model: Located, gone: Mapping[int, Collection[int]], heads: int, folder: Path, *, cut: bool
-) -> Written:
+) -> PrunedFiles:
     """Write a checkpoint without some heads.
 
     Args:
@@ -76,7 +76,7 @@ def write(
         files.write(folder / "config.json", f"{config}\n".encode())
         save_file(made, folder / SINGLE, metadata={"format": "pt"})
         (folder / SINGLE).chmod((folder / "config.json").stat().st_mode)
-    return Written(
+    return PrunedFiles(
         how,
         (_count(tensors), _count(made)),
         (sum(path.stat().st_size for path in model.weights), (folder / SINGLE).stat().st_size),
@@ -114,7 +114,9 @@ def _tensors(model: Located) -> dict[str, Tensor]:
     return found
 
 
-def _by_head(tensors: Mapping[str, Tensor], found: projections.Projections, sizes: Sizes) -> bool:
+def _by_head(
+    tensors: Mapping[str, Tensor], found: projections.StoredProjections, sizes: StoredSizes
+) -> bool:
     """Whether other tensors of attention have something for each head, such as learned sinks."""
     return any(
         tensors[name].shape[-1] != sizes.width for names in found.others.values() for name in names

@@ -27,7 +27,7 @@ _ROLES = {
 
 
 @dataclass(frozen=True)
-class Projections:
+class StoredProjections:
     """The tensors of every layer's attention.
 
     Attributes:
@@ -47,7 +47,7 @@ class Projections:
     others: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
-def find(tensors: Iterable[str], model: str) -> Projections:
+def find(tensors: Iterable[str], model: str) -> StoredProjections:
     """Find the projections by the names of a checkpoint's tensors.
 
     Raises:
@@ -75,7 +75,7 @@ def find(tensors: Iterable[str], model: str) -> Projections:
             "q.weight", "k.weight", "v.weight", "out.weight"
         }  # fmt: skip
         if names and all(needed <= set(found) for found in names.values()):
-            return Projections(transposed, transposed, grouped, names, others)
+            return StoredProjections(transposed, transposed, grouped, names, others)
     raise ModelError(
         f"the heads of {model} cannot be removed: its projections are none of GPT-2's, BERT's or "
         "Llama's by their names"

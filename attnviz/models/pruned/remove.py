@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from attnviz.errors import ModelError
-from attnviz.models.pruned.projections import Projections
+from attnviz.models.pruned.projections import StoredProjections
 
 
 @dataclass(frozen=True)
-class Sizes:
+class StoredSizes:
     """Of a layer's attention.
 
     Attributes:
@@ -53,7 +53,7 @@ class Removal:
 def plan(
     gone: Mapping[int, Collection[int]],
     layers: Collection[int],
-    sizes: Sizes,
+    sizes: StoredSizes,
     loadable: Callable[[int, int], bool],
 ) -> Removal:
     """Cut as many whole groups as every layer can lose, and zero what is left.
@@ -94,11 +94,13 @@ def _rest(
     return {layer: tuple(found) for layer, found in left.items() if found}
 
 
-def _members(group: int, sizes: Sizes) -> range:
+def _members(group: int, sizes: StoredSizes) -> range:
     return range(group * sizes.each, (group + 1) * sizes.each)
 
 
-def sizes_of(tensors: Mapping[str, Tensor], found: Projections, heads: int, model: str) -> Sizes:
+def sizes_of(
+    tensors: Mapping[str, Tensor], found: StoredProjections, heads: int, model: str
+) -> StoredSizes:
     """The sizes of every layer's attention, read off its matrices.
 
     Args:
@@ -120,8 +122,8 @@ def sizes_of(tensors: Mapping[str, Tensor], found: Projections, heads: int, mode
 
 
 def _sizes(
-    tensors: Mapping[str, Tensor], names: Mapping[str, str], found: Projections, heads: int
-) -> Sizes | None:
+    tensors: Mapping[str, Tensor], names: Mapping[str, str], found: StoredProjections, heads: int
+) -> StoredSizes | None:
     """Of one layer; None where they do not fit together."""
 
     def wide(part: str) -> int:
@@ -136,11 +138,11 @@ def _sizes(
         fits = fits and wide("qkv.weight") == heads * width + 2 * key
     else:
         fits = fits and wide("q.weight") == heads * width and wide("v.weight") == key
-    return Sizes(heads, groups, width) if fits else None
+    return StoredSizes(heads, groups, width) if fits else None
 
 
 def removed(
-    tensors: Mapping[str, Tensor], found: Projections, sizes: Sizes, how: Removal
+    tensors: Mapping[str, Tensor], found: StoredProjections, sizes: StoredSizes, how: Removal
 ) -> dict[str, Tensor]:
     """All tensors, those of the projections without the heads.
 
@@ -180,7 +182,7 @@ def _axis(role: str, kind: str, transposed: bool) -> int:
     return int((role == "out") != transposed)
 
 
-def _places(role: str, heads: Sequence[int], sizes: Sizes) -> list[int]:
+def _places(role: str, heads: Sequence[int], sizes: StoredSizes) -> list[int]:
     """Rows of a part that belong to some query heads; keys and values of whole groups only."""
     query = _spread(heads, sizes.width)
     if role in ("q", "out"):
