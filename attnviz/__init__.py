@@ -62,11 +62,16 @@ if TYPE_CHECKING:
     from attnviz.features.patch.pairs import Pair
     from attnviz.features.profile.function import merge_profiles, profile, read_profile
     from attnviz.features.registry import read
+    from attnviz.features.retrieval.function import retrieval
     from attnviz.features.sources.function import source_shares, sources
     from attnviz.features.spans.function import spans
     from attnviz.features.syntax.function import syntax
     from attnviz.features.view.function import view
     from attnviz.models.untrained import FreshConfig
+    from attnviz.scoring.plugins import load_plugins
+    from attnviz.scoring.user_block import ScoreBlock
+    from attnviz.scoring.user_measures import Outputs, Predictions, fill, metric
+    from attnviz.scoring.user_scores import role, score
 
 __version__ = "0.1.0"
 
@@ -76,6 +81,14 @@ _LAZY = {
     "HeadScores": "attnviz.core.scores",
     "Heads": "attnviz.features.heads.result",
     "read": "attnviz.features.registry",
+    "load_plugins": "attnviz.scoring.plugins",
+    "ScoreBlock": "attnviz.scoring.user_block",
+    "Outputs": "attnviz.scoring.user_measures",
+    "Predictions": "attnviz.scoring.user_measures",
+    "fill": "attnviz.scoring.user_measures",
+    "metric": "attnviz.scoring.user_measures",
+    "role": "attnviz.scoring.user_scores",
+    "score": "attnviz.scoring.user_scores",
     "Prompt": "attnviz.core.prompt",
     "Role": "attnviz.core.scores",
     "Score": "attnviz.core.scores",
@@ -90,6 +103,7 @@ _LAZY = {
     "circuits": "attnviz.features.circuits.function",
     "diff": "attnviz.features.diff.function",
     "coref": "attnviz.features.coref.function",
+    "retrieval": "attnviz.features.retrieval.function",
     "source_shares": "attnviz.features.sources.function",
     "sources": "attnviz.features.sources.function",
     "spans": "attnviz.features.spans.function",
@@ -137,10 +151,13 @@ __all__ = [
     "InputError",
     "ModelError",
     "OutputError",
+    "Outputs",
     "Pair",
+    "Predictions",
     "Prompt",
     "Role",
     "Score",
+    "ScoreBlock",
     "SelectionError",
     "Site",
     "SizeError",
@@ -157,6 +174,7 @@ __all__ = [
     "diff",
     "explain",
     "export_maps",
+    "fill",
     "film",
     "flow",
     "from_arrays",
@@ -165,8 +183,10 @@ __all__ = [
     "lens",
     "live",
     "load",
+    "load_plugins",
     "logits",
     "merge_profiles",
+    "metric",
     "patch",
     "profile",
     "prune_heads",
@@ -175,6 +195,9 @@ __all__ = [
     "read_capture",
     "read_film",
     "read_profile",
+    "retrieval",
+    "role",
+    "score",
     "select",
     "source_shares",
     "sources",

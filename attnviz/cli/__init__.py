@@ -17,13 +17,14 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.utils import get_params_from_function
 
 from attnviz import __version__
-from attnviz.cli import console, voice
+from attnviz.cli import console, plugins, voice
 from attnviz.cli.exits import BUG, INTERRUPTED
 from attnviz.errors import AttnvizError
 
-LOOK, MEASURE, KEEP, LEARN = "Look", "Measure", "Keep", "Learn"
+LOOK, MEASURE, KEEP, SERVE, LEARN = "Look", "Measure", "Keep", "Serve", "Learn"
 _TEXT = 'a text, such as "The cat sat"'
 
 COMMANDS = {
@@ -41,6 +42,7 @@ COMMANDS = {
         "a table of pronouns or a treebank with entities, such as sample_inputs/pronouns.tsv",
     ),
     "spans": (MEASURE, "a text with --span NAME=TEXT, a --chat, or a .jsonl file of questions"),
+    "retrieval": (MEASURE, ""),
     "logits": (MEASURE, _TEXT),
     "lens": (MEASURE, _TEXT),
     "sources": (MEASURE, 'a text and --head HEAD, such as "The cat sat" --head 2.0'),
@@ -52,6 +54,7 @@ COMMANDS = {
     "capture": (KEEP, "a text and --out FILE"),
     "check": (KEEP, "a file of recorded attention"),
     "export": (KEEP, "files of texts and --out FOLDER"),
+    "mcp": (SERVE, ""),
     "shapes": (LEARN, "sizes, such as --d-model 512 --heads 8"),
     "models": (LEARN, ""),
     "demo": (LEARN, ""),
@@ -98,10 +101,15 @@ class Commands(TyperGroup):
         single.command(cmd_name, context_settings=_SETTINGS)(function)
         command: Any = typer.main.get_command(single)
         command.rich_help_panel, _ = COMMANDS[cmd_name]
+        declared = get_params_from_function(function)
         for parameter in command.params:
+            if not parameter.help:  # typer 0.24 with click 8.5 loses what arguments are
+                parameter.help = getattr(declared[parameter.name].default, "help", None)
             if parameter.name in _BARE:  # click can do that, typer has no word for it
                 parameter.flag_value = _BARE[parameter.name]
                 parameter._flag_needs_value = True
+        if cmd_name in plugins.COMMANDS:
+            command.params.append(plugins.option())
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -150,7 +150,7 @@ class Shown(Record):
         """UsageError for a file that a result of this kind cannot be written to."""
         if path.suffix.lower() not in cls.suffixes():
             known = ", ".join(cls.suffixes())
-            raise UsageError(f"cannot write {path.name!r}; name the file {known}")
+            raise UsageError(f"cannot write {path.name or str(path)!r}; name the file {known}")
         if path.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
             raise UsageError(f'{path.name} needs pyarrow; pip install "attnviz[parquet]"')
 
@@ -248,7 +248,9 @@ def picture_format(path: Path) -> str:
     """The format that a file's suffix means; UsageError for one that cannot be drawn."""
     known = [end for end, form in FORMS.items() if form == "figure"]
     if path.suffix.lower() not in known:
-        raise UsageError(f"cannot draw {path.name!r}; name the file {', '.join(known)}")
+        raise UsageError(
+            f"cannot draw {path.name or str(path)!r}; name the file {', '.join(known)}"
+        )
     return path.suffix.lower().removeprefix(".")
 
 

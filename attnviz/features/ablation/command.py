@@ -52,8 +52,8 @@ class AwayOptions:
         str,
         typer.Option(
             help="What replaces a head's output: zero, mean, resample (its output on "
-            "another text), or several, comma-separated; a head is called needed where "
-            "two agree.",
+            "another text), one of a --plugin (av.fill), or several, comma-separated; a head is "
+            "called needed where two agree.",
             rich_help_panel=AWAY,
         ),
     ] = "mean, resample"
@@ -84,7 +84,9 @@ class MetricOptions:
     metric: Annotated[
         str | None,
         typer.Option(
-            help="loss, kl, logit-diff or hidden.", rich_help_panel=MEASURED, show_default="loss"
+            help="loss, kl, logit-diff, hidden, or one of a --plugin (av.metric).",
+            rich_help_panel=MEASURED,
+            show_default="loss",
         ),
     ] = None
     answer: Annotated[
@@ -251,16 +253,11 @@ def ablate(
       attnviz ablate --probe --select 3.0+3.1 --write pruned
     """
     drawn = paper.options()
-    from attnviz import files
     from attnviz.features.ablation import function
     from attnviz.features.ablation.result import Ablation
     from attnviz.features.ablation.settings import AblationSettings
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
-    if plot is not None:
-        Ablation.check_suffix(plot)
-        files.check_writable(plot)
+    ending.check(Ablation, json, csv, plot)
     _check_written(write, away.heads)
     options = asdict(away) | asdict(measured) | asdict(walk)
     settings = AblationSettings(**options, jobs=jobs, ray=ray, batch_tokens=batch_tokens)

@@ -74,6 +74,16 @@ class CorpusOptions:
             show_default="no overlap",
         ),
     ] = None
+    window: Annotated[
+        int | None,
+        _option(
+            "Tokens of a window of a long text, as many as the model takes.",
+            INPUT,
+            min=1,
+            metavar="N",
+            show_default="1024, or what the model takes",
+        ),
+    ] = None
     special_tokens: Annotated[bool, SPECIAL_TOKENS] = True
     weigh: Annotated[str, _option(WEIGH_HELP, RESULT, metavar="QUANTITY")] = WEIGHTS
     limit: Annotated[
