@@ -6,11 +6,12 @@ from pathlib import Path
 
 from attnviz.captures.files import read_any
 from attnviz.core.capture import Capture
+from attnviz.core.problems import FileProblem
 from attnviz.errors import InputError
 from attnviz.features.check.result import FileCheck
 from attnviz.models.imported import sources
 from attnviz.models.recorded.fields import BY_KIND, PLAIN, read_fields
-from attnviz.models.recorded.problems import FileProblem, damaged, problems
+from attnviz.models.recorded.problems import damaged, problems
 
 
 def check(path: str | Path) -> FileCheck:

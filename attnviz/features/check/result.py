@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from attnviz.core.problems import FileProblem
 from attnviz.drawing.forms import Shown
-from attnviz.models.recorded.problems import FileProblem
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from attnviz.core.capture import Capture
@@ -29,6 +30,5 @@ class Viewer(Page):
         Raises:
             UsageError: anywidget is not installed.
         """
-        from attnviz.features.view.widget import widget
-
-        return widget(self)
+        made = import_module(f"{__package__}.widget").widget
+        return made(self.page.decode("utf-8"), self.title, self.captures)

@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnviz.core.capture import Capture
 from attnviz.errors import SelectionError, UsageError
-
-if TYPE_CHECKING:
-    from attnviz.features.view.result import Viewer
 
 HEIGHT = 760
 """Pixels of the frame until the page says how much it needs."""
 
 
-def widget(viewer: Viewer) -> Any:
-    """A page as a widget; see :meth:`attnviz.features.view.result.Viewer.widget`."""
-    places = _places(viewer.captures)
-    return _kind()(
-        page=viewer.page.decode("utf-8"), title=viewer.title, places=places, height=HEIGHT
-    )
+def widget(page: str, title: str, captures: Sequence[Capture]) -> Any:
+    """A page as a widget; see :meth:`attnviz.features.view.result.Viewer.widget`.
+
+    Args:
+        page: all of it.
+        title: of it.
+        captures: those that it shows, for the names of their heads.
+
+    Raises:
+        UsageError: anywidget is not installed.
+    """
+    return _kind()(page=page, title=title, places=_places(captures), height=HEIGHT)
 
 
 def _places(captures: Sequence[Capture]) -> dict[str, list[str]]:

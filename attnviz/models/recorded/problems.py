@@ -8,32 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from attnviz.core.problems import FileProblem
 from attnviz.core.quantities import QUANTITIES
 from attnviz.errors import AttnvizError, InputError
 from attnviz.models.recorded.checks import slack
 from attnviz.models.recorded.fields import BY_KIND, FLAGS, PLAIN, Array, meta_of
 from attnviz.models.recorded.reading import load
-
-
-@dataclass(frozen=True)
-class FileProblem:
-    """One thing that is wrong with a recording.
-
-    Attributes:
-        path: of it inside the file, such as ``attentions[2, 0, 5]``; empty for the whole file.
-        expected: what the format asks for.
-        found: what is there, and how often where it is there more than once.
-    """
-
-    path: str
-    expected: str
-    found: str
 
 
 def problems(path: Path, fields: Mapping[str, Array]) -> list[FileProblem]:
