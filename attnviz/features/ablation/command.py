@@ -297,7 +297,7 @@ def ablate(
         from attnviz.features.ablation.prune import prune_heads
 
         heads = dict.fromkeys(head for effect in found.effects for head in effect.heads)
-        pruned = prune_heads(model.choose(), tuple(heads), write, device=model.device)
+        pruned = prune_heads(str(model.choose()), tuple(heads), write, device=model.device)
         if not output.quiet:
             console.note(str(pruned).splitlines(), False)
 

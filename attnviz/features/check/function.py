@@ -10,6 +10,7 @@ from attnviz.core.problems import FileProblem
 from attnviz.errors import InputError
 from attnviz.features.check.result import FileCheck
 from attnviz.models.imported import sources
+from attnviz.models.recorded import JSON
 from attnviz.models.recorded.fields import BY_KIND, PLAIN, read_fields
 from attnviz.models.recorded.problems import damaged, problems
 
@@ -30,7 +31,7 @@ def check(path: str | Path) -> FileCheck:
     try:
         fields = read_fields(path)
     except InputError as error:
-        if path.suffix != sources.JSON or "is damaged" not in str(error):
+        if path.suffix != JSON or "is damaged" not in str(error):
             raise
         return _made(path, "recording", (damaged(error, path),), None, 1)
     names = [name for name in (*PLAIN, *BY_KIND) if name in fields]

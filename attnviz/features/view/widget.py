@@ -48,7 +48,7 @@ def _kind() -> Any:
             'anywidget is not installed; pip install "attnviz[widget]", or show the page itself'
         ) from None
 
-    class ViewWidget(anywidget.AnyWidget):  # type: ignore[misc]
+    class ViewWidget(anywidget.AnyWidget):
         """A page in a notebook, with the head that is chosen in it.
 
         Attributes:
@@ -67,7 +67,7 @@ def _kind() -> Any:
         heads = traitlets.List(traitlets.Unicode(), read_only=False).tag(sync=True)
         text = traitlets.Int(0).tag(sync=True)
 
-        @traitlets.validate("head")  # type: ignore[untyped-decorator]
+        @traitlets.validate("head")
         def _known(self, proposal: Any) -> str:
             name = str(proposal["value"])
             if name and name not in self.places:

@@ -138,7 +138,7 @@ def _loadable(config: Mapping[str, Any]) -> bool:
         made = AutoConfig.for_model(config["model_type"], **fields)
     except Exception:
         return False
-    return getattr(made, "head_dim", None) == config["head_dim"]
+    return bool(getattr(made, "head_dim", None) == config["head_dim"])
 
 
 def _count(tensors: Mapping[str, Tensor]) -> int:
