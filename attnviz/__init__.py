@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from attnviz.core.scores import HeadScores, Role, Score
     from attnviz.core.tokens import Tokens
     from attnviz.features.ablation.function import ablate
+    from attnviz.features.ablation.prune import prune_heads
     from attnviz.features.atlas.function import atlas
     from attnviz.features.card.function import card, stale_card
     from attnviz.features.check.function import check
@@ -127,6 +128,7 @@ _LAZY = {
     "logits": "attnviz.features.logits.function",
     "Pair": "attnviz.features.patch.pairs",
     "patch": "attnviz.features.patch.function",
+    "prune_heads": "attnviz.features.ablation.prune",
     "merge_profiles": "attnviz.features.profile.function",
     "profile": "attnviz.features.profile.function",
     "read_any": "attnviz.captures.files",
@@ -191,6 +193,7 @@ __all__ = [
     "metric",
     "patch",
     "profile",
+    "prune_heads",
     "read",
     "read_any",
     "read_capture",
