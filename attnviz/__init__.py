@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from attnviz.features.profile.function import merge_profiles, profile, read_profile
     from attnviz.features.registry import read
     from attnviz.features.retrieval.function import retrieval
+    from attnviz.features.sinks.function import sinks
     from attnviz.features.sources.function import source_shares, sources
     from attnviz.features.spans.function import spans
     from attnviz.features.syntax.function import syntax
@@ -89,6 +90,7 @@ _LAZY = {
     "diff": "attnviz.features.diff.function",
     "coref": "attnviz.features.coref.function",
     "retrieval": "attnviz.features.retrieval.function",
+    "sinks": "attnviz.features.sinks.function",
     "source_shares": "attnviz.features.sources.function",
     "sources": "attnviz.features.sources.function",
     "spans": "attnviz.features.spans.function",
@@ -171,6 +173,7 @@ __all__ = [
     "read_profile",
     "retrieval",
     "select",
+    "sinks",
     "source_shares",
     "sources",
     "spans",

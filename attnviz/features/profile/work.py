@@ -17,7 +17,7 @@ from attnviz.errors import InputError, Message, UsageError
 from attnviz.features.profile.examples import LONGEST_TEXT, Examples, ShownText, Watching
 from attnviz.features.profile.likeness import Comparing, Smallest, sample_size
 from attnviz.features.profile.passing import Passing
-from attnviz.features.profile.sinks import Sinks
+from attnviz.features.profile.sinks import FirstTokenSinks
 from attnviz.features.profile.tally import Tally
 from attnviz.features.profile.tasks import Piece, ProfileTask, mixed
 from attnviz.features.profile.windows import windows
@@ -142,7 +142,10 @@ class Worker:
             for n, w in enumerate(batch)
             if w.begins and self._smallest.may_have(w.piece.key)
         }
-        comparing, sinks = Comparing(inputs, keys, source.layout), Sinks(inputs, source.layout)
+        comparing, sinks = (
+            Comparing(inputs, keys, source.layout),
+            FirstTokenSinks(inputs, source.layout),
+        )
         source.forward(inputs, [scores, passing, comparing, sinks], ForwardRequest(hidden=False))
         for item, window in enumerate(batch):
             sums, passed, text = scores.sums(item), passing.passed(item), window.text
