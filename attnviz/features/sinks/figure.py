@@ -6,15 +6,16 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.heading import Heading
-from attnviz.drawing.labels import model_name, visible
+from attnviz.drawing.labels import model_name
 from attnviz.drawing.tiles import COLOR, Tile
 from attnviz.drawing.tiles_figure import CELL, draw_grid
 from attnviz.features.sinks.result import MASSIVE, Sinks
-from attnviz.features.sinks.words import activation_line, measured, norms, summary
+from attnviz.features.sinks.words import activation_line, measured, norms, summary, tile_text
 
 _MARGIN, _GAP, _PANEL, _LEAST = 0.2, 0.75, 2.4, 2.2
 _DARK, _GREY, _DORMANT = "#1b1b1b", "#909090", "#c4500a"
@@ -48,7 +49,7 @@ def build(found: Sinks, dpi: float) -> Figure:
         return figure.add_axes((x / wide, 1 - (top + h) / high, w / wide, h / high))
 
     tiles = {
-        one.head: Tile(spelled(visible(one.token).strip(), missing) or "·", one.share.value or 0.0)
+        one.head: Tile(spelled(tile_text(found, one), missing), found.rests_with(one))
         for one in found.found
     }
     draw_grid(axes(_MARGIN + left, wide_1, high_1), found.layout, tiles,
@@ -99,6 +100,8 @@ def _states(axes: Axes, found: Sinks) -> None:
     if some:
         axes.semilogy(*zip(*some, strict=True), "o", color=_DORMANT, markersize=5, label="massive")
     axes.axhline(MASSIVE, color=_GREY, linewidth=0.8, linestyle="dotted")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xticks(places, ["emb." if place < 0 else str(place) for place in places])
     axes.set_xlabel("after layer", fontsize=7)
     axes.set_ylabel(f"magnitude of the states; dotted: {MASSIVE:g}", fontsize=7)

@@ -41,7 +41,7 @@ def finding(found: Sinks, name: str) -> Finding:
 
 def _said(found: Sinks, one: HeadSink) -> tuple[str, ...]:
     told = []
-    if found.has_sink(one):
+    if 2 * one.texts > found.texts:
         told.append(
             f"sink {sink_name(found, one)}: {share(one.share)} of a row, its value "
             f"{times(one.norm)} the others', {share(one.written)} of what is written"

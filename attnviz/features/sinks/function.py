@@ -21,6 +21,7 @@ from attnviz.features.sinks.measure import (
 )
 from attnviz.features.sinks.result import DORMANT, SINK, Sinks
 from attnviz.models.identity import identity
+from attnviz.scoring.published import SINK_LENGTH
 from attnviz.statistics.clusters import few_groups
 
 _TOLD = 4
@@ -87,6 +88,11 @@ def sinks(
     spent = spent_on(source, ready, texts, threshold, progress) if cost else []
     told = list(dict.fromkeys(note for one in ready for note in notes(one, source.info, 0)))
     few = few_groups(len(texts)) if len(texts) > 1 else None
+    if min(len(one.tokens) for one in texts) < SINK_LENGTH:
+        told.append(
+            f"Texts of fewer than {SINK_LENGTH} tokens give every head much weight on its first "
+            "keys; compare with chance."
+        )
     loss = predicts(source)
     tokens = sum(one.tokens for one in spent)
     return Sinks(
@@ -94,7 +100,7 @@ def sinks(
         layout=source.layout,
         identity=identity(model),
         texts=len(texts),
-        notes=(*told[:_TOLD], *([few] if few else [])),
+        notes=(*told[-_TOLD:], *([few] if few else [])),
         tokens=sum(len(one.tokens) for one in texts),
         norm_of=norm_of(source),
         threshold=threshold,

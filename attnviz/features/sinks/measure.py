@@ -27,7 +27,7 @@ from attnviz.statistics.clusters import ClusterSums
 Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
 V = TypeVar("V")
-_FIGURES = ("share", "weight", "norm", "written", "learned", "output")
+_FIGURES = ("share", "chance", "weight", "norm", "written", "learned", "output")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -76,10 +76,12 @@ def _figures(sums: SinkSums) -> tuple[NDArray[np.int64], dict[str, Floats]]:
     places = weight.argmax(1)
     norms = sums.norms.numpy()
     rows = np.broadcast_to(sums.rows.numpy(), weight.shape)
+    chance = np.broadcast_to(sums.chance.numpy(), weight.shape)
     total = weight.sum(1)
     nothing = np.full(len(weight), np.nan)
     figures = {
         "share": weight[heads, places] / np.maximum(rows[heads, places], 1),
+        "chance": chance[heads, places] / np.maximum(rows[heads, places], 1),
         "weight": weight[heads, places] / np.maximum(total + sums.learned.numpy(), 1e-300),
         "norm": nothing,
         "written": nothing,
@@ -119,11 +121,12 @@ def sinks_of(
         found.append(
             HeadSink(
                 head,
-                texts=sum(value > threshold for value in values["share"]),
+                texts=sum(bool(value > threshold) for value in values["share"]),
                 position=position,
                 at=at,
                 token=token,
                 token_texts=times,
+                chance=float(np.mean(values.pop("chance"))),
                 **{name: mean(some) for name, some in values.items()},
                 without=_cost([one.without.get(head) for one in spent]),
                 without_sink=_cost([one.without_sink.get(head) for one in spent]),

@@ -26,6 +26,7 @@ class SinkSums:
     Attributes:
         weight: [H, S], of the weight on each key.
         rows: [H or 1, S], how many rows may attend to it.
+        chance: [H or 1, S], of the weight of uniform attention on it.
         norms: [H, S], of what each key's value adds with all of the weight.
         output: [H], of ‖z‖, z what a head hands to W_O.
         learned: [H], of the weight on a learned sink that is no key.
@@ -34,6 +35,7 @@ class SinkSums:
 
     weight: Tensor
     rows: Tensor
+    chance: Tensor
     norms: Tensor
     output: Tensor
     learned: Tensor
@@ -63,13 +65,15 @@ class SinkObserver:
         total = weights.sum(1, dtype=torch.float64).cpu()
         sums.weight[:, keys] += total
         if rows.allowed is None:
-            sums.rows[:, keys] += count
+            allowed = torch.ones(1, count, width)
         else:
-            allowed = rows.allowed.expand(len(rows.weights), -1, count, width)[0]
-            some = allowed.sum(1).cpu()
-            if len(some) > len(sums.rows):
-                sums.rows = sums.rows.expand(len(some), -1).clone()
-            sums.rows[:, keys] += some
+            allowed = rows.allowed.expand(len(rows.weights), -1, count, width)[0].cpu().double()
+        uniform = allowed / allowed.sum(-1, keepdim=True).clamp(min=1)
+        if len(allowed) > len(sums.rows):
+            sums.rows = sums.rows.expand(len(allowed), -1).clone()
+            sums.chance = sums.chance.expand(len(allowed), -1).clone()
+        sums.rows[:, keys] += allowed.sum(1)
+        sums.chance[:, keys] += uniform.sum(1)
         sums.count += count
         if rows.sink:
             sums.learned += count - total.sum(-1)
@@ -83,7 +87,8 @@ class SinkObserver:
     def _empty(self, heads: int) -> SinkSums:
         zero = torch.zeros(heads, self._length, dtype=torch.float64)
         one = torch.zeros(heads, dtype=torch.float64)
-        return SinkSums(zero, zero[:1].clone(), zero - 1, one, one.clone(), 0)
+        few = zero[:1]
+        return SinkSums(zero, few.clone(), few.clone(), zero - 1, one, one.clone(), 0)
 
     def _norms(self, site: Site, values: Tensor, heads: int) -> Tensor:
         """[H, keys], of v W_O where that is known, else of v."""

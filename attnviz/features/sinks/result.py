@@ -42,11 +42,12 @@ class HeadSink:
     Attributes:
         head: which.
         share: the mean weight on the sink, over the rows that may attend to it.
+        chance: of ``share``: uniform attention's on the same key. It falls with the length.
         weight: its share of all of the head's weight.
         texts: in how many texts ``share`` exceeds :data:`SINK`.
         position: where the sink stands in most texts, from 0; ``at`` in how many.
         at: see ``position``.
-        token: the token that it is in most texts; ``named`` in how many.
+        token: the token that it is in most texts; ``token_texts`` in how many.
         token_texts: see ``token``.
         norm: of the sink's value against the mean of the other keys': ‖f(sink)‖ / mean ‖f‖.
         written: the sink's share of Σ α ‖f‖ over all rows, in place of Σ α.
@@ -58,6 +59,7 @@ class HeadSink:
 
     head: Head
     share: SinkMean
+    chance: float
     weight: SinkMean
     texts: int
     position: int
@@ -131,8 +133,18 @@ class Sinks(Shown, Result):
     layers: tuple[LayerActivation, ...] = ()
 
     def has_sink(self, one: HeadSink) -> bool:
-        """Whether a head has a sink in most texts."""
-        return 2 * one.texts > self.texts
+        """Whether a head has a sink in most texts, or a learned one that takes so much weight."""
+        return 2 * one.texts > self.texts or self.rests_on_learned(one)
+
+    def rests_on_learned(self, one: HeadSink) -> bool:
+        """Whether a head's sink is a learned one, which is no key."""
+        learned = one.learned.value or 0.0
+        return learned > self.threshold and learned > (one.share.value or 0.0)
+
+    def rests_with(self, one: HeadSink) -> float:
+        """How much weight is on a head's sink, of either kind."""
+        own = one.learned if self.rests_on_learned(one) else one.share
+        return own.value or 0.0
 
     def is_dormant(self, one: HeadSink) -> bool:
         """Whether a head's output is small for its layer."""
@@ -142,7 +154,7 @@ class Sinks(Shown, Result):
     def found(self) -> tuple[HeadSink, ...]:
         """The heads with a sink, that with most weight on it first."""
         some = [one for one in self.heads if self.has_sink(one)]
-        return tuple(sorted(some, key=lambda one: -(one.share.value or 0.0)))
+        return tuple(sorted(some, key=lambda one: -self.rests_with(one)))
 
     @property
     def dormant(self) -> tuple[HeadSink, ...]:

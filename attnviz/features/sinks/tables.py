@@ -6,8 +6,8 @@ from attnviz.drawing.tables import Row
 from attnviz.features.sinks.result import SinkMean, Sinks
 
 COLUMNS = (
-    "head", "position", "token", "texts", "share", "share_low", "share_high", "weight", "norm",
-    "written", "learned", "output", "dormant", "without", "without_low", "without_high",
+    "head", "position", "token", "texts", "share", "share_low", "share_high", "chance", "weight",
+    "norm", "written", "learned", "output", "dormant", "without", "without_low", "without_high",
     "without_sink", "without_sink_low", "without_sink_high",
 )  # fmt: skip
 _NONE = SinkMean(None)
@@ -27,6 +27,7 @@ def rows(found: Sinks) -> list[Row]:
                 "share": one.share.value,
                 "share_low": one.share.low,
                 "share_high": one.share.high,
+                "chance": one.chance,
                 "weight": one.weight.value,
                 "norm": one.norm.value,
                 "written": one.written.value,

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.heads import Head
-from attnviz.drawing.labels import shorten, visible
+from attnviz.drawing.labels import shorten
 from attnviz.drawing.terminal import Line
 from attnviz.drawing.tiles import Tile, TileGrid
 from attnviz.features.sinks.result import Sinks
@@ -23,6 +23,7 @@ from attnviz.features.sinks.words import (
     signed,
     sink_name,
     summary,
+    tile_text,
     times,
 )
 
@@ -62,10 +63,7 @@ def parts(found: Sinks, *, top: int = 12) -> Iterator[RenderableType]:
 
 def sink_tiles(found: Sinks) -> dict[Head, Tile]:
     """The sink of every head that has one."""
-    return {
-        one.head: Tile(visible(one.token).strip() or "·", one.share.value or 0.0)
-        for one in found.found
-    }
+    return {one.head: Tile(tile_text(found, one), found.rests_with(one)) for one in found.found}
 
 
 def sinks_table(found: Sinks, top: int) -> Table:
@@ -75,7 +73,7 @@ def sinks_table(found: Sinks, top: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
     table.add_column(Text("head"))
     table.add_column(Text("sink"))
-    names = ["share", *(["95 %"] if several else []), *(["learned"] if learned else [])]
+    names = ["share", *(["95 %"] if several else []), "chance", *(["learned"] if learned else [])]
     names += ["norm", "written", "output"]
     names += [f"without it, {found.unit}", "without sink"] if costs else []
     for name in names:
@@ -83,7 +81,7 @@ def sinks_table(found: Sinks, top: int) -> Table:
     for one in found.found[:top]:
         row = [found.layout.name(one.head), shorten(sink_name(found, one), _NAME)]
         row += [share(one.share), *([ends(one.share)] if several else [])]
-        row += [share(one.learned)] if learned else []
+        row += [f"{one.chance:.2f}", *([share(one.learned)] if learned else [])]
         row += [times(one.norm), share(one.written), times(one.output)]
         row += [signed(one.without), signed(one.without_sink)] if costs else []
         table.add_row(*row)

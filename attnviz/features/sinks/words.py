@@ -6,6 +6,11 @@ from attnviz.drawing.labels import counted, model_name, visible
 from attnviz.features.sinks.result import HeadSink, LayerActivation, SinkMean, Sinks
 
 
+def tile_text(found: Sinks, one: HeadSink) -> str:
+    """A head's sink in few letters."""
+    return "learned" if found.rests_on_learned(one) else visible(one.token).strip() or "·"
+
+
 def share(mean: SinkMean) -> str:
     """A share from 0 to 1."""
     return "–" if mean.value is None else f"{mean.value:.2f}"
@@ -30,6 +35,8 @@ def signed(mean: SinkMean | None) -> str:
 
 def sink_name(found: Sinks, one: HeadSink) -> str:
     """The token and place of a head's sink."""
+    if found.rests_on_learned(one):
+        return "learned, no key"
     token = visible(one.token)
     if found.texts == 1:
         return f"{token} ({one.position})"
