@@ -20,6 +20,7 @@ from attnviz.drawing.style import Style
 IMAGES = Path(__file__).parent / "images"
 SENTENCE = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
 REPEATED = "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
+ARTICLES = "The keys to the cabinet are on the table and the cat sat on a mat"
 WORDS = "the cat river moon stone bread the cat river moon stone"
 
 DOCUMENTS = (
@@ -102,6 +103,11 @@ def photograph(capture: av.Capture) -> None:
         tab.goto(f"{worth.as_uri()}#sort=likeness&tint=ablate-effect")
         tab.wait_for_timeout(800)
         tab.screenshot(path=IMAGES / "likeness.png")
+        av.load_plugins(Path(__file__).parents[1] / "sample_inputs" / "my_scores.py")
+        own = av.view(ARTICLES).save(Path(folder) / "own.html")
+        tab.goto(f"{own.as_uri()}#view=card&head=1.3")
+        tab.wait_for_timeout(800)
+        tab.screenshot(path=IMAGES / "plugin.png")
         tab.goto(av.explain(WORDS).save(Path(folder) / "why.html").as_uri())
         tab.wait_for_timeout(800)
         tab.screenshot(path=IMAGES / "explain.png")

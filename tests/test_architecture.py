@@ -41,7 +41,7 @@ COMMANDS = ("command", "options", "bar")
 SHARED = {"registry", "evidence"}
 """What features share, beside their folders."""
 
-TOGETHER = {"atlas", "explain", "film", "view", "tour"}
+TOGETHER = {"atlas", "explain", "film", "mcp", "view", "tour"}
 """Features that lay others side by side; no other imports one."""
 
 RECORDS = dict.fromkeys(("result", "parts", "parses", "table"), 0)

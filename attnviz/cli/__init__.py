@@ -3,8 +3,8 @@
 This is the only place that catches errors: our own (:mod:`attnviz.errors`), and as a last resort
 any other, which is a bug to be reported. Exit codes: 0 done, 1 the work cannot be done, 2 wrong
 use, 3 done but for some inputs that could not be used (``export``, ``profile``), 4 a check does not
-hold (``diff --fail-over``, ``shapes --verify``), 5 there was nothing to check, 70 a bug, 130
-interrupted.
+hold (``check``, ``diff --fail-over``, ``shapes --verify``), 5 there was nothing to check, 70 a bug,
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.utils import get_params_from_function
 
 from attnviz import __version__
-from attnviz.cli import console, voice
+from attnviz.cli import console, plugins, voice
 from attnviz.cli.exits import BUG, INTERRUPTED
 from attnviz.errors import AttnvizError
 
-LOOK, MEASURE, KEEP, LEARN = "Look", "Measure", "Keep", "Learn"
+LOOK, MEASURE, KEEP, SERVE, LEARN = "Look", "Measure", "Keep", "Serve", "Learn"
 _TEXT = 'a text, such as "The cat sat"'
 
 COMMANDS = {
@@ -52,7 +53,9 @@ COMMANDS = {
     "atlas": (MEASURE, "--lines FILE, such as --lines sample_inputs/sentences.txt"),
     "diff": (MEASURE, "two captures, reports or texts, or a text and --against MODEL"),
     "capture": (KEEP, "a text and --out FILE"),
+    "check": (KEEP, "a file of recorded attention"),
     "export": (KEEP, "files of texts and --out FOLDER"),
+    "mcp": (SERVE, ""),
     "shapes": (LEARN, "sizes, such as --d-model 512 --heads 8"),
     "models": (LEARN, ""),
     "demo": (LEARN, ""),
@@ -99,10 +102,15 @@ class Commands(TyperGroup):
         single.command(cmd_name, context_settings=_SETTINGS)(function)
         command: Any = typer.main.get_command(single)
         command.rich_help_panel, _ = COMMANDS[cmd_name]
+        declared = get_params_from_function(function)
         for parameter in command.params:
+            if not parameter.help:  # typer 0.24 with click 8.5 loses what arguments are
+                parameter.help = getattr(declared[parameter.name].default, "help", None)
             if parameter.name in _BARE:  # click can do that, typer has no word for it
                 parameter.flag_value = _BARE[parameter.name]
                 parameter._flag_needs_value = True
+        if cmd_name in plugins.COMMANDS:
+            command.params.append(plugins.option())
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -1,0 +1,109 @@
+"""Which files a caller may name: those in folders that were named when the server started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from attnviz.errors import InputError, ModelError, UsageError, system_errors
+from attnviz.models.demo import DEMOS
+
+_PATTERN = "*?["
+_NAMES = (*DEMOS, "fresh")
+_ENTRIES = 10_000
+"""Files of a model's folder that are looked at; one that has more is no model's."""
+
+
+class Folders:
+    """Where files may be read, and the one folder that results are written to.
+
+    Args:
+        allowed: folders that exist. The first is where names without a folder are looked up.
+        results: where results go, inside of one of these; made when the first is kept.
+
+    Raises:
+        UsageError: a folder that is not there, or results outside of all.
+    """
+
+    def __init__(self, allowed: Sequence[Path], results: Path | None = None) -> None:
+        for folder in allowed:
+            with system_errors(UsageError, f"cannot read {folder}"):
+                if not folder.is_dir():
+                    raise UsageError(
+                        "{allow} takes folders, and {} is none; check the path", folder, allow=...
+                    )
+        self.allowed = tuple(folder.resolve() for folder in allowed)
+        self.results = self._inside(str(results or self.allowed[0] / "attnviz-results"))
+
+    def file(self, name: str) -> Path:
+        """A file to read, by its path or by its name among the results.
+
+        Raises:
+            UsageError: it lies elsewhere, also where a link leads there. InputError: no such file.
+        """
+        if any(sign in name for sign in _PATTERN):
+            raise UsageError("{!r} is a pattern; name one file", name[:80])
+        path = self._inside(name)
+        kept = self._inside(str(self.results / name)) if Path(name).name == name else path
+        with system_errors(InputError, f"cannot read {name[:80]!r}"):
+            for found in (path, kept):
+                if found.is_file():
+                    return found
+        raise InputError(
+            f"no file {name[:80]!r} in {self.said}; call read without a file to see what is kept"
+        )
+
+    def model(self, name: str) -> str:
+        """A model as :func:`attnviz.load` takes it: bundled, a folder, or in the hub's cache.
+
+        Raises:
+            UsageError: a folder elsewhere, or one with a link that leads there.
+        """
+        if name in _NAMES:
+            return name
+        with system_errors(ModelError, f"cannot read {name[:80]!r}"):
+            there = Path(name).expanduser()
+            local = there.is_absolute() or there.exists() or (self.allowed[0] / there).exists()
+        if not local and not name.startswith("."):
+            return name  # of the hub, of which only the cache is asked
+        folder = self._inside(name)
+        for count, path in enumerate(_within(folder)):
+            if count > _ENTRIES:
+                raise UsageError("{!r} holds too many files; name a model's own folder", name[:80])
+            self._inside(str(path))
+        return str(folder)
+
+    def shown(self, path: Path) -> str:
+        """A path as a caller may name it."""
+        for folder in self.allowed:
+            if path.is_relative_to(folder):
+                return str(path.relative_to(folder)) if folder == self.allowed[0] else str(path)
+        return str(path)
+
+    @property
+    def said(self) -> str:
+        """The folders, for messages."""
+        return ", ".join(str(folder) for folder in self.allowed)
+
+    def _inside(self, name: str) -> Path:
+        """A path with every link followed; UsageError where it ends outside of all folders."""
+        with system_errors(InputError, f"cannot read {name[:80]!r}"):
+            path = (self.allowed[0] / Path(name).expanduser()).resolve()
+        if any(path.is_relative_to(folder) for folder in self.allowed):
+            return path
+        raise UsageError(
+            "{!r} leads out of the folders that this server may read ({}); name a file inside, or "
+            "have the server started with {allow} for that folder",
+            name[:80], self.said, allow=...,
+        )  # fmt: skip
+
+
+def _within(folder: Path) -> list[Path]:
+    """All that lies in a folder, links not followed."""
+    found: list[Path] = []
+    for root, folders, names in os.walk(folder):
+        found += (Path(root) / name for name in (*folders, *names))
+        if len(found) > _ENTRIES:
+            break
+    return found

@@ -1,0 +1,240 @@
+"""Results become answers, and stay as files that a later call can name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attnviz as av
+from attnviz import files
+from attnviz.core.capture import Capture
+from attnviz.core.result import Result
+from attnviz.drawing.forms import Shown
+from attnviz.drawing.labels import token_labels
+from attnviz.errors import OutputError, SelectionError, UsageError, system_errors
+from attnviz.features.mcp.answer import ToolAnswer, fitted, tokens
+from attnviz.features.mcp.folders import Folders
+from attnviz.models.demo import DEMOS
+
+HOW = {
+    "heads": "score: mean weight on a role's keys over the rows that have one; chance: the same "
+    "for uniform attention under the same mask; lift: their ratio. Of one text it says no more "
+    "than of that text.",
+    "look": "weights after softmax; a row sums to 1. A weight says where a head looks, not that it "
+    "matters.",
+    "explain": "votes are direct logit attribution; ablations replace a head's output by its mean, "
+    "or by that on another text. One text describes this text alone.",
+    "spans": "share of a row's weight on the part; chance: its share of the keys that the row may "
+    "see.",
+    "profile": "score over the rows of all texts that define it; intervals over texts (Student's "
+    "t, or max-T where simultaneous).",
+    "syntax": "a word's prediction is the word with most weight; heads are chosen on one half of "
+    "the documents and measured on the other; baseline: the best fixed offset.",
+    "ablate": "change of the metric per position with the heads' outputs replaced; joint 95 % "
+    "intervals hold for all groups and methods at once. Other heads can make up for one: 'not "
+    "needed' is never said.",
+    "patch": "share of the difference between clean and corrupted runs that comes with the patched "
+    "values; 95 % intervals over pairs.",
+    "circuits": "from weights alone: it could be used, not that it is. Composition is above random "
+    "matrices of the same shapes.",
+    "shapes": "formulas over the sizes of the configuration; FLOPs count matrix products, 2 per "
+    "multiply-add.",
+    "diff": "Jensen-Shannon distance of matched rows (captures), or differences of figures with "
+    "paired intervals where texts are the same.",
+}
+"""How the figures of each tool are measured, in a sentence or two."""
+
+_ROWS = 200
+_LISTED = 40
+_KEYS = 2
+"""Keys that are shown of every query."""
+
+
+class KeptResults:
+    """The results of a server.
+
+    Args:
+        folders: where they go.
+    """
+
+    def __init__(self, folders: Folders) -> None:
+        self._folders = folders
+
+    def answer(self, tool: str, found: Any, picture: bool = False) -> ToolAnswer:
+        """Keep a result, and say what fits.
+
+        Args:
+            tool: that found it; also the file's name.
+            found: the result.
+            picture: whether to draw it.
+        """
+        path = self._keep(tool, ".json", found.to_json().encode())
+        png = found.to_bytes("png") if picture else None
+        return ToolAnswer(self._said(tool, found, path), png)
+
+    def capture(self, tool: str, found: Capture, heads: str, picture: bool = False) -> ToolAnswer:
+        """The same of maps."""
+        path = self._path(tool, ".npz")
+        av.write_capture(found, path)
+        return self._looked(tool, found, heads, path, picture)
+
+    def again(
+        self, path: Path, heads: str | None, first: int, save: str | None, picture: bool
+    ) -> ToolAnswer:
+        """A file once more; of some heads every row and column of its table.
+
+        Raises:
+            InputError: it is nothing that attnviz wrote. UsageError: a form that it does not have.
+            SelectionError: no row names such a head.
+        """
+        found = av.read(path)
+        tool = path.name.partition("-")[0]
+        if isinstance(found, Capture):
+            if save is not None:
+                raise UsageError("{save} writes results; draw recorded maps as a picture", save=...)
+            every = ", ".join(found.layout.name(head) for head in found.layout if found.holds(head))
+            return self._looked("look", found, heads or every, path, picture)
+        tool = found.schema.partition("/")[0].removeprefix("attnviz.")
+        if picture and not isinstance(found, Shown):
+            raise UsageError("{picture} is for what heads do; read it without", picture=...)
+        png = found.to_bytes("png") if picture else None
+        more: tuple[str, ...] = ()
+        if save is not None:
+            if not isinstance(found, Shown):
+                raise UsageError("{save} is for what heads do; its JSON is kept", save=...)
+            wrote = self._keep(tool, f".{save}", found.to_bytes(save))
+            more = (f"Wrote: {self._folders.shown(wrote)}",)
+        if heads is None and not first:
+            return ToolAnswer(self._said(tool, found, path, more), png)
+        if not isinstance(found, Shown):
+            raise UsageError("{heads} is for what heads do; read it without", heads=...)
+        table = _table(found.to_records(), heads, first)
+        return ToolAnswer(fitted(table, (*self._of(found, path), *more), "raise first"), png)
+
+    def listed(self) -> ToolAnswer:
+        """Which models, folders and results there are."""
+        there = sorted(
+            (path for path in self._folders.results.glob("*-*.*") if path.is_file()),
+            key=lambda path: path.stat().st_mtime,
+            reverse=True,
+        )
+        names = [path.name for path in there[:_LISTED]]
+        left = len(there) - len(names)
+        lines = [
+            f"Models that come with attnviz: {', '.join(DEMOS)}, fresh (random weights)",
+            f"Folders that may be read: {self._folders.said}",
+            f"Results, newest first, in {self._folders.results}:",
+            *(names or ["none yet"]),
+            *([f"and {left} older ones"] if left else []),
+        ]
+        return ToolAnswer("\n".join(lines))
+
+    def _said(self, tool: str, found: Any, path: Path, more: Sequence[str] = ()) -> str:
+        notes = [f"Note: {note}" for note in found.notes] if isinstance(found, Result) else []
+        below = (*notes[:5], *([f"How: {HOW[tool]}"] if tool in HOW else []))
+        name = self._folders.shown(path)
+        left = f"read {name} with heads or first for every row"
+        return fitted(_shown(found), (*below, *self._of(found, path), *more), left)
+
+    def _of(self, found: Any, path: Path) -> tuple[str, ...]:
+        """What it is of, and where all of it is kept."""
+        file = f"File: {self._folders.shown(path)} ({found.schema}, attnviz {av.__version__})"
+        if not isinstance(found, Result):
+            return (file,)
+        known = str(found.identity.get("checkpoint", ""))[:12]
+        of = f"Of: {found.source.model}{f' (files {known})' if known else ''}"
+        seed = "" if found.seed is None else f"; seed {found.seed}"
+        texts = f"; {found.texts:,} text{'s' * (found.texts != 1)}" if found.texts else ""
+        return (f"{of}{texts}{seed}{'; interrupted' * found.partial}", file)
+
+    def _looked(
+        self, tool: str, found: Capture, heads: str, path: Path, picture: bool
+    ) -> ToolAnswer:
+        from attnviz.scoring.select import select
+
+        chosen = [head for head in select(heads, found.layout) if found.holds(head)]
+        if not chosen:
+            raise SelectionError("{heads} are not in this capture; look again", heads=heads)
+        lines = []
+        for head in chosen:
+            sides, weights = found.sides(head), found[head]
+            lines.append(f"head {found.layout.name(head)}: query, its keys with most weight")
+            names = token_labels(sides.keys)
+            for row, query in enumerate(token_labels(sides.queries)):
+                best = weights[row].argsort()[::-1][:_KEYS]
+                keys = [f"{names[key]} ({key}) {weights[row, key]:.2f}" for key in best]
+                lines.append(f"{query} ({row}): {', '.join(keys)}")
+        source = found.source
+        name = self._folders.shown(path)
+        told = (
+            f"How: {HOW[tool]}",
+            f"Of: {source.model}, {source.backend} backend, {source.device} {source.dtype}",
+            f"File: {name} (recorded maps, attnviz {av.__version__})",
+        )
+        png = None
+        if picture:
+            png = av.heatmap(found, heads).to_bytes("png")
+        return ToolAnswer(fitted("\n".join(lines), told, f"read {name} with fewer heads"), png)
+
+    def _keep(self, tool: str, suffix: str, data: bytes) -> Path:
+        path = self._path(tool, suffix)
+        files.write(path, data)
+        return path
+
+    def _path(self, tool: str, suffix: str) -> Path:
+        """The next name that is free, in a folder that is made where there is none."""
+        folder = self._folders.results
+        with system_errors(OutputError, f"cannot write to {folder}"):
+            folder.mkdir(parents=True, exist_ok=True)
+            taken = {path.stem for path in folder.iterdir()}
+        number = next(n for n in range(1, len(taken) + 2) if f"{tool}-{n}" not in taken)
+        return folder / f"{tool}-{number}{suffix}"
+
+
+def _shown(found: Any) -> str:
+    """A result as a terminal shows it."""
+    if isinstance(found, Shown):
+        return str(found)
+    from attnviz.features.shapes.forms import as_text
+    from attnviz.features.shapes.table import Paint
+
+    return as_text(found, 200, Paint(colour=False)) if found.tables else found.title
+
+
+def _table(records: Sequence[dict[str, Any]], heads: str | None, first: int) -> str:
+    """Rows of a table that name some heads, as CSV of four digits.
+
+    Raises:
+        SelectionError: no row does.
+    """
+    wanted = {name.strip() for name in (heads or "").split(",")} - {""}
+    rows = [row for row in records if not wanted or wanted & _named(row)]
+    if not rows[first:]:
+        raise SelectionError(
+            "{heads} and {first} leave none of {} rows; read the file without them",
+            len(records), heads=..., first=...,
+        )  # fmt: skip
+    shown = rows[first : first + _ROWS]
+    columns = [name for name in shown[0] if any(row.get(name) is not None for row in shown)]
+    lines = [",".join(columns)]
+    lines += [",".join(_cell(row.get(name)) for name in columns) for row in shown]
+    room = 1200
+    for count, line in enumerate(lines):
+        room -= tokens(line)
+        if room < 0 and count > 1:
+            left = len(rows) - first - count + 1
+            return "\n".join([*lines[:count], "", f"{left} more rows: first={first + count - 1}"])
+    return "\n".join(lines)
+
+
+def _named(row: dict[str, Any]) -> set[str]:
+    """The words in a row's cells that hold names."""
+    return {word for cell in row.values() if isinstance(cell, str) for word in cell.split()}
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    text = "" if value is None else str(value)
+    return f'"{text}"' if "," in text else text

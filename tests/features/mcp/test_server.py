@@ -1,0 +1,292 @@
+"""``attnviz mcp`` as a client of the official SDK sees it: one server, twenty questions."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnviz.features.mcp.answer import MOST, tokens
+from tests import ROOT
+
+pytest.importorskip("mcp")
+
+from anyio.from_thread import start_blocking_portal
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+
+RIVER = "the cat river moon stone bread the cat river moon stone"
+KEYS = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
+GIB = 2**30
+WATCHED = """
+import sys
+def watch(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.bind"):
+        open({log!r}, "a").write(f"{{event}} {{arguments[1:]}}\\n")
+sys.addaudithook(watch)
+"""
+"""What the server's interpreter runs first: every try to reach a network is written down."""
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the server may read, with links that lead out of it."""
+    found = tmp_path_factory.mktemp("allowed")
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "secret.txt").write_text("a secret\n")
+    (found / "link.txt").symlink_to(outside / "secret.txt")
+    (found / "away").symlink_to(outside)
+    (found / "model").mkdir()
+    (found / "model" / "config.json").symlink_to(ROOT / "attnviz/models/demo/demo-bert/config.json")
+    for name in ("sentences.txt", "treebank.conllu"):
+        (found / name).write_bytes((ROOT / "sample_inputs" / name).read_bytes())
+    return found
+
+
+@pytest.fixture(scope="module")
+def client(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+    """Calls a tool of a server in a process of its own; checks what holds of every answer."""
+    first = tmp_path_factory.mktemp("first")
+    log = first / "network.txt"
+    (first / "sitecustomize.py").write_text(WATCHED.format(log=str(log)))
+    path = os.pathsep.join([str(first), str(ROOT)])
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "attnviz", "mcp", "--allow", str(folder)],
+        env={"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        cwd=folder,
+    )
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(Client(server)) as there,
+    ):
+
+        def ask(tool: str | None, /, **arguments: Any) -> Any:
+            if tool is None:
+                return portal.call(there.list_tools).tools
+            found = portal.call(there.call_tool, tool, arguments)
+            text = found.content[0].text
+            assert tokens(text) <= MOST
+            return found
+
+        yield ask
+    assert not log.exists(), log.read_text()
+
+
+@pytest.fixture
+def ask(client: Ask) -> Ask:
+    """The text of an answer."""
+
+    def text(tool: str, /, **arguments: Any) -> str:
+        found = client(tool, **arguments)
+        assert not found.is_error, found.content[0].text
+        return str(found.content[0].text)
+
+    return text
+
+
+@pytest.fixture(scope="module")
+def ablated(client: Ask) -> str:
+    """The file of an ablation on repeated random tokens, which several questions are about."""
+    found = client(
+        "ablate", probe=True, heads="0.5, 1.4, 2.1, 2.4", method="mean, resample, zero"
+    ).content[0]
+    return re.search(r"File: (\S+)", found.text)[1]
+
+
+def lines(text: str, *starts: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip().startswith(starts)]
+
+
+def row(text: str, name: str) -> dict[str, str]:
+    """Of a table in CSV the row of a head."""
+    columns, *rows = (line.split(",") for line in text.splitlines() if "," in line)
+    return next(dict(zip(columns, cells, strict=False)) for cells in rows if cells[0] == name)
+
+
+def test_there_are_twelve_tools_with_words_and_types(client: Ask) -> None:
+    tools = client(None)
+    assert [one.name for one in tools] == [
+        "heads", "look", "explain", "spans", "profile", "syntax",
+        "ablate", "patch", "circuits", "shapes", "diff", "read",
+    ]  # fmt: skip
+    assert sum(tokens(f"{one.description} {one.input_schema}") for one in tools) < 6 * MOST
+    for one in tools:
+        for argument in one.input_schema["properties"]:
+            said = " ".join([one.description, tools[0].description])
+            assert re.search(rf"\b{argument}\b", said) or argument == "d_model", argument
+
+
+# twenty questions whose answers are known: by hand, from a paper, or from docs that are checked
+
+
+def test_the_kv_cache_of_llama_3_8b_at_32k_tokens(ask: Ask) -> None:
+    said = ask("shapes", preset="llama3-8b", cache=32768, dtype="bf16")
+    assert 4 * GIB == 2 * 8 * 128 * 2 * 32 * 32768
+    assert "4.00 GiB at 32,768 tokens" in said
+
+
+def test_parameters_of_a_layer(ask: Ask) -> None:
+    assert f"{4 * 512 * 512 + 4 * 512:,}" in ask("shapes", d_model=512, heads=8)
+
+
+def test_parameters_of_gpt_2(ask: Ask) -> None:
+    assert "124,439,808" in ask("shapes", preset="gpt2")  # as published with its checkpoint
+
+
+def test_what_grouped_queries_save(ask: Ask) -> None:
+    said = ask("shapes", preset="llama3-70b", dtype="bf16", compare=True)
+    assert 2 * 8 * 128 * 2 * 80 == 320 * 1024
+    assert "320 KiB" in said
+    assert "2.50 MiB" in said
+
+
+def test_which_head_looks_at_the_token_before(ask: Ask) -> None:
+    (previous,) = lines(ask("heads", text=KEYS), "1.4")
+    assert "previous" in previous
+
+
+def test_which_heads_find_what_followed(ask: Ask) -> None:
+    said = ask("heads", text=RIVER)
+    for head in ("2.0", "3.0", "3.3"):
+        assert "induction" in lines(said, head)[0]
+
+
+def test_without_the_token_before_2_0_finds_nothing(ask: Ask) -> None:
+    before, after = (ask("heads", text=RIVER, without=one) for one in (None, "1.4"))
+    assert "induction" in lines(before, "2.0")[0]
+    assert "induction" not in lines(after, "2.0")[0]
+
+
+def test_where_a_head_looks(ask: Ask) -> None:
+    said = ask("look", text=RIVER, heads="1.4")
+    best = re.findall(r"\((\d+)\): \S+ \((\d+)\)", said)
+    assert len(best) == 12
+    assert sum(int(key) == int(query) - 1 for query, key in best) >= 10
+
+
+def test_what_an_induction_head_reads(ask: Ask) -> None:
+    (last,) = lines(ask("look", text=RIVER, heads="2.0"), "·stone (11)")
+    assert last.startswith("·stone (11): ·bread (6)")
+
+
+def test_a_kept_look_is_read_again(ask: Ask) -> None:
+    kept = re.search(r"File: (\S+)", ask("look", text=KEYS, heads="1.4"))[1]
+    assert "previous" in lines(ask("heads", recorded=kept), "1.4")[0]
+
+
+def test_why_bread(ask: Ask) -> None:
+    said = ask("explain", text=RIVER)
+    assert "Why does demo-gpt2 say “·bread”?" in said
+    assert "3.3, 2.0 and 3.0" in said
+
+
+def test_what_repetition_needs(ask: Ask, ablated: str) -> None:
+    for name, verdict in {"0.5": "needed", "1.4": "needed", "2.1": "depends"}.items():
+        assert row(ask("read", file=ablated, heads=name), name)["verdict"] == verdict
+
+
+def test_zero_overstates_a_head(ask: Ask, ablated: str) -> None:
+    """6.155 and 0.062 nats by a loop in float64 that is not attnviz's."""
+    found = row(ask("read", file=ablated, heads="2.4"), "2.4")
+    assert float(found["zero_effect"]) == pytest.approx(6.155, abs=0.05)
+    assert float(found["mean_effect"]) == pytest.approx(0.062, abs=0.005)
+
+
+def test_which_head_carries_the_answer(ask: Ask) -> None:
+    said = ask("patch", task="induction", heads="1.4, 2.0, 2.1", count=8)
+    assert "the output of 2.0 of the clean run alone restores" in said
+
+
+def test_who_feeds_the_induction_head(ask: Ask) -> None:
+    kept = re.search(r"File: (\S+)", ask("circuits"))[1]
+    said = ask("read", file=kept, heads="2.0")
+    keys = [line.split(",") for line in said.splitlines() if line.startswith("K,")]
+    assert keys[0][1:3] == ["1.4", "2.0"]
+
+
+def test_how_much_goes_to_a_part(ask: Ask) -> None:
+    said = ask("spans", text=RIVER, spans={"answer": "#1:bread"})
+    assert "answer" in said
+    assert float(re.search(r"2\.0 +answer +(\d+)", said)[1]) > 90
+
+
+def test_roles_over_many_texts(ask: Ask) -> None:
+    (previous,) = lines(ask("profile", file="sentences.txt"), "1.4")
+    assert "previous" in previous
+
+
+def test_the_best_offset_of_a_treebank(ask: Ask) -> None:
+    said = ask("syntax", file="treebank.conllu", model="demo-gpt2")
+    (amod,) = lines(said, "amod")
+    assert amod.split()[6:8] == ["+1", "100"]  # all four stand before their nouns
+
+
+def test_nothing_changed(ask: Ask) -> None:
+    assert "no difference" in ask("diff", text=KEYS, model="demo-gpt2", against="demo-gpt2")
+
+
+def test_what_there_is(ask: Ask, folder: Path) -> None:
+    ask("shapes", d_model=64, heads=4)
+    said = ask("read")
+    assert "demo-bert, demo-gpt2" in said
+    assert "shapes-1.json" in said
+    assert (folder / "attnviz-results" / "shapes-1.json").is_file()
+
+
+# what is promised of every answer, and what is refused
+
+
+def test_answers_say_how_figures_were_measured_and_where_all_of_them_are(ask: Ask) -> None:
+    said = ask("heads", text=KEYS)
+    assert "How: score: mean weight" in said
+    assert "Of: demo-gpt2" in said
+    assert re.search(r"File: attnviz-results/heads-\d+\.json", said)
+
+
+def test_pictures_are_images(client: Ask) -> None:
+    _, picture = client("heads", text=KEYS, picture=True).content
+    assert (picture.type, picture.mime_type) == ("image", "image/png")
+    _, picture = client("look", text=RIVER, heads="2.0", picture=True).content
+    assert picture.type == "image"
+
+
+REFUSED = [
+    ("read", {"file": "/etc/passwd"}, "leads out of the folders"),
+    ("read", {"file": "../secret.txt"}, "leads out of the folders"),
+    ("read", {"file": "link.txt"}, "leads out of the folders"),
+    ("profile", {"file": "away/secret.txt"}, "leads out of the folders"),
+    ("profile", {"file": "*.txt"}, "name one file"),
+    ("profile", {"file": "-"}, "call read without a file"),
+    ("heads", {"text": "a b", "model": "model"}, "leads out of the folders"),
+    ("heads", {"text": "a b", "model": "/etc"}, "leads out of the folders"),
+    ("heads", {"text": "a b", "model": "gpt2"}, "give a local folder"),
+    ("heads", {"text": "a b", "without": "9.9"}, "this model has layers 0-3"),
+    ("heads", {"text": 7}, "see the tool's input schema"),
+    ("heads", {}, "give text or recorded"),
+    ("shapes", {"d_model": 512, "heads": 6}, "head counts that work: 1, 2, 4, 8"),
+    ("shapes", {"preset": "llama9"}, "did you mean"),
+    ("patch", {"clean": "a", "answer": "b"}, "give all three"),
+    ("diff", {"before": "heads-1.json"}, "give before and after"),
+    ("nonsense", {}, "choose from heads, look"),
+    ("read", {"file": "sentences.txt"}, "not"),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "remedy"), REFUSED)
+def test_refusals_are_one_line_with_a_remedy(
+    client: Ask, tool: str, arguments: dict[str, Any], remedy: str
+) -> None:
+    found = client(tool, **arguments)
+    said = found.content[0].text
+    assert found.is_error
+    assert remedy in said
+    assert "\n" not in said
+    assert "a secret" not in said
