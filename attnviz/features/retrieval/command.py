@@ -136,7 +136,7 @@ def retrieval(
     from attnviz.features.retrieval import function
     from attnviz.features.retrieval.result import Retrieval
 
-    ending.check(Retrieval, json, csv, out)
+    ending.check(Retrieval, json, csv, out=out)
     settings: dict[str, Any] = {
         "lengths": None if given.lengths is None else _numbers("--lengths", given.lengths, int),
         "depths": _numbers("--depths", given.depths, float),
@@ -156,7 +156,7 @@ def retrieval(
             given.needles, progress=stages.show, **settings, **model.settings()
         )
     if out is not None:
-        found.save(out, **({} if out.suffix.lower() in (".json", ".csv") else drawn))
+        found.save(out, **drawn)
     ending.show(found, output.quiet, top=top, json=json, csv=csv, wrote=out)
 
 

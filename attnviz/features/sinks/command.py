@@ -63,7 +63,7 @@ def sinks(
     from attnviz.features.sinks import function
     from attnviz.features.sinks.result import Sinks
 
-    ending.check(Sinks, json, csv, out)
+    ending.check(Sinks, json, csv, out=out)
     with Stages(output.quiet) as stages:
         found = function.sinks(
             prompt.looks(model, seed=seed, quiet=output.quiet),
@@ -74,5 +74,5 @@ def sinks(
             **model.settings(),
         )
     if out is not None:
-        found.save(out, **({} if out.suffix.lower() in (".json", ".csv") else drawn))
+        found.save(out, **drawn)
     ending.show(found, output.quiet, top=top, json=json, csv=csv, wrote=out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attnviz.core.findings import Finding, Measure, Value
+from attnviz.drawing.labels import counted
 from attnviz.features.sinks.result import HeadSink, SinkMean, Sinks
 from attnviz.features.sinks.words import norms, share, signed, sink_name, times
 
@@ -14,7 +15,8 @@ def finding(found: Sinks, name: str) -> Finding:
         found: the result.
         name: of its file.
     """
-    said = {found.layout.name(one.head): _said(found, one) for one in found.heads}
+    told = {found.layout.name(one.head): _said(found, one) for one in found.heads}
+    said = {head: lines for head, lines in told.items() if lines}
     titles = {
         "share": "mean weight on the key with the most",
         "output": "norm of its output against its layer's heads",
@@ -30,8 +32,8 @@ def finding(found: Sinks, name: str) -> Finding:
             Measure("cost", "cost of setting its output to 0", unit, -1, _values(found, costs))
         )
     how = (
-        f"The key with the most weight in all, over {found.tokens:,} tokens of {found.texts} "
-        f"texts; more than {found.threshold:g} of a row's weight makes it a sink. Norms are "
+        f"The key with the most weight in all, over {found.tokens:,} tokens of "
+        f"{counted(found.texts, 'text')}; more than {found.threshold:g} of a row's weight makes it a sink. Norms are "
         f"{norms(found)} of the sink against the other keys. Dormant: an output below "
         f"{found.dormant_below:g} of the mean of the layer's heads."
     )

@@ -100,4 +100,5 @@ class SinkObserver:
         weight = weight.double()
         gram = weight @ weight.transpose(1, 2)  # ‖v W‖² = v (W Wᵀ) vᵀ, never [H, keys, D]
         squares = ((values @ gram) * values).sum(-1)
-        return squares.clamp(min=0).sqrt()
+        found: Tensor = squares.clamp(min=0).sqrt()
+        return found

@@ -172,7 +172,7 @@ def test_learned_sinks_are_no_keys(tmp_path: Path) -> None:
     with torch.no_grad():
         for name, parameter in changed.named_parameters():
             if "sinks" in name:
-                parameter += torch.arange(len(parameter)) * 10.0  # the last head's is large
+                parameter.add_(torch.arange(len(parameter)) * 10.0)  # the last head's is large
     changed.save_pretrained(tmp_path)
     source = av.load(str(tmp_path))
     tiny.hooked_only(source)
@@ -221,6 +221,16 @@ def test_wrong_inputs_are_named() -> None:
         av.sinks("The cat", threshold=-1.0)
 
 
+def test_heads_and_the_page_show_it_beside_their_own(found: Sinks) -> None:
+    told = found.finding("s.json")
+    assert told is not None
+    assert 0 < len(told.said) < 24  # heads without a sink have nothing to say
+    printed = str(av.heads(TEXT, evidence=found))
+    assert "Where its attention rests" in printed
+    assert "of what is written" in printed
+    assert "Where its attention rests" in av.view(TEXT, evidence=found).page.decode()
+
+
 def test_the_command_and_what_is_written(found: Sinks, tmp_path: Path) -> None:
     assert Sinks.from_json(found.to_json()) == found
     picture = tmp_path / "s.svg"
@@ -229,7 +239,9 @@ def test_the_command_and_what_is_written(found: Sinks, tmp_path: Path) -> None:
     assert "no massive activation" in " ".join(out.output.split())
     assert picture.read_text().startswith("<?xml")
     kept = tmp_path / "s.json"
-    kept.write_text(CliRunner().invoke(app, ["sinks", TEXT, "--json"]).stdout)
+    out = CliRunner().invoke(app, ["sinks", TEXT, "--json", "-o", str(tmp_path / "o.json")])
+    kept.write_text(out.stdout)
+    assert av.read(tmp_path / "o.json") == av.read(kept)
     assert json.loads(kept.read_text())["schema"] == "attnviz.sinks/1"
     read = av.read(kept)
     assert isinstance(read, Sinks)
