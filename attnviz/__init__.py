@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from attnviz.features.profile.function import merge_profiles, profile, read_profile
     from attnviz.features.registry import read
     from attnviz.features.retrieval.function import retrieval
+    from attnviz.features.sinks.function import sinks
     from attnviz.features.sources.function import source_shares, sources
     from attnviz.features.spans.function import spans
     from attnviz.features.syntax.function import syntax
@@ -105,6 +106,7 @@ _LAZY = {
     "diff": "attnviz.features.diff.function",
     "coref": "attnviz.features.coref.function",
     "retrieval": "attnviz.features.retrieval.function",
+    "sinks": "attnviz.features.sinks.function",
     "source_shares": "attnviz.features.sources.function",
     "sources": "attnviz.features.sources.function",
     "spans": "attnviz.features.spans.function",
@@ -203,6 +205,7 @@ __all__ = [
     "role",
     "score",
     "select",
+    "sinks",
     "source_shares",
     "sources",
     "spans",
