@@ -30,7 +30,7 @@ from attnviz.errors import (
 
 if TYPE_CHECKING:
     from attnviz.attention.attend import attend
-    from attnviz.captures.files import read_capture, write_capture
+    from attnviz.captures.files import read_any, read_capture, write_capture
     from attnviz.captures.in_memory import from_arrays, watch
     from attnviz.captures.look import capture, load
     from attnviz.captures.selection import select
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from attnviz.core.tokens import Tokens
     from attnviz.features.ablation.function import ablate
     from attnviz.features.atlas.function import atlas
+    from attnviz.features.check.function import check
     from attnviz.features.circuits.function import circuits
     from attnviz.features.coref.function import coref
     from attnviz.features.diff.function import diff
@@ -60,11 +61,16 @@ if TYPE_CHECKING:
     from attnviz.features.patch.pairs import Pair
     from attnviz.features.profile.function import merge_profiles, profile, read_profile
     from attnviz.features.registry import read
+    from attnviz.features.retrieval.function import retrieval
     from attnviz.features.sources.function import source_shares, sources
     from attnviz.features.spans.function import spans
     from attnviz.features.syntax.function import syntax
     from attnviz.features.view.function import view
     from attnviz.models.untrained import FreshConfig
+    from attnviz.scoring.plugins import load_plugins
+    from attnviz.scoring.user_block import ScoreBlock
+    from attnviz.scoring.user_measures import Outputs, Predictions, fill, metric
+    from attnviz.scoring.user_scores import role, score
 
 __version__ = "0.1.0"
 
@@ -74,6 +80,14 @@ _LAZY = {
     "HeadScores": "attnviz.core.scores",
     "Heads": "attnviz.features.heads.result",
     "read": "attnviz.features.registry",
+    "load_plugins": "attnviz.scoring.plugins",
+    "ScoreBlock": "attnviz.scoring.user_block",
+    "Outputs": "attnviz.scoring.user_measures",
+    "Predictions": "attnviz.scoring.user_measures",
+    "fill": "attnviz.scoring.user_measures",
+    "metric": "attnviz.scoring.user_measures",
+    "role": "attnviz.scoring.user_scores",
+    "score": "attnviz.scoring.user_scores",
     "Prompt": "attnviz.core.prompt",
     "Role": "attnviz.core.scores",
     "Score": "attnviz.core.scores",
@@ -84,9 +98,11 @@ _LAZY = {
     "Generation": "attnviz.core.generation",
     "attend": "attnviz.attention.attend",
     "ablate": "attnviz.features.ablation.function",
+    "check": "attnviz.features.check.function",
     "circuits": "attnviz.features.circuits.function",
     "diff": "attnviz.features.diff.function",
     "coref": "attnviz.features.coref.function",
+    "retrieval": "attnviz.features.retrieval.function",
     "source_shares": "attnviz.features.sources.function",
     "sources": "attnviz.features.sources.function",
     "spans": "attnviz.features.spans.function",
@@ -110,6 +126,7 @@ _LAZY = {
     "patch": "attnviz.features.patch.function",
     "merge_profiles": "attnviz.features.profile.function",
     "profile": "attnviz.features.profile.function",
+    "read_any": "attnviz.captures.files",
     "read_capture": "attnviz.captures.files",
     "read_profile": "attnviz.features.profile.function",
     "select": "attnviz.captures.selection",
@@ -132,10 +149,13 @@ __all__ = [
     "InputError",
     "ModelError",
     "OutputError",
+    "Outputs",
     "Pair",
+    "Predictions",
     "Prompt",
     "Role",
     "Score",
+    "ScoreBlock",
     "SelectionError",
     "Site",
     "SizeError",
@@ -146,11 +166,13 @@ __all__ = [
     "atlas",
     "attend",
     "capture",
+    "check",
     "circuits",
     "coref",
     "diff",
     "explain",
     "export_maps",
+    "fill",
     "film",
     "flow",
     "from_arrays",
@@ -159,14 +181,20 @@ __all__ = [
     "lens",
     "live",
     "load",
+    "load_plugins",
     "logits",
     "merge_profiles",
+    "metric",
     "patch",
     "profile",
     "read",
+    "read_any",
     "read_capture",
     "read_film",
     "read_profile",
+    "retrieval",
+    "role",
+    "score",
     "select",
     "source_shares",
     "sources",

@@ -45,6 +45,16 @@ def opened(path: str | Path) -> BinaryIO:
         raise
 
 
+def handed(path: object) -> bool:
+    """Whether a path is what the shell makes of ``<(command)``: a pipe that somebody writes to."""
+    return str(path).startswith(("/dev/fd/", "/proc/self/fd/"))
+
+
+def name_of(path: str | Path) -> str:
+    """What to call a file for people: its name without its folder."""
+    return "the pipe" if handed(path) else Path(path).name
+
+
 def contents(path: str | Path, most: int = LARGEST) -> bytes:
     """All bytes of a regular file.
 

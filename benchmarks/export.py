@@ -12,6 +12,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,17 +51,24 @@ for n, line in enumerate(Path(sys.argv[2]).read_text().splitlines()):
 """
 
 
-def seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
+Clock = Callable[[], float]
+
+
+def seconds(work: Callable[[], object], clock: Clock = time.perf_counter) -> float:
+    start = clock()
     work()
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def side_by_side(works: dict[str, tuple[Callable[[], object], int]]) -> dict[str, float]:
+def side_by_side(
+    works: dict[str, tuple[Callable[[], object], int]], clock: Clock = time.perf_counter
+) -> dict[str, float]:
     """Seconds a picture of each road: A B C, A B C, ...; the median of the rounds."""
     for work, _ in works.values():
         work()
-    rounds = [{name: seconds(w) / n for name, (w, n) in works.items()} for _ in range(ROUNDS)]
+    rounds = [
+        {name: seconds(w, clock) / n for name, (w, n) in works.items()} for _ in range(ROUNDS)
+    ]
     return {name: statistics.median(r[name] for r in rounds) for name in works}
 
 
@@ -76,7 +84,13 @@ def example(count: int, tokens: int = TOKENS) -> tuple[Any, Any]:
     return Sides(texts, texts), (weights / weights.sum(-1, keepdims=True)).astype(np.float32)
 
 
-def savefig(weights: Any, labels: tuple[str, ...], size: tuple[float, float], dpi: float) -> bytes:
+def savefig(
+    weights: Any,
+    labels: tuple[str, ...],
+    size: tuple[float, float],
+    dpi: float,
+    format: str = "png",
+) -> bytes:
     """What users write."""
     import matplotlib
 
@@ -89,7 +103,7 @@ def savefig(weights: Any, labels: tuple[str, ...], size: tuple[float, float], dp
     axes.set_yticks(range(len(labels)), labels)
     axes.set_title("head 4.11: previous 0.97")
     out = io.BytesIO()
-    figure.savefig(out, dpi=dpi)
+    figure.savefig(out, dpi=dpi, format=format)
     plt.close(figure)
     return out.getvalue()
 
@@ -149,6 +163,37 @@ def rendering() -> list[Row]:
         Row("bytes of a picture", "savefig", len(ours) / len(theirs), 0.5,
             f"{len(ours) / 1000:.0f} to {len(theirs) / 1000:.0f} kB"),
     ]  # fmt: skip
+
+
+def pdfs() -> list[Row]:
+    """Processor time of a PDF with its fonts, drawn by matplotlib either way."""
+    import matplotlib as mpl
+
+    from attnviz.drawing.figure import heatmap_figure
+    from attnviz.drawing.style import Style
+
+    def theirs(weights: Any, labels: tuple[str, ...]) -> None:
+        with mpl.rc_context({"pdf.fonttype": 42}):
+            savefig(weights, labels, (6, 5), 120, "pdf")
+
+    rows = []
+    for tokens, target in ((16, 1.0), (TOKENS, None)):
+        sides, (weights,) = example(1, tokens)
+        titled = [("head 4.11: previous 0.97", weights, sides)]
+        took = side_by_side(
+            {
+                "savefig": (partial(theirs, weights, sides.queries.texts), 1),
+                "ours": (partial(heatmap_figure, titled, Style(), format="pdf"), 1),
+            },
+            time.process_time,
+        )
+        each = f"{1000 * took['ours']:.0f} to {1000 * took['savefig']:.0f} ms"
+        rows += [
+            Row(f"a PDF of {tokens} tokens", "subplots + savefig",
+                took["ours"] / took["savefig"], target, each),
+            Row(f"a PDF of {tokens} tokens", "0.15 s", took["ours"] / 0.15, target, each),
+        ]  # fmt: skip
+    return rows
 
 
 def processes() -> list[Row]:
@@ -281,7 +326,7 @@ def end_to_end() -> list[Row]:
 
 def measure() -> list[Row]:
     """All of it."""
-    return [*rendering(), *processes(), *packing(), *overview(), *end_to_end()]
+    return [*rendering(), *pdfs(), *processes(), *packing(), *overview(), *end_to_end()]
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from attnviz.drawing.style import Style
 IMAGES = Path(__file__).parent / "images"
 SENTENCE = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
 REPEATED = "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
+ARTICLES = "The keys to the cabinet are on the table and the cat sat on a mat"
 WORDS = "the cat river moon stone bread the cat river moon stone"
 
 DOCUMENTS = (
@@ -51,6 +52,9 @@ def main() -> None:
     av.sources(WORDS, "2.0", against=3).save(IMAGES / "sources.png")
     spans = {name: f"regex:{pattern}" for name, pattern in PARTS.items()}
     av.heatmap(av.Prompt(DOCUMENTS, spans=spans), "3.0").save(IMAGES / "spans.png")
+    av.retrieval(lengths=[60, 120, 240], depths=[0, 0.5, 1], count=8, ablate=(1, 2), draws=10).save(
+        IMAGES / "retrieval.png"
+    )
     av.flow(REPEATED, to=-1).save(IMAGES / "flow.png")
     av.flow(SENTENCE, model="demo-bert").save(IMAGES / "flow-bert.png", style=Style(dpi=90))
     av.circuits().save(IMAGES / "circuits.png")
@@ -99,6 +103,11 @@ def photograph(capture: av.Capture) -> None:
         tab.goto(f"{worth.as_uri()}#sort=likeness&tint=ablate-effect")
         tab.wait_for_timeout(800)
         tab.screenshot(path=IMAGES / "likeness.png")
+        av.load_plugins(Path(__file__).parents[1] / "sample_inputs" / "my_scores.py")
+        own = av.view(ARTICLES).save(Path(folder) / "own.html")
+        tab.goto(f"{own.as_uri()}#view=card&head=1.3")
+        tab.wait_for_timeout(800)
+        tab.screenshot(path=IMAGES / "plugin.png")
         tab.goto(av.explain(WORDS).save(Path(folder) / "why.html").as_uri())
         tab.wait_for_timeout(800)
         tab.screenshot(path=IMAGES / "explain.png")

@@ -10,6 +10,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.pop("COLUMNS", None)
 
 import subprocess
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -46,6 +47,29 @@ def _forked() -> Iterator[None]:
         patch.setattr(executors, "subprocess", like)
         yield
     forking.close()
+
+
+@pytest.fixture(autouse=True)
+def _own_scores_are_forgotten() -> Iterator[None]:
+    """What a test registers, or a command that it runs with ``--plugin``, is gone after it."""
+    path = list(sys.path)
+    yield
+    plugins = sys.modules.get("attnviz.scoring.plugins")
+    if plugins is None or not plugins._MODULES:
+        return
+    from attnviz.scoring import roles, scores
+
+    for registry in (scores, roles):
+        for name in [one.name for one in registry._REGISTERED.values() if one.user]:
+            registry.forget(name)
+    measures = sys.modules.get("attnviz.scoring.user_measures")
+    for kept in () if measures is None else (measures._METRICS, measures._FILLS):
+        kept.clear()
+    for name in plugins._MODULES:
+        if not name.startswith(("tests", "__main__")):
+            sys.modules.pop(name, None)
+    plugins._MODULES.clear()
+    sys.path[:] = path
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from training.loop import STATE, Settings, run
 from training.ngrams import Trigram, likeliest_after
 from training.optim import Rates, Schedule, optimizers, orthogonalized, set_rates
 from training.samples import IGNORED, CausalRows, PairRows, mask_tokens, tile, twice
-from training.text import read_books, rejoin
+from training.text import passages, read_books, rejoin
 from training.tokens import END, special_id, special_ids, stop_ids, train_bpe, train_wordpiece
 from training.watch import score_weights
 
@@ -70,6 +70,13 @@ class TestText:
     def test_an_unknown_held_out_book_is_an_error(self, books: Path) -> None:
         with pytest.raises(SystemExit, match="Four_1903"):
             read_books(books, ("Four_1903",))
+
+    def test_passages_are_apart_and_of_paragraphs_in_a_row(self) -> None:
+        books = ["".join(f"line {n:02}\n" for n in range(40)), "one\ntwo\n"]
+        found = passages(books, 4, 20)
+        assert found[:2] == ["line 00 line 01 line 02", "line 09 line 10 line 11"]
+        assert len(found) == 4
+        assert passages(books, 99, 10_000) == []
 
 
 class TestCausalRows:
@@ -240,7 +247,7 @@ class TestRuns:
             tmp_path, steps=3, quiet=True, checkpoint=seen.append, checkpoint_every=2
         )
         run(gpt2.Causal(causal), settings)
-        assert seen == [2, 3]
+        assert seen == [0, 2, 3]
 
     def test_another_seed_or_a_late_change_of_length_is_refused(
         self, causal: Prepared, tmp_path: Path

@@ -17,8 +17,11 @@ from transformers import PreTrainedModel
 
 from .loop import PEAKS, Settings, Task, run
 from .optim import Rates
-from .text import HELD_OUT, read_books
+from .text import HELD_OUT, passages, read_books
 from .tokens import Ids, encode, save_tokenizer
+
+TEXTS, LENGTH = 64, 700
+"""Passages of held-out books for ``attnviz film``, and the characters of each at least."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,10 @@ def prepare(
     seed: int,
     device: str = "cpu",
 ) -> Prepared:
-    """Read the books; train the tokenizer on them, unless ``out`` holds one already."""
+    """Read the books; train the tokenizer on them, unless ``out`` holds one already.
+
+    ``out`` also gets ``texts.txt``, passages of the held-out books, one a line.
+    """
     books = read_books(text, tuple(held_out))
     path = out / "tokenizer.json"
     if path.exists():
@@ -57,6 +63,8 @@ def prepare(
     else:
         tokenizer = train_tokenizer(books.train.values(), vocabulary)
         save_tokenizer(tokenizer, out, positions)
+    lines = passages(books.held_out.values(), TEXTS, LENGTH)
+    (out / "texts.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
     train, held = encode(tokenizer, books.train), encode(tokenizer, books.held_out)
     return Prepared(tokenizer, train, held, seed, device)
 

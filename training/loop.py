@@ -62,7 +62,7 @@ class Settings:
     quiet: bool = False
     checkpoint: Callable[[int], None] | None = None
     checkpoint_every: int = 0
-    """Steps between two calls of ``checkpoint``, which gets the step; 0 for none."""
+    """Steps between two calls of ``checkpoint``, which gets the step, 0 first; 0 for none."""
 
 
 def save_state(path: Path, state: Mapping[str, Any]) -> None:
@@ -100,6 +100,8 @@ def run(task: Task, settings: Settings, rates: Rates = PEAKS) -> int:
             },
         )
 
+    if step == 0 and settings.checkpoint is not None and settings.checkpoint_every:
+        settings.checkpoint(0)
     begin, recent = time.monotonic(), []
     with _bar(settings, step) as advance:
         while step < settings.steps:

@@ -75,3 +75,19 @@ def read_books(folder: Path, held_out: Sequence[str] = HELD_OUT) -> Books:
         train={name: text for name, text in clean.items() if name not in names},
         held_out={name: text for name, text in clean.items() if name in names},
     )
+
+
+def passages(books: Iterable[str], count: int, length: int) -> list[str]:
+    """``count`` passages of paragraphs in a row, each of at least ``length`` characters.
+
+    They lie at even distances in the books taken one after another, and do not overlap; fewer are
+    given where the books have no more.
+    """
+    found, passage = [], list[str]()
+    for line in (line for book in books for line in book.splitlines()):
+        passage.append(line)
+        if sum(map(len, passage)) >= length:
+            found.append(" ".join(passage))
+            passage = []
+    every = max(1, len(found) // count)
+    return found[::every][:count]

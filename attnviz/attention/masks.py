@@ -74,6 +74,7 @@ class Masks:
             first = min(max(0, start + self.offset - self.window + 1), last - 1)
             if not self.causal:
                 last = min(last, max(stop + self.offset + self.window - 1, 1))
+        first, last = self._masked(start, stop, first, last)
         keys = slice(first, last)
         parts = []
         if self.causal or self.window is not None:
@@ -100,6 +101,20 @@ class Masks:
         empty = ~allowed.any(-1) if self.may_be_empty else None
         return BlockMask(allowed, keys, free, empty)
 
+    def _masked(self, start: int, stop: int, first: int, last: int) -> tuple[int, int]:
+        """The keys ``first:last`` without those at either end that a boolean mask blocks for all.
+
+        Sliding windows reach the hooks as such masks.
+        """
+        mask = self.mask
+        if mask is None or mask.dtype != torch.bool or mask.shape[-1] == 1:
+            return first, last
+        part = cut(mask, start, stop, slice(first, last))
+        seen = part.reshape(-1, part.shape[-1]).any(0).nonzero()
+        if not len(seen):
+            return first, min(first + 1, last)
+        return first + int(seen[0]), first + int(seen[-1]) + 1
+
     def whole(self) -> Tensor | None:
         """The allowed keys of all rows at once, [B or 1, H or 1, T, S], or None."""
         if self.plain and not self.causal:
@@ -108,8 +123,8 @@ class Masks:
             self.length, self.key_length, self.device, self.mask, self.padding, self.causal, None
         )
         allowed, keys, *_ = reach.block(0, self.length)
-        if allowed is not None and keys.stop < self.key_length:  # fewer keys than rows, causal
-            allowed = F.pad(allowed, (0, self.key_length - keys.stop))
+        if allowed is not None:  # keys that no row sees: fewer keys than rows, or padding
+            allowed = F.pad(allowed, (keys.start, self.key_length - keys.stop))
         if self.window is None:
             return allowed
         i = torch.arange(self.length, device=self.device)[:, None] + self.offset

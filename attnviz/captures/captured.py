@@ -12,7 +12,8 @@ from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.reasons import Reason
 from attnviz.drawing import html
-from attnviz.drawing.forms import frame, printed
+from attnviz.drawing.forms import printed
+from attnviz.drawing.frames import frame, polars_frame
 from attnviz.errors import SelectionError, UsageError
 from attnviz.scoring.select import select
 from attnviz.scoring.stored import allowed_in
@@ -76,6 +77,14 @@ class Captured(Capture):
         Raises:
             UsageError: pandas is not installed.
         """
+        return frame(self._tidy())
+
+    def to_polars(self) -> Any:
+        """The same as a ``polars.DataFrame``; UsageError where polars is not installed."""
+        return polars_frame(self._tidy())
+
+    def _tidy(self) -> dict[str, Any]:
+        """Columns with a row for each weight."""
         parts: dict[str, list[Any]] = {}
         for head in self.layout:
             if not self.holds(head):
@@ -97,7 +106,7 @@ class Captured(Capture):
             }
             for name, column in values.items():
                 parts.setdefault(name, []).append(column)
-        return frame({name: np.concatenate(columns) for name, columns in parts.items()})
+        return {name: np.concatenate(columns) for name, columns in parts.items()}
 
     def to_xarray(self, kind: str | None = None) -> Any:
         """The maps as an ``xarray.DataArray`` with dimensions head, query and key.
@@ -111,7 +120,9 @@ class Captured(Capture):
         try:
             import xarray
         except ImportError:
-            raise UsageError("xarray is not installed; install it, or use to_pandas()") from None
+            raise UsageError(
+                "xarray is not installed; pip install xarray, or use to_pandas()"
+            ) from None
         kinds = list(dict.fromkeys(site.kind for site in self.maps))
         if kind not in kinds and (kind is not None or len(kinds) > 1):
             raise UsageError("{kind} takes one of {}", ", ".join(kinds), kind=kind or ...)

@@ -1,18 +1,129 @@
-"""Recorded attention as files: .npz and .safetensors."""
+"""Recorded attention as files: ours as .npz, .safetensors and .json, and those of other tools."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from attnviz import files
 from attnviz.captures.captured import Captured, captured
+from attnviz.captures.in_memory import tokens_of
 from attnviz.core.capture import Capture
+from attnviz.core.tokens import Tokens
+from attnviz.errors import InputError, UsageError
 from attnviz.models import recorded
 
 
+def read_any(
+    what: Any,
+    tokens: Any = None,
+    *,
+    source_tokens: Any = None,
+    tokenizer: Any = None,
+    item: int | None = None,
+    kind: str | None = None,
+    sinks: bool = False,
+) -> Captured:
+    """Look at attention that any tool has recorded, in a file or in memory.
+
+    Args:
+        what: a path: a recording (.npz, .safetensors, .json; docs/recording.md), a TransformerLens
+            cache or other tensors by module (.npz, .safetensors, .pt), what Inseq saves of its
+            method attention (.json), a list of layers (.pt), one array of all (.npy), or a folder
+            of .npy files. Or an object: TransformerLens's ``ActivationCache``, a dictionary of
+            tensors by module path, as an nnsight trace saves them, a list with an array for
+            each layer, as BertViz takes it, one array, or a model's output.
+        tokens: the text of each position, or its id where there is a ``tokenizer``; of the
+            queries. Positions are shown as numbers where they are neither given nor recorded.
+        source_tokens: the same for the keys of cross-attention.
+        tokenizer: a transformers tokenizer, to read ids.
+        item: which item of a batch; needed where there are several.
+        kind: ``encoder``, ``decoder`` or ``cross``, for layers that do not say; by default decoder
+            where no query sees a later key.
+        sinks: rows may sum to less than 1, for a learned sink takes a part.
+
+    Raises:
+        InputError: nothing that can be read, pickled objects, maps that do not fit the tokens or
+            whose rows are no distributions.
+        UsageError: an item that is not there or none chosen; tokens for a recording, which has its
+            own.
+    """
+    from attnviz.models import arrays
+    from attnviz.models.imported import sources
+
+    if isinstance(what, Capture):
+        return captured(what)
+    own, other = (
+        None if t is None else tokens_of(t, tokenizer, item) for t in (tokens, source_tokens)
+    )
+    more: dict[str, Any] = {"item": item, "kind": kind, "sinks": sinks}
+    if isinstance(what, str | Path):
+        return _read(Path(what), own, other, more)
+    if hasattr(what, "sequence_attributions"):
+        raise UsageError("attributions are read from files; save them with Inseq's save()")
+    if isinstance(what, Mapping) and any(what.get(name) is not None for name in arrays.NAMES):
+        if own is None:
+            raise UsageError("a model's output does not hold its tokens; add {tokens}", tokens=...)
+        return captured(arrays.from_arrays(what, own, other, **more))
+    return captured(sources.found(what).capture(tokens=own, source_tokens=other, **more))
+
+
+def _read(path: Path, own: Tokens | None, other: Tokens | None, more: dict[str, Any]) -> Captured:
+    from attnviz.models.imported import sources
+
+    item = more["item"]
+    if sources.is_recording(path):
+        if own is not None or other is not None or more["kind"] is not None:
+            raise UsageError(
+                "{} is a recording, which has its own tokens; leave out {tokens}", path, tokens=...
+            )
+        return captured(recorded.load(path, item))
+    found = sources.find(path, item)
+    if path.suffix == recorded.JSON:  # one of its sequences is chosen already
+        more = {**more, "item": None}
+    return captured(found.capture(path.name, tokens=own, source_tokens=other, **more))
+
+
+def read_items(path: Path) -> Iterator[Capture | InputError]:
+    """Every item of recorded attention, ours or another tool's, one at a time.
+
+    Args:
+        path: see :func:`read_any`.
+
+    Yields:
+        Items, and in place of one that cannot be read what is wrong with it.
+    """
+    from attnviz.models.imported import sources
+
+    try:
+        if sources.is_recording(path):
+            yield from recorded.load_all(path)
+            return
+        count = sources.items(path)
+    except InputError as error:
+        yield error
+        return
+    for item in range(count):
+        try:
+            yield read_any(path, item=item if count > 1 else None)
+        except InputError as error:
+            yield error
+
+
 def read_capture(path: str | Path, *, item: int | None = None) -> Captured:
-    """Read recorded attention from .npz or .safetensors; see :mod:`attnviz.models.recorded`."""
+    """Read a recording from .npz, .safetensors or .json, see :mod:`attnviz.models.recorded`.
+
+    :func:`read_any` reads those of other tools as well.
+    """
     return captured(recorded.load(Path(path), item))
+
+
+def read_tokens(path: Path) -> Tokens:
+    """The texts of tokens in a file, a JSON list or one a line; InputError for what is none."""
+    from attnviz.models.imported import sources
+
+    return sources.read_tokens(path)
 
 
 def write_capture(capture: Capture, path: str | Path) -> Path:

@@ -46,8 +46,8 @@ def from_arrays(
     """
     from attnviz.models import arrays
 
-    own = _tokens(tokens, tokenizer, item)
-    other = None if source_tokens is None else _tokens(source_tokens, tokenizer, item)
+    own = tokens_of(tokens, tokenizer, item)
+    other = None if source_tokens is None else tokens_of(source_tokens, tokenizer, item)
     return captured(
         arrays.from_arrays(attentions, own, other, item=item, kind=kind, sinks=sinks, model=model)
     )
@@ -90,7 +90,7 @@ class Watched:
             InputError: tokens that do not fit.
         """
         own, other = (
-            None if t is None else _tokens(t, None, item) for t in (tokens, source_tokens)
+            None if t is None else tokens_of(t, None, item) for t in (tokens, source_tokens)
         )
         return captured(self._watch.capture(own, other, item, index))
 
@@ -122,7 +122,7 @@ def watch(module: Any, *, passes: int = 1) -> Iterator[Watched]:
         yield watched
 
 
-def _tokens(given: Any, tokenizer: Any, item: int | None) -> Tokens:
+def tokens_of(given: Any, tokenizer: Any, item: int | None) -> Tokens:
     """Tokens as a caller has them: records, texts, ids, or rows of these for a batch."""
     from attnviz.models import arrays
 

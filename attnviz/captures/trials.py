@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from attnviz.core.prompt import Inputs, Prompt
@@ -22,6 +22,7 @@ MASKED_SHARE = 0.15
 MASKS = ("[MASK]", "<mask>")
 _NUMBERED = re.compile(r"#[0-9]{1,9}")
 """A token by its id."""
+_WORD = re.compile(r"[ \u2581\u0120]?[A-Za-z]{3,}")
 
 PROBE_HALVES = (16, 32, 48)
 PROBE_SEEDS = 20
@@ -158,6 +159,31 @@ def one_token(source: Source, word: str) -> int:
             "choose another word"
         )
     return single[0]
+
+
+def word_ids(source: Source, avoid: Collection[int], enough: int) -> Sequence[int]:
+    """Ids of words to draw from; all but those to avoid where the vocabulary has few of them.
+
+    Args:
+        source: the model.
+        avoid: ids that are left out.
+        enough: words; with fewer the other ids are taken too.
+
+    Raises:
+        ModelError: a model without a vocabulary.
+    """
+    size = source.vocab_size
+    if size is None:
+        raise ModelError("a repeated sequence needs a vocabulary; {model} has none", model=...)
+    every = [number for number in range(size) if number not in avoid]
+    texts = source.tokens(every).texts
+    blank = any(text.startswith(" ") for text in texts)
+    words = [
+        number
+        for number, text in zip(every, texts, strict=True)
+        if _WORD.fullmatch(text) and (text[0] == " " or not blank)
+    ]
+    return words if len(words) > enough else every
 
 
 def probe(source: Source) -> Iterator[Trial]:

@@ -3,8 +3,8 @@
 This is the only place that catches errors: our own (:mod:`attnviz.errors`), and as a last resort
 any other, which is a bug to be reported. Exit codes: 0 done, 1 the work cannot be done, 2 wrong
 use, 3 done but for some inputs that could not be used (``export``, ``profile``), 4 a check does not
-hold (``diff --fail-over``, ``shapes --verify``), 5 there was nothing to check, 70 a bug, 130
-interrupted.
+hold (``check``, ``diff --fail-over``, ``shapes --verify``), 5 there was nothing to check, 70 a bug,
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.utils import get_params_from_function
 
 from attnviz import __version__
-from attnviz.cli import console, voice
+from attnviz.cli import console, plugins, voice
 from attnviz.cli.exits import BUG, INTERRUPTED
 from attnviz.errors import AttnvizError
 
@@ -41,6 +42,7 @@ COMMANDS = {
         "a table of pronouns or a treebank with entities, such as sample_inputs/pronouns.tsv",
     ),
     "spans": (MEASURE, "a text with --span NAME=TEXT, a --chat, or a .jsonl file of questions"),
+    "retrieval": (MEASURE, ""),
     "logits": (MEASURE, _TEXT),
     "lens": (MEASURE, _TEXT),
     "sources": (MEASURE, 'a text and --head HEAD, such as "The cat sat" --head 2.0'),
@@ -50,6 +52,7 @@ COMMANDS = {
     "atlas": (MEASURE, "--lines FILE, such as --lines sample_inputs/sentences.txt"),
     "diff": (MEASURE, "two captures, reports or texts, or a text and --against MODEL"),
     "capture": (KEEP, "a text and --out FILE"),
+    "check": (KEEP, "a file of recorded attention"),
     "export": (KEEP, "files of texts and --out FOLDER"),
     "mcp": (SERVE, ""),
     "shapes": (LEARN, "sizes, such as --d-model 512 --heads 8"),
@@ -98,10 +101,15 @@ class Commands(TyperGroup):
         single.command(cmd_name, context_settings=_SETTINGS)(function)
         command: Any = typer.main.get_command(single)
         command.rich_help_panel, _ = COMMANDS[cmd_name]
+        declared = get_params_from_function(function)
         for parameter in command.params:
+            if not parameter.help:  # typer 0.24 with click 8.5 loses what arguments are
+                parameter.help = getattr(declared[parameter.name].default, "help", None)
             if parameter.name in _BARE:  # click can do that, typer has no word for it
                 parameter.flag_value = _BARE[parameter.name]
                 parameter._flag_needs_value = True
+        if cmd_name in plugins.COMMANDS:
+            command.params.append(plugins.option())
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

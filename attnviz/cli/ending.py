@@ -10,31 +10,36 @@ import typer
 from attnviz.cli import console
 
 if TYPE_CHECKING:
-    from attnviz.core.result import Result
     from attnviz.drawing.forms import Shown
 
 
-def check(kind: type[Shown], json: bool, csv: bool, *paths: Path | None) -> None:
+def check(
+    kind: type[Shown], json: bool, csv: bool, *plots: Path | None, out: Path | None = None
+) -> None:
     """Refuse what could not be written, before any work is done.
 
     Args:
         kind: of the result.
         json: whether standard output is to be JSON.
         csv: whether it is to be CSV.
-        paths: files that the result goes to; None for one that is not asked for.
+        plots: files that pictures go to; None for one that is not asked for.
+        out: a file of any form that the result has.
 
     Raises:
         typer.BadParameter: JSON and CSV at once. UsageError, OutputError: a suffix that the result
             has no form for, or a place where nothing can be written.
     """
     from attnviz import files
+    from attnviz.drawing.forms import picture_format
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
-    for path in paths:
-        if path is not None:
-            kind.check_suffix(path)
-            files.check_writable(path)
+    if out is not None:
+        kind.check_suffix(out)
+    for path in filter(None, plots):
+        picture_format(path)
+    for path in filter(None, (*plots, out)):
+        files.check_writable(path)
 
 
 def show(
@@ -55,10 +60,9 @@ def show(
     if json or csv:
         console.put(found.to_json() if json else found.to_csv())
         return
-    result: Result = found
     screen = console.stdout()
     for part in found.for_terminal(*shown, **options):
         screen.print(part)
-    console.note(result.notes, quiet)
+    console.note(found.notes, quiet)
     if wrote is not None and not quiet:
         console.wrote(wrote)

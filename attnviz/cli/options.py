@@ -121,7 +121,24 @@ class InputOptions:
     recorded: Annotated[
         Path | None,
         _option(
-            "Attention recorded elsewhere (.npz, .safetensors) instead of a text.",
+            "Attention recorded elsewhere instead of a text: .npz, .safetensors, .json, .pt, .npy "
+            "or a folder; TransformerLens, nnsight and Inseq too (docs/recording.md).",
+            panel=INPUT,
+            metavar="FILE",
+        ),
+    ] = None
+    tokens: Annotated[
+        Path | None,
+        _option(
+            "The tokens of recorded attention that does not hold them: a JSON list, or one a line.",
+            panel=INPUT,
+            metavar="FILE",
+        ),
+    ] = None
+    source_tokens: Annotated[
+        Path | None,
+        _option(
+            "The same for the keys of cross-attention.",
             panel=INPUT,
             metavar="FILE",
         ),
@@ -175,9 +192,13 @@ class InputOptions:
         """
         self._check_given(model)
         if self.recorded is not None:
-            from attnviz.captures.files import read_capture
+            from attnviz.captures.files import read_any, read_tokens
 
-            return read_capture(self.recorded, item=self.item)
+            own, other = (
+                None if path is None else read_tokens(path)
+                for path in (self.tokens, self.source_tokens)
+            )
+            return read_any(self.recorded, own, source_tokens=other, item=self.item)
         ids = None if self.ids is None else _read_ids(self.ids)
         text = self.text if self.file is None else _read_text(self.file)
         say_file(self.text, quiet, *(name for name in ("file", "lines") if hasattr(self, name)))
@@ -252,7 +273,7 @@ class InputOptions:
             given.append(said[0])
         if self.recorded is not None:
             model.for_recorded()
-            extra = changed(self, but=("recorded", "item"))
+            extra = changed(self, but=("recorded", "item", "tokens", "source_tokens"))
             if extra:
                 raise UsageError(f"--recorded brings its own tokens; leave out {', '.join(extra)}")
         elif len(given) > 1:
@@ -264,6 +285,9 @@ class InputOptions:
             raise UsageError(f"{drawn} is for generated text; add --generate N")
         elif self.item is not None:
             raise UsageError(f"--item {self.item} chooses from a --recorded batch; add that file")
+        elif self.tokens is not None or self.source_tokens is not None:
+            name = option("source_tokens" if self.tokens is None else "tokens")
+            raise UsageError(f"{name} names the tokens of a --recorded file; add that file")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.prompt import Inputs
@@ -23,6 +23,23 @@ class Score:
     chance: float | None
     lift: float | None
     rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserDefined:
+    """What was measured by a function that is not attnviz's own.
+
+    Attributes:
+        what: which kind of function it is.
+        name: as results call what it gives.
+        function: its qualified name, ``my_scores.numbers``.
+        formula: what its author says it is; empty where nothing is said.
+    """
+
+    what: Literal["score", "role", "metric", "fill"]
+    name: str
+    function: str
+    formula: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ def rendered(build: Callable[[], Figure], format: str, dpi: float, *, fitted: bo
         The bytes of a file, or the :class:`matplotlib.figure.Figure`.
     """
     with _LOCK, _uncollected(), mpl.rc_context():
+        _use(paper.current().mplstyle)
         styled = {
             name: value
             for name, value in _SETTINGS.items()
@@ -99,6 +100,22 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
+def _use(style: str | None) -> None:
+    """Draw in a style of matplotlib's; UsageError for one that it has not, or cannot read."""
+    if style is None:
+        return
+    from matplotlib import style as styles
+
+    try:
+        styles.use(style)
+    except (OSError, ValueError, ImportError, KeyError) as error:
+        raise UsageError(
+            "matplotlib has no style {!r} ({}); give its name or a .mplstyle file",
+            style,
+            type(error).__name__,
+        ) from None
+
+
 def text_scale() -> float:
     """How much larger all text is to be than in pictures that nobody asked anything of."""
     return (paper.current().font_size or paper.BASE_SIZE) / paper.BASE_SIZE
@@ -112,9 +129,11 @@ def _fit(figure: Figure, fitted: bool) -> None:
     elif asked.font_size is None:
         factor = asked.width / figure.get_size_inches()[0]
     else:
+        size = paper.BASE_SIZE * asked.width / figure.get_size_inches()[0]
         raise UsageError(
             "{width} and {font_size} cannot both be chosen for this picture, which is scaled as "
-            "a whole; give one of them",
+            "a whole: its axis labels are {:.2g} points at that width; give one of them",
+            size,
             width=...,
             font_size=...,
         )

@@ -11,13 +11,16 @@ from typing import Any
 
 from fontTools import subset
 
-LAYOUT = ("BASE", "GDEF", "GPOS", "GSUB", "JSTF", "MATH", "kern")
-"""Tables by which a program sets text; in a PDF every glyph has its place already."""
+UNUSED = ("BASE", "GDEF", "GPOS", "GSUB", "JSTF", "MATH", "kern", "cmap", "post", "name", "OS/2")
+"""Tables by which a program sets text or finds glyphs by character, by name or as a family.
+
+In a PDF every glyph has its number and its place already, see ISO 32000-1, 9.9.
+"""
 
 
 @contextmanager
 def drawn_tables_only() -> Iterator[None]:
-    """In the ``with`` block, fonts are embedded without tables of layout and names of glyphs.
+    """In the ``with`` block, fonts are embedded without :data:`UNUSED` and names of glyphs.
 
     matplotlib has no setting for this, so that the reader of fonts it calls is replaced meanwhile.
     """
@@ -26,7 +29,7 @@ def drawn_tables_only() -> Iterator[None]:
     def load(file: Any, options: Any, **more: Any) -> Any:
         options.glyph_names = False
         font = whole(file, options, **more)
-        for table in LAYOUT:
+        for table in UNUSED:
             if table in font:
                 del font[table]
         return font

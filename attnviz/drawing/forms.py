@@ -20,6 +20,7 @@ from attnviz import files
 from attnviz.core.findings import Finding
 from attnviz.core.record import Record
 from attnviz.drawing import paper
+from attnviz.drawing.frames import dataset, frame, parquet, polars_frame
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _WIDTH = 100
 FORMS = {
     ".json": "",
     ".csv": "tables",
+    ".parquet": "tables",
     ".png": "figure",
     ".svg": "figure",
     ".pdf": "figure",
@@ -64,6 +66,18 @@ class Shown(Record):
     def to_pandas(self) -> Any:
         """The same as a ``pandas.DataFrame``; UsageError where pandas is not installed."""
         return frame(self.to_records())
+
+    def to_polars(self) -> Any:
+        """The same as a ``polars.DataFrame``; UsageError where polars is not installed."""
+        return polars_frame(self.to_records())
+
+    def to_xarray(self) -> Any:
+        """The same as an ``xarray.Dataset`` with a dimension ``row``; UsageError without xarray.
+
+        Names, flags and positions are coordinates, and what was measured are variables, so that
+        ``.set_index(row=["layer", "head"]).unstack("row")`` gives them the model's dimensions.
+        """
+        return dataset(self.to_records())
 
     def to_csv(self) -> str:
         """The same as CSV text, under a line with the names of the columns."""
@@ -114,6 +128,9 @@ class Shown(Record):
         form = FORMS[suffix]
         if not form:
             return self.to_json().encode()
+        if suffix == ".parquet":
+            tables = self._needed("tables", "rows")
+            return parquet(tables.rows(self), getattr(tables, "COLUMNS", ()))
         if form == "tables":
             return self.to_csv().encode()
         if form == "page":
@@ -133,7 +150,9 @@ class Shown(Record):
         """UsageError for a file that a result of this kind cannot be written to."""
         if path.suffix.lower() not in cls.suffixes():
             known = ", ".join(cls.suffixes())
-            raise UsageError(f"cannot write {path.name!r}; name the file {known}")
+            raise UsageError(f"cannot write {path.name or str(path)!r}; name the file {known}")
+        if path.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
+            raise UsageError(f'{path.name} needs pyarrow; pip install "attnviz[parquet]"')
 
     def finding(self, name: str) -> Finding | None:
         """What it says of every head, to stand beside them elsewhere; None where it says nothing.
@@ -225,20 +244,13 @@ class Pictured:
         return html.picture(self._repr_png_(), self.described())
 
 
-def frame(rows: Any) -> Any:
-    """Rows, or columns by name, as a ``pandas.DataFrame``; UsageError without pandas."""
-    try:
-        import pandas
-    except ImportError:
-        raise UsageError("pandas is not installed; install it, or use to_records()") from None
-    return pandas.DataFrame(rows)
-
-
 def picture_format(path: Path) -> str:
     """The format that a file's suffix means; UsageError for one that cannot be drawn."""
     known = [end for end, form in FORMS.items() if form == "figure"]
     if path.suffix.lower() not in known:
-        raise UsageError(f"cannot draw {path.name!r}; name the file {', '.join(known)}")
+        raise UsageError(
+            f"cannot draw {path.name or str(path)!r}; name the file {', '.join(known)}"
+        )
     return path.suffix.lower().removeprefix(".")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from attnviz.core.heads import SiteKind
 from attnviz.core.scores import ScoredHeads
 from attnviz.drawing.palette import FEW
-from attnviz.scoring.roles import FEW_ROWS, SHOWN
+from attnviz.scoring.roles import FEW_ROWS, drawn, in_order
 
 KIND_TITLES: Mapping[SiteKind, str] = {
     "encoder": "encoder self-attention",
@@ -37,7 +37,7 @@ class Cell:
         """What a tile shows of the role, in so many letters at most; 2 for the short code."""
         if self.role is None:
             return ""
-        style = SHOWN[self.role]
+        style = drawn(self.role)
         if letters < len(style.code):
             return style.short
         return self.of[:letters] or style.code
@@ -111,5 +111,6 @@ def tally(report: ScoredHeads) -> tuple[tuple[str | None, int], ...]:
     for scores in report.heads:
         name = scores.roles[0].name if scores.roles else None
         counts[name] = counts.get(name, 0) + 1
-    order: list[str | None] = [*SHOWN, None]
+    named = in_order(name for name in counts if name is not None)
+    order: list[str | None] = [*named, None]
     return tuple((name, counts[name]) for name in order if name in counts)

@@ -13,7 +13,7 @@ from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.grid import Grid, few_note, grids, tally
 from attnviz.drawing.labels import model_name, origin, tick_step
 from attnviz.drawing.palette import FEW, ink, mix
-from attnviz.scoring.roles import SHOWN
+from attnviz.scoring.roles import drawn
 
 _FADE = 0.75
 """A score of 0 would keep this much less of the role's colour; paper is the ground."""
@@ -97,7 +97,7 @@ def draw(axes: Axes, grid: Grid, size: float, *, short: bool) -> None:
                 continue
             color = _EMPTY
             if cell.role is not None:
-                style = SHOWN[cell.role]
+                style = drawn(cell.role)
                 color = tint(style.color, cell.strength)
                 axes.text(
                     head,
@@ -141,7 +141,7 @@ def legend(
     axes.axis("off")
     for place, (name, count) in enumerate(entries):
         y = (place + 0.5) * _LINE
-        style = SHOWN[name] if name else None
+        style = drawn(name) if name else None
         color = style.color if style else _EMPTY
         axes.add_patch(Rectangle((0, y - 0.08), 0.4, 0.16, facecolor=color))
         if style:
@@ -160,7 +160,7 @@ def legend(
     if strongest is None:
         return
     for step in range(steps):
-        color = tint(SHOWN[strongest].color, (step + 0.5) / steps)
+        color = tint(drawn(strongest).color, (step + 0.5) / steps)
         axes.add_patch(Rectangle((0.12 + 0.1 * step, y + 0.12), 0.101, 0.1, facecolor=color))
     axes.text(0.05, y + 0.17, "0", fontsize=7, color=_GREY, va="center_baseline", ha="center")
     axes.text(1.19, y + 0.17, "1", fontsize=7, color=_GREY, va="center_baseline", ha="center")

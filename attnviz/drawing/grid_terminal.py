@@ -12,7 +12,7 @@ from attnviz.core.scores import ScoredHeads
 from attnviz.drawing.grid import Cell, Grid, few_note, grids, tally
 from attnviz.drawing.labels import signs, tick_step
 from attnviz.drawing.palette import FEW, NO_ROLE, ink, mix
-from attnviz.scoring.roles import SHOWN
+from attnviz.scoring.roles import drawn
 
 _GROUND = "#808080"
 """Weak heads fade towards mid grey, which reads on light and on dark terminals."""
@@ -94,7 +94,7 @@ def _tile(cell: Cell | None, tile: int, gap: int, options: ConsoleOptions, color
         return Text(" " * (tile + gap))
     if cell.role is None:
         return Text.assemble((signs(NO_ROLE, options.ascii_only).center(tile), "dim"), " " * gap)
-    style = tile_style(SHOWN[cell.role].color, cell.strength, colors)
+    style = tile_style(drawn(cell.role).color, cell.strength, colors)
     code = cell.code(_LETTERS[tile])
     code = code.upper() if cell.strength >= _STRONG else code
     inside = cell.few and len(code) < tile
@@ -130,7 +130,7 @@ def _legend(
             entry.append(signs(NO_ROLE, options.ascii_only).center(badge), "dim")
             entry.append(f" no role {count}")
         else:
-            style = SHOWN[name]
+            style = drawn(name)
             code = Cell(name).code(_LETTERS[tile]).center(badge)
             entry.append(code, tile_style(style.color, 1.0, colors))
             entry.append(f" {name} {count}")

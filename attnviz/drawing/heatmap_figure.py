@@ -358,6 +358,7 @@ class _Page:
                 fontweight=self.ruler.title_weight,
                 family=self.ruler.families,
                 pad=4,
+                y=1.0,  # nothing stands in its way, which matplotlib would look for
                 linespacing=1.0,
             )
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from attnviz.core.scores import ScoredHeads
 from attnviz.drawing.terminal import heads_cells
-from attnviz.scoring.roles import SHOWN
+from attnviz.scoring.roles import in_order
 
 _RIGHT = ("score", "chance", "lift", "rows")
 """Columns of numbers."""
@@ -47,8 +47,7 @@ def described(report: ScoredHeads) -> str:
     counts = Counter(role for role, _ in found)
     parts = [
         f"{role} {', '.join(name for other, name in found if other == role)}"
-        for role in SHOWN
-        if role in counts
+        for role in in_order(counts)
     ]
     silent = len(report.heads) - len(found)
     if silent:

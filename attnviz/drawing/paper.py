@@ -30,6 +30,8 @@ class Paper:
         title: in place of the picture's own; empty for none.
         caption: whether the small print stands in the picture.
         name: what the model is called, in place of its path.
+        mplstyle: a style of matplotlib's, by its name or file; ``attnviz.drawing.column`` is one
+            for a paper's column. What would move things from their places has no effect.
 
     Raises:
         UsageError: a size out of these bounds.
@@ -41,6 +43,7 @@ class Paper:
     title: str | None = None
     caption: bool = True
     name: str | None = None
+    mplstyle: str | None = None
 
     def __post_init__(self) -> None:
         if self.width is not None and not 0.5 <= self.width <= 50:

@@ -24,7 +24,8 @@ def interval(share: CaseShare) -> str:
     if share.low is None or share.high is None:
         return "–"
     digits = _digits(share)
-    return f"{100 * share.low:.{digits}f} to {100 * share.high:.{digits}f}"
+    ends = (f"{100 * end:z.{digits}f}" for end in (share.low, share.high))
+    return " to ".join(ends)
 
 
 def plain_percent(value: float | None) -> str:

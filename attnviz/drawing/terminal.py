@@ -21,7 +21,7 @@ from rich.text import Text
 from attnviz.core.capture import Capture
 from attnviz.core.heads import SITE_PREFIX
 from attnviz.core.quantities import QUANTITIES
-from attnviz.core.scores import HeadScores, Score, ScoredHeads
+from attnviz.core.scores import HeadScores, Score, ScoredHeads, UserDefined
 from attnviz.core.tokens import Sides
 from attnviz.drawing.grid_terminal import HeadsGrid, tile_style
 from attnviz.drawing.labels import (
@@ -36,7 +36,7 @@ from attnviz.drawing.labels import (
     visible,
 )
 from attnviz.drawing.palette import NO_ROLE
-from attnviz.scoring.roles import FEW_ROWS, SHOWN, does_something
+from attnviz.scoring.roles import FEW_ROWS, SHOWN, does_something, drawn, in_order
 
 if TYPE_CHECKING:
     from attnviz.core.media import Picture
@@ -143,9 +143,15 @@ def resting_line(report: ScoredHeads) -> str:
     if not resting:
         return ""
     counts = Counter(scores.roles[0].name for scores in resting)
-    named = ", ".join(f"{name} {counts[name]}" for name in SHOWN if name in counts)
+    named = ", ".join(f"{name} {counts[name]}" for name in in_order(counts))
     heads = "1 head attends" if len(resting) == 1 else f"{len(resting)} heads attend"
     return f"{heads} only to sinks or diffusely: {named}"
+
+
+def user_defined_line(found: Sequence[UserDefined]) -> str:
+    """What is no part of attnviz, with the functions that measured it."""
+    named = ", ".join(f"{one.what} {one.name} ({one.function})" for one in found)
+    return f"user-defined: {named}"
 
 
 def mixing_table(report: ScoredHeads) -> RenderableType:
@@ -248,7 +254,7 @@ class HeadsTable:
             evidence = best.evidence
             if colors:
                 strength = min(max(evidence.mean or 0.0, 0.0), 1.0)
-                role.append("  ", tile_style(SHOWN[best.name].color, strength, True))
+                role.append("  ", tile_style(drawn(best.name).color, strength, True))
                 role.append(" ")
             places = best.rests and best.name != "diffuse"
             role.append(f"sink: {best.name}" if places else best.title)

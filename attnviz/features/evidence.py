@@ -20,6 +20,7 @@ from attnviz.core.scores import Estimate, HeadScores, Role
 from attnviz.drawing.forms import Shown
 from attnviz.errors import InputError, UsageError
 from attnviz.features.registry import read
+from attnviz.files import name_of
 from attnviz.scoring.roles import ANNOTATED
 
 Roles = Mapping[Head, tuple[tuple[Role, Estimate], ...]]
@@ -131,7 +132,7 @@ def _attached(evidence: Evidence) -> Attached:
         raise InputError(
             f"{evidence} holds no result about heads; give the JSON of a command that measures them"
         )
-    return Attached(Path(evidence).name, found)
+    return Attached(name_of(evidence), found)
 
 
 def _margin(role: Role) -> float:

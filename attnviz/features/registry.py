@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ from zipfile import is_zipfile
 
 from attnviz.core.record import Record, parsed
 from attnviz.errors import InputError, system_errors
-from attnviz.files import opened
+from attnviz.files import handed, name_of, opened
 
 RESULTS = {
     "attnviz.ablate": "attnviz.features.ablation.result.Ablation",
     "attnviz.atlas": "attnviz.features.atlas.result.Atlas",
+    "attnviz.check": "attnviz.features.check.result.Check",
     "attnviz.circuits": "attnviz.features.circuits.result.Circuits",
     "attnviz.diff": "attnviz.features.diff.result.Diff",
     "attnviz.explain": "attnviz.features.explain.result.Explain",
@@ -25,6 +27,7 @@ RESULTS = {
     "attnviz.logits": "attnviz.features.logits.result.Logits",
     "attnviz.patch": "attnviz.features.patch.result.Patch",
     "attnviz.profile": "attnviz.features.profile.result.Profile",
+    "attnviz.retrieval": "attnviz.features.retrieval.result.Retrieval",
     "attnviz.shapes": "attnviz.features.shapes.function.Answer",
     "attnviz.source-shares": "attnviz.features.sources.result.SourceShares",
     "attnviz.sources": "attnviz.features.sources.result.Sources",
@@ -63,7 +66,8 @@ def read(path: str | Path) -> Any:
 
     Args:
         path: the JSON of a command, what ``attnviz profile`` keeps, or recorded attention
-            (.npz, .safetensors), which is a :class:`~attnviz.Capture`.
+            (.npz, .safetensors), which is a :class:`~attnviz.Capture`. JSON may also come from
+            ``<(command)`` of a shell.
 
     Raises:
         InputError: it cannot be read, or is nothing that attnviz wrote.
@@ -73,13 +77,13 @@ def read(path: str | Path) -> Any:
         from attnviz.captures.files import read_capture
 
         return read_capture(path)
-    name = path.name
-    if path.is_file() and is_zipfile(path):  # a device has no end to look for
+    name = name_of(path)
+    if os.path.isfile(path) and is_zipfile(path):  # a device has no end to look for
         profile = import_module("attnviz.features.profile.function")
         return profile.read_profile(path)
     from attnviz.corpus.lines import text
 
-    if name != "-":  # a pipe that nobody writes to would be waited for
+    if name != "-" and not handed(path):  # another pipe that nobody writes to would be waited for
         with system_errors(InputError, f"cannot read {path}"):
             opened(path).close()
     return read_record(parsed(text(str(path)), name), name)

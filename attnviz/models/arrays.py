@@ -128,11 +128,11 @@ def _by_kind(given: Any, cross: bool, kind: str | None) -> dict[SiteKind | None,
         )
     if not isinstance(given, Mapping):
         said: Any = kind or ("cross" if cross else None)
-        layers = _layers(given)
+        layers = layers_of(given)
         if not layers:
             raise InputError("there are no layers in these attentions; give at least one")
         return {said: layers}
-    present = {NAMES[n]: _layers(v) for n, v in given.items() if n in NAMES and v is not None}
+    present = {NAMES[n]: layers_of(v) for n, v in given.items() if n in NAMES and v is not None}
     present = {name: layers for name, layers in present.items() if layers}
     if None in present and len(present) > 1:  # what BERT as a decoder returns
         if "decoder" in present:
@@ -155,7 +155,7 @@ def _by_kind(given: Any, cross: bool, kind: str | None) -> dict[SiteKind | None,
     return present
 
 
-def _layers(given: Any) -> Sequence[Any]:
+def layers_of(given: Any) -> Sequence[Any]:
     """One array for each layer; layers without attention are left out."""
     if _is_array(given):
         if given.ndim not in (4, 5):

@@ -39,6 +39,17 @@ def read_arrays(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
         return read(path, names)
 
 
+def read_tensors(path: Path, names: set[str]) -> dict[str, Tensor]:
+    """Tensors of a .safetensors file, in their own precision; raises as :func:`read_arrays`."""
+    from safetensors import safe_open
+
+    _check_file(path)
+    with _refusing(path):
+        _limit(path.stat().st_size)
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in sorted(names & set(file.keys()))}
+
+
 def read_archive(path: Path) -> dict[str, NDArray[Any]]:
     """Every array of a .npz archive, whatever its suffix; raises as :func:`read_arrays`."""
     _check_file(path)

@@ -9,19 +9,23 @@ import torch
 from attnviz.errors import DeviceError, Setting, UsageError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-"""The precisions a user can ask for; ``auto`` is float32, on every device."""
+"""The precisions a user can ask for; ``auto`` is that of the weights, or float32."""
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 
-def resolve(device: str = "auto", dtype: str = "auto") -> tuple[torch.device, torch.dtype]:
+def resolve(
+    device: str = "auto", dtype: str = "auto", stored: str = "float32"
+) -> tuple[torch.device, torch.dtype]:
     """Find the device and the precision.
 
     Args:
         device: ``auto`` (the first GPU, else Apple's, else the CPU), ``cpu``, ``cuda``,
             ``cuda:1``, ``mps``.
-        dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``. Auto is float32 whatever the
-            weights are stored in, since attention is to be looked at, not served.
+        dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``. Auto is float32, but for models
+            whose weights are stored in bfloat16, see :attr:`Located.precision`.
+
+        stored: what ``auto`` stands for.
 
     Raises:
         DeviceError: no such device here; names those present.
@@ -36,7 +40,7 @@ def resolve(device: str = "auto", dtype: str = "auto") -> tuple[torch.device, to
             raise UsageError(
                 "{} takes a name such as 'auto', not {!r}", Setting(given.name), given.value
             )
-    return _device(device.strip().lower()), _dtype(dtype.strip().lower())
+    return _device(device.strip().lower()), _dtype(dtype.strip().lower(), stored)
 
 
 def present() -> tuple[str, ...]:
@@ -59,9 +63,9 @@ def _device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _dtype(name: str) -> torch.dtype:
+def _dtype(name: str, stored: str) -> torch.dtype:
     if name == "auto":
-        return torch.float32
+        return DTYPES[stored]
     if name not in DTYPES:
         raise UsageError(f"unknown dtype {name!r}; choose auto, {', '.join(DTYPES)}")
     return DTYPES[name]

@@ -7,6 +7,7 @@ so is code that comes with a model (``trust_remote_code`` is never set).
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -48,6 +49,25 @@ class Located:
     config: dict[str, Any]
     weights: tuple[Path, ...]
     tensors: int
+
+    @property
+    def precision(self) -> str:
+        """In which precision it runs unless one is asked for.
+
+        ``bfloat16`` where most of its numbers are stored so, since a copy in float32 takes twice
+        the memory; else ``float32``.
+        """
+        from safetensors import safe_open
+
+        low = others = 0
+        for path in self.weights:
+            with safe_open(path, framework="np") as file:
+                for key in file.keys():  # noqa: SIM118 (no dict)
+                    tensor = file.get_slice(key)
+                    numbers = math.prod(tensor.get_shape())
+                    is_low = tensor.get_dtype() == "BF16"
+                    low, others = low + numbers * is_low, others + numbers * (not is_low)
+        return "bfloat16" if low > others else "float32"
 
 
 def locate(model: str) -> Located:

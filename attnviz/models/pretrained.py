@@ -62,8 +62,9 @@ def load(
     """
     if backend not in ("auto", "native", "hooked"):
         raise UsageError(f"unknown backend {backend!r}; choose auto, native or hooked")
-    where, precision = resolve(device, dtype)
+    resolve(device, dtype)  # before the hub is asked
     located = locate(model)
+    where, precision = resolve(device, dtype, located.precision)
     if untrained is None:
         return _load(located, where, precision, backend, None, reads)
     control = Control(untrained, scale)

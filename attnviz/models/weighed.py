@@ -178,7 +178,8 @@ class _Columns:
         """
         keys = writes.values.shape[2]
         stop = self._first + self._found.shape[1] if rows.site == self._site else -1
-        if rows.site != self._site or rows.start == 0 or stop < rows.key_start:
+        begins = rows.site != self._site or rows.start == 0
+        if begins or stop < rows.key_start or rows.key_start < self._first:
             self._site, self._first = rows.site, rows.key_start
             self._found = compute(writes.values)
         elif stop < rows.key_start + keys:

@@ -1,4 +1,4 @@
-"""The JSON Schema of every result as a file, for programs that read what attnviz writes.
+"""The JSON Schema of every result, and of a recording, for programs that read or write them.
 
 ``python -m attnviz.schemas`` writes them anew from the types, into this folder.
 """
@@ -8,9 +8,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from attnviz.core.record import Record
 from attnviz.features.registry import RESULTS, result_class
+from attnviz.models.recorded.document import Recording
 
 FOLDER = Path(__file__).parent
+RECORDING = "attnviz.capture"
+"""What other programs write for attnviz to read: docs/recording.md."""
+NAMES = (*RESULTS, RECORDING)
 
 
 def schema_path(name: str) -> Path:
@@ -20,14 +25,14 @@ def schema_path(name: str) -> Path:
 
 def schema_text(name: str) -> str:
     """What is in that file, from the type."""
-    found = result_class(name)
+    found: type[Record] | None = Recording if name == RECORDING else result_class(name)
     assert found is not None
     return json.dumps(found.json_schema(), ensure_ascii=False, indent=2) + "\n"
 
 
 def write() -> list[Path]:
     """Every file anew, and those of results that are gone deleted; returns what was written."""
-    wanted = {schema_path(name): schema_text(name) for name in RESULTS}
+    wanted = {schema_path(name): schema_text(name) for name in NAMES}
     for path in set(FOLDER.glob("*.json")) - set(wanted):
         path.unlink()
     for path, text in wanted.items():

@@ -80,6 +80,7 @@ class Axes:
     What lies after the end of a sequence is no query and no key.
 
     Attributes:
+        sides: the tokens themselves.
         ordered: whether queries and keys are one sequence, so that distances mean something
             (not so in cross-attention).
         lengths: of the items' queries and keys.
@@ -100,6 +101,7 @@ class Axes:
 
     def __init__(self, items: Sequence[Sides], kind: SiteKind, like: Tensor) -> None:
         queries, keys = [sides.queries for sides in items], [sides.keys for sides in items]
+        self.sides = tuple(items)
         self.ordered = kind != "cross"
         self.lengths = [(len(q), len(k)) for q, k in zip(queries, keys, strict=True)]
 

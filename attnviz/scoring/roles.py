@@ -16,11 +16,12 @@ alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from attnviz.core.scores import HeadScores, Rival, Role, Score
+from attnviz.core.scores import HeadScores, Rival, Role, Score, UserDefined
 from attnviz.scoring.papers import (
     CLARK,
     DARCET,
@@ -31,6 +32,7 @@ from attnviz.scoring.papers import (
     WANG,
     XIAO,
 )
+from attnviz.scoring.scores import SCORES
 
 MIN_ROWS = 3
 """Fewer rows than this are an anecdote, and give no role."""
@@ -70,6 +72,8 @@ class RoleDef:
         rests: whether it is a place where attention rests, not a thing that a head does.
         unless: roles that already say as much, so that this one is left out. Their targets are
             among its own, so neither is the other's rival.
+        condition: what must hold beside the evidence, of the head's scores.
+        user: the qualified name of a user's function; empty for attnviz's own.
     """
 
     name: str
@@ -81,6 +85,8 @@ class RoleDef:
     source: str
     rests: bool = False
     unless: tuple[str, ...] = ()
+    condition: Callable[[Mapping[str, Score]], bool] | None = None
+    user: str = ""
 
 
 _MOST = "more than half of the weight: no other target can have as much"
@@ -167,10 +173,10 @@ _DIFFUSE = RoleDef(
     unless=tuple(role.name for role in _SPECIFIC),
 )
 
-ROLES: Mapping[str, RoleDef] = MappingProxyType(
-    {role.name: role for role in (*_SPECIFIC, _DIFFUSE)}
-)
-"""Every role that a text can show by its name, in the order of legends."""
+_REGISTERED = {role.name: role for role in (*_SPECIFIC, _DIFFUSE)}
+
+ROLES: Mapping[str, RoleDef] = MappingProxyType(_REGISTERED)
+"""Every role that a text can show by its name, in the order of legends; users' own last."""
 
 ANNOTATED: Mapping[str, RoleDef] = MappingProxyType(
     {
@@ -203,8 +209,48 @@ ANNOTATED: Mapping[str, RoleDef] = MappingProxyType(
 )
 """Roles that no text shows by itself: they come from ``attnviz syntax`` and ``attnviz coref``."""
 
-SHOWN: Mapping[str, RoleDef] = MappingProxyType({**ROLES, **ANNOTATED})
+SHOWN: Mapping[str, RoleDef] = MappingProxyType(ChainMap(dict(ANNOTATED), _REGISTERED))
 """Every role that a head can be shown with, in the order of legends."""
+
+UNKNOWN = "#8d8d8d"
+"""The colour of a user's role in a result that is read where the role is not registered."""
+
+
+def register(role: RoleDef) -> None:
+    """Add a role, or put it in the place of one of the same name."""
+    _REGISTERED[role.name] = role
+
+
+def forget(name: str) -> None:
+    """Take a user's role out again."""
+    if name in _REGISTERED and _REGISTERED[name].user:
+        del _REGISTERED[name]
+
+
+def drawn(name: str) -> RoleDef:
+    """How a role is drawn; grey and by its first letters where nobody here knows it."""
+    known = SHOWN.get(name)
+    return known or RoleDef(name, UNKNOWN, name[:4], name[:2], (), "not registered here", "")
+
+
+def user_defined() -> tuple[UserDefined, ...]:
+    """The scores and roles that users have registered."""
+    found = [UserDefined("score", s.name, s.user, s.formula) for s in SCORES.values() if s.user]
+    for role in ROLES.values():
+        if role.user:
+            (evidence,) = role.evidence
+            needs = f"{evidence.score} ≥ {evidence.mean:g} and ≥ {evidence.lift:g} × chance"
+            found.append(UserDefined("role", role.name, role.user, needs))
+    return tuple(found)
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names of roles in the order of legends, those that are not registered last."""
+    order = list(SHOWN)
+    return sorted(
+        dict.fromkeys(names), key=lambda name: order.index(name) if name in SHOWN else len(order)
+    )
+
 
 _ALSO = {"sink": "first", "attentionsink": "first", "coref": "coreference", "syntax": "syntactic"}
 """Other names of roles, without spaces and hyphens; the first token is the sink of most models."""
@@ -259,8 +305,10 @@ def assign(
             score = scores.get(evidence.score)
             if score is None or score.mean is None or not evidence.holds(score):
                 continue
-            rival = _rival(role, shares.get(evidence.score, {}))
-            if rival is None or rival.mean < score.mean:
+            rival = _rival(role, evidence.score, shares.get(evidence.score, {}))
+            if (rival is None or rival.mean < score.mean) and (
+                role.condition is None or role.condition(scores)
+            ):
                 possible = score.rows / counted if counted else None
                 few = score.rows < FEW_ROWS
                 found[role.name] = Role(
@@ -280,13 +328,17 @@ def _order(role: Role) -> tuple[bool, bool, int]:
     return role.rests, role.few_rows, -rows if role.rests else rows
 
 
-def _rival(role: RoleDef, shares: Mapping[str, float]) -> Rival | None:
-    """The other role whose targets got the most weight on the same rows."""
+def _rival(role: RoleDef, score: str, shares: Mapping[str, float]) -> Rival | None:
+    """The other role whose targets got the most weight on the same rows of a score.
+
+    A user's role is never the rival of one of attnviz's own: registering it changes none of these.
+    """
     others = (
         Rival(name, mean)
         for name, mean in shares.items()
         if name in ROLES  # a score need not have a role
-        and name not in (role.name, *role.unless)
-        and role.name not in ROLES[name].unless
+        and name not in (role.name, score, *role.unless)
+        and (role.user or not ROLES[name].user)
+        and not {role.name, score} & {*ROLES[name].unless}
     )
     return max(others, key=lambda rival: rival.mean, default=None)

@@ -60,6 +60,8 @@ class ScoreDef:
         unless: rows [B, r] or [r] that do not count, for what they are themselves.
         spaces: the kinds of keys among which it means something.
         crossed: whether it needs two sequences (cross-attention only).
+        chance: [B, A, r] of a block of uniform attention; by default what the function gives.
+        user: the qualified name of a user's function; empty for attnviz's own.
     """
 
     name: str
@@ -74,6 +76,13 @@ class ScoreDef:
     unless: Callable[[Place], Tensor] | None = None
     spaces: tuple[Space, ...] = EVERYWHERE
     crossed: bool = False
+    chance: Callable[[Block], Tensor] | None = None
+    user: str = ""
+
+    @property
+    def comparable(self) -> bool:
+        """Whether it is the weight on some target keys, as a share of all."""
+        return self.on_targets and not self.off_sink
 
     def means_something(self, *, ordered: bool, space: Space) -> bool:
         """Whether it does, where queries and keys are one sequence or not, in a kind of keys."""
@@ -287,5 +296,18 @@ _ENTRIES = (
     ScoreDef("top", top, "max of w[j]", VOITA, "share", False, False),
 )
 
-SCORES: Mapping[str, ScoreDef] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
-"""Every score by its name, in the order of tables."""
+_REGISTERED = {entry.name: entry for entry in _ENTRIES}
+
+SCORES: Mapping[str, ScoreDef] = MappingProxyType(_REGISTERED)
+"""Every score by its name, in the order of tables; users' own behind attnviz's."""
+
+
+def register(score: ScoreDef) -> None:
+    """Add a score, or put it in the place of one of the same name."""
+    _REGISTERED[score.name] = score
+
+
+def forget(name: str) -> None:
+    """Take a user's score out again."""
+    if name in _REGISTERED and _REGISTERED[name].user:
+        del _REGISTERED[name]

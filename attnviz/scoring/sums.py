@@ -51,17 +51,18 @@ class Sums:
     empty: int = 0
 
     @classmethod
-    def zero(cls, heads: int, names: Sequence[str] = tuple(SCORES)) -> Sums:
+    def zero(cls, heads: int, names: Sequence[str] | None = None) -> Sums:
         """Sums over no rows.
 
         Args:
             heads: H.
-            names: the scores, of :data:`~attnviz.scoring.scores.SCORES`.
+            names: the scores, of :data:`~attnviz.scoring.scores.SCORES`; all by default.
         """
+        names = tuple(SCORES if names is None else names)
         targets = comparable(names)
         shape = (heads, len(names))
         return cls(
-            tuple(names),
+            names,
             targets,
             np.zeros(shape),
             np.zeros(shape),
@@ -111,7 +112,7 @@ class Sums:
 
 def comparable(names: Iterable[str]) -> tuple[str, ...]:
     """Those scores that are the weight on some target keys, as a share of all."""
-    return tuple(name for name in names if SCORES[name].on_targets and not SCORES[name].off_sink)
+    return tuple(name for name in names if SCORES[name].comparable)
 
 
 def fold(parts: Iterable[Sums], start: Sums) -> Sums:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from attnviz.scoring.block import SINK_REST, Block, Expected, Place, Uniform
 from attnviz.scoring.scores import ScoreDef
-from attnviz.scoring.sums import comparable
 
 _ALL = 1 - 1e-6
 """Above it, uniform attention puts all of its weight on the targets, up to rounding."""
@@ -49,8 +48,7 @@ class Totals:
         functions = list(dict.fromkeys(score.function for score in scores))
         self._functions: list[Callable[[Block], Tensor]] = functions
         self._places = torch.tensor([functions.index(score.function) for score in scores])
-        names = [score.name for score in scores]
-        targets = [scores[names.index(name)] for name in comparable(names)]
+        targets = [score for score in scores if score.comparable]
         self._targets = torch.tensor([functions.index(t.function) for t in targets]).long()
         self._sink_targets = [place for place, t in enumerate(targets) if t.asks_sink]
         self._off_sink = [place for place, score in enumerate(scores) if score.off_sink]
@@ -122,8 +120,12 @@ class Totals:
 
     def _expected(self, place: Place) -> Expected:
         """What uniform attention gives; a row counts where that is some of it, but not all."""
-        raw, rest = self._values(Uniform(place))
+        uniform = Uniform(place)
+        raw, rest = self._values(uniform)
         chances = self._scored(raw, rest)
+        for number, score in enumerate(self._scores):
+            if score.chance is not None:
+                chances[:, :, number] = score.chance(uniform)
         some = (chances > 0) & (chances < _ALL)
         possible = some | ~self._on_targets.to(some.device)[:, None]
         for number in self._off_sink:

@@ -103,8 +103,20 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     av.write_capture(capture, folder / "c.npz")
     av.write_capture(capture, folder / "c.safetensors")
     profile.save(folder / "profile.json")
-    av.heads(text).save(folder / "heads.json")
-    av.ablate([text, "a dog ran", "we like cats"], heads="0.*").save(folder / "ablate.json")
+    few = [text, "a dog ran", "we like cats"]
+    results: dict[str, Any] = {
+        "heads": av.heads(text),
+        "ablate": av.ablate(few, heads="0.*"),
+        "sources": av.sources(text, "2.0"),
+        "shares": av.source_shares(few, "1.4"),
+        "spans": av.spans(av.Prompt(text, spans={"cat": "all:cat"})),
+        "lens": av.lens(few, by="head"),
+        "patch": av.patch(task="gender", count=4),
+        "circuits": av.circuits(tokens=20),
+    }
+    for name, found in results.items():
+        found.save(folder / f"{name}.json")
+    shutil.copy(SAMPLES / "phases" / "markov-1.json", folder / "film.json")
     for name in ("treebank.conllu", "pronouns.tsv"):
         shutil.copy(SAMPLES / name, folder / name)
     (folder / "tiny.json").write_text(json.dumps({"x": [[1, 0], [0, 1]], "heads": 1, "seed": 3}))
@@ -197,7 +209,30 @@ def evidence(random: Random, originals: Path) -> object:
     return read_evidence(out)
 
 
-REPORTS = ("heads.json", "profile.json", "ablate.json")
+REPORTS = tuple(
+    f"{name}.json"
+    for name in (
+        "heads", "profile", "ablate", "sources", "shares", "spans", "lens", "patch", "circuits",
+        "film",
+    )
+)  # fmt: skip
+
+
+def compared(random: Random, originals: Path) -> object:
+    """Two reports of one kind."""
+    name, out = random.choice(("heads", "profile", "ablate", "spans", "lens")), originals / "z.json"
+    first = originals / f"{name}.json"
+    out.write_text(json.dumps(mutated_json(json.loads(first.read_text()), random)))
+    return str(av.diff(first, out))
+
+
+def film(random: Random, originals: Path) -> object:
+    """A film that is there already, as a command shows it."""
+    out = originals / "f.json"
+    value = json.loads((originals / "film.json").read_text())
+    out.write_text(json.dumps(mutated_json(value, random)))
+    found = av.read_film(out)
+    return str(found), found.to_csv()
 
 
 def media(random: Random, originals: Path) -> object:
@@ -221,7 +256,7 @@ def call(random: Random, originals: Path) -> object:
     """A function of Python with one argument that is wrong, odd or right."""
     name, given = random.choice(CALLS)
     function = getattr(av, name)
-    fixed = ("options", "changes", "model")
+    fixed = ("options", "changes", "model", "jobs", "ray", "progress")
     names = [one for one in inspect.signature(function).parameters if one not in fixed]
     wrong = random.choice(names)
     given = {key: originals / value[1:] if isinstance(value, str) and value[:1] == "@" else value
@@ -238,6 +273,16 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("logits", {"what": "a b c"}),
     ("flow", {"what": "a b c"}),
     ("diff", {"before": "a b c", "after": "a b d"}),
+    ("sources", {"what": "a b c", "head": "1.4"}),
+    ("source_shares", {"texts": ["a b c", "b c d"], "head": "1.4"}),
+    ("lens", {"what": "a b c"}),
+    ("spans", {"what": av.Prompt("a b c", spans={"b": "b"})}),
+    ("explain", {"what": "a b c"}),
+    ("ablate", {"what": ["a b c", "b c d", "c d e"], "heads": "0.0"}),
+    ("patch", {"pairs": av.Pair("a b", "a c", "d", "e"), "heads": "0.0"}),
+    ("circuits", {"tokens": 20}),
+    ("film", {"inputs": "@s.txt", "model": ["demo-gpt2", "demo-gpt2"]}),
+    ("read_film", {"path": "@film.json"}),
     ("select", {"text": "0.0", "where": "x"}),
     ("from_arrays", {"attentions": [np.full((1, 2, 2), 0.5, "f4")], "tokens": ["a", "b"]}),
     ("read_capture", {"path": "@c.npz"}),
@@ -252,11 +297,13 @@ ATTEMPTS: dict[str, tuple[Attempt, float]] = {
     "archive": (archive, 0.1),
     "capture": (capture_file, 0.1),
     "treebank": (treebank, 0.1),
-    "pronouns": (pronouns, 0.25),
-    "tiny": (tiny, 0.2),
-    "evidence": (evidence, 0.04),
+    "pronouns": (pronouns, 0.2),
+    "tiny": (tiny, 0.17),
+    "evidence": (evidence, 0.05),
+    "compared": (compared, 0.03),
+    "film": (film, 0.03),
     "media": (media, 0.14),
-    "call": (call, 0.04),
+    "call": (call, 0.05),
 }
 """What is tried, and its share of all inputs."""
 

@@ -18,7 +18,14 @@ from attnviz.drawing.forms import FORMS, Pictured, Shown, picture_format
 from attnviz.errors import OutputError, UsageError
 from attnviz.features.registry import RESULTS, read, result_class
 
-STARTS = {".json": b"{", ".csv": b"site,", ".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+STARTS = {
+    ".json": b"{",
+    ".csv": b"site,",
+    ".parquet": b"PAR1",
+    ".png": b"\x89PNG",
+    ".svg": b"<?xml",
+    ".pdf": b"%PDF",
+}
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,7 @@ def test_json_that_was_saved_is_read_as_the_same(heads: av.Heads, tmp_path: Path
 
 @pytest.mark.parametrize("name", ["x", "x.html", "x.htm", "x.gif", "x.json.gz", ".json", "x."])
 def test_an_unknown_suffix_names_those_that_work(heads: av.Heads, tmp_path, name: str) -> None:
-    says = rf"^cannot write '{name}'; name the file \.json, \.csv, \.png, \.svg, \.pdf$"
+    says = rf"^cannot write '{name}'; name the file \.json, \.csv, \.parquet, \.png, \.svg, \.pdf$"
     with pytest.raises(UsageError, match=says):
         heads.save(tmp_path / name)
     with pytest.raises(UsageError, match=says):
@@ -99,7 +106,7 @@ def test_a_page_beside_a_result_is_found(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.syspath_prepend(str(tmp_path))
     from some_feature.result import Paged
 
-    assert Paged.suffixes() == (".json", ".csv", ".html", ".htm")
+    assert Paged.suffixes() == (".json", ".csv", ".parquet", ".html", ".htm")
     for name in ("x.html", "x.HTM"):
         assert Paged().save(tmp_path / name).read_bytes() == b"<!doctype html>"
     assert Paged().to_csv() == "a,b\n"

@@ -152,6 +152,31 @@ def test_options_of_papers(tmp_path: Path, capsys) -> None:
     assert "--size is of a map and --width of the whole file; give one" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("width", ["3.3in", "3.3", "83.82mm", "8.382cm", "237.6pt"])
+def test_a_width_has_a_unit(tmp_path: Path, width: str) -> None:
+    file = tmp_path / "x.pdf"
+    line = ["heatmap", "a b", "-s", "2.0", "-o", str(file), "-q", "--font-size", "8pt"]
+    assert main([*line, "--width", width]) == 0
+    pdf = file.read_bytes()
+    (box,) = re.findall(rb"/MediaBox \[ 0 0 ([\d.]+) [\d.]+ \]", pdf)
+    assert float(box) == pytest.approx(237.6, abs=0.1)
+    assert b"/FontFile2" in pdf  # embedded, as TrueType
+
+
+def test_a_width_that_is_none(capsys) -> None:
+    assert main(["heatmap", "a b", "-s", "2.0", "-o", "x.pdf", "--width", "3 parsecs"]) == 2
+    assert "'3 parsecs' is no length; write 3.3in, 84mm, 8.4cm or 240pt" in capsys.readouterr().err
+
+
+def test_a_style_of_matplotlibs(one, tmp_path: Path) -> None:
+    style = tmp_path / "own.mplstyle"
+    style.write_text("font.family: DejaVu Sans Mono\n")
+    assert "DejaVu Sans Mono" in one.to_bytes("svg", mplstyle=str(style)).decode()
+    assert one.to_bytes("svg", mplstyle="attnviz.drawing.column").startswith(b"<?xml")
+    with pytest.raises(av.UsageError, match="matplotlib has no style 'nope'"):
+        one.to_bytes("svg", mplstyle="nope")
+
+
 def test_a_figure_needs_no_pyplot() -> None:
     code = (
         "import attnviz, sys; attnviz.heads('a b').figure(); assert 'matplotlib.pyplot' "

@@ -103,6 +103,9 @@ def _made(name: str, model: str, folder: Path) -> Made:
         "source-shares": av.source_shares(texts(5), "1.4", model=model),
         "circuits": av.circuits(model=model, tokens=50),
         "spans": av.spans(av.Prompt(TEXT, spans={"kettle": "all:kettle"}), model=model),
+        "retrieval": av.retrieval(
+            model=model, lengths=[40], depths=[0.5], count=12, ablate=(1,), draws=1, control=False
+        ),
         "diff": av.diff(TEXT, TEXT.replace("sang", "rang"), model=model, align="position"),
     }
     if (name, "logits") not in NO_LM_HEAD:

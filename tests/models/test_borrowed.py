@@ -211,3 +211,16 @@ def test_models_and_tokenizers_of_other_kinds(gpt2: Any, tokenizer: Any) -> None
         nowhere = transformers.GPT2LMHeadModel(gpt2.config)
     with pytest.raises(ModelError, match="no weights in memory"):
         av.load(nowhere)
+
+
+def test_what_it_writes_is_written_without_the_heads_that_are_closed(
+    gpt2: Any, tokenizer: Any
+) -> None:
+    prompt = av.Prompt(TEXT, generate=av.Generation(8))
+    written = {}
+    for source in (av.load(gpt2, tokenizer=tokenizer), av.load("demo-gpt2")):
+        whole = source.prepare(prompt).output
+        with source.gated({"2.*": 0.0}):
+            written[source.info.backend] = source.prepare(prompt).output
+        assert source.prepare(prompt).output == whole != written[source.info.backend]
+    assert written["hooked"] == written["native"]

@@ -77,6 +77,7 @@ MAKE: dict[str, Callable[[Path], Path]] = {
     "live": lambda folder: av.live(text=TEXT).save(folder / "live.html"),
     "atlas": _atlas,
     "diff": lambda folder: av.diff(FIRST, SECOND, align="position").save(folder / "diff.html"),
+    "explain": lambda folder: av.explain(TEXT[:53]).save(folder / "explain.html"),
     "flow": lambda folder: av.flow(TEXT).save(folder / "flow.html"),
     "film": _film,
     "lens": lambda folder: av.lens(TEXT).save(folder / "lens.html"),

@@ -1,7 +1,8 @@
 """Cases for the pages' scripts, with answers computed here, in float64 or in decimals.
 
 Nothing here is shared with the package's own code but how weights are packed and what a page says
-of a tokenizer, which are what the scripts read.
+of a tokenizer, which are what the scripts read, and the sources of scores, which have a reference
+of their own (``tests/features/sources/reference.py``).
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from attnviz.captures.look import load
+from attnviz.core.prompt import Prompt
 from attnviz.drawing.palette import anchors
 from attnviz.features.live.pack import pack
 from attnviz.features.live.page import _kernel, _network
+from attnviz.features.sources.function import sources
 from attnviz.models import demo
 
 Array = NDArray[np.float64]
+
+ROW = "the cat river moon stone bread the cat river moon stone"
 
 LINES = (
     "The keys to the cabinet are on the table because the keys to the cabinet were lost",
@@ -48,6 +53,7 @@ def cases() -> dict[str, Any]:
         "ways": [_ways(draw, count) for count in (1, 2, 7)],
         "tokenizer": [_tokenizer(name) for name in ("demo-gpt2", "demo-bert")],
         "network": [_network_case(draw, causal=causal) for causal in (True, False)],
+        "origins": [_origins(name) for name in ("demo-gpt2", "demo-bert")],
         "kernel": _kernel(),
         "chance": [[seed, n, _chance(seed, n)] for seed in (0, 7, 2**32 - 1) for n in range(5)],
     }
@@ -172,6 +178,26 @@ def _tokenizer(name: str) -> dict[str, Any]:
         "vocabulary": vocabulary,
         "texts": [[line, reference.encode(line).ids] for line in LINES],
     }
+
+
+def _origins(name: str) -> dict[str, Any]:
+    """A bundled model as a page has it, and the sources of some scores as ``av.sources`` does."""
+    model = load(name, device="cpu", dtype="float32")
+    made = model.portable()
+    entries, packed = pack(made.tensors, 16)
+    asked = []
+    for head, query, key in (("0.1", 4, 2), ("1.4", 6, 5), ("2.0", 9, 3), ("3.5", 7, 7)):
+        found = sources(ROW, head, at=query, key=key, model=model)
+        by = {
+            side: {one.origin.name(found.layout): one.value for one in found.side(side)}
+            for side in ("query", "key")
+        }
+        number = list(found.layout).index(found.head)
+        asked.append({"head": number, "query": query, "key": key, "score": found.score, "by": by})
+    (kind,) = model.layout.kinds
+    ids = model.prepare(Prompt(ROW)).sides[kind].queries.ids
+    network = {"entries": entries, **_network(made)}
+    return {"network": network, "packed": packed, "ids": list(ids), "asked": asked}
 
 
 def _chance(seed: int, n: int) -> float:

@@ -52,8 +52,8 @@ class AwayOptions:
         str,
         typer.Option(
             help="What replaces a head's output: zero, mean, resample (its output on "
-            "another text), or several, comma-separated; a head is called needed where "
-            "two agree.",
+            "another text), one of a --plugin (av.fill), or several, comma-separated; a head is "
+            "called needed where two agree.",
             rich_help_panel=AWAY,
         ),
     ] = "mean, resample"
@@ -84,7 +84,9 @@ class MetricOptions:
     metric: Annotated[
         str | None,
         typer.Option(
-            help="loss, kl, logit-diff or hidden.", rich_help_panel=MEASURED, show_default="loss"
+            help="loss, kl, logit-diff, hidden, or one of a --plugin (av.metric).",
+            rich_help_panel=MEASURED,
+            show_default="loss",
         ),
     ] = None
     answer: Annotated[
@@ -215,7 +217,13 @@ def ablate(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per group.")] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Also draw it: a .png, .svg or .pdf file.", metavar="FILE"),
+        typer.Option(
+            "--plot",
+            "--out",
+            "-o",
+            help="Also write it: a picture (.png, .svg, .pdf), a table (.csv, .parquet) or .json.",
+            metavar="FILE",
+        ),
     ] = None,
 ) -> None:
     """Ablate heads and measure what that costs: which heads are needed?
@@ -235,16 +243,11 @@ def ablate(
       attnviz ablate --lines sentences.txt --curve --plot curve.svg
     """
     drawn = paper.options()
-    from attnviz import files
-    from attnviz.drawing.forms import picture_format
     from attnviz.features.ablation import function
+    from attnviz.features.ablation.result import Ablation
     from attnviz.features.ablation.settings import AblationSettings
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
-    if plot is not None:
-        picture_format(plot)
-        files.check_writable(plot)
+    ending.check(Ablation, json, csv, plot)
     options = asdict(away) | asdict(measured) | asdict(walk)
     settings = AblationSettings(**options, jobs=jobs, ray=ray, batch_tokens=batch_tokens)
     settings.check()

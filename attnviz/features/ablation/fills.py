@@ -13,8 +13,10 @@ from attnviz.attention.donors import mixed
 from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Rows, Source
+from attnviz.scoring.user_measures import Outputs, UserFill
 
-Method = Literal["zero", "mean", "resample"]
+Method = str
+"""``zero``, ``mean``, ``resample``, or the name of a user's fill."""
 MeanOver = Literal["positions", "tokens"]
 
 Fills = Mapping[Site, Tensor]
@@ -176,6 +178,30 @@ def resampled(source: Source, given: Sequence[Inputs], means: Fills) -> Fills:
             filled[number, :size] = z[number, :size]
         fills[site] = filled
     return fills
+
+
+def users(fill: UserFill, source: Source, batch: Sequence[Inputs], means: Fills) -> Fills:
+    """What a user's function puts in the place of every head, [B, T, H, d_v].
+
+    Args:
+        fill: the function.
+        source: the model.
+        batch: the texts.
+        means: of as many positions as the longest has, [1 or B, T, H, d_v].
+    """
+    outputs = HeadOutputs(source.layout.sites)
+    source.forward(batch, [outputs], ForwardRequest(hidden=False))
+    found = {}
+    for site, z in outputs.found().items():
+        mean = means[site].to(z.dtype).expand(z.shape)
+        filled = z.clone()
+        for number, item in enumerate(batch):
+            tokens = item.sides[site.kind].queries
+            own = slice(0, len(tokens))
+            seen = Outputs(z[number, own].clone(), mean[number, own].clone(), site, tokens)
+            filled[number, own] = fill.at(seen)
+        found[site] = filled
+    return found
 
 
 def lengths_of(batch: Sequence[Inputs]) -> dict[SiteKind, int]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from attnviz.core.findings import Finding, Measure
 from attnviz.drawing.labels import percent
 from attnviz.drawing.signed import signed
-from attnviz.features.ablation.result import DISTANCES, Ablation, Change, Effect
+from attnviz.features.ablation.result import Ablation, Change, Effect
 
 _GROUPS = 3
 """Groups that a head is told of."""
@@ -50,7 +50,7 @@ def finding(found: Ablation, name: str) -> Finding:
                 said[head].append(
                     f"with others ({label}): {_change(group.first)} {found.unit}{apart}"
                 )
-    compares = found.metric in DISTANCES
+    compares = found.distance
     sign = 0 if compares else -found.worse  # blue: the head helps
     values = {
         effect.name: (effect.change, effect.first.joint_low, effect.first.joint_high)
@@ -88,7 +88,7 @@ def _lines(found: Ablation, effect: Effect, rank: int, heads: int) -> Iterator[s
 
 def _how(found: Ablation, changed: str) -> str:
     """How it was measured, in sentences."""
-    compares = found.metric in DISTANCES
+    compares = found.distance
     worse = "" if compares else f"; {'below' if found.worse < 0 else 'above'} 0 is worse"
     base = "" if compares else f"; with all heads it is {found.base:.3g} {found.unit}"
     over = f"{found.texts:,} text{'s' if found.texts > 1 else ''}"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from attnviz.captures.look import DEFAULT_MODEL, Look, Model, load, loader, prepared
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
 from attnviz.errors import UsageError
 from attnviz.features.ablation.fills import MeanOver
-from attnviz.features.ablation.metrics import MetricName
 from attnviz.features.ablation.result import Ablation
 from attnviz.features.ablation.run import Progress, Study, run
 from attnviz.features.ablation.settings import (
@@ -23,6 +23,7 @@ from attnviz.features.ablation.settings import (
 )
 from attnviz.features.evidence import Evidence, Roles, given_roles, read_evidence
 from attnviz.models.identity import identity
+from attnviz.scoring.user_measures import Outputs, Predictions, given_fill, given_metric
 
 
 def ablate(
@@ -35,7 +36,8 @@ def ablate(
     reference: Look | Iterable[Look] | None = None,
     groups: Sequence[str | None] | None = None,
     mean_over: MeanOver = "positions",
-    metric: MetricName | None = None,
+    metric: str | Callable[[Predictions], Any] | None = None,
+    fill: Callable[[Outputs], Any] | None = None,
     answer: str | None = None,
     against: str | None = None,
     mask: Mask = "some",
@@ -79,7 +81,11 @@ def ablate(
         mean_over: a mean for each of the ``"positions"``, or one over all ``"tokens"``.
         metric: ``"loss"`` in nats, ``"kl"`` in nats, ``"logit-diff"`` or ``"hidden"``
             (1 - cosine of the last hidden states); by default loss, or hidden for models without an
-            LM head.
+            LM head. Or a function of :class:`attnviz.Predictions` that gives a number for every
+            position, or the name of one that :func:`attnviz.metric` has registered.
+        fill: a function of :class:`attnviz.Outputs` that gives what takes a head's place, as one
+            more method before the others; ``method`` takes those by name that
+            :func:`attnviz.fill` has registered.
         answer: for logit-diff, the token that should win.
         against: the token that it is compared with.
         mask: of a masked model's tokens ``"some"`` (15 %) at once, or ``"each"`` in turn.
@@ -118,9 +124,9 @@ def ablate(
     """
     chosen = AblationSettings(
         heads=heads,
-        method=method,
+        method=_methods(method, fill),
         mean_over=mean_over,
-        metric=metric,
+        metric=given_metric(metric) if callable(metric) else metric,
         answer=answer,
         against=against,
         mask=mask,
@@ -165,6 +171,11 @@ def ablate(
         )
     study.notes.extend(_written(study.texts or ()))
     return replace(run(study), identity=identity(model))
+
+
+def _methods(method: str, fill: Callable[[Outputs], Any] | None) -> str:
+    """The methods, with a function's own before the others."""
+    return method if fill is None else f"{given_fill(fill).name}, {method}"
 
 
 def _annotated(

@@ -59,5 +59,7 @@ def gradients(source: Source, trials: Sequence[Trial], metric: Metric) -> Tensor
     )
     with torch.enable_grad():
         total = torch.stack([one.sum() for one in metric.of(Output(), output, trials)]).sum()
+    if not total.requires_grad:
+        raise UsageError("{} has no gradient; leave {gradient} out", metric.name, gradient=...)
     found = torch.autograd.grad(total, list(shares.values()))
     return torch.cat(found, 1).double()

@@ -20,11 +20,12 @@ from attnviz.corpus.executors import Lost
 from attnviz.corpus.running import executor
 from attnviz.errors import AttnvizError
 from attnviz.features.ablation import gradient, sweep
-from attnviz.features.ablation.fills import Fills, Method
+from attnviz.features.ablation.fills import Fills, Method, users
 from attnviz.features.ablation.metrics import Metric
 from attnviz.features.ablation.reference import Reference
 from attnviz.models.memory import physical_memory
 from attnviz.scoring.groups import Group
+from attnviz.scoring.user_measures import FILLS
 
 LARGEST = 16
 """Trials in a batch at most."""
@@ -167,6 +168,9 @@ class Meter:
         assert plan.reference is not None
         if method == "mean":
             return plan.reference.means(trials)
+        if method in FILLS:
+            batch = [trial.inputs for trial in trials]
+            return users(FILLS[method], self._source, batch, plan.reference.means(trials))
         return plan.reference.resampled(self._source, trials, plan.seed, draw)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +22,8 @@ from attnviz.captures.trials import Trial
 from attnviz.core.source import Output
 from attnviz.errors import ModelError
 from attnviz.features.ablation.result import DISTANCES
+from attnviz.scoring.user_measures import METRICS as USERS
+from attnviz.scoring.user_measures import Predictions, UserMetric
 
 MetricName = Literal["loss", "kl", "logit-diff", "hidden"]
 
@@ -39,18 +41,20 @@ class Metric:
         logits: whether it looks at logits or at hidden states.
         unit: for reports.
         worse: +1 if more of it is worse, -1 if less is.
+        user: where it is a user's, that.
     """
 
-    name: MetricName
+    name: str
     at: At
     logits: bool = True
     unit: str = "nats"
     worse: int = 1
+    user: UserMetric | None = None
 
     @property
     def compares(self) -> bool:
         """Whether it compares with the full model, and is 0 there, with gradient 0."""
-        return self.name in DISTANCES
+        return self.name in DISTANCES or (self.user is not None and self.user.distance)
 
     def of(self, full: Output, changed: Output, trials: Sequence[Trial]) -> list[Tensor]:
         """The value at every position that counts, [n] in float64 for each trial.
@@ -101,6 +105,35 @@ def logit_difference(answer: int, against: int) -> Metric:
         return logits[:, answer].double() - logits[:, against].double()
 
     return Metric("logit-diff", at, unit="logits", worse=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class OfUser:
+    """The values of a user's metric."""
+
+    metric: UserMetric
+
+    def __call__(self, full: Tensor, logits: Tensor, trial: Trial) -> Tensor:
+        """[n]."""
+        targets = torch.tensor(trial.targets, device=logits.device)
+        whole = full.float() if self.metric.distance else None
+        return self.metric.at(
+            Predictions(logits.float(), targets, trial.positions, trial.tokens, whole)
+        )
+
+
+def named(name: str | UserMetric) -> Metric:
+    """A metric that needs nothing but its name, or a user's."""
+    if isinstance(name, str) and name in METRICS:
+        return METRICS[name]
+    user = USERS[name] if isinstance(name, str) else name
+    return Metric(user.name, OfUser(user), unit=user.unit, worse=user.worse, user=user)
+
+
+def names() -> tuple[str, ...]:
+    """Every name that can be asked for."""
+    users = (one.name for one in USERS.values() if one.of == "texts")
+    return (*get_args(MetricName), *users)
 
 
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (LOSS, KL, HIDDEN)}

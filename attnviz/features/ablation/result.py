@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from attnviz.core.heads import Head
 from attnviz.core.result import Result
+from attnviz.core.scores import UserDefined
 from attnviz.drawing.forms import Shown
 
 DISTANCES = ("kl", "hidden")
@@ -153,9 +154,9 @@ class Ablation(Shown, Result):
     """Effects of taking heads away, and how they were measured.
 
     Attributes:
-        metric: ``loss``, ``kl``, ``logit-diff`` or ``hidden``.
+        metric: ``loss``, ``kl``, ``logit-diff``, ``hidden`` or a user's, ``custom`` without a name.
         unit: of the metric.
-        methods: what took a head's place: ``zero``, ``mean``, ``resample``.
+        methods: what took a head's place: ``zero``, ``mean``, ``resample`` or a user's.
         method: the same in words.
         reference: where means and other outputs come from, in words; empty for zero alone.
         average: how texts were averaged: ``mean``, ``trimmed`` or ``median``.
@@ -175,6 +176,7 @@ class Ablation(Shown, Result):
         tokens: of a single text; empty for several.
         by_position: change at every token of a single text by name of the group, [T] with None
             where nothing is measured; empty unless asked for.
+        user_defined: the scores, roles, metric and fills that are no part of attnviz.
     """
 
     schema: ClassVar[str] = "attnviz.ablate/2"
@@ -200,6 +202,12 @@ class Ablation(Shown, Result):
     tolerance: float | None = None
     tokens: tuple[str, ...] = ()
     by_position: Mapping[str, tuple[float | None, ...]] | None = None
+    user_defined: tuple[UserDefined, ...] = ()
+
+    @property
+    def distance(self) -> bool:
+        """Whether the metric is how far the ablated model is from the full one."""
+        return self.metric in DISTANCES or self.smallest is None
 
     def ranked(self) -> tuple[Effect, ...]:
         """The effects, the most harmful first; those that are no more than rounding last."""

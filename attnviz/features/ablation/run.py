@@ -11,7 +11,7 @@ from attnviz.captures import trials
 from attnviz.captures.trials import Trial
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs
-from attnviz.core.scores import HeadScores
+from attnviz.core.scores import HeadScores, UserDefined
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
@@ -27,7 +27,7 @@ from attnviz.features.ablation.measure import (
     affordable,
     batches,
 )
-from attnviz.features.ablation.metrics import METRICS, Metric, logit_difference
+from attnviz.features.ablation.metrics import METRICS, Metric, logit_difference, named
 from attnviz.features.ablation.notes import notes
 from attnviz.features.ablation.reference import Reference
 from attnviz.features.ablation.result import Ablation, CurvePoint, Effect
@@ -36,8 +36,9 @@ from attnviz.features.ablation.summed import Summed
 from attnviz.features.evidence import Roles, with_roles
 from attnviz.scoring.groups import Group, every_head, read_groups, role_heads
 from attnviz.scoring.observe import ScoreObserver
-from attnviz.scoring.roles import ROLES
+from attnviz.scoring.roles import ROLES, user_defined
 from attnviz.scoring.sums import Sums
+from attnviz.scoring.user_measures import FILLS
 from attnviz.statistics.ranks import spearman
 
 Progress = Callable[[str, int, int], None]
@@ -143,10 +144,18 @@ def run(study: Study) -> Ablation:
         partial=partial,
         tokens=tested[0].tokens.texts if len(summed.texts) == 1 else (),
         by_position=_by_position(tested, measured, groups + roles) if settings.positions else None,
+        user_defined=_user_defined(metric, settings),
     )
     beyond = 0.0 if plan.reference is None else plan.reference.beyond(tested)
     said = notes(report, {group.name for group in roles}, beyond, noise)
     return replace(report, notes=(*study.notes, *said))
+
+
+def _user_defined(metric: Metric, settings: AblationSettings) -> tuple[UserDefined, ...]:
+    """What of it is no part of attnviz: roles, the metric, what takes a head's place."""
+    fills = [FILLS[name].mark for name in settings.methods if name in FILLS]
+    measured = [] if metric.user is None else [metric.user.mark]
+    return (*user_defined(), *measured, *fills)
 
 
 def _metric(study: Study) -> Metric:
@@ -157,7 +166,7 @@ def _metric(study: Study) -> Metric:
             raise UsageError(f"{settings.answer!r} and {settings.against!r} are one token")
         return logit_difference(answer, against)
     if settings.metric is not None:
-        return METRICS[settings.metric]
+        return named(settings.metric)
     if source.no_logits:
         study.notes.append(
             f"Measured by the last hidden states (1 - cosine), since {source.no_logits}."
@@ -359,5 +368,6 @@ def _method(settings: AblationSettings, plan: Plan) -> str:
         "mean": f"mean {over}",
         "resample": f"output on another text ({draws}, seed {settings.seed})",
     }
+    words |= {name: f"{name} ({one.mark.function})" for name, one in FILLS.items()}
     found = ", ".join(words[method] for method in settings.methods)
     return found if plan.reference is None else f"{found}, from {plan.reference.name}"

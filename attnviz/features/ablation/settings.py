@@ -9,7 +9,8 @@ from typing import Any, Literal, get_args
 from attnviz.core.arguments import check_fields
 from attnviz.errors import UsageError
 from attnviz.features.ablation.fills import MeanOver, Method
-from attnviz.features.ablation.metrics import MetricName
+from attnviz.features.ablation.metrics import names
+from attnviz.scoring.user_measures import FILLS, UserMetric
 
 Mask = Literal["some", "each"]
 Order = Literal["effect", "gradient", "role", "random"]
@@ -21,7 +22,6 @@ METHODS = "mean, resample"
 
 _CHOICES = {
     "mean_over": get_args(MeanOver),
-    "metric": get_args(MetricName),
     "mask": get_args(Mask),
     "order": get_args(Order),
     "normalize": get_args(Normalize),
@@ -66,7 +66,7 @@ class AblationSettings:
     heads: str | None = None
     method: str = METHODS
     mean_over: MeanOver = "positions"
-    metric: MetricName | None = None
+    metric: str | UserMetric | None = None
     answer: str | None = None
     against: str | None = None
     mask: Mask = "some"
@@ -96,7 +96,7 @@ class AblationSettings:
         Raises:
             UsageError: an unknown method, or none.
         """
-        known: tuple[Method, ...] = get_args(Method)
+        known = ("zero", "mean", "resample", *FILLS)
         found = dict.fromkeys(name.strip() for name in str(self.method).split(","))
         for name in found:
             if name not in known:
@@ -113,6 +113,8 @@ class AblationSettings:
     def check(self) -> None:
         """Raise UsageError on what does not exist or does not go together."""
         _ = self.methods
+        if isinstance(self.metric, str) and self.metric not in names():
+            raise UsageError(f"unknown metric {self.metric!r}; choose one of {', '.join(names())}")
         for field in fields(self):
             value = getattr(self, field.name)
             choices = _CHOICES.get(field.name)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from attnviz.drawing.labels import percent, signs, visible
 from attnviz.drawing.signed import SignedGrid, coloured, on_terminal, signed
-from attnviz.drawing.terminal import Line
+from attnviz.drawing.terminal import Line, user_defined_line
 from attnviz.features.ablation.result import Ablation, Effect, affordable_share
 from attnviz.features.ablation.words import (
     interval,
@@ -48,6 +48,8 @@ def parts(found: Ablation, top: int | None = None) -> Iterator[RenderableType]:
                 f"than {found.tolerance:g} {found.unit}"
             )
     yield ""
+    if found.user_defined:
+        yield Line(user_defined_line(found.user_defined), "dim")
     yield Line(closing(found), "dim")
 
 

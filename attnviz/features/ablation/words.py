@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from attnviz.drawing.labels import counted, percent
 from attnviz.drawing.signed import signed
-from attnviz.features.ablation.result import DISTANCES, Ablation, Change, Effect
+from attnviz.features.ablation.result import Ablation, Change, Effect
 
 _AVERAGES = {
     "mean": "",
@@ -81,7 +81,7 @@ def measure(report: Ablation) -> str:
     base = f": {report.base:.3g}{known} on the full model"
     parts = [
         f"{what.get(report.metric, report.metric)} in {report.unit}"
-        f"{'' if report.metric in DISTANCES else base}",
+        f"{'' if report.distance else base}",
         f"{texts}, {report.positions:,} positions",
         f"heads replaced by: {report.method}",
         _AVERAGES[report.average],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import to_builtins
@@ -19,7 +19,7 @@ from attnviz.features.circuits.result import Edge
 from attnviz.features.coref.result import COREFERENCE, AntecedentHead
 from attnviz.features.profile.result import HeadProfile
 from attnviz.features.syntax.result import RelationHead
-from attnviz.scoring.roles import ROLES
+from attnviz.scoring.roles import ROLES, drawn
 from attnviz.scoring.scores import SCORES
 from attnviz.web.page import html_page, parts, safe_json
 
@@ -31,7 +31,7 @@ def page(atlas: Atlas) -> bytes:
         "atlas": _visible(document(atlas)),
         "roles": {
             role.name: {"color": role.color, "ink": ink(role.color), "code": role.code}
-            for role in ROLES.values()
+            for role in map(drawn, dict.fromkeys([*ROLES, *_roles(atlas)]))
         },
         "scores": {score.name: score.formula for score in SCORES.values()},
         "palette": list(anchors(DEFAULT_PALETTE)),
@@ -44,6 +44,12 @@ def page(atlas: Atlas) -> bytes:
         script=script,
         data=safe_json(data),
     )
+
+
+def _roles(atlas: Atlas) -> Iterator[str]:
+    """The names of the roles that its heads have."""
+    for one in atlas.heads:
+        yield from (role.name for role in one.profile.scores.roles)
 
 
 def document(atlas: Atlas) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import console, ending
 from attnviz.cli.exits import DIFFERS, NOTHING_COMPARED
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import OutputOptions, TrainedOptions, say_file
@@ -91,20 +91,13 @@ def diff(
       attnviz diff heads-before.json heads-after.json
     """
     drawn = paper.options()
-    from attnviz import files
-    from attnviz.drawing.forms import picture_format
     from attnviz.errors import InputError, UsageError
     from attnviz.features.diff import function
-    from attnviz.web.written import page_path
+    from attnviz.features.diff.result import Diff
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
+    ending.check(Diff, json, csv, plot, out=out)
     if (before is None) == (lines is None):
         raise UsageError("give what to compare, or --lines FILE with --against MODEL")
-    for path, check in ((plot, picture_format), (out, page_path)):
-        if path is not None:
-            check(path)
-            files.check_writable(path)
     what: Any = before
     _say_files((before, after), output.quiet)
     if lines is not None:
@@ -118,15 +111,7 @@ def diff(
     for path in (plot, out):
         if path is not None:
             found.save(path, **drawn)
-    if json or csv:
-        console.put(found.to_json() if json else found.to_csv())
-    else:
-        from attnviz.features.diff import terminal
-
-        screen = console.stdout()
-        for part in terminal.parts(found, top):
-            screen.print(part)
-        console.note(found.notes, output.quiet)
+    ending.show(found, output.quiet, top, json=json, csv=csv)
     if fail_over is not None:
         _check(found, fail_over)
 

@@ -16,10 +16,12 @@ from attnviz.features.diff import reports
 from attnviz.features.diff.result import Diff
 from attnviz.features.diff.run import compare
 from attnviz.features.registry import read
+from attnviz.files import handed, name_of
 from attnviz.models import recorded
 from attnviz.models.identity import identity
 
 RECORDED = (".npz", ".safetensors")
+ENDINGS = (*RECORDED, ".json", ".profile")
 """Files that hold a capture."""
 
 
@@ -90,13 +92,23 @@ def _two(before: Any, after: Any, model: Model, align: str, options: dict[str, A
     if found[0] is not None and found[1] is not None:
         return reports.compare(found[0], found[1])
     if found[0] is not None or found[1] is not None:
-        raise InputError("a report can only be compared with another report")
+        raise InputError(_unlike(*((before, after) if found[1] is None else (after, before))))
     captures = [_capture(what, model, options) for what in (before, after)]
     names = _names((before, after), captures)
     compared = compare([(captures[0], captures[1])], align, names)
     known = [identity(model) if isinstance(what, str | Prompt) and not is_file(what) else {}
              for what in (before, after)]  # fmt: skip
     return replace(compared, identity=known[0], other_identity=known[1])
+
+
+def _unlike(report: object, other: object) -> str:
+    """Why a report cannot be compared with something else."""
+    first = f"{name_of(report)} is" if isinstance(report, str | Path) else "one is"
+    if not isinstance(other, str) or is_file(other):
+        second = "the other a capture or a text"
+    else:
+        second = f"{other[:40]!r} a text, since no report's name ends so"
+    return f"{first} a report and {second}; compare two reports (.json, .profile)"
 
 
 def _names(both: tuple[object, object], captures: Sequence[Capture]) -> tuple[str, str]:
@@ -121,7 +133,7 @@ def _name(what: object, capture: Capture) -> str:
 def is_file(what: object) -> bool:
     """Whether a file is meant, and not a text."""
     return isinstance(what, Path) or (
-        isinstance(what, str) and what.lower().endswith((*RECORDED, ".json", ".profile"))
+        isinstance(what, str) and (what.lower().endswith(ENDINGS) or handed(what))
     )
 
 
@@ -131,7 +143,7 @@ def _report(what: object) -> reports.Report | None:
         return reports.report(what, f"the {what.command} result")
     if not is_file(what) or Path(str(what)).suffix.lower() in RECORDED:
         return None
-    return reports.report(read(Path(str(what))), Path(str(what)).name)
+    return reports.report(read(str(what)), name_of(str(what)))
 
 
 def _capture(what: Any, model: Model, options: dict[str, Any]) -> Capture:

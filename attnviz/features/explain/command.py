@@ -37,7 +37,12 @@ def explain(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per head.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Also write a page (.html), or .json.", metavar="FILE"),
+        typer.Option(
+            "--out",
+            "-o",
+            help="Also write a page (.html), a picture (.png, .svg, .pdf), .csv or .json.",
+            metavar="FILE",
+        ),
     ] = None,
 ) -> None:
     """Say why the model predicts a word: who votes for it, how they find it, what it needs.
@@ -55,7 +60,7 @@ def explain(
     from attnviz.features.explain import function
     from attnviz.features.explain.result import Explain
 
-    ending.check(Explain, json, csv, out)
+    ending.check(Explain, json, csv, out=out)
     look = prompt.look(model, seed=seed, quiet=output.quiet)
     with Stages(output.quiet) as stages:
         found = function.explain(

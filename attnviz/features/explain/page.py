@@ -5,6 +5,7 @@ The page holds its style, its script and its data; a content security policy let
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from attnviz.drawing.labels import percent, visible
@@ -13,6 +14,7 @@ from attnviz.drawing.signed import SCHEMES, signed
 from attnviz.features.ablation.result import Effect
 from attnviz.features.explain import words
 from attnviz.features.explain.result import Explain, ExplainedHead
+from attnviz.features.explain.tables import rows
 from attnviz.web.page import html_page, parts, safe_json
 
 _TOKENS = 8
@@ -29,7 +31,7 @@ def page(found: Explain) -> bytes:
         "said": words.said(found),
         "summary": list(words.summary(found)),
         "tokens": [visible(one) for one in found.tokens],
-        "texts": [_readable(one) for one in found.tokens],
+        "texts": _readable(found.tokens),
         "position": found.position,
         "predictions": [
             [visible(one.token), one.probability, percent(one.probability)]
@@ -47,6 +49,7 @@ def page(found: Explain) -> bytes:
         "measured": words.measured(found),
         "limits": words.LIMITS,
         "closing": words.closing(found),
+        "lines": _lines(found),
         "palette": anchors(DEFAULT_PALETTE),
         "causal": not found.masked,
         "signed": SCHEMES,
@@ -55,10 +58,29 @@ def page(found: Explain) -> bytes:
     return html_page(template, title=title, style=style, script=script, data=safe_json(data))
 
 
-def _readable(token: str) -> str:
-    """A token in running text: a plain space before it stays one."""
-    shown = visible(token)
-    return " " + shown[1:] if token.startswith(" ") and shown.startswith("·") else shown
+def _readable(tokens: Sequence[str]) -> list[str]:
+    """Tokens as running text: spaces that they begin with, else one before each that begins a word.
+
+    Args:
+        tokens: of the text.
+    """
+    spaced = any(token.startswith(" ") for token in tokens)
+    found = []
+    for n, token in enumerate(tokens):
+        shown = visible(token)
+        if token.startswith(" ") and shown.startswith("·"):
+            shown = " " + shown[1:]
+        elif n and not spaced and not token.startswith("##"):
+            shown = " " + shown
+        found.append(shown)
+    return found
+
+
+def _lines(found: Explain) -> list[list[str]]:
+    """What the page saves as CSV."""
+    listed = rows(found)
+    told = [["" if value is None else str(value) for value in row.values()] for row in listed]
+    return [[*listed[0]], *told]
 
 
 def _votes(found: Explain) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from attnviz.captures.files import read_items
 from attnviz.core.capture import Capture
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError, UsageError
@@ -75,7 +76,7 @@ def read_recorded(names: Sequence[str]) -> Iterator[RecordedInput | Bad]:
     """
     number = 0
     for name in names:
-        for index, found in enumerate(recorded.load_all(Path(name))):
+        for index, found in enumerate(read_items(Path(name))):
             number += 1
             if isinstance(found, InputError):
                 yield Bad(number, name, str(found).removeprefix(f"cannot read {name}: "))

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import ending
 from attnviz.cli.exits import Interrupted
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import JOBS, OutputOptions
 from attnviz.cli.paper_options import PaperOptions
 from attnviz.cli.stages import Stages
 from attnviz.errors import UsageError
-
-if TYPE_CHECKING:
-    from attnviz.features.film.result import Film
 
 INPUT, MODEL, MEASURE, RESULT = "Input", "Model", "What is measured", "Result"
 
@@ -162,11 +159,10 @@ def film(
       attnviz film run/heads
     """
     drawn = paper.options()
-    from attnviz.features.film import function, terminal
+    from attnviz.features.film import function
+    from attnviz.features.film.result import Film
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
-    _check_files(out, plot)
+    ending.check(Film, json, csv, plot, out=out)
     baselines = dict(_baseline(one) for one in baseline or ())
     if file is not None:
         if model or lines:
@@ -201,36 +197,10 @@ def film(
         except KeyboardInterrupt:
             hint = f"{keep} has what is done" if keep else "use --keep to keep what has been done"
             raise Interrupted(f"interrupted before two checkpoints were done; {hint}") from None
-    _save(found, out, plot, drawn)
-    if json or csv:
-        console.put(found.to_json() if json else found.to_csv())
-    else:
-        screen = console.stdout()
-        for part in terminal.parts(found, everything=everything):
-            screen.print(part)
-        if out is not None:
-            console.wrote(out)
-    console.note(found.notes, output.quiet)
-
-
-def _check_files(out: Path | None, plot: Path | None) -> None:
-    """Refuse files that cannot be written before anything is measured."""
-    from attnviz import files
-    from attnviz.drawing.forms import picture_format
-    from attnviz.features.film.result import Film
-
-    if plot is not None:
-        picture_format(plot)
-    for path in filter(None, (out, plot)):
-        Film.check_suffix(path)
-        files.check_writable(path)
-
-
-def _save(found: Film, out: Path | None, plot: Path | None, drawn: dict[str, Any]) -> None:
-    """Write the files that were asked for; a page has nothing that a paper could ask of it."""
-    for path in filter(None, (out, plot)):
-        pictured = path.suffix.lower() in (".png", ".svg", ".pdf")
-        found.save(path, **(drawn if pictured else {}))
+    for path in (out, plot):
+        if path is not None:
+            found.save(path, **drawn)
+    ending.show(found, output.quiet, everything=everything, json=json, csv=csv, wrote=out)
 
 
 def _baseline(text: str) -> tuple[str, float]:

@@ -18,7 +18,7 @@ from attnviz.drawing.palette import mix
 from attnviz.drawing.style import Style
 from attnviz.features.film.result import IN_CONTEXT, Film, HeadFilm, StepCurve
 from attnviz.features.film.words import heading, known_by
-from attnviz.scoring.roles import SHOWN
+from attnviz.scoring.roles import SHOWN, drawn
 
 _GREY, _PALE, _INK = "#555555", "#b8bcc2", "#222222"
 _WIDE, _HIGH = 5.4, 1.35
@@ -193,7 +193,7 @@ def _cell(axes: Axes, film: Film, head: HeadFilm) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_yticks([])
     axes.spines[:].set_color("#d8d8d8")
-    said = "" if title is None else SHOWN[title].code
+    said = "" if title is None else drawn(title).code
     axes.text(0.04, 0.94, film.layout.name(head.head), transform=axes.transAxes, fontsize=5.5,
               color=_GREY, va="top")  # fmt: skip
     axes.text(0.96, 0.94, said, transform=axes.transAxes, fontsize=5.5, color=_INK, va="top",

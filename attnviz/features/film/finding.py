@@ -36,8 +36,7 @@ def finding(found: Film, name: str) -> Finding:
 def life(film: Film, head: HeadFilm) -> Iterator[str]:
     """When it had which role, and when it formed, line by line."""
     for span in spans(film, head):
-        until = "" if span.vanished is None else f" until step {span.end:,}"
-        yield f"{span.role} from step {span.start:,}{until}"
+        yield f"{span.role}, steps {span.steps}"
     for one in film.formations:
         if one.head == head.head:
             said = meanwhile(one)

@@ -6,6 +6,7 @@ A film that is there already is read without torch, so most imports wait.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -126,7 +127,7 @@ def read_film(path: str | Path, baselines: Mapping[str, float] | None = None) ->
         InputError: it cannot be used.
     """
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         from attnviz.features.film import kept
         from attnviz.features.film.summary import summarize
 

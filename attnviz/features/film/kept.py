@@ -224,7 +224,7 @@ class FilmAsked:
         seed: of what is drawn.
     """
 
-    scores: tuple[str, ...] = tuple(SCORES)
+    scores: tuple[str, ...] = field(default_factory=lambda: tuple(SCORES))
     special_tokens: bool = True
     probe: bool = False
     ablate: bool = False

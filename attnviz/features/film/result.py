@@ -195,6 +195,22 @@ class Film(Shown, Result):
     metric: str = ""
     files: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        count = len(self.steps)
+        if not count or sorted(set(self.steps)) != list(self.steps):
+            raise ValueError("its steps are not in order")
+        curves = [one for one in (self.loss, self.in_context) if one is not None]
+        if any(set(one.mean) == {None} for one in curves):
+            raise ValueError("a loss without a number")
+        for head in self.heads:
+            if not head.scores:
+                raise ValueError("a head without scores")
+            curves += [*head.scores.values(), *filter(None, [head.effect])]
+        lengths = {len(one) for curve in curves for one in (curve.mean, curve.half)}
+        lengths |= {len(self.names), *(len(head.roles) for head in self.heads)}
+        if lengths != {count}:
+            raise ValueError(f"{count} steps with curves or names of {max(lengths - {count})}")
+
     def __repr__(self) -> str:
         return (
             f"<Film {self.source.model}, {len(self.steps)} checkpoints from step "

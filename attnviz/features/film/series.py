@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,10 +58,10 @@ def series(models: str | Path | Sequence[str | Path]) -> tuple[Checkpoint, ...]:
 
 
 def _named(name: str) -> list[str]:
-    if Path(name).is_dir():
+    if os.path.isdir(name):  # False for what no file can be called
         return [name]
     if glob.has_magic(name):
-        folders = [one for one in glob.glob(name) if Path(one).is_dir()]
+        folders = [one for one in glob.glob(name) if os.path.isdir(one)]
         if not folders:
             raise InputError(f"no folder matches {name}; check the path")
         return folders

@@ -127,16 +127,14 @@ class Lives:
         )  # fmt: skip
 
     def _spans(self, head: HeadFilm, *, plain: bool) -> str:
-        formed = {one.role: one for one in self.film.formations if one.head == head.head}
-        said = []
+        when: dict[str, list[str]] = {}
         for span in spans(self.film, head):
-            until = "" if span.vanished is None else f" until {span.end:,}"
-            when = f"from {span.start:,}{until}"
-            if span.role in formed:
-                one = formed.pop(span.role)
-                when += f", formed {one.step:,}{between(one.low, one.high)}"
-            said.append(f"{span.role} {when}")
-        return "; ".join(said).replace("–", "-" if plain else "–")
+            when.setdefault(span.role, []).append(span.steps)
+        for one in self.film.formations:
+            if one.head == head.head and one.role in when:
+                when[one.role].append(f"formed {one.step:,}{between(one.low, one.high)}")
+        said = "; ".join(f"{role} {', '.join(steps)}" for role, steps in when.items())
+        return said.replace("–", "-" if plain else "–")
 
 
 def _ends(curve: StepCurve, plain: bool) -> str:

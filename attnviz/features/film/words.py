@@ -25,8 +25,17 @@ METHOD = (
     "2022)."
 )
 
-_TARGETS = {one.score for role in ROLES.values() for one in role.evidence} - {"entropy_share"}
-"""Scores of the weight on what a role looks at."""
+
+def _targets() -> set[str]:
+    """Scores of the weight on what a role looks at."""
+    return {one.score for role in ROLES.values() for one in role.evidence} - {"entropy_share"}
+
+
+_KINDS = {
+    "previous": "previous-token", "next": "next-token", "duplicate": "duplicate-token",
+    "first": "attention-sink",
+}  # fmt: skip
+"""What heads of a role are called, where that is not the role's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,13 @@ class Stretch:
     start: int
     end: int
     vanished: int | None
+
+    @property
+    def steps(self) -> str:
+        """The steps in words, such as ``60–240`` or ``from 720``."""
+        if self.vanished is None:
+            return f"from {self.start:,}"
+        return f"{self.start:,}" if self.start == self.end else f"{self.start:,}–{self.end:,}"
 
 
 def spans(film: Film, head: HeadFilm) -> tuple[Stretch, ...]:
@@ -72,7 +88,8 @@ def known_by(head: HeadFilm) -> tuple[str | None, str]:
             if title in ROLES:
                 scores = [evidence.score for evidence in ROLES[title].evidence]
                 return title, next((s for s in scores if s in head.scores), scores[0])
-    shares = [name for name in head.scores if name in _TARGETS] or list(head.scores)
+    targets = _targets()
+    shares = [name for name in head.scores if name in targets] or list(head.scores)
     return None, max(shares, key=lambda name: _most(head.scores[name]))
 
 
@@ -97,7 +114,9 @@ def between(low: int | None, high: int | None) -> str:
 
 def happens(name: str) -> str:
     """An event as a clause: ``the first induction head forms``."""
-    return f"the {name} falls" if name == IN_CONTEXT else f"the first {name} head forms"
+    if name == IN_CONTEXT:
+        return f"the {name} falls"
+    return f"the first {_KINDS.get(name, name)} head forms"
 
 
 def event(found: Event) -> str:

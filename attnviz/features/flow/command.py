@@ -73,19 +73,14 @@ def flow(
       attnviz flow --recorded capture.npz --method max-flow
     """
     drawn = paper.options()
-    from attnviz import files
     from attnviz.drawing.style import Style
     from attnviz.features.flow import function
     from attnviz.features.flow.result import Flow
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
+    ending.check(Flow, json, csv, out=out)
     if to is not None and from_ is not None:
         raise typer.BadParameter("--to and --from exclude each other")
     style = Style(palette=palette, scale=scale, dpi=dpi)
-    if out is not None:
-        Flow.check_suffix(out)
-        files.check_writable(out)
     look, settings = prompt.asked(model, quiet=output.quiet)
     with Stages(output.quiet) as stages:
         found = function.flow(

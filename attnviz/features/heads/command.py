@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import console, ending
 from attnviz.cli.flattening import changed, flatten
 from attnviz.cli.options import (
     EVIDENCE,
@@ -71,7 +71,7 @@ def heads(
             "--plot",
             "--out",
             "-o",
-            help="Also draw the grid: a .png, .svg or .pdf file.",
+            help="Also write it: the grid (.png, .svg, .pdf), a table (.csv, .parquet) or .json.",
             metavar="FILE",
         ),
     ] = None,
@@ -93,17 +93,12 @@ def heads(
       attnviz heads "The cat sat." --json | jq '.heads[0].roles'
     """
     drawn = paper.options()
-    from attnviz import files
-    from attnviz.drawing.forms import picture_format
     from attnviz.features.heads import function, terminal
+    from attnviz.features.heads.result import Heads
     from attnviz.scoring.arrange import arrange
     from attnviz.scoring.scores import SCORES
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
-    if plot is not None:
-        picture_format(plot)
-        files.check_writable(plot)
+    ending.check(Heads, json, csv, plot)
     if profile is not None:
         extra = changed(prompt) + changed(model)
         extra += [option("probe")] * probe + [option("select")] * (select is not None)

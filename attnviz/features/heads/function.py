@@ -30,6 +30,7 @@ from attnviz.models.mixing import MixingObserver
 from attnviz.models.weighed import weighed
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import ScoreObserver, score_capture
+from attnviz.scoring.roles import user_defined
 
 if TYPE_CHECKING:
     from attnviz.core.findings import Finding
@@ -122,6 +123,7 @@ def heads(
         quantity=weigh,
         mixing=mixed,
         matching=matching,
+        user_defined=user_defined(),
         findings=findings,
     )
     return replace(found, notes=(*notes(inputs, source, empty), *more))

@@ -12,7 +12,7 @@ from attnviz.core.heads import SiteKind
 from attnviz.core.measures import PrefixMatching
 from attnviz.core.prompt import Inputs
 from attnviz.core.result import Result
-from attnviz.core.scores import HeadScores, Mixing
+from attnviz.core.scores import HeadScores, Mixing, UserDefined
 from attnviz.core.tokens import Sides
 from attnviz.drawing import html
 from attnviz.drawing.forms import Shown
@@ -31,6 +31,7 @@ class Heads(Shown, Result):
             weights with rows divided by their sums.
         mixing: of the self-attention layers, where something else than weights was measured.
         matching: see ``probe``.
+        user_defined: the scores and roles that are no part of attnviz.
         findings: what attached results say of these heads.
     """
 
@@ -44,6 +45,7 @@ class Heads(Shown, Result):
     quantity: str = "weights"
     mixing: tuple[Mixing, ...] = ()
     matching: PrefixMatching | None = None
+    user_defined: tuple[UserDefined, ...] = ()
     findings: tuple[Finding, ...] = field(default=(), compare=False)
 
     @property

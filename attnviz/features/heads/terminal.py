@@ -16,6 +16,7 @@ from attnviz.drawing.terminal import (
     heads_table,
     mixing_table,
     resting_line,
+    user_defined_line,
 )
 from attnviz.features.heads.result import Heads
 
@@ -52,6 +53,8 @@ def parts(
         if found.matching is not None:
             heads = {scores.head for scores in found.heads}
             yield Line(matching_line(found.matching, found.layout, heads))
+    if found.user_defined:
+        yield Line(user_defined_line(found.user_defined), "dim")
     if found.mixing:
         yield mixing_table(found)
     yield closing_line(found)

@@ -58,6 +58,13 @@ def heatmap(
     keys: Annotated[
         str | None, typer.Option(help="Only these keys, as for --rows.", metavar="TOKENS")
     ] = None,
+    tiles: Annotated[
+        str,
+        typer.Option(
+            help="What cells of a text of more than 2,048 tokens show, which are tiles: max, the "
+            "largest weight in each; or sum, over its keys, as a mean over its rows.",
+        ),
+    ] = "max",
     matrix: Annotated[
         bool,
         typer.Option(
@@ -85,6 +92,8 @@ def heatmap(
 
       attnviz heatmap --file essay.txt --select 0.3 --rows 100-160 --keys 0-80
 
+      attnviz heatmap --file book.txt --model my-model -s 4.11 --tiles sum -o book.png
+
       attnviz heatmap --recorded capture.npz --select 4.11 --words
 
       attnviz heatmap "The cat sat." --select 2.1 --weigh norm
@@ -99,6 +108,7 @@ def heatmap(
     from attnviz.drawing import terminal
     from attnviz.drawing.forms import picture_format
     from attnviz.features.heatmap import function
+    from attnviz.features.heatmap.long import ACROSS, LINES
 
     style = looks.style()
     if out is not None:
@@ -107,7 +117,15 @@ def heatmap(
     look, settings = prompt.asked(model, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
         picture = function.heatmap(
-            look, select, weigh=weigh, rows=rows, keys=keys, style=style, **settings
+            look,
+            select,
+            weigh=weigh,
+            rows=rows,
+            keys=keys,
+            tiles=tiles,
+            across=LINES if out is None else ACROSS,
+            style=style,
+            **settings,
         )
         seen = picture.capture.inputs.picture is not None and not matrix
         over = picture.over(query) if seen or query is not None else None
@@ -129,6 +147,8 @@ def heatmap(
                     top=picture.top if len(picture.maps) > 1 else None,
                 )
             )
+        if picture.cells:
+            screen.print(picture.cells)
     elif not output.quiet:
         console.wrote(out)
     if not output.quiet:

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.captures.look import DEFAULT_MODEL, Look, Model, capture, prompt_of, source_for
+from attnviz.captures.tiled import is_long
 from attnviz.core.capture import Capture
 from attnviz.core.prompt import Prompt
 from attnviz.core.spans import places
+from attnviz.core.tiled import TILES
 from attnviz.core.tokens import Tokens
 from attnviz.drawing.style import Style, styled
-from attnviz.errors import SelectionError
+from attnviz.errors import SelectionError, UsageError
+from attnviz.features.heatmap.long import ACROSS, long_heatmap
 from attnviz.features.heatmap.result import Heatmap
 from attnviz.models.untrained import FreshConfig
 from attnviz.scoring import select as selection
@@ -30,6 +33,8 @@ def heatmap(
     weigh: str = "weights",
     rows: str | None = None,
     keys: str | None = None,
+    tiles: str = "max",
+    across: int = ACROSS,
     style: Style | None = None,
     device: str = "auto",
     dtype: str = "auto",
@@ -46,6 +51,10 @@ def heatmap(
             name of a span; ``keys`` the same of keys. Weights stay what they are, so that rows need
             not sum to 1.
         keys: see ``rows``.
+        tiles: what cells of a text of more than 2,048 tokens show, which are tiles of tokens, filled
+            block by block without a whole map in memory: the largest weight in each (``"max"``), or
+            the sum over its keys as a mean over its rows (``"sum"``).
+        across: tiles along an axis, at most.
         style: how they look.
         device: where to run.
         dtype: in which precision.
@@ -61,10 +70,16 @@ def heatmap(
         AttnvizError: as :func:`capture`.
     """
     looks = styled(style, changes)
+    if tiles not in TILES:
+        raise UsageError("no {tiles}; choose {}", " or ".join(map(repr, TILES)), tiles=tiles)
+    if not isinstance(what, Capture):
+        what = prompt_of(what)
+        model = source_for(what, model, device, dtype)
+        inputs = replace(model.prepare(what), texts=what.texts)
+        if is_long(inputs):
+            cut = (rows, keys)
+            return long_heatmap(model, inputs, select, weigh, cut, tiles, looks, across)
     if select is None:
-        if not isinstance(what, Capture):
-            what = prompt_of(what)
-            model = source_for(what, model, device, dtype)
         select = _first(what, model)
     held = capture(what, model=model, select=select, weigh=weigh, device=device, dtype=dtype)
     looks = replace(looks, quantity=held.quantity)

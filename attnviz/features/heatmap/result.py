@@ -34,7 +34,7 @@ class Heatmap(Pictured):
 
     ``maps`` holds each head with its [T, S] weights and the tokens on both axes, ``roles`` what
     the heads do, ``style`` how they look, ``cut`` which rows and keys of the text they are, in
-    words, where they are not all.
+    words, where they are not all; ``cells`` what a cell is, where it is a tile of tokens.
     """
 
     capture: Capture
@@ -42,6 +42,7 @@ class Heatmap(Pictured):
     roles: Mapping[Head, tuple[Role, ...]]
     style: Style
     cut: str = ""
+    cells: str = ""
 
     def _draw(self, format: str) -> Any:
         titled = [(self.title(head), weights, sides) for head, weights, sides in self.maps]
@@ -85,7 +86,8 @@ class Heatmap(Pictured):
     def caption(self) -> str:
         """The model and the text, as they stand below."""
         said = caption(self.capture.source, self.capture.inputs.texts)
-        return f"{self.cut} of {said}" if self.cut else said
+        said = f"{self.cut} of {said}" if self.cut else said
+        return f"{self.cells}; {said}" if self.cells else said
 
     @property
     def top(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import Annotated, Literal, cast
 
 import typer
 
@@ -11,9 +11,7 @@ from attnviz.cli import console, ending
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import OutputOptions, TextsOptions, TrainedOptions
 from attnviz.cli.paper_options import PaperOptions
-
-if TYPE_CHECKING:
-    from attnviz.features.lens.result import Position
+from attnviz.cli.positions import number_or
 
 
 @flatten
@@ -74,22 +72,17 @@ def lens(
       attnviz lens --lines sample_inputs/sentences.txt --by head
     """  # noqa: E501
     drawn = paper.options()
-    from attnviz import files
     from attnviz.features.lens import function
-    from attnviz.features.lens.result import Lens
+    from attnviz.features.lens.result import Lens, Position
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
+    ending.check(Lens, json, csv, out=out)
     if by not in ("layer", "head"):
         raise typer.BadParameter(f"--by is layer or head, not {by!r}")
     if by == "layer" and prompt.lines is not None:
         raise typer.BadParameter("--lines is for --by head; layers are read on one text")
     if by == "head" and out is not None and out.suffix.lower() in (".html", ".htm"):
         raise typer.BadParameter("--by head has no page; name a picture, or use --csv")
-    place = _position(position)
-    if out is not None:
-        Lens.check_suffix(out)
-        files.check_writable(out)
+    place = cast("Position", number_or("position", position, "all"))
     looks = list(prompt.looks(model, seed=seed, quiet=output.quiet))
     with console.waiting("running the model", output.quiet):
         found = function.lens(
@@ -99,12 +92,3 @@ def lens(
     if out is not None:
         found.save(out, **drawn)
     ending.show(found, output.quiet, json=json, csv=csv, wrote=out)
-
-
-def _position(text: str | None) -> Position:
-    if text is None or text == "all":
-        return cast("Position", text)
-    try:
-        return int(text)
-    except ValueError:
-        raise typer.BadParameter(f"--position is a whole number or all, not {text!r}") from None

@@ -142,6 +142,7 @@ def _rules() -> dict[str, Any]:
                 **_drawn(role),
             }
             for role in ROLES.values()
+            if not role.user  # the page has no Python
         ],
     }
 
@@ -163,10 +164,10 @@ def _lesson(lesson: Lesson) -> dict[str, Any]:
 
 def _head(scores: HeadScores) -> dict[str, Any]:
     """A head with its leading role: what it does, else where it rests."""
-    role = scores.roles[0] if scores.roles else None
-    known = ROLES[role.name] if role else None
+    own = [role for role in scores.roles if not ROLES[role.name].user]
+    known = ROLES[own[0].name] if own else None
     return {
         "id": scores.head.name,
-        "said": head_phrase(scores.roles) or "no role",
+        "said": head_phrase(own) or "no role",
         "role": known and {"name": known.name, **_drawn(known)},
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -11,9 +11,7 @@ from attnviz.cli import console, ending
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import InputOptions, OutputOptions, TrainedOptions
 from attnviz.cli.paper_options import PaperOptions
-
-if TYPE_CHECKING:
-    from attnviz.features.logits.result import Position
+from attnviz.cli.positions import number_or
 
 
 @flatten
@@ -75,18 +73,13 @@ def logits(
       attnviz logits "The cat sat on the [MASK]." --model demo-bert
     """
     drawn = paper.options()
-    from attnviz import files
     from attnviz.features.logits import function
-    from attnviz.features.logits.result import Logits
+    from attnviz.features.logits.result import Logits, Position
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
+    ending.check(Logits, json, csv, out=out)
     if by not in ("head", "token"):
         raise typer.BadParameter(f"--by is head or token, not {by!r}")
-    place = _position(position)
-    if out is not None:
-        Logits.check_suffix(out)
-        files.check_writable(out)
+    place = cast("Position", number_or("position", position, "all"))
     look = prompt.look(model, seed=seed, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
         found = function.logits(
@@ -95,14 +88,3 @@ def logits(
     if out is not None:
         found.save(out, **drawn)
     ending.show(found, output.quiet, by_token=by == "token", json=json, csv=csv)
-
-
-def _position(text: str | None) -> Position:
-    if text is None:
-        return None
-    if text == "all":
-        return "all"
-    try:
-        return int(text)
-    except ValueError:
-        raise typer.BadParameter(f"--position is a whole number or all, not {text!r}") from None

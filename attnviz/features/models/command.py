@@ -23,6 +23,9 @@ def models(
         bool,
         typer.Option("--json", help="Print JSON (attnviz.models/1; of one, attnviz.model/1)."),
     ] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Print CSV, one line per model; not with --show.")
+    ] = False,
 ) -> None:
     """List the models on this machine: bundled ones, the hub's cache, a fresh layer.
 
@@ -38,6 +41,9 @@ def models(
     from attnviz.features.models.function import models as listed
     from attnviz.features.models.function import show as described
 
+    if csv and (json or show is not None):
+        other = "--json" if json else "--show"
+        raise typer.BadParameter(f"{other} and --csv exclude each other")
     if show is not None:
         card = described(show)
         if json:
@@ -47,7 +53,7 @@ def models(
             console.stdout().print(part)
         return
     found = [replace(entry, note=voice.words(entry.note)) for entry in listed()]
-    if json:
-        console.put(terminal.models_json(found))
+    if json or csv:
+        console.put(terminal.models_json(found) if json else terminal.models_csv(found))
         return
     console.stdout().print(terminal.models_table(found))

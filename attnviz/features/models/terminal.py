@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 from rich import box
 from rich.console import RenderableType
@@ -13,6 +13,7 @@ from rich.text import Text
 
 from attnviz.core.model_entry import ModelEntry
 from attnviz.drawing.labels import counted, visible
+from attnviz.drawing.tables import as_csv
 from attnviz.drawing.terminal import Line
 from attnviz.features.models.card import AlikeLayers, ModelCard
 
@@ -39,6 +40,11 @@ def models_json(models: Sequence[ModelEntry]) -> str:
     """The models on this machine as JSON text; sizes in bytes."""
     document = {"schema": MODELS_SCHEMA, "models": [asdict(model) for model in models]}
     return json.dumps(document, ensure_ascii=False, indent=2)
+
+
+def models_csv(models: Sequence[ModelEntry]) -> str:
+    """The models on this machine as CSV text, a line each; sizes in bytes."""
+    return as_csv([asdict(model) for model in models], [f.name for f in fields(ModelEntry)])
 
 
 def card_json(card: ModelCard) -> str:

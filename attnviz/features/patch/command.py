@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 from attnviz.cli import ending
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import BATCH_TOKENS, JOBS, RAY, OutputOptions, TrainedOptions
+from attnviz.cli.paper_options import PaperOptions
 from attnviz.cli.stages import Stages
 from attnviz.errors import UsageError
 
@@ -111,9 +113,17 @@ class PatchedOptions:
     metric: Annotated[
         str | None,
         typer.Option(
-            help="logit-diff, prob, log-prob, kl or loss.",
+            help="logit-diff, prob, log-prob, kl, loss, or one of a --plugin (av.metric).",
             rich_help_panel=PATCHED,
             show_default="logit-diff with something to hold the answer against, else log-prob",
+        ),
+    ] = None
+    fill: Annotated[
+        str | None,
+        typer.Option(
+            help="What is put in place, a fill of a --plugin (av.fill).",
+            rich_help_panel=PATCHED,
+            show_default="the other run's values",
         ),
     ] = None
     estimate: Annotated[
@@ -197,6 +207,7 @@ class CircuitOptions:
 def patch(
     model: TrainedOptions,
     output: OutputOptions,
+    paper: PaperOptions,
     given: PairsOptions,
     patched: PatchedOptions,
     through: PathOptions,
@@ -255,17 +266,12 @@ def patch(
 
       attnviz patch --task induction-swap --circuit --plot circuit.svg -o circuit.html
     """
-    from attnviz import files
-    from attnviz.drawing.forms import picture_format
+    drawn = paper.options()
     from attnviz.features.patch import function
     from attnviz.features.patch.pairs import Pair
     from attnviz.features.patch.result import Patch
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
-    if plot is not None:
-        picture_format(plot)
-        files.check_writable(plot)
+    ending.check(Patch, json, csv, plot, out=out)
     what: Pair | str | None = pairs
     if corrupted is not None:
         if given.answer is None:
@@ -277,11 +283,8 @@ def patch(
             "{} is of one pair; give the clean and the corrupted text, or name it in the file",
             f"--{alone[0]}",
         )
-    elif pairs is not None and " " in pairs.strip() and not Path(pairs).exists():
+    elif pairs is not None and " " in pairs.strip() and not os.path.exists(pairs):
         raise UsageError("a clean text needs a corrupted one, and {answer}", answer=...)
-    if out is not None:
-        Patch.check_suffix(out)
-        files.check_writable(out)
     with Stages(output.quiet) as stages:
         found = function.patch(
             what,
@@ -296,6 +299,7 @@ def patch(
             at=patched.at,
             direction=patched.direction,  # type: ignore[arg-type]
             metric=patched.metric,
+            fill=patched.fill,
             estimate=patched.estimate,
             paths=tuple(through.paths or ()),
             edges=through.edges,
@@ -310,8 +314,7 @@ def patch(
             progress=stages.show,
             **model.settings(),
         )
-    if plot is not None:
-        found.save(plot)
-    if out is not None:
-        found.save(out)
+    for path in (plot, out):
+        if path is not None:
+            found.save(path, **drawn)
     ending.show(found, output.quiet, top, json=json, csv=csv)

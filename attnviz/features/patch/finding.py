@@ -35,7 +35,7 @@ def finding(found: Patch, name: str) -> Finding:
             for head, effect in alone.items()
             if (one := effect.of(direction)) is not None
         }
-        title = f"share of the {words.METRICS[found.metric]} that it {_VERBS[direction]}"
+        title = f"share of the {words.metric(found)} that it {_VERBS[direction]}"
         measures.append(Measure(direction, title, "", 1, values))
     return Finding(
         "patch",
@@ -95,6 +95,6 @@ def _how(found: Patch) -> str:
     partial = " It was interrupted: only the pairs that were done are in it." * found.partial
     return (
         f"{what}: {values}, as a share of "
-        f"the {words.METRICS[found.metric]} between clean and corrupted runs. "
+        f"the {words.metric(found)} between clean and corrupted runs. "
         f"{words.model_does(found)}; {interval}.{partial}"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from attnviz.features.patch.run import PatchStudy, Progress, run
 from attnviz.features.patch.settings import By, Directions, PatchSettings
 from attnviz.features.patch.targets import Component
 from attnviz.models.identity import identity
+from attnviz.scoring.user_measures import Outputs, given_fill
 
 Pairs = Pair | Mapping[str, Any] | str | Path | Iterable[Pair | Mapping[str, Any]]
 """One pair or several, as :class:`Pair` or as a dictionary of its fields; or a JSONL file."""
@@ -33,6 +34,7 @@ def patch(
     at: str | None = None,
     direction: Directions = "both",
     metric: str | Function | None = None,
+    fill: str | Callable[[Outputs], Any] | None = None,
     align: Align = "position",
     estimate: bool = False,
     paths: str | Sequence[str] = (),
@@ -73,6 +75,9 @@ def patch(
             ``"loss"``; or a function of the logits [V] where the answer belongs, and the pair, that
             gives one number. By default the logit difference, where there is something to hold the
             answer against, else log-prob.
+        fill: a function of :class:`attnviz.Outputs`, or the name of one that :func:`attnviz.fill`
+            has registered: what takes the place of a head's output, made of it and of the other
+            run's. By default the other run's output itself.
         align: ``"word"`` aligns prompts of different lengths word by word.
         estimate: also estimate every effect from one gradient (attribution patching).
         paths: in place of heads, paths from senders to an input of receivers or to the logits:
@@ -128,6 +133,7 @@ def patch(
         circuit=circuit,
         size=size,
         faithful=faithful,
+        fill=given_fill(fill).name if callable(fill) else fill,
         count=count,
         seed=seed,
         batch_tokens=batch_tokens,

@@ -25,6 +25,7 @@ from attnviz.features.patch.result import Direction
 from attnviz.features.patch.runs import PatchBench, RunPair, batches, both
 from attnviz.features.patch.sweep import sweep
 from attnviz.features.patch.targets import Patching, parts_of
+from attnviz.scoring.user_measures import FILLS
 
 Floats = NDArray[np.float64]
 
@@ -45,6 +46,7 @@ class PatchPlan:
         paths: what is measured exactly, in the directions, where it is not ``steps`` that is asked.
         mlps: between sender and receiver.
         steps: paths are estimated by gradients alone, over so many steps; None to measure them.
+        fill: the name of what a user makes of the other run's outputs; None for these themselves.
     """
 
     pairs: tuple[PreparedPair, ...]
@@ -58,6 +60,7 @@ class PatchPlan:
     paths: tuple[Path, ...] = ()
     mlps: Mlps = "frozen"
     steps: int | None = None
+    fill: str | None = None
 
     @property
     def at_once(self) -> int:
@@ -127,7 +130,10 @@ class PatchMeter:
                 bench, runs, plan.paths, direction, mlps=plan.mlps, tokens=plan.tokens
             )
         else:
-            found = sweep(bench, runs, plan.trials, direction, at=plan.at, tokens=plan.tokens)
+            found = sweep(
+                bench, runs, plan.trials, direction, at=plan.at, tokens=plan.tokens,
+                fill=None if plan.fill is None else FILLS[plan.fill],
+            )  # fmt: skip
         return found.numpy()
 
 

@@ -22,6 +22,8 @@ from torch import Tensor
 
 from attnviz.errors import InputError, UsageError
 from attnviz.features.patch.pairs import Pair, PreparedPair
+from attnviz.scoring.user_measures import METRICS as USERS
+from attnviz.scoring.user_measures import given_metric
 
 MetricName = Literal["logit-diff", "prob", "log-prob", "kl", "loss"]
 Function = Callable[[Tensor, Pair], Any]
@@ -35,7 +37,7 @@ class PairMetric:
     """A metric.
 
     Attributes:
-        name: as options and results call it; ``custom`` for a function.
+        name: as options and results call it; ``custom`` for a function without one.
         unit: for reports.
         function: of a custom metric.
     """
@@ -96,12 +98,16 @@ def metric_of(given: str | Function | None, pairs: Sequence[PreparedPair]) -> Pa
     Raises:
         UsageError: an unknown name, or a logit difference with nothing to hold the answer against.
     """
+    users = {one.name: one for one in USERS.values() if one.of == "pairs"}
     if callable(given):
-        return PairMetric("custom", "", given)
+        user = given_metric(given, "pairs")
+        return PairMetric(user.name, user.unit, user.function)
+    if given in users:
+        return PairMetric(given, users[given].unit, users[given].function)
     without = [pair.number + 1 for pair in pairs if pair.against is None]
     name = given or ("log-prob" if without else "logit-diff")
     if name not in UNITS:
-        raise UsageError(f"unknown metric {name!r}; choose one of {', '.join(UNITS)}")
+        raise UsageError(f"unknown metric {name!r}; choose one of {', '.join((*UNITS, *users))}")
     if name == "logit-diff" and without:
         raise UsageError(
             "logit-diff holds the answer against another token, and pair {} names none; add "

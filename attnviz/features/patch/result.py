@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from attnviz.core.heads import Head, Layout
 from attnviz.core.result import Result
+from attnviz.core.scores import UserDefined
 from attnviz.drawing.forms import Shown
 
 Direction = Literal["denoise", "noise"]
@@ -275,6 +276,7 @@ class Patch(Shown, Result):
         steps: of the estimates' integrated gradients; None where none were taken.
         mlps: between the ends of a path; empty without paths.
         circuit: None unless asked for.
+        user_defined: the metric and the fill, where they are no part of attnviz.
     """
 
     schema: ClassVar[str] = "attnviz.patch/1"
@@ -300,6 +302,7 @@ class Patch(Shown, Result):
     steps: int | None = None
     mlps: str = ""
     circuit: Circuit | None = None
+    user_defined: tuple[UserDefined, ...] = ()
 
     def strongest(self) -> tuple[PathEffect, ...]:
         """The edges, the largest first by size."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from attnviz.captures.trials import predicted
 from attnviz.core.heads import Site
+from attnviz.core.scores import UserDefined
 from attnviz.core.source import Source
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.patch import judge, paths
@@ -24,6 +25,7 @@ from attnviz.features.patch.sweep import positions
 from attnviz.features.patch.targets import key_heads, targets, trials
 from attnviz.features.patch.tasks import TASKS, task_pairs
 from attnviz.models.memory import physical_memory
+from attnviz.scoring.user_measures import FILLS, given_metric
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage, how many pairs are done and how many there are."""
@@ -106,7 +108,7 @@ def run(study: PatchStudy) -> Patch:
     runs = trials(found, settings.by, places)
     plan = PatchPlan(
         tuple(pairs), metric, runs, settings.directions, settings.where,
-        settings.batch_tokens or affordable(source), settings.estimate,
+        settings.batch_tokens or affordable(source), settings.estimate, fill=settings.fill,
     )  # fmt: skip
     measured, partial = _measured(study, plan)
     if not measured:
@@ -182,7 +184,7 @@ def check(study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric) 
             "{component}",
             component=...,
         )
-    if metric.function is not None and (settings.jobs > 1 or settings.ray is not None):
+    if metric.name == "custom" and (settings.jobs > 1 or settings.ray is not None):
         raise UsageError("a function as {metric} stays in this process; leave out {jobs} and {ray}",
                          metric=..., jobs=..., ray=...)  # fmt: skip
     if len(study.source.layout.kinds) > 1 and (settings.where or settings.by == "position"):
@@ -307,7 +309,16 @@ def _result(
         corrupted=sides[1],
         effects=(),
         example=example(source, pairs),
+        user_defined=_user_defined(metric, settings),
     )
+
+
+def _user_defined(metric: PairMetric, settings: PatchSettings) -> tuple[UserDefined, ...]:
+    """What of it is no part of attnviz."""
+    function = metric.function
+    measured = [] if function is None else [given_metric(function, "pairs").mark]
+    filled = [FILLS[settings.fill].mark] if settings.fill else []
+    return (*measured, *filled)
 
 
 def example(source: Source, pairs: Sequence[PreparedPair]) -> PairExample:

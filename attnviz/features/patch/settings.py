@@ -12,6 +12,7 @@ from attnviz.features.patch.pairs import Align
 from attnviz.features.patch.paths import Mlps
 from attnviz.features.patch.result import DIRECTIONS, Direction
 from attnviz.features.patch.targets import WHOLE, Component
+from attnviz.scoring.user_measures import FILLS
 
 By = Literal["head", "position"]
 Directions = Literal["denoise", "noise", "both"]
@@ -44,6 +45,8 @@ class PatchSettings:
             the other.
         size: of the circuit.
         faithful: without a size, the smallest circuit that is so faithful where it is found.
+        fill: the name of a user's function of what takes the place of a head's output, in place of
+            the other run's output itself.
         count: pairs of a built-in task.
         seed: of a task's draws and of the bootstrap.
         batch_tokens: tokens that run at once at most; found by itself if None.
@@ -65,6 +68,7 @@ class PatchSettings:
     circuit: bool = False
     size: int | None = None
     faithful: float = 0.85
+    fill: str | None = None
     count: int = 60
     seed: int = 0
     batch_tokens: int | None = None
@@ -130,6 +134,8 @@ class PatchSettings:
         if self.circuit and self.direction != "both":
             raise UsageError("a circuit needs both directions; leave out {direction}",
                              direction=self.direction)  # fmt: skip
+        if self.fill is not None:
+            self._check_fill(self.fill)
         if not (self.traced or self.circuit):
             return
         for name, value in (("component", "z"), ("by", "head"), ("heads", None), ("at", None)):
@@ -139,6 +145,18 @@ class PatchSettings:
                     "paths and circuits are of heads' whole outputs; leave out {}",
                     Setting(name, given),
                 )
+
+    def _check_fill(self, name: str) -> None:
+        """Raise UsageError where there is no such fill, or no whole output that it could fill."""
+        if name not in FILLS:
+            known = ", ".join(FILLS) or "none is registered"
+            raise UsageError("no fill is called {!r} ({})", name, known)
+        if self.component != "z" or self.estimate or self.traced or self.circuit:
+            raise UsageError(
+                "{fill} is of heads' outputs that are patched exactly; leave out {component}, "
+                "{estimate}, {paths}, {edges} and {circuit}",
+                fill=name, component=..., estimate=..., paths=..., edges=..., circuit=...,
+            )  # fmt: skip
 
     @property
     def traced(self) -> bool:

@@ -17,6 +17,7 @@ from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.result import Direction
 from attnviz.features.patch.runs import PatchBench, RunPair
 from attnviz.features.patch.targets import Patching
+from attnviz.scoring.user_measures import Outputs, UserFill
 
 
 def sweep(
@@ -27,6 +28,7 @@ def sweep(
     *,
     at: str = "",
     tokens: int = 4096,
+    fill: UserFill | None = None,
 ) -> Tensor:
     """The metric of every patched run, float64 [trials, N].
 
@@ -37,12 +39,13 @@ def sweep(
         direction: from which run into which.
         at: positions of the base run, see :func:`marked`, for trials without one of their own.
         tokens: at most so many run at once (but always a whole batch).
+        fill: what a user makes of the other run's outputs.
     """
     base = runs.base(direction)
     where = marked(runs, direction, at)
     at_once = max(1, tokens // (len(base.batch) * max(item.length for item in base.batch)))
     found = torch.zeros(len(trials), len(base.batch), dtype=torch.float64)
-    patching = _Patching(bench, runs, direction, where)
+    patching = _Patching(bench, runs, direction, where, fill)
     for layer, numbers in _by_start(trials, bench):
         for first in range(0, len(numbers), at_once):
             some = numbers[first : first + at_once]
@@ -122,8 +125,14 @@ class _Patching:
     """Runs patches of one batch in one direction."""
 
     def __init__(
-        self, bench: PatchBench, runs: RunPair, direction: Direction, where: Tensor | None
+        self,
+        bench: PatchBench,
+        runs: RunPair,
+        direction: Direction,
+        where: Tensor | None,
+        fill: UserFill | None = None,
     ) -> None:
+        self.fill = fill
         self.bench, self.base, self.donor = bench, runs.base(direction), runs.donor(direction)
         self.where, self.places = where, runs.places(direction)
 
@@ -154,7 +163,8 @@ class _Patching:
             for site, rows in trial.target.rows.items():
                 key = (site, part)
                 if key not in shares:
-                    values[key] = theirs = moved(self.donor.values[part][site], self.places)
+                    theirs = moved(self.donor.values[part][site], self.places)
+                    values[key] = theirs = self._filled(site, theirs)
                     size = (len(trials), count, theirs.shape[1])
                     shares[key] = theirs.new_zeros((*size, theirs.shape[2]) if some else size)
                 mask = self._mask(trial, shares[key].shape[3])[:, None] if some else True
@@ -164,6 +174,23 @@ class _Patching:
             whole = share.flatten(0, 1)
             donors.setdefault(site, []).append(Donor(part, values[site, part], whole))
         return donors
+
+    def _filled(self, site: Site, theirs: Tensor) -> Tensor:
+        """What takes a place: the other run's values [N, H, T, d], or what a user makes of them."""
+        if self.fill is None:
+            return theirs
+        own, found = self.base.values["z"][site], theirs.clone()
+        for number, item in enumerate(self.base.batch):
+            tokens = item.sides[site.kind].queries
+            real = slice(0, len(tokens))
+            seen = Outputs(
+                own[number, :, real].transpose(0, 1).clone(),
+                theirs[number, :, real].transpose(0, 1).clone(),
+                site,
+                tokens,
+            )
+            found[number, :, real] = self.fill.at(seen).transpose(0, 1)
+        return found
 
     def _mask(self, trial: Patching, length: int) -> Tensor:
         """Bool [N, length], which positions one trial patches."""

@@ -19,8 +19,7 @@ Zhang & Nanda 2023 (arXiv:2309.16042) advise.
 from __future__ import annotations
 
 import random
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from attnviz.captures import trials
@@ -34,8 +33,6 @@ LEAST = 8
 
 HALF, AGAIN = 10, 5
 """Words of a sequence, and how many of them come again."""
-
-_WORD = re.compile(r"[ \u2581\u0120]?[A-Za-z]{3,}")
 
 NAMES = (
     "Mary", "John", "Tom", "James", "Anna", "Peter", "Paul", "Emma", "Alice", "Jack", "Jane",
@@ -132,7 +129,7 @@ def _repeated(
     """Random words and their beginning again; ``change`` gives other words and their answer."""
     source, draw = words.source, words.draw
     start, added = starts_with(source)
-    pool = _pool(source, frozenset(added))
+    pool = trials.word_ids(source, frozenset(added), 10 * HALF)
     room = source.max_tokens
     half = HALF if room is None else min(HALF, (room - 2) * 2 // 3)
     again = half * AGAIN // HALF
@@ -252,19 +249,3 @@ def task_pairs(source: Source, name: str, count: int, seed: int) -> tuple[list[P
             LEAST,
         )
     return list(found.values()), count
-
-
-def _pool(source: Source, avoid: frozenset[int]) -> Sequence[int]:
-    """Ids of words, where the vocabulary has enough of them; else all but those to avoid."""
-    size = source.vocab_size
-    if size is None:
-        raise ModelError("a repeated sequence needs a vocabulary; {model} has none", model=...)
-    every = [number for number in range(size) if number not in avoid]
-    texts = source.tokens(every).texts
-    blank = any(text.startswith(" ") for text in texts)
-    words = [
-        number
-        for number, text in zip(every, texts, strict=True)
-        if _WORD.fullmatch(text) and (text[0] == " " or not blank)
-    ]
-    return words if len(words) > 10 * HALF else every

@@ -14,7 +14,7 @@ from rich.text import Text
 from attnviz.core.heads import Head
 from attnviz.drawing.labels import signs, visible
 from attnviz.drawing.signed import SignedGrid, coloured, on_terminal, signed
-from attnviz.drawing.terminal import Line
+from attnviz.drawing.terminal import Line, user_defined_line
 from attnviz.features.patch import words
 from attnviz.features.patch.result import Circuit, Direction, Patch, PatchEffect, PathEffect
 from attnviz.statistics.simultaneous import ENOUGH
@@ -53,6 +53,8 @@ def parts(found: Patch, top: int | None = None) -> Iterator[RenderableType]:
     yield ""
     yield Text(words.quote(found))
     yield ""
+    if found.user_defined:
+        yield Line(user_defined_line(found.user_defined), "dim")
     yield Line(closing(found), "dim")
 
 
@@ -228,7 +230,7 @@ def _table(
             made.add_column("joint 95 %" if joint else "95 %", justify="right", no_wrap=True)
     if guessed:
         made.add_column("estimate", justify="right")
-    made.add_column(f"in {found.unit or words.METRICS[found.metric]}", justify="right")
+    made.add_column(f"in {found.unit or words.metric(found)}", justify="right")
 
     def tail(one: PatchEffect | PathEffect) -> list[str]:
         row = []

@@ -35,6 +35,13 @@ METRICS = {
     "loss": "loss",
     "custom": "metric",
 }
+
+
+def metric(found: Patch) -> str:
+    """What was measured, in words."""
+    return METRICS.get(found.metric, found.metric)
+
+
 SIDES = {"q": "queries", "k": "keys", "v": "values"}
 TOWARDS: dict[Direction, str] = {
     "denoise": "clean values into the corrupted run",
@@ -105,7 +112,7 @@ def _side(found: Patch, one: TaskScore) -> str:
     known = ""
     if one.low is not None and one.high is not None:
         known = f" [{one.low:.3g}, {one.high:.3g}]"
-    return f"{METRICS[found.metric]} {one.mean:.3g}{known}".replace("-", MINUS).replace(
+    return f"{metric(found)} {one.mean:.3g}{known}".replace("-", MINUS).replace(
         f"log{MINUS}prob", "log-prob"
     )
 
@@ -121,7 +128,7 @@ def quote(found: Patch) -> str:
     first = found.ranked()[0]
     sure = [effect for effect in found.effects if effect.first.sure]
     pairs = f"On {found.pairs:,} pairs" + ("" if found.task == "pairs" else f" of {found.task}")
-    what = METRICS[found.metric]
+    what = metric(found)
     parts = [part for part in (_restores(found, first, what), _removes(found, first)) if part]
     said = f"{pairs}, {', and '.join(parts)}"
     if found.family > 1 and first.first.joint_low is not None:
@@ -154,7 +161,7 @@ def _removes(found: Patch, first: PatchEffect) -> str:
         return f"that of the corrupted run removes {percent(one.share)}{known}"
     return (
         f"{subject(found, first)} of the corrupted run alone removes {percent(one.share)} of the "
-        f"{METRICS[found.metric]}{known}"
+        f"{metric(found)}{known}"
     )
 
 
@@ -189,7 +196,7 @@ def _quote_circuit(found: Patch, circuit: Circuit) -> str:
     of = "" if found.task == "pairs" else f" of {found.task}"
     return (
         f"With all other heads corrupted, {names} keep {percent(one.share)} of the "
-        f"{METRICS[found.metric]}{known} on {circuit.judged_on} pairs{of} that they were not found "
+        f"{metric(found)}{known} on {circuit.judged_on} pairs{of} that they were not found "
         f"on; random circuits of {len(circuit.members)} heads keep {percent(mean(circuit.random))} "
         f"(at most {percent(max(circuit.random))}), and all heads but these "
         f"{percent(circuit.complete.share)}."
@@ -233,7 +240,7 @@ def _quote_edge(found: Patch) -> str:
     of = f" of {found.estimated:,} that were estimated" if found.estimated else ""
     return (
         f"On {found.pairs:,} pairs, what {found.layout.name(first.sender)} writes in the {run} "
-        f"run, entering {through} alone, {verb} {percent(one.share)} of the {METRICS[found.metric]}"
+        f"run, entering {through} alone, {verb} {percent(one.share)} of the {metric(found)}"
         f"{interval_percent(one)}, the most of {len(found.edges):,} paths{of}."
     )
 
@@ -244,7 +251,7 @@ def _quote_position(found: Patch) -> str:
     verb = "restores" if first.denoise else "removes"
     return (
         f"On {found.pairs:,} pairs, {subject(found, first)} at {place(found, first.position or 0)} "
-        f"alone {verb} {percent(one.share)} of the {METRICS[found.metric]}"
+        f"alone {verb} {percent(one.share)} of the {metric(found)}"
         f"{interval_percent(one)}, the most of all {len(found.effects):,} cells."
     )
 
@@ -268,7 +275,7 @@ def measure(found: Patch) -> str:
     if found.edges:
         what = f"a head's difference along one path (MLPs between {found.mlps})"
     parts = [
-        f"share of the {METRICS[found.metric]}, clean {MINUS} corrupted, that {what} moves",
+        f"share of the {metric(found)}, clean {MINUS} corrupted, that {what} moves",
         values,
         f"{found.pairs:,} pairs",
     ]

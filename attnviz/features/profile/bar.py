@@ -52,10 +52,11 @@ class CorpusBar:
                 BarColumn(),
                 TextColumn("{task.fields[rate]:,.0f} tokens/s"),
                 TimeRemainingColumn(),
+                TextColumn("{task.fields[inside]}"),
                 console=console.stderr(),
                 transient=True,
             )
-            self._task = self._progress.add_task("", total=self._all, rate=0.0)
+            self._task = self._progress.add_task("", total=self._all, rate=0.0, inside="")
             self._progress.start()
         return self
 
@@ -65,6 +66,11 @@ class CorpusBar:
 
     def show(self, done: Progress) -> None:
         """Draw what is done, and report texts that could not be used."""
+        if done.inside is not None:
+            if self._progress is not None:
+                said = f" {done.inside:.0%} of the text that runs" if done.inside < 1 else ""
+                self._progress.update(self._task, inside=said)
+            return
         for bad in done.bad:
             self._told += 1
             if self._told <= _NAMED:
@@ -74,7 +80,7 @@ class CorpusBar:
         self._log.tell("texts", done.texts, self._all)
         if self._progress is not None:
             rate = done.tokens / max(done.seconds, 1e-9)
-            self._progress.update(self._task, completed=done.texts, rate=rate)
+            self._progress.update(self._task, completed=done.texts, rate=rate, inside="")
 
     def _say(self, message: str) -> None:
         text = console.one_line(message)

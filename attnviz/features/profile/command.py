@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import console, ending
 from attnviz.cli.exits import IN_PART, Interrupted
 from attnviz.cli.flattening import changed, flatten
 from attnviz.cli.options import (
@@ -74,6 +74,16 @@ class CorpusOptions:
             show_default="no overlap",
         ),
     ] = None
+    window: Annotated[
+        int | None,
+        _option(
+            "Tokens of a window of a long text, as many as the model takes.",
+            INPUT,
+            min=1,
+            metavar="N",
+            show_default="1024, or what the model takes",
+        ),
+    ] = None
     special_tokens: Annotated[bool, SPECIAL_TOKENS] = True
     weigh: Annotated[str, _option(WEIGH_HELP, RESULT, metavar="QUANTITY")] = WEIGHTS
     limit: Annotated[
@@ -128,7 +138,7 @@ def profile(
         Path | None,
         _option(
             "Also save the result: the same command resumes from it; --merge and heads "
-            "--profile read it.",
+            "--profile read it. A .parquet or .csv file is its table.",
             RESULT,
             "--out",
             "-o",
@@ -164,7 +174,11 @@ def profile(
     ] = False,
     plot: Annotated[
         Path | None,
-        _option("Draw a page of pictures: .png, .svg or .pdf.", RESULT, metavar="FILE"),
+        _option(
+            "Also write a page of pictures (.png, .svg, .pdf), a table (.csv, .parquet) or .json.",
+            RESULT,
+            metavar="FILE",
+        ),
     ] = None,
 ) -> None:
     """Show what every head does over many texts, with 95 % intervals and what it looks at.
@@ -182,18 +196,15 @@ def profile(
       attnviz profile --merge part1.profile part2.profile -o all.profile
     """
     drawn = paper.options()
-    from attnviz import files
-    from attnviz.drawing.forms import picture_format
     from attnviz.drawing.labels import counted
     from attnviz.features.profile import function as profiled
     from attnviz.features.profile.bar import CorpusBar
+    from attnviz.features.profile.result import Profile
     from attnviz.features.profile.run import ProfileInterrupted
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
-    if plot is not None:
-        picture_format(plot)
-        files.check_writable(plot)
+    table = out if out is not None and out.suffix.lower() in (".parquet", ".csv") else None
+    ending.check(Profile, json, csv, plot, table)
+    out = None if table else out
     given = dataclasses.asdict(corpus)
     given["seed"] = given.pop("drawing")
     if merge:
@@ -219,8 +230,9 @@ def profile(
             raise Interrupted(
                 f"interrupted after {counted(stopped.texts, 'text')}; {kept}{hint}"
             ) from None
-    if plot is not None:
-        found.save(plot, **drawn)
+    for path in (plot, table):
+        if path is not None:
+            found.save(path, **drawn)
     if json or csv:
         console.put(found.to_json() if json else found.to_csv())
     else:

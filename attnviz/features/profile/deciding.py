@@ -21,14 +21,16 @@ from attnviz.statistics.clusters import LEVEL
 from attnviz.statistics.exact import Floats
 from attnviz.statistics.families import holm, one_sided
 
-EVIDENCE = tuple(
-    (list(SCORES).index(evidence.score), evidence.mean, evidence.lift)
-    for role in ROLES.values()
-    for evidence in role.evidence
-)
-"""The column of every score that a role rests on, with the mean and lift that it must reach."""
-
 Bools = NDArray[np.bool_]
+
+
+def asked_of() -> tuple[tuple[int, float, float], ...]:
+    """The column of every score that a role rests on, with the mean and lift it must reach."""
+    return tuple(
+        (list(SCORES).index(evidence.score), evidence.mean, evidence.lift)
+        for role in ROLES.values()
+        for evidence in role.evidence
+    )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -67,8 +69,8 @@ def decide(
             nothing is known.
         width: instead, how many errors the simultaneous intervals are wide to each side.
     """
-    columns = [column for column, _, _ in EVIDENCE]
-    bounds = np.array([(least, lift) for _, least, lift in EVIDENCE])
+    columns = [column for column, _, _ in asked_of()]
+    bounds = np.array([(least, lift) for _, least, lift in asked_of()])
     apart = mean[:, columns] - np.fmax(bounds[:, 0], bounds[:, 1] * chance[:, columns])
     if width is not None:
         asked = ~np.isnan(width[:, columns] + apart)

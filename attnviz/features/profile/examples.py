@@ -23,8 +23,6 @@ from attnviz.scoring.roles import ROLES
 KEPT = 3
 """Rows of each sort."""
 SORTS = ("best", "random")
-SCORES_SHOWN = tuple(role.evidence[0].score for role in ROLES.values())
-"""What says how well a row shows a role, in the order of the roles."""
 LONGEST_TEXT = 500
 """Characters of a text that are kept."""
 
@@ -33,6 +31,11 @@ Floats = NDArray[np.floating[Any]]
 _NONE = -1
 _FINE = 14
 """Bits of a row's value that count; rows that are equal up to that are equally good."""
+
+
+def scores_shown() -> tuple[str, ...]:
+    """What says how well a row shows a role, in the order of the roles."""
+    return tuple(role.evidence[0].score for role in ROLES.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +110,18 @@ class Watching:
     """
 
     def __init__(self, keys: Sequence[int], layout: Layout) -> None:
-        self._keys, self._layout = tuple(keys), layout
+        self._keys, self._layout, self._shown = tuple(keys), layout, scores_shown()
         self._seen: list[dict[tuple[Site, int], Floats]] = [{} for _ in keys]
 
     def watch(
         self, item: int, site: Site, start: int, names: Sequence[str], values: Tensor
     ) -> None:
         """Keep those scores [n, H, r] of some rows that show roles."""
-        columns = [names.index(name) for name in SCORES_SHOWN if name in names]
+        columns = [names.index(name) for name in self._shown if name in names]
         some = values[columns].cpu().numpy()
-        if len(columns) < len(SCORES_SHOWN):  # cross-attention lacks some scores
-            every = np.full((len(SCORES_SHOWN), *some.shape[1:]), np.nan, some.dtype)
-            every[[name in names for name in SCORES_SHOWN]] = some
+        if len(columns) < len(self._shown):  # cross-attention lacks some scores
+            every = np.full((len(self._shown), *some.shape[1:]), np.nan, some.dtype)
+            every[[name in names for name in self._shown]] = some
             some = every
         self._seen[item][site, start] = some
 
@@ -153,7 +156,7 @@ class Watching:
         layers = []
         for site in self._layout.sites:
             if site.kind == kind:
-                shape = (len(SCORES_SHOWN), self._layout.heads[kind][site.layer], length)
+                shape = (len(self._shown), self._layout.heads[kind][site.layer], length)
                 layer = np.full(shape, np.nan, np.float32)
                 for (place, start), some in self._seen[item].items():
                     if place == site:

@@ -20,7 +20,7 @@ from attnviz.drawing.labels import counted, model_name
 from attnviz.drawing.style import Style
 from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.features.profile.terminal import report
-from attnviz.scoring.roles import SHOWN
+from attnviz.scoring.roles import drawn
 
 _GREY, _PALE = "#555555", "#c4c4c4"
 _PANEL, _MARGIN, _GAP = 2.9, 0.35, 0.75
@@ -153,7 +153,7 @@ def _distances(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
     for name, (_, found) in best:
         shares = [share.weight for share in found.distances[1:-1][there]]
         label = f"{profile.layout.name(found.head)} {name}"
-        axes.plot(places, shares, color=SHOWN[name].color, linewidth=1.2, label=label)
+        axes.plot(places, shares, color=drawn(name).color, linewidth=1.2, label=label)
     if heads and heads[0].distances:
         uniform = [share.uniform for share in heads[0].distances[1:-1][there]]
         axes.plot(places, uniform, ":", color=_GREY, linewidth=0.8, label="uniform")
@@ -195,7 +195,7 @@ def _plane(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
     _names(axes, profile, placed)
     known = list(dict.fromkeys(f.scores.roles[0].name for f in placed if f.scores.roles))
     dots = [
-        Line2D([], [], marker="o", linestyle="", markersize=4, color=SHOWN[name].color)
+        Line2D([], [], marker="o", linestyle="", markersize=4, color=drawn(name).color)
         for name in known
     ]
     axes.legend(
@@ -232,7 +232,7 @@ def _names(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
 
 
 def _color(found: HeadProfile) -> str:
-    return SHOWN[found.scores.roles[0].name].color if found.scores.roles else _PALE
+    return drawn(found.scores.roles[0].name).color if found.scores.roles else _PALE
 
 
 def _style(axes: Axes, title: str, x: str, y: str) -> None:

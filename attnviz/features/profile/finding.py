@@ -40,7 +40,7 @@ def finding(found: Profile, name: str) -> Finding:
 def _measures(heads: dict[str, HeadProfile]) -> Iterator[Measure]:
     """Every score that is known of some head."""
     for score, kind in SCORES.items():
-        known = {head: one.estimates[score] for head, one in heads.items()}
+        known = {h: one.estimates[score] for h, one in heads.items() if score in one.estimates}
         values = {
             head: (one.mean, one.low, one.high)
             for head, one in known.items()

@@ -27,11 +27,13 @@ from attnviz.features.profile import run, saved
 from attnviz.features.profile.result import Profile
 from attnviz.features.profile.state import About, State
 from attnviz.features.profile.summary import summarize
+from attnviz.features.profile.windows import limit as limit_of
 from attnviz.features.profile.work import ProfileSettings
 from attnviz.features.registry import read
 from attnviz.models.identity import identity
 from attnviz.models.untrained import FreshConfig
 from attnviz.models.weighed import weighed
+from attnviz.scoring import plugins
 from attnviz.scoring.probe import match_prefixes
 
 INTERVALS = ("each", "simultaneous")
@@ -51,6 +53,7 @@ def profile(
     group: str | None = None,
     whole: bool = False,
     stride: int | None = None,
+    window: int | None = None,
     special_tokens: bool = True,
     weigh: str = "weights",
     limit: int | None = None,
@@ -77,10 +80,11 @@ def profile(
         column: the column or field with the text.
         group: the column or field that names what a text belongs to, such as its document; groups
             are then the independent units of the intervals. Their texts must follow each other.
-        whole: every file is one text. Texts longer than the model's windows (at most 1,024 tokens)
-            are cut between words.
+        whole: every file is one text. Texts longer than a window are cut between words.
         stride: about how many tokens lie between the beginnings of two windows of a text; by
             default they do not overlap. Rows in an overlap count in both windows.
+        window: tokens of a window, as many as the model takes; by default 1,024, or the model's
+            own length where that is less. Memory grows in proportion, time with its square.
         special_tokens: whether the tokenizer adds its own.
         weigh: what is scored, as for :func:`attnviz.heads`.
         limit: how many texts to take at most, from the first on.
@@ -106,7 +110,13 @@ def profile(
         raise UsageError(
             "no {interval}; choose {}", " or ".join(map(repr, INTERVALS)), interval=interval
         )
-    for name, value in (("stride", stride), ("limit", limit), ("sample", sample), ("jobs", jobs)):
+    for name, value in (
+        ("stride", stride),
+        ("window", window),
+        ("limit", limit),
+        ("sample", sample),
+        ("jobs", jobs),
+    ):
         if value is not None and value < 1:
             raise UsageError("{} must be 1 or more", Setting(name, value))
     names, found = _read(inputs, texts, column, group, whole=whole)
@@ -121,7 +131,8 @@ def profile(
     reads: Literal["text", "image"] = "image" if sees else "text"
     loading = partial(_loaded, model, weigh, device=device, dtype=dtype, reads=reads)
     source = loading()
-    settings = ProfileSettings(special_tokens, stride, weigh)
+    limit_of(source, window)
+    settings = ProfileSettings(special_tokens, stride, weigh, window)
     about = About(
         dict(identity(model)),
         source.info,
@@ -138,7 +149,12 @@ def profile(
             one.name, about.info, about.layout, about.model
         )  # now, not when all has run
     workers = run.executor(
-        loading, source, about, _jobs(model, jobs, ray, names, source.info.device), ray
+        loading,
+        source,
+        about,
+        _jobs(model, jobs, ray, names, source.info.device),
+        ray,
+        lambda share: progress(run.Progress(0, 0, (), 0.0, share)),
     )
     state = run.run(found, tuple(names), about, workers, out=path, strict=strict, progress=progress)
     if not state.tally.texts:
@@ -309,5 +325,7 @@ def _jobs(
         return 1
     if jobs is not None or ray is not None:
         return jobs
+    if plugins.here_alone():
+        return 1
     sizes = [Path(name).stat().st_size if Path(name).is_file() else 0 for name in names]
     return cores() if device == "cpu" and sum(sizes) >= _SEVERAL else 1

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from attnviz.core.heads import SiteKind
 from attnviz.core.measures import PrefixMatching
 from attnviz.core.provenance import SourceInfo
+from attnviz.core.scores import UserDefined
 from attnviz.corpus.texts import Bad
 from attnviz.features.profile.state import Run, State
 from attnviz.features.profile.work import ProfileSettings
@@ -52,6 +53,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
     shown: list[_Shown]
     alike: list[tuple[Key, dict[SiteKind, Count]]]
     whole: bool = False
+    user_defined: tuple[UserDefined, ...] = ()
 
 
 def read(header: Any, arrays: Mapping[str, NDArray[Any]]) -> Header:

@@ -10,7 +10,7 @@ from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.measures import PrefixMatching, SinkRate
 from attnviz.core.result import Result
-from attnviz.core.scores import Estimate, HeadScores, Role
+from attnviz.core.scores import Estimate, HeadScores, Role, UserDefined
 from attnviz.drawing.forms import Shown
 
 if TYPE_CHECKING:
@@ -147,6 +147,7 @@ class Profile(Shown, Result):
         sink_rate: as Gu et al. 2024 define it; None where no text has the tokens for it, or the
             model is not a single causal stack.
         matching: prefix matching on random tokens; None where it is not defined.
+        user_defined: the scores and roles that are no part of attnviz.
         findings: what attached results say of these heads.
         rare_width: see ``width``.
         copies: clusters that repeat another one word for word; they are no independent units.
@@ -178,6 +179,7 @@ class Profile(Shown, Result):
     copies: int = 0
     questions: int = 0
     resamples: int = 0
+    user_defined: tuple[UserDefined, ...] = ()
     findings: tuple[Finding, ...] = field(default=(), compare=False)
 
     def __repr__(self) -> str:

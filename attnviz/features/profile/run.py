@@ -22,7 +22,7 @@ from attnviz.features.profile import saved
 from attnviz.features.profile.state import About, Run, State
 from attnviz.features.profile.tally import Tally
 from attnviz.features.profile.tasks import ProfileTask, tasks
-from attnviz.features.profile.work import Part, Worker
+from attnviz.features.profile.work import Inside, Part, Worker
 from attnviz.scoring.scores import SCORES
 
 SAVE_EVERY = 30.0
@@ -39,12 +39,14 @@ class Progress:
         texts: how many are done, with those of earlier runs; ``tokens`` of this run alone.
         bad: what could not be used, as far as it is new.
         seconds: since the first text.
+        inside: how much is done of the long texts that run now, as a share; None between texts.
     """
 
     texts: int
     tokens: int
     bad: tuple[Bad, ...]
     seconds: float
+    inside: float | None = None
 
 
 class ProfileInterrupted(KeyboardInterrupt):
@@ -60,7 +62,12 @@ class ProfileInterrupted(KeyboardInterrupt):
 
 
 def executor(
-    load: Callable[[], Source], source: Source, about: About, jobs: int | None, ray: str | None
+    load: Callable[[], Source],
+    source: Source,
+    about: About,
+    jobs: int | None,
+    ray: str | None,
+    inside: Inside | None = None,
 ) -> AbstractContextManager[running.Executor[ProfileTask, Part]]:
     """This process, or several, or actors on Ray.
 
@@ -69,6 +76,7 @@ def executor(
         source: the model.
         about: what is run.
         jobs: how many processes; None for as many as Ray has room for.
+        inside: told how much of long texts is done, where this process does them.
         ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
     """
     worker = partial(Worker, settings=about.settings)
@@ -76,6 +84,8 @@ def executor(
         from attnviz.corpus.on_ray import OnRay
 
         return OnRay(running.SetUp(load, worker), ray, jobs)
+    if (jobs or 1) == 1:
+        worker = partial(worker, inside=inside)
     return running.executor(worker, source, load, jobs or 1)
 
 
@@ -107,7 +117,7 @@ def run(
         ProfileInterrupted: Ctrl-C or SIGTERM.
     """
     state = _begin(out, about, names)
-    todo = _left(tasks(texts), state, out)
+    todo = _left(tasks(texts, about.settings.segment), state, out)
     written = began = time.monotonic()
     pause, tokens = SAVE_EVERY, state.tally.tokens
     with Stopping() as stop:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from attnviz import files
 from attnviz.core.heads import Layout
-from attnviz.errors import InputError
+from attnviz.errors import InputError, UsageError
 from attnviz.features.profile import header as typed
 from attnviz.features.profile.examples import ShownText
 from attnviz.features.profile.header import Header
@@ -25,6 +25,7 @@ from attnviz.features.profile.likeness import Divergences
 from attnviz.features.profile.state import About, Cluster, State
 from attnviz.features.profile.tally import COUNTS
 from attnviz.models.containers import one_line, read_archive
+from attnviz.scoring.roles import user_defined
 from attnviz.statistics.exact import Exact
 from attnviz.statistics.simultaneous import DrawnSums
 
@@ -73,11 +74,32 @@ def read(path: Path) -> State:
             f"again{_command(header, path)}"
         )
     try:
-        state = _state(typed.read(header, arrays), arrays)
+        found = typed.read(header, arrays)
+        _check_scores(found, path)
+        state = _state(found, arrays)
         typed.check(state)
         return state
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise InputError(f"{path} is damaged ({one_line(error)}); make it again") from None
+
+
+def _check_scores(header: Header, path: Path) -> None:
+    """UsageError where the file has scores or roles of a user that are not registered here."""
+    known = user_defined()
+    if header.user_defined == known:
+        return
+    lacking = [one for one in header.user_defined if one not in known]
+    if lacking:
+        named = ", ".join(f"the {one.what} {one.name} ({one.function})" for one in lacking)
+        raise UsageError(
+            "{} has {}, which is not registered here as it was; load the file that does, see "
+            "{plugin}", path, named, plugin="FILE",
+        )  # fmt: skip
+    more = [one for one in known if one not in header.user_defined]
+    named = ", ".join(f"the {one.what} {one.name}" for one in more)
+    raise UsageError(
+        "{} was made without {}; read it without that plugin, or make it again", path, named
+    )
 
 
 def _header(state: State) -> dict[str, Any]:
@@ -93,6 +115,7 @@ def _header(state: State) -> dict[str, Any]:
         "seed": about.seed,
         "simultaneous": about.simultaneous,
         "grouped": about.grouped,
+        "user_defined": [asdict(one) for one in about.user_defined],
         "matching": None if about.matching is None else asdict(about.matching),
         "runs": [asdict(run) for run in state.runs],
         "bad": [asdict(bad) for bad in state.bad],
@@ -141,6 +164,7 @@ def _state(header: Header, arrays: Mapping[str, NDArray[Any]]) -> State:
         header.simultaneous,
         header.grouped,
         header.matching,
+        header.user_defined,
     )
     draws = len(arrays["drawn.b"])  # a thousand times the size of others, so looked at first
     if draws != about.replicates:
@@ -150,7 +174,7 @@ def _state(header: Header, arrays: Mapping[str, NDArray[Any]]) -> State:
     tally = state.tally
     for name in COUNTS:
         setattr(tally, name, getattr(header, name))
-    tally.counted = arrays["counted"]
+    tally.counted = _like(tally.counted, arrays["counted"])
     tally.sinks = _like(tally.sinks, arrays["sinks"])
     for name, exact in _exact(state).items():
         exact.whole = _like(exact.whole, arrays[f"{name}.whole"])
@@ -162,9 +186,9 @@ def _state(header: Header, arrays: Mapping[str, NDArray[Any]]) -> State:
     for name in _ROWS:
         mine = getattr(state.bootstrap, name)
         setattr(state.bootstrap, name, _like(mine, arrays[f"drawn.{name}"]))
-    counted = arrays["copies"].tolist(), arrays["copies.count"].tolist()
-    state.copies = Counter(dict(zip(*counted, strict=True)))
-    state.groups = set(arrays["groups"].tolist())
+    keys, counts = _row(arrays["copies"], "u8"), _row(arrays["copies.count"], "i8")
+    state.copies = Counter(dict(zip(keys.tolist(), counts.tolist(), strict=True)))
+    state.groups = set(_row(arrays["groups"], "u8").tolist())
     if header.open is not None:
         state.open = Cluster(*header.open, arrays["open.a"], arrays["open.b"])
     for name in _FLOW:
@@ -209,6 +233,13 @@ def _like(mine: NDArray[Any], found: NDArray[Any]) -> NDArray[Any]:
     """An array that was read, if it can take the place of another."""
     if mine.shape != found.shape or mine.dtype != found.dtype:
         raise ValueError(f"an array of {found.dtype} {found.shape}, not {mine.dtype} {mine.shape}")
+    return found
+
+
+def _row(found: NDArray[Any], kind: str) -> NDArray[Any]:
+    """An array of any length that was read, if it has one axis and holds these numbers."""
+    if found.ndim != 1 or found.dtype != kind:
+        raise ValueError(f"an array of {found.dtype} {found.shape}, not a row of {kind}")
     return found
 
 

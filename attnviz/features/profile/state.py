@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from attnviz.core.heads import Layout
 from attnviz.core.measures import PrefixMatching
 from attnviz.core.provenance import SourceInfo
+from attnviz.core.scores import UserDefined
 from attnviz.corpus.texts import Bad
 from attnviz.errors import InputError, UsageError
 from attnviz.features.profile.tally import Tally
 from attnviz.features.profile.tasks import ProfileTask
 from attnviz.features.profile.work import Part, ProfileSettings
+from attnviz.scoring.roles import user_defined
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.sums import Sums, comparable
 from attnviz.statistics.clusters import ClusterSums
@@ -46,6 +48,7 @@ class About:
         version: of attnviz.
         seed: of everything that is drawn; ``simultaneous`` whether intervals are.
         grouped: whether the texts name the groups that they belong to.
+        user_defined: the scores and roles that are no part of attnviz.
         matching: prefix matching of the model, which needs texts of its own; None where it is not
             defined.
     """
@@ -59,6 +62,7 @@ class About:
     simultaneous: bool = False
     grouped: bool = False
     matching: PrefixMatching | None = None
+    user_defined: tuple[UserDefined, ...] = field(default_factory=user_defined)
 
     @property
     def replicates(self) -> int:
@@ -77,6 +81,9 @@ class About:
             "seed": self.seed,
             "simultaneous": self.simultaneous,
             "group": self.grouped,
+            "user-defined": [
+                f"{one.what} {one.name} ({one.function})" for one in self.user_defined
+            ],
         }
 
 

@@ -21,8 +21,9 @@ from attnviz.features.profile.result import ExampleRow, HeadProfile, Profile, Sh
 from attnviz.features.profile.stability import first_of, redrawn
 from attnviz.features.profile.state import RESAMPLES, State
 from attnviz.features.profile.tally import Tally, WeightFlow
+from attnviz.features.profile.windows import LONGEST
 from attnviz.scoring.published import SINK_LENGTH, SINK_THRESHOLD
-from attnviz.scoring.roles import ROLES
+from attnviz.scoring.roles import ROLES, user_defined
 from attnviz.scoring.scores import SCORES
 from attnviz.statistics.clusters import few_groups
 from attnviz.statistics.copies import factor
@@ -102,6 +103,7 @@ def summarize(state: State, *, stability: bool = False) -> Profile:
         copies=state.copies.total() - len(state.copies),
         questions=decisions.questions,
         resamples=RESAMPLES if stability else 0,
+        user_defined=user_defined(),
     )
 
 
@@ -118,6 +120,20 @@ def _sink_rate(tally: Tally) -> SinkRate | None:
     return SinkRate(mean / heads, half, shares, texts, SINK_LENGTH, SINK_THRESHOLD)
 
 
+def _windows(state: State) -> str:
+    """How long texts were cut."""
+    asked = state.about.settings
+    steps = (
+        "which do not overlap"
+        if asked.stride is None
+        else f"one about every {asked.stride:,} tokens: rows in an overlap count in both"
+    )
+    return (
+        f"{counted(state.tally.texts, 'text')} ran in {state.tally.windows:,} windows of at most "
+        f"{asked.window or LONGEST:,} tokens, {steps}."
+    )
+
+
 def _notes(state: State, clusters: int, copies: float) -> list[str]:
     notes = []
     unit = "groups" if state.about.grouped else "texts"
@@ -132,6 +148,8 @@ def _notes(state: State, clusters: int, copies: float) -> list[str]:
     if state.bad_count:
         of = state.tally.texts + state.bad_count
         notes.append(f"{state.bad_count:,} of {counted(of, 'text')} could not be used.")
+    if state.tally.windows > state.tally.texts:
+        notes.append(_windows(state))
     if state.tally.empty:
         notes.append(
             f"{state.tally.empty:,} query rows have no key to attend to: they count nowhere."

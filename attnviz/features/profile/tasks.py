@@ -73,22 +73,22 @@ class ProfileTask:
         return hashlib.sha256("\0".join(said).encode("utf-8", "surrogatepass")).digest()
 
 
-def tasks(texts: Iterable[Text | Bad]) -> Iterator[ProfileTask]:
-    """Cut texts into tasks, in their order."""
+def tasks(texts: Iterable[Text | Bad], segment: int = SEGMENT) -> Iterator[ProfileTask]:
+    """Cut texts into tasks, in their order, of pieces of at most ``segment`` characters."""
     pieces: list[Piece] = []
     bad: list[Bad] = []
     size, file = 0, ""
     for text in texts:
         found = _LINE.sub("", text.place)
-        if (pieces or bad) and (found != file or len(pieces) >= WINDOW or size >= SEGMENT):
+        if (pieces or bad) and (found != file or len(pieces) >= WINDOW or size >= segment):
             yield ProfileTask(tuple(pieces), tuple(bad))
             pieces, bad, size = [], [], 0
         file = found
         if isinstance(text, Bad):
             bad.append(text)
             continue
-        for piece in _pieces(text):
-            if size and size + len(piece.text.text) > SEGMENT:
+        for piece in _pieces(text, segment):
+            if size and size + len(piece.text.text) > segment:
                 yield ProfileTask(tuple(pieces), tuple(bad))
                 pieces, bad, size = [], [], 0
             pieces.append(piece)
@@ -97,16 +97,16 @@ def tasks(texts: Iterable[Text | Bad]) -> Iterator[ProfileTask]:
         yield ProfileTask(tuple(pieces), tuple(bad))
 
 
-def _pieces(text: Text) -> Iterator[Piece]:
-    """A text in parts of at most :data:`SEGMENT` characters."""
+def _pieces(text: Text, segment: int) -> Iterator[Piece]:
+    """A text in parts of at most so many characters."""
     key = key_of(text)
     whole = text.text
-    if len(whole) <= SEGMENT:
+    if len(whole) <= segment:
         yield Piece(text, key)
         return
     start = part = 0
     while start < len(whole):
-        end = min(start + SEGMENT, len(whole))
+        end = min(start + segment, len(whole))
         if end < len(whole):
             space = max(whole.rfind(mark, start + 1, end) for mark in (" ", "\n"))
             end = space if space > 0 else end

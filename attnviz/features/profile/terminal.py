@@ -29,7 +29,7 @@ from attnviz.drawing.labels import (
     visible,
 )
 from attnviz.drawing.published import SINKS, matching_line, sink_line
-from attnviz.drawing.terminal import Line
+from attnviz.drawing.terminal import Line, user_defined_line
 from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.scoring.published import SINK_LENGTH
 
@@ -48,6 +48,8 @@ def parts(found: Profile, rows: Sequence[HeadScores] | None = None) -> Iterator[
     yield from stability_lines(found, listed)
     if found.findings:
         yield Findings(found.findings, [found.layout.name(one.head) for one in listed])
+    if found.user_defined:
+        yield Line(user_defined_line(found.user_defined), "dim")
     yield profile_line(found)
 
 

@@ -14,10 +14,10 @@ from functools import partial
 
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
-from attnviz.errors import InputError
+from attnviz.errors import InputError, Setting, UsageError
 
 LONGEST = 1024
-"""Tokens of a window, also where a model could take more."""
+"""Tokens of a window, also where a model could take more, unless another length is asked for."""
 _WORDS = re.compile(r"\s*\S{1,40}")
 """A word with the space before it; what has no spaces is cut after 40 characters."""
 _FULL = 0.95
@@ -25,12 +25,30 @@ _FULL = 0.95
 _TRIES = 8
 
 
-def limit(source: Source) -> int:
-    """Tokens of a window."""
-    return min(source.max_tokens or LONGEST, LONGEST)
+def limit(source: Source, window: int | None = None) -> int:
+    """Tokens of a window.
+
+    Args:
+        source: the model.
+        window: the number that is wanted; :data:`LONGEST` or fewer by default.
+
+    Raises:
+        UsageError: more than the model takes, or none.
+    """
+    most = source.max_tokens
+    if window is None:
+        return min(most or LONGEST, LONGEST)
+    if window < 1 or (most is not None and window > most):
+        room = "1 token or more" if most is None else f"1 to {most:,} tokens"
+        raise UsageError(
+            "{} is no window of this model, which takes {}", Setting("window", window), room
+        )
+    return window
 
 
-def windows(prompt: Prompt, source: Source, stride: int | None = None) -> Iterator[Inputs]:
+def windows(
+    prompt: Prompt, source: Source, stride: int | None = None, window: int | None = None
+) -> Iterator[Inputs]:
     """A text as a model can take it, in one piece or several.
 
     Args:
@@ -38,11 +56,12 @@ def windows(prompt: Prompt, source: Source, stride: int | None = None) -> Iterat
         source: the model.
         stride: about how many tokens lie between the beginnings of two windows; by default they
             follow each other without overlap.
+        window: tokens of a window, see :func:`limit`.
 
     Raises:
         InputError, UsageError: the model cannot take it.
     """
-    longest = limit(source)
+    longest = limit(source, window)
     if prompt.image is not None or prompt.audio is not None:
         yield replace(source.prepare(prompt), texts=prompt.texts)
         return

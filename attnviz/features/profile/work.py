@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.heads import Layout
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import ForwardRequest, Observer, Rows, Source
 from attnviz.corpus.batches import Tokenized, batches
 from attnviz.corpus.texts import Bad
 from attnviz.errors import InputError, Message, UsageError
@@ -19,7 +20,7 @@ from attnviz.features.profile.likeness import Comparing, Smallest, sample_size
 from attnviz.features.profile.passing import Passing
 from attnviz.features.profile.sinks import Sinks
 from attnviz.features.profile.tally import Tally
-from attnviz.features.profile.tasks import Piece, ProfileTask, mixed
+from attnviz.features.profile.tasks import SEGMENT, Piece, ProfileTask, mixed
 from attnviz.features.profile.windows import windows
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.sums import Sums
@@ -27,6 +28,11 @@ from attnviz.scoring.sums import Sums
 LARGEST_BATCH = 32
 _BATCH_TOKENS = 4096
 """Tokens of a padded batch; a single text may have more."""
+LONG_WINDOW = 2048
+"""Tokens from which a single window takes so long that one wants to know how far it has come."""
+
+Inside = Callable[[float], None]
+"""Gets the share of a batch that is done."""
 _NAN = Message("the model gives NaN; use {dtype}", dtype="float32")
 
 
@@ -38,11 +44,18 @@ class ProfileSettings:
         special_tokens: whether the tokenizer adds its own.
         stride: see :func:`~attnviz.features.profile.windows.windows`.
         weigh: what is scored, a name of :data:`attnviz.core.quantities.QUANTITIES`.
+        window: tokens of a window, see :func:`~attnviz.features.profile.windows.limit`.
     """
 
     special_tokens: bool = True
     stride: int | None = None
     weigh: str = "weights"
+    window: int | None = None
+
+    @property
+    def segment(self) -> int:
+        """Characters of a text that a task holds: enough for some windows."""
+        return max(SEGMENT, 8 * (self.window or 0))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -85,11 +98,37 @@ class Window(Tokenized):
         return self.piece.part == self.number == 0
 
 
+class Rowing:
+    """Watches how far a batch of long texts has come.
+
+    Args:
+        batch: the items that run.
+        layout: the heads of the model.
+        tell: gets the share that is done.
+    """
+
+    def __init__(self, batch: Sequence[Inputs], layout: Layout, tell: Inside) -> None:
+        longest = max(inputs.length for inputs in batch)
+        self._tell = tell if longest >= LONG_WINDOW else None
+        self._all = sum(
+            max(len(inputs.sides[site.kind].queries) for inputs in batch) for site in layout.sites
+        )
+        self._done = 0
+
+    def observe(self, rows: Rows) -> None:
+        """Count the rows of a block."""
+        if self._tell is not None:
+            self._done += rows.weights.shape[2]
+            self._tell(self._done / self._all)
+
+
 class Worker:
     """Runs tasks through a model, one after the other."""
 
-    def __init__(self, source: Source, settings: ProfileSettings) -> None:
-        self._source, self._settings = source, settings
+    def __init__(
+        self, source: Source, settings: ProfileSettings, inside: Inside | None = None
+    ) -> None:
+        self._source, self._settings, self._inside = source, settings, inside
         self._smallest = Smallest(sample_size(source.layout))
 
     def __call__(self, task: ProfileTask) -> Part:
@@ -115,10 +154,11 @@ class Worker:
 
     def _prepared(self, task: ProfileTask, bad: list[Bad]) -> Iterator[Window]:
         """The windows of every text, or why there are none."""
+        stride = self._settings.stride
         for piece in task.pieces:
             prompt = replace(piece.text.prompt, special_tokens=self._settings.special_tokens)
             try:
-                cut = list(windows(prompt, self._source, self._settings.stride))
+                cut = list(windows(prompt, self._source, stride, self._settings.window))
             except (InputError, UsageError) as error:
                 bad.append(Bad(piece.text.number, piece.text.place, error.message))
                 continue
@@ -143,7 +183,10 @@ class Worker:
             if w.begins and self._smallest.may_have(w.piece.key)
         }
         comparing, sinks = Comparing(inputs, keys, source.layout), Sinks(inputs, source.layout)
-        source.forward(inputs, [scores, passing, comparing, sinks], ForwardRequest(hidden=False))
+        watching_all: list[Observer] = [scores, passing, comparing, sinks]
+        if self._inside is not None:
+            watching_all.append(Rowing(inputs, source.layout, self._inside))
+        source.forward(inputs, watching_all, ForwardRequest(hidden=False))
         for item, window in enumerate(batch):
             sums, passed, text = scores.sums(item), passing.passed(item), window.text
             if not all(np.isfinite(found.keys).all() for found in passed.values()):

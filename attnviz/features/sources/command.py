@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -11,6 +11,7 @@ from attnviz.cli import console, ending
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import OutputOptions, TextsOptions, TrainedOptions
 from attnviz.cli.paper_options import PaperOptions
+from attnviz.cli.positions import number_or
 from attnviz.cli.stages import Stages
 
 if TYPE_CHECKING:
@@ -88,13 +89,11 @@ def sources(
       attnviz sources "The cat sat on the mat." --head 2.1 --model demo-bert -o sources.png
     """
     drawn = paper.options()
-    from attnviz import files
     from attnviz.features.sources import function
     from attnviz.features.sources.result import Sources, SourceShares
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
-    other = _against(against)
+    ending.check(Sources, json, csv, out=out)
+    other = cast("int | Others | None", number_or("against", against, "mean", "rest"))
     many = prompt.lines is not None
     if many and (at is not None or key is not None or isinstance(other, int)):
         raise typer.BadParameter(
@@ -102,9 +101,6 @@ def sources(
         )
     if role is not None and not many:
         raise typer.BadParameter("--role is for many texts; give --lines FILE")
-    if out is not None:
-        Sources.check_suffix(out)
-        files.check_writable(out)
     found: Sources | SourceShares
     if many:
         looks = list(prompt.looks(model, seed=seed, quiet=output.quiet))
@@ -122,17 +118,6 @@ def sources(
     if out is not None:
         found.save(out, **drawn)
     ending.show(found, output.quiet, json=json, csv=csv, wrote=out)
-
-
-def _against(text: str | None) -> int | Others | None:
-    if text in (None, "mean", "rest"):
-        return text  # type: ignore[return-value]
-    try:
-        return int(text or "")
-    except ValueError:
-        raise typer.BadParameter(
-            f"--against is a whole number, mean or rest, not {text!r}"
-        ) from None
 
 
 def _mean(other: int | Others | None) -> Others:

@@ -155,21 +155,12 @@ def syntax(
       attnviz syntax dev.conllu --select-on all --json
     """
     drawn = paper.options()
-    from attnviz import files
-    from attnviz.drawing.forms import picture_format
     from attnviz.features.syntax import function
     from attnviz.features.syntax.result import Syntax
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
+    ending.check(Syntax, json, csv, plot, out)
     if out is not None and not show:
         raise typer.BadParameter("--out draws sentences; say how many with --show")
-    if plot is not None:
-        Syntax.check_suffix(plot)
-        files.check_writable(plot)
-    if out is not None:
-        picture_format(out)
-        files.check_writable(out)
     with Stages(output.quiet) as stages:
         found = function.syntax(
             inputs,

@@ -36,7 +36,7 @@ from attnviz.features.view.quantize import Packed, deflated, pack
 from attnviz.features.view.scene import cells, scene
 from attnviz.features.view.terms import pack_terms
 from attnviz.scoring.arrange import leading
-from attnviz.scoring.roles import ANNOTATED, FEW_ROWS, MIN_ROWS, SHOWN
+from attnviz.scoring.roles import ANNOTATED, FEW_ROWS, MIN_ROWS, SHOWN, drawn
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.strongest import strongest_pair
 from attnviz.scoring.words import word_starts
@@ -127,6 +127,7 @@ def document(
                 "code": role.code,
                 "reason": role.reason,
                 "source": role.source,
+                "user": role.user,
             }
             for role in SHOWN.values()
         ],
@@ -136,6 +137,7 @@ def document(
                 "formula": score.formula,
                 "source": score.source,
                 "unit": score.unit,
+                "user": score.user,
             }
             for score in SCORES.values()
         ],
@@ -388,7 +390,7 @@ def _role(role: Role) -> dict[str, Any]:
     return {
         "name": role.name,
         "title": role.title,
-        "code": role.of[:_CODE] or SHOWN[role.name].code,
+        "code": role.of[:_CODE] or drawn(role.name).code,
         "given": role.name in ANNOTATED,
         "score": role.score,
         "numbers": _score(role.evidence),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -206,7 +207,7 @@ def _runs(
         path = Path(against)
         if path.suffix.lower() in recorded.SUFFIXES:
             against = recorded.load(path)
-        elif path.is_file():
+        elif os.path.isfile(path):
             raise ModelError("{} is a file; {against} takes the folder of a model, or a capture "
                              "(.npz, .safetensors)", path, against=...)  # fmt: skip
     if isinstance(against, Capture):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import Tensor
@@ -37,3 +37,26 @@ class Told:
 
     def end(self) -> None:
         """Nothing comes after it."""
+
+
+def stepwise(
+    following: Callable[[Sequence[int]], Tensor],
+    ids: Sequence[int],
+    generation: Generation,
+    ends: Collection[int],
+    tell: Callable[[int], None],
+) -> tuple[int, ...]:
+    """What is written with a whole pass for each token, for a model that is changed meanwhile.
+
+    Args:
+        following: the logits [V] that follow some ids.
+        ids: of the prompt.
+        generation: how many tokens, and how they are chosen.
+        ends: ids after which it stops.
+        tell: gets every token as it is written.
+    """
+    choose, new = Choice(generation), list[int]()
+    while len(new) < generation.tokens and not (new and new[-1] in ends):
+        new.append(choose(following((*ids, *new))))
+        tell(new[-1])
+    return tuple(new)

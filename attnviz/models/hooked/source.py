@@ -34,6 +34,7 @@ from attnviz.models.chat import as_text
 from attnviz.models.gating import Gated, merged
 from attnviz.models.hooked.compare import lengths, real
 from attnviz.models.hooked.eager import hand_out, returned
+from attnviz.models.hooked.generating import stepwise
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.network import WRITES_AT_MOST, HookedModel, Item, without_end
 from attnviz.models.hooked.overheard import Overhearing
@@ -386,11 +387,22 @@ class Hooked(Gated):
             reason = self.no_logits or f"{self._name} generates no text"
             raise limits.no_writer(generation, reason)
         with limits.telling(generation, tokens, self._texts.text) as tell:
-            new = self._network.write(item, generation, tell)
+            if self._standing:  # a model's own generate knows no gates
+                new = stepwise(self._following, tokens.ids, generation, self._network.ends(), tell)
+            else:
+                new = self._network.write(item, generation, tell)
         whole = self._texts.tokens([*tokens.ids, *new])
         whole = replace(whole, written=len(new), spans=tokens.spans)
         notes.append(limits.written(whole, generation))
         return whole
+
+    def _following(self, ids: Sequence[int]) -> Tensor:
+        """The logits [V] that follow some ids, with the gates that stand."""
+        tokens = self._texts.tokens(ids)
+        inputs = Inputs({self._survey.kind or "decoder": Sides(tokens, tokens)})
+        logits = self.forward([inputs], request=ForwardRequest(hidden=False, logits=True)).logits
+        assert logits is not None
+        return logits[0, -1]
 
     def _decoded(self, prompt: Prompt, source: Item, notes: list[str]) -> Tokens:
         """The decoder's text as the model writes it: as asked, or greedily where nobody asked."""

@@ -78,10 +78,11 @@ export function csvOf(lines) {
  * What a menu of files saves: a drawing as PNG and SVG, numbers as CSV.
  * @param {string} name of the files, without what comes after the dot
  * @param {Picture} picture
- * @param {() => string} paper its colour
  * @param {() => Iterable<string[]>} numbers
+ * @param {string} [ground] the name of the drawing's ground among the page's colours
  */
-export function startSaving(name, picture, paper, numbers) {
+export function startSaving(name, picture, numbers, ground = "--paper") {
+  const paper = () => getComputedStyle(document.documentElement).getPropertyValue(ground).trim();
   /** @type {Record<string, () => Blob | Promise<Blob | null>>} */
   const ways = {
     png: () => pngOf(picture, paper()),

@@ -1,4 +1,5 @@
 import { make } from "./dom.js";
+import { signed } from "./scores.js";
 
 /** @typedef {import("./reason.js").Reason} Reason */
 /** @typedef {import("./reason.js").Origins} Origins */
@@ -6,12 +7,6 @@ import { make } from "./dom.js";
 
 /** Sources of a side that are named. */
 const LISTED = 6;
-
-/** @param {number} value */
-function signed(value) {
-  const text = Math.abs(value).toFixed(2);
-  return Number(text) === 0 ? text : `${value < 0 ? "−" : "+"}${text}`;
-}
 
 /** @param {ArrayLike<number>} a @param {ArrayLike<number>} b */
 function dot(a, b) {
@@ -36,14 +31,15 @@ export function sums(origins, at, other, scale) {
  * The bars of one side.
  * @param {string} title
  * @param {ReturnType<typeof sums>} all
+ * @param {number} off how far a score can be off
  * @param {((head: string) => void) | undefined} jump
  */
-function side(title, all, jump) {
+function side(title, all, off, jump) {
   const most = Math.max(1e-12, ...all.map(({ value }) => Math.abs(value)));
   const line = (/** @type {string | Node} */ name, /** @type {number} */ value) => {
     const bar = make("span", { class: value < 0 ? "why-from why-less" : "why-from" });
     bar.style.width = `${Math.min(100, (100 * Math.abs(value)) / most)}%`;
-    return make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, signed(value)), make("td", { class: "why-bar" }, bar));
+    return make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, signed(value, off)), make("td", { class: "why-bar" }, bar));
   };
   const lines = all.slice(0, LISTED).map(({ kind, name, value }) => {
     if (kind !== "head" || !jump) return line(kind === "head" ? `head ${name}` : name, value);
@@ -67,10 +63,11 @@ function side(title, all, jump) {
 export function fromWhere({ terms, r, c, jump }, reason) {
   if (!terms.origins) return [];
   const { query, key } = terms.origins;
+  const off = reason.off * terms.scale;
   return [
     make("h3", {}, "From where"),
-    side("the query is from", sums(query, r, reason.k, terms.scale), jump),
-    side("the key is from", sums(key, c, reason.q, terms.scale), jump),
+    side("the query is from", sums(query, r, reason.k, terms.scale), off, jump),
+    side("the key is from", sums(key, c, reason.q, terms.scale), off, jump),
     make("p", { class: "small" }, "What each adds to the scaled score, with the scale of every normalization held at its value here. A head opens when it is clicked."),
   ];
 }

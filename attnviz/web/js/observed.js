@@ -3,8 +3,9 @@
  * @template {object} State
  * @param {State} start
  * @param {(tell: () => void) => void} [later] calls what it is given when it is time to draw; at once by default
+ * @param {(value: any) => string} [text] of values that are equal where their texts are
  */
-export function observed(start, later = (tell) => tell()) {
+export function observed(start, later = (tell) => tell(), text = String) {
   let state = start;
   let waiting = false;
   /** @type {Set<keyof State>} */
@@ -22,7 +23,7 @@ export function observed(start, later = (tell) => tell()) {
   /** @param {State} next @param {boolean} [all] whether it is drawn anew whatever changed */
   function set(next, all = false) {
     for (const name of /** @type {(keyof State)[]} */ (Object.keys(next))) {
-      if (all || String(next[name]) !== String(state[name])) changed.add(name);
+      if (all || text(next[name]) !== text(state[name])) changed.add(name);
     }
     state = next;
     if (!changed.size || waiting) return;
@@ -45,7 +46,9 @@ export function observed(start, later = (tell) => tell()) {
  */
 export function setAddress(hash, visited = false) {
   try {
-    history[visited ? "pushState" : "replaceState"](null, "", hash || location.pathname + location.search);
+    const address = hash || location.pathname + location.search;
+    if (visited) history.pushState(null, "", address);
+    else history.replaceState(history.state, "", address);
   } catch {
     // a notebook's frame has no address of its own, and browsers allow only so many changes at once
   }

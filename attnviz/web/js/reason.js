@@ -2,7 +2,7 @@
  * The sources of queries or of keys: kind and name, and what the n-th adds at a position.
  * @typedef {object} Origins
  * @property {[string, string][]} names
- * @property {(n: number, at: number) => Float64Array} part
+ * @property {(n: number, at: number) => ArrayLike<number>} part
  */
 /**
  * What the weights of one head on one text are made of: softmax over keys of c tanh(s q·k / c) + b.

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,8 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.drawing.labels import visible
+from attnviz.drawing.signed import signed
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.explain.result import Explain
 from tests.features.view.test_view_page import axe
@@ -130,6 +136,54 @@ def test_forms(found: Explain, bert: Explain, tmp_path: Path, capsys: Any) -> No
     assert main(["explain", TEXT, "-q", "--json", "-o", str(out)]) == 0
     assert json.loads(capsys.readouterr().out)["schema"] == "attnviz.explain/1"
     assert out.read_bytes().startswith(b"<!doctype")
+
+
+def test_the_picture_says_what_was_found(found: Explain, bert: Explain) -> None:
+    for one in (found, bert):
+        svg = " ".join(re.findall(r">([^<>]+)</text>", one.to_bytes("svg").decode()))
+        for head in one.heads:
+            assert f"head {one.layout.name(head.head)}" in svg
+            for key in head.keys:
+                assert f"{key.origin.name(one.layout)}" in svg
+                assert f"{100 * key.share:.0f} %" in svg
+            for change in head.effect.by:
+                assert f"{signed(change.change)} ({change.method})" in svg
+        for word in one.predictions:
+            assert visible(word.token) in svg
+        for vote in one.votes().values():
+            assert signed(vote) in svg
+    assert found.to_bytes("png")[:4] == b"\x89PNG"
+    assert found.to_bytes("pdf")[:4] == b"%PDF"
+
+
+def test_a_text_that_is_too_long_for_maps_is_drawn_without(found: Explain) -> None:
+    heads = tuple(replace(one, map=(), keys=(), reason="why") for one in found.heads)
+    svg = replace(found, heads=heads, feeder=None).to_bytes("svg").decode()
+    assert "cannot be told" in svg
+    assert "<image" not in svg
+
+
+def test_the_page_saves_what_it_shows(found: Explain, tmp_path: Path, browser: Any) -> None:
+    path = found.save(tmp_path / "page.html")
+    with opened(browser, color_scheme="light") as tab:
+        tab.open(path)
+        saved = {}
+        for suffix in ("png", "svg", "csv"):
+            if not tab.page.is_visible(f"#save-{suffix}"):
+                tab.page.click("#save summary")
+            with tab.page.expect_download() as waiting:
+                tab.page.click(f"#save-{suffix}")
+            waiting.value.save_as(tmp_path / f"saved.{suffix}")
+            saved[suffix] = (tmp_path / f"saved.{suffix}").read_bytes()
+    assert saved["png"][:4] == b"\x89PNG"
+    words = re.findall(r"<text[^>]*>([^<>]+)</text>", saved["svg"].decode())
+    assert [one for one in words if one.startswith("head ")] == [
+        f"head {found.layout.name(one.head)}: {signed(one.vote)} logits" for one in found.heads
+    ]
+    lines = list(csv.DictReader(io.StringIO(saved["csv"].decode())))
+    assert [float(line["without_mean"]) for line in lines] == [
+        row["without_mean"] for row in found.to_records()
+    ]
 
 
 def test_what_is_refused(minilm: str, gpt2: Any) -> None:

@@ -130,6 +130,32 @@ def test_it_opens_follows_and_closes(page: Opened, pages: dict[str, Path]) -> No
     assert "why" not in page.page.evaluate("location.hash")
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_bars_say_where_query_and_key_are_from(
+    page: Opened, pages: dict[str, Path], name: str
+) -> None:
+    at, key = 9, 3
+    found = av.sources(TEXT, "2.4", at=at, key=key, model=name)
+    started(page, pages[name], f"head=2.4&at={at}&why={key}")
+    shown = page.page.eval_on_selector_all(
+        "#why .why-sources",
+        "all => all.map(t => [...t.tBodies[0].rows].map(r => [r.cells[0].innerText, "
+        "r.cells[1].textContent.replaceAll('−', '-')]))",
+    )
+    for side, rows in zip(("query", "key"), shown, strict=True):
+        bars = {row[0].removeprefix("head "): float(row[1]) for row in rows}
+        wanted = {one.origin.name(found.layout): one.value for one in found.side(side)}
+        assert len(set(bars) & set(wanted)) == 6
+        for label in set(bars) & set(wanted):
+            assert bars[label] == pytest.approx(wanted[label], abs=1e-3)
+        assert sum(bars.values()) == pytest.approx(found.score, abs=5e-3)
+    head = page.page.get_attribute("#why [data-source] >> nth=0", "data-source")
+    page.page.click("#why [data-source] >> nth=0")
+    settled(page)
+    until(page.page, f"document.querySelector('#why-body p').textContent.includes('{head}')")
+    assert "From where" in page.page.inner_text("#why-body")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_axe_finds_nothing(browser: Any, pages: dict[str, Path], scheme: str, width: int) -> None:

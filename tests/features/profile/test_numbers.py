@@ -14,7 +14,7 @@ from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.scores import Estimate
 from attnviz.features.profile import saved
-from attnviz.features.profile.examples import SCORES_SHOWN
+from attnviz.features.profile.examples import scores_shown
 from attnviz.features.profile.kinds import KINDS
 from attnviz.features.profile.likeness import distances
 from attnviz.features.profile.result import Profile
@@ -190,7 +190,7 @@ def test_examples_are_rows_that_show_the_role(both) -> None:
     profile, captures = both
     for found in profile.heads[::5]:
         for role, examples in found.examples.items():
-            score = SCORES_SHOWN[list(ROLES).index(role)]
+            score = scores_shown()[list(ROLES).index(role)]
             best: dict[int, float] = {}
             for number, capture in enumerate(captures, start=1):
                 pair = reference_scores.Pair(capture.sides(found.head), cross=False)

@@ -34,7 +34,7 @@ function start() {
   fill(byId("summary"), ...summary.map((line) => make("li", {}, line)));
   fill(/** @type {HTMLElement} */ (document.querySelector("#methods dl")), ...methods.flatMap(({ part, said }) => [make("dt", {}, part), make("dd", {}, said)]));
   fill(byId("notes"), ...notes.map((note) => make("p", {}, note)));
-  startSaving("attnviz-atlas", drawWhole, () => getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), numbers);
+  startSaving("attnviz-atlas", drawWhole, numbers);
   startHelpByKey([["← ↑ ↓ →", "from head to head, in the grid"], ["Enter", "open the card of a head"], ["Esc", "close what is open"]]);
   startGrid();
   startTable();

@@ -45,7 +45,7 @@ function show() {
 
 function start() {
   startFrame(show);
-  startSaving("attnviz-diff", (painter) => drawWhole(painter, current()), () => getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), () => numbers(current()));
+  startSaving("attnviz-diff", (painter) => drawWhole(painter, current()), () => numbers(current()));
   startHelpByKey([["← ↑ ↓ →", "from cell to cell, on the maps"], ["Tab", "to the heads and the maps"]]);
   fill(byId("below"), data.below);
   const changed = data.heads.some((head) => roles(head));

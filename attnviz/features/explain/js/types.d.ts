@@ -15,6 +15,8 @@ export interface Data {
   votes: { layer: string; values: number[] }[];
   through: [string, number][]; sums: number[];
   heads: Head[]; methods: string[]; effects: string[][];
+  /** the numbers as a table, the names of its columns first */
+  lines: string[][];
   palette: string[];
   /** whether later keys are masked */
   causal: boolean;

@@ -6,7 +6,7 @@ import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { setAddress } from "./observed.js";
-import { drawWhole, paint, tones } from "./picture.js";
+import { drawWhole, paint } from "./picture.js";
 import { all, back, onward, taken } from "./ways.js";
 import { term } from "./words.js";
 
@@ -203,7 +203,7 @@ function limit() {
 
 startFrame(draw);
 startHelpByKey([["↑ ↓", "from token to token"], ["← →", "from layer to layer"], ["Enter", "hold what is followed"], ["Home", "the first token"], ["End", "the last token"], ["Esc", "show all"]]);
-startSaving("attnviz-flow", (painter) => drawWhole(painter, drawn, chosen, shown), () => tones().paper, numbers);
+startSaving("attnviz-flow", (painter) => drawWhole(painter, drawn, chosen, shown), numbers);
 fill(byId("title"), data.title);
 fill(byId("how"), data.formula);
 fill(byId("method"), data.method);

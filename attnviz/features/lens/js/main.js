@@ -6,6 +6,7 @@ import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { legend } from "./legend.js";
+import { setAddress } from "./observed.js";
 import { show } from "./panel.js";
 import { drawWhole } from "./picture.js";
 
@@ -65,11 +66,7 @@ function choose(place, hold) {
 
 /** The address has what is held. */
 function remember() {
-  try {
-    history.replaceState(null, "", held ? `#at=${held.layer}:${data.positions[held.column]}` : location.pathname + location.search);
-  } catch {
-    // a notebook's frame has no address of its own
-  }
+  setAddress(held ? `#at=${held.layer}:${data.positions[held.column]}` : "");
 }
 
 /** What the address holds, if it is there. @returns {Place | null} */
@@ -142,6 +139,6 @@ addEventListener("hashchange", () => {
 });
 startHelpByKey([["↑ ↓", "from layer to layer"], ["← →", "from token to token"], ["Enter", "hold a cell"], ["Home", "the first token"], ["End", "the last token"], ["Esc", "let go"]]);
 startFrame(() => choose(last, Boolean(held)));
-startSaving("attnviz-lens", (painter) => drawWhole(painter, tones()), () => getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), numbers);
+startSaving("attnviz-lens", (painter) => drawWhole(painter, tones()), numbers);
 choose(recalled() || END, true);
 document.documentElement.dataset.busy = "0";

@@ -120,7 +120,7 @@ function start() {
   startShares();
   startWay();
   startKeys(network.rules);
-  startSaving("attnviz-live", (painter) => drawWhole(painter, current), () => getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), () => cells(current));
+  startSaving("attnviz-live", (painter) => drawWhole(painter, current), () => cells(current));
   box.addEventListener("input", () => set({ text: box.value, at: null, key: null, other: null }));
   byId("write-one").addEventListener("click", () => run(1));
   byId("write-ten").addEventListener("click", () => run(10));

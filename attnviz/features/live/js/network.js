@@ -36,8 +36,11 @@ export class Pass {
     this.projected = [];
     /** Weights of each layer, [heads, room, room]. @type {Float32Array[]} */
     this.weights = [];
+    /** What the heads of each layer hand to W_O, and what its feed-forward part adds, [room, width]. @type {Float32Array[]} */
+    this.mixed = [];
+    /** @type {Float32Array[]} */
+    this.fed = [];
     this.read = none;
-    this.mixed = none;
     this.added = none;
     this.wide = none;
     this.grow(STEP);
@@ -56,8 +59,9 @@ export class Pass {
     this.states = Array.from({ length: layers.length + 1 }, () => rows(width));
     this.projected = layers.map(() => rows(3 * width));
     this.weights = layers.map(() => new Float32Array(heads * this.room * this.room));
+    this.mixed = layers.map(() => rows(width));
+    this.fed = layers.map(() => rows(width));
     this.read = rows(width);
-    this.mixed = rows(width);
     this.added = rows(width);
     this.wide = rows(inner);
   }
@@ -88,7 +92,7 @@ export class Pass {
       const [first, second] = [layer <= switched ? same : 0, layer < switched ? same : 0];
       if (like && layer <= lent) this.takeAttention(like, layer, first);
       else if (first < count) this.attend(layer, first);
-      if (like && layer < lent) this.takeRows(like.states, this.states, layer + 1, second);
+      if (like && layer < lent) this.takeOutputs(like, layer, second);
       else if (second < count) this.pass(layer, second);
     }
   }
@@ -97,6 +101,13 @@ export class Pass {
   takeRows(from, to, number, first) {
     const size = to[number].length / this.room;
     to[number].set(from[number].subarray(first * size, this.ids.length * size), first * size);
+  }
+
+  /** @param {Pass} like @param {number} layer @param {number} first row */
+  takeOutputs(like, layer, first) {
+    this.takeRows(like.mixed, this.mixed, layer, first);
+    this.takeRows(like.fed, this.fed, layer, first);
+    this.takeRows(like.states, this.states, layer + 1, first);
   }
 
   /** @param {Pass} like @param {number} layer @param {number} first row */
@@ -177,8 +188,8 @@ export class Pass {
     const rows = count - from;
     // as many keys as the kernel takes at a time; beyond the last there is no weight
     const across = Math.ceil(count / 4) * 4;
-    const [shares, mixed] = [new Float32Array(rows * across), new Float32Array(rows * size)];
-    this.mixed.fill(0, from * width, count * width);
+    const [shares, mixed, whole, fed] = [new Float32Array(rows * across), new Float32Array(rows * size), this.mixed[number], this.fed[number]];
+    whole.fill(0, from * width, count * width);
     for (let head = 0; head < heads; head++) {
       const gate = this.gates[number * heads + head];
       if (!gate) continue;
@@ -192,11 +203,11 @@ export class Pass {
       }
       product(shares, 0, rows, across, values, null, mixed);
       for (let t = from; t < count; t++) {
-        for (let i = 0, z = t * width + head * size; i < size; i++) this.mixed[z + i] = gate * mixed[(t - from) * size + i];
+        for (let i = 0, z = t * width + head * size; i < size; i++) whole[z + i] = gate * mixed[(t - from) * size + i];
       }
     }
     const [x, y] = [this.states[number], this.states[number + 1]];
-    product(this.mixed, from, count, width, out.weight, out.bias, this.added);
+    product(whole, from, count, width, out.weight, out.bias, this.added);
     for (let i = from * width; i < count * width; i++) y[i] = x[i] + this.added[i];
     if (!preNorm) normalize(y, from, count, norm1, y);
     let read = y;
@@ -207,8 +218,8 @@ export class Pass {
     product(read, from, count, width, up.weight, up.bias, this.wide);
     const [act, wide] = [ACTIVATIONS[activation], this.wide];
     for (let i = from * inner; i < count * inner; i++) wide[i] = act(wide[i]);
-    product(this.wide, from, count, inner, down.weight, down.bias, this.added);
-    for (let i = from * width; i < count * width; i++) y[i] += this.added[i];
+    product(this.wide, from, count, inner, down.weight, down.bias, fed);
+    for (let i = from * width; i < count * width; i++) y[i] += fed[i];
     if (!preNorm) normalize(y, from, count, norm2, y);
   }
 

@@ -1,4 +1,5 @@
 import { byId } from "./dom.js";
+import { observed, setAddress } from "./observed.js";
 
 /** @typedef {import("./types.js").State} State */
 
@@ -6,13 +7,6 @@ import { byId } from "./dom.js";
 export const page = JSON.parse(byId("data").textContent || "");
 
 const heads = new Set(page.heads.map(({ id }) => id));
-
-/** @type {State} */
-let state = start();
-/** @type {((state: State, changed: Set<keyof State>) => void)[]} */
-const listeners = [];
-/** @type {Set<keyof State>} */
-let changed = new Set();
 
 /** @returns {State} */
 function start() {
@@ -38,10 +32,6 @@ export function shownAt(lesson, step, told) {
   };
 }
 
-export function get() {
-  return state;
-}
-
 /** In what the second pass differs from the first. @param {State} state */
 export function changesOf({ off, places, other }) {
   return [off.size ? "heads off" : "", places ? "" : "positions off", other === null ? "" : "another text"].filter(Boolean).join(" and ");
@@ -52,40 +42,29 @@ export function askedFor({ text, off, at, head, places, other }) {
   return [text, [...off].sort(), at, head, places, other].join("\n");
 }
 
-/** @param {(state: State, changed: Set<keyof State>) => void} listener */
-export function subscribe(listener) {
-  listeners.push(listener);
-}
-
 /** @param {State[keyof State]} value */
 function plain(value) {
   return value instanceof Set ? [...value].sort().join() : String(value);
 }
+
+const store = observed(start(), queueMicrotask, plain);
+
+export const get = store.get;
+export const subscribe = store.subscribe;
 
 /**
  * Change some of the state; who listens hears of it once, before the next picture.
  * @param {Partial<State>} patch
  */
 export function set(patch) {
-  const next = { ...state, ...patch };
-  const before = changed.size;
-  for (const name of /** @type {(keyof State)[]} */ (Object.keys(next))) {
-    if (plain(next[name]) !== plain(state[name])) changed.add(name);
-  }
-  state = next;
-  if (changed.size && !before) {
-    queueMicrotask(() => {
-      const what = changed;
-      changed = new Set();
-      for (const listener of listeners) listener(state, what);
-      remember();
-    });
-  }
+  store.set({ ...get(), ...patch });
 }
+
+subscribe(remember);
 
 /** Switch heads off or on again. @param {string[]} ids @param {boolean} off */
 export function turnOff(ids, off) {
-  const now = new Set(state.off);
+  const now = new Set(get().off);
   for (const id of ids) off ? now.add(id) : now.delete(id);
   set({ off: now });
 }
@@ -102,6 +81,7 @@ function remember() {
 /** Write the address now. */
 export function flush() {
   clearTimeout(remembering);
+  const state = get();
   const parts = new URLSearchParams();
   const usual = { ...start(), ...shownAt(state.lesson, state.step, state.told) };
   if (state.step >= 0) {
@@ -113,11 +93,7 @@ export function flush() {
     if (plain(state[name]) !== plain(usual[name])) parts.set(name, state[name] === null ? "" : plain(state[name]));
   }
   if (state.places !== usual.places) parts.set("places", state.places ? "on" : "off");
-  try {
-    history.replaceState(history.state, "", `#${parts}`);
-  } catch {
-    // a notebook's frame has no address of its own
-  }
+  setAddress(`#${parts}`);
 }
 
 /** A seed, if it is one of 32 bits. @param {string | null} text */

@@ -53,7 +53,12 @@ export interface Ask { turn: number; text: string; off: number[]; at: number | n
   asked: string; roles: boolean;
 }
 /** What the weights of one head are made of in one pass. */
-export interface Opened { queries: Float32Array; keys: Float32Array; norms: Float32Array; width: number; S: number; scale: number }
+export interface Opened { queries: Float32Array; keys: Float32Array; norms: Float32Array; width: number; S: number; scale: number;
+  /** what queries and keys were made of; null where it would be too much */
+  split: { query: Split; key: Split } | null;
+}
+/** Kind and name of every source, and what each adds at every token, [sources, tokens, width]. */
+export interface Split { names: [string, string][]; parts: Float32Array }
 /** What every head of a layer writes at a position, and what the LM head would say after it. */
 export interface Passage { written: number[]; guess: { id: number; share: number } | null }
 export interface Word { id: number; before: number; after: number }

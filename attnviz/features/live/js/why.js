@@ -63,6 +63,15 @@ export function startWhy(ordered) {
   });
 }
 
+/**
+ * What every source adds, as the panel asks for it.
+ * @param {import("./types.js").Split} split
+ * @param {Opened} terms
+ */
+function origins({ names, parts }, { S, width }) {
+  return { names, part: (/** @type {number} */ n, /** @type {number} */ t) => parts.subarray((n * S + t) * width, (n * S + t + 1) * width) };
+}
+
 /** @param {Answer} answer */
 export function drawWhy(answer) {
   current = answer;
@@ -87,7 +96,9 @@ function draw() {
   const maps = whole ? current.before : /** @type {Float32Array[]} */ (current.after);
   const answer = current;
   drawReason(byId("why-body"), {
-    terms: { ...terms, softcap: null, sink: null, bias: null, allowed: (row, column) => !causal || column <= row, written: true, turned: false, slack: null, off: page.errors.score / terms.scale },
+    terms: { ...terms, softcap: null, sink: null, bias: null, allowed: (row, column) => !causal || column <= row, written: true, turned: false, slack: null, off: page.errors.score / terms.scale,
+      origins: terms.split && { query: origins(terms.split.query, terms), key: origins(terms.split.key, terms) } },
+    jump: (id) => set({ head: id }),
     r, c, head, query: named(answer, r), key: (s) => named(answer, s),
     weightText: (weight) => (page.errors.weight ? weightText(weight) : weight && weight < 0.001 ? weight.toExponential(1).replace("-", "−") : weight.toFixed(4)),
     error: page.errors.weight, shown: `${weightText(maps[layer][(number * count + r) * count + c])} in the map`,

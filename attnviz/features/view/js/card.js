@@ -92,6 +92,13 @@ function bars(head) {
   return make("table", { class: "numbers" }, tableHead(["score", "0 … 1", "mean", "chance", "lift", "rows"]), make("tbody", {}, ...lines));
 }
 
+/** What is no part of attnviz, with the functions that measured it. */
+function userDefined() {
+  const named = [...page.roles.filter(({ user }) => user).map(({ name, user }) => `role ${name} (${user})`),
+    ...page.scores.filter(({ user }) => user).map(({ name, user, formula }) => `score ${name.replaceAll("_", " ")} (${[user, formula].filter(Boolean).join(": ")})`)];
+  return named.length ? make("p", { class: "small" }, `User-defined: ${named.join("; ")}.`) : "";
+}
+
 /**
  * The largest weights of a head.
  * @param {State} state
@@ -184,7 +191,7 @@ export const card = {
       make("h2", {}, capital(head.title), make("span", { class: "soft" }, `  ${kindOf(state).title}, ${itemOf(state).model}`)),
       make("div", { class: "columns-2" },
         make("section", { tabindex: "0", "aria-label": "roles and scores" }, make("h3", {}, word("Roles", term("role"))), ...roles(head), make("h3", {}, "Scores against ", word("chance", term("chance"))), bars(head),
-          make("p", { class: "small" }, "Bar: the mean over the rows that count. Mark: the same under uniform attention. Scores are of the whole text, whatever is hidden here.")),
+          make("p", { class: "small" }, "Bar: the mean over the rows that count. Mark: the same under uniform attention. Scores are of the whole text, whatever is hidden here."), userDefined()),
         make("section", {}, make("h3", {}, "Strongest pairs"),
           said.length ? make("p", { class: "small" }, said.join(" ")) : "",
           make("table", { class: "numbers" }, tableHead(["query", "key", "heads", nounOf(state)]), make("tbody", {}, ...pairs)),

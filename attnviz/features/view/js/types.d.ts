@@ -1,8 +1,9 @@
 /** The shapes of the page's data and state; for the type checker and for readers only. */
 import type { Painter } from "./drawing.js";
 
-export interface Role { name: string; color: string; ink: string; code: string; reason: string; source: string }
-export interface ScoreDef { name: string; formula: string; source: string; unit: string }
+export interface Role { name: string; color: string; ink: string; code: string; reason: string; source: string; user: string }
+/** `user` is the qualified name of a function that is no part of attnviz; empty for its own. */
+export interface ScoreDef { name: string; formula: string; source: string; unit: string; user: string }
 /** Mean, chance, lift, rows. */
 export type ScoreValue = [number | null, number | null, number | null, number];
 export interface HeadRole {

@@ -1,0 +1,115 @@
+"""From a long text to its maps as tiles, in one pass and without a whole map in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from attnviz.captures.look import Model, prompt_of, source_for
+from attnviz.captures.without import closed
+from attnviz.core.heads import Head, Layout
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.spans import places
+from attnviz.core.tiled import Tiled
+from attnviz.core.tokens import Tokens
+from attnviz.errors import UsageError
+from attnviz.models.weighed import weighed
+from attnviz.scoring import select as selection
+from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.tiled import TileObserver
+
+LONG = 2048
+"""Texts of more tokens are shown as tiles."""
+
+Sizes = Callable[[int, int, int], tuple[int, int]]
+"""From the number of heads, rows and keys: tokens along a tile, and weights of a row to keep."""
+
+
+def is_long(inputs: Inputs) -> bool:
+    """Whether a text is shown as tiles."""
+    return inputs.length > LONG
+
+
+def prepared(what: str | Prompt, model: Model, device: str, dtype: str) -> tuple[Source, Inputs]:
+    """A loaded model and the text as it takes it; parameters of :func:`attnviz.capture`."""
+    prompt = prompt_of(what)
+    source = source_for(prompt, model, device, dtype)
+    return source, replace(source.prepare(prompt), texts=prompt.texts)
+
+
+def tiled(
+    source: Source,
+    inputs: Inputs,
+    sizes: Sizes,
+    *,
+    select: str | None = None,
+    without: str | None = None,
+    weigh: str = "weights",
+    rows: str | None = None,
+    keys: str | None = None,
+) -> tuple[Tiled, Layout]:
+    """Run a text, and fill the tiles of some heads on the way.
+
+    Args:
+        source: the model.
+        inputs: the text, as :func:`prepared` gives it.
+        sizes: how large tiles are, and how much of each row is kept.
+        select: which heads, all by default; of one kind of layers.
+        without: heads to ablate first.
+        weigh: what the maps show, see :func:`attnviz.capture`.
+        rows: only these queries: positions such as ``"100-200"``, or the name of a span, which must
+            be in one piece; ``keys`` the same of keys.
+        keys: see ``rows``.
+
+    Raises:
+        UsageError: heads of several kinds of layers, or a span in several pieces.
+        SelectionError: no such heads.
+    """
+    shown = weighed(source, weigh, shares=False)
+    heads = tuple(shown.layout if select is None else selection.select(select, shown.layout))
+    kinds = {head.site.kind for head in heads}
+    if len(kinds) > 1:
+        raise UsageError(
+            "a long text is shown as tiles of one kind of layers; select heads of {} alone",
+            " or ".join(sorted(kinds)),
+        )
+    sides = inputs.sides[heads[0].site.kind]
+    down, across = _asked(rows, sides.queries, "rows"), _asked(keys, sides.keys, "keys")
+    size, keep = sizes(len(heads), len(down), len(across))
+    tiles = TileObserver(heads, size, down, across, keep)
+    with closed(source, without, inputs) as noted:
+        if weigh == "weights":
+            scores = ScoreObserver([noted], shown.layout)
+            shown.forward([noted], [tiles, scores], ForwardRequest(hidden=False))
+            found, empty = scores.result(), scores.empty_rows
+        else:
+            shown.forward([noted], [tiles], ForwardRequest(hidden=False))
+            found, empty = (), 0
+    chosen: frozenset[Head] = frozenset(heads)
+    return (
+        Tiled(
+            source.info,
+            noted,
+            size,
+            down,
+            across,
+            tiles.maps(),
+            tiles.allowed(),
+            tuple(one for one in found if one.head in chosen),
+            empty,
+        ),
+        shown.layout,
+    )
+
+
+def _asked(asked: str | None, tokens: Tokens, what: str) -> range:
+    """The positions that were asked for, in one piece; all where nothing was asked."""
+    if asked is None:
+        return range(len(tokens))
+    found = list(places(asked, tokens.spans, len(tokens), what))
+    if found != list(range(found[0], found[-1] + 1)):
+        raise UsageError(
+            "{} is in several pieces, and tiles of a long text need one; give it as 100-200", asked
+        )
+    return range(found[0], found[-1] + 1)

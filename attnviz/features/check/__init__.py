@@ -1,0 +1,1 @@
+"""Whether a file of recorded attention is what the format asks for."""

@@ -1,0 +1,67 @@
+"""``attnviz.check``: is a file what the recording format asks for?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from attnviz.captures.files import read_any
+from attnviz.core.capture import Capture
+from attnviz.errors import InputError
+from attnviz.features.check.result import Check
+from attnviz.models.imported import sources
+from attnviz.models.recorded.fields import BY_KIND, PLAIN, read_fields
+from attnviz.models.recorded.problems import Problem, damaged, problems
+
+
+def check(path: str | Path) -> Check:
+    """Check recorded attention before it is used: every problem, with its path in the file.
+
+    Args:
+        path: a recording (docs/recording.md), or a file or folder that :func:`attnviz.read_any`
+            takes.
+
+    Raises:
+        InputError: it is not there, is no such file at all, or cannot be opened safely.
+    """
+    path = Path(path)
+    if not sources.is_recording(path):
+        return _foreign(path)
+    try:
+        fields = read_fields(path)
+    except InputError as error:
+        if path.suffix != sources.JSON or "is damaged" not in str(error):
+            raise
+        return _made(path, "recording", (damaged(error, path),), None, 1)
+    names = [name for name in (*PLAIN, *BY_KIND) if name in fields]
+    items = fields[names[0]].shape[1] if fields[names[0]].ndim == 5 else 1
+    wrong = tuple(problems(path, fields))
+    capture = None if wrong else read_any(path, item=0 if items > 1 else None)
+    return _made(path, "recording", wrong, capture, items)
+
+
+def _foreign(path: Path) -> Check:
+    """Another tool's file: whether it can be read."""
+    items = sources.items(path)
+    found = sources.find(path, 0 if items > 1 else None)
+    try:
+        capture = read_any(path, item=0 if items > 1 else None)
+    except InputError as error:
+        wrong = (Problem("", "attention weights that can be read", str(error)),)
+        return _made(path, found.format, wrong, None, items)
+    return _made(path, found.format, (), capture, items)
+
+
+def _made(
+    path: Path, format: str, wrong: tuple[Problem, ...], capture: Capture | None, items: int
+) -> Check:
+    shapes: dict[str, tuple[int, ...]] = {}
+    for site, maps in capture.maps.items() if capture is not None else ():
+        shapes[site.kind] = (shapes.get(site.kind, (0,))[0] + 1, *maps.shape)
+    return Check(
+        file=path.name,
+        format=format,
+        problems=wrong,
+        shapes=shapes,
+        items=items,
+        notes=capture.inputs.notes if capture is not None else (),
+    )

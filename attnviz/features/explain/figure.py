@@ -1,0 +1,197 @@
+"""An explanation as a figure: votes by head and by token, then the heads that count most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from attnviz.drawing import signed_figure
+from attnviz.drawing.canvas import rendered
+from attnviz.drawing.fonts import BASE_FAMILY, Ruler, choose, spelled
+from attnviz.drawing.heading import GREY, Heading
+from attnviz.drawing.labels import percent, shorten, visible
+from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, masked_color
+from attnviz.drawing.signed import BLUE, ORANGE, signed
+from attnviz.features.explain import words
+from attnviz.features.explain.result import Explain, ExplainedHead
+
+_MARGIN = 0.2
+_LINE = 0.2
+_BARS = 1.7
+"""Of a chart of bars, in inches."""
+_MAP = 2.2
+_BETWEEN = 0.5
+_LISTED = 8
+"""Tokens that are shown by what came through them."""
+_LONGEST = 14
+"""Cells of a token."""
+_LABELLED = 40
+"""Tokens that are written at a map, at most."""
+_DRAWN = (
+    "Maps: queries downwards, keys across, coloured by the square root of the weight; grey is not "
+    "allowed, the row of the prediction is framed."
+)
+
+Bars = Sequence[tuple[str, float, str]]
+"""A name, a value and how it is written."""
+
+
+def draw(found: Explain, format: str = "png", dpi: float = 150) -> Any:
+    """The picture, in ``png``, ``svg`` or ``pdf``."""
+    return rendered(lambda: build(found, dpi), format, dpi)
+
+
+def build(found: Explain, dpi: float) -> Figure:
+    """The figure: what is said of all heads above, a column for each of the three below."""
+    tokens = [shorten(visible(one), _LONGEST) for one in found.tokens]
+    title = words.title(found)
+    below = [words.said(found), *words.summary(found), words.measured(found), _DRAWN]
+    families, missing = choose([title, *below, *tokens])
+    title, below = spelled(title, missing), [spelled(one, missing) for one in below]
+    tokens = [spelled(one, missing) for one in tokens]
+    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
+    charts = [*_charts(found, tokens, missing)]
+    lefts = [0.15 + ruler.widest([name for name, _, _ in bars], 7) for _, bars in charts]
+    votes = found.votes()
+    grid_wide = signed_figure.columns(found.layout) * signed_figure.CELL[0] + 0.5 if votes else 0.0
+    grid_high = signed_figure.rows(found.layout) * signed_figure.CELL[1] if votes else 0.0
+    names = [key.origin.name(found.layout) for one in found.heads for key in one.keys]
+    label = max(ruler.widest(tokens, 6), ruler.widest(names, 7)) + 0.12
+    mapped = bool(found.heads[0].map)
+    column = label + _MAP
+    head_wide = len(found.heads) * (column + _BETWEEN) - _BETWEEN
+    top_wide = grid_wide + sum(lefts) + len(charts) * (_BARS + _BETWEEN)
+    wide = 2 * _MARGIN + max(top_wide, head_wide, 6.0)
+    heading = Heading(ruler, title, below, wide, _MARGIN)
+    tall = max(grid_high, *(len(bars) * _LINE for _, bars in charts)) + 0.45
+    top = _MARGIN + heading.high + 0.45
+    second = top + tall + 0.1
+    map_high = _MAP + label if mapped else 0.0
+    keys = max(1, *(len(one.keys) for one in found.heads)) * _LINE
+    high = second + 0.5 + map_high + 0.2 + keys + 0.2 + _MARGIN
+    figure = Figure(figsize=(wide, high))
+    heading.draw(figure)
+
+    def axes(x: float, y: float, w: float, h: float) -> Axes:
+        """Axes by inches from the left and from the top."""
+        return figure.add_axes((x / wide, 1 - (y + h) / high, w / wide, h / high))
+
+    x = _MARGIN
+    if votes:
+        signed_figure.draw(
+            axes(x + 0.4, top, grid_wide - 0.5, grid_high), found.layout, votes,
+            max(map(abs, votes.values())), orange=words.UP,
+            bold={one.head for one in found.heads}, legend="votes by head (blue: for the answer)",
+        )  # fmt: skip
+        x += grid_wide + 0.2
+    for (legend, bars), left in zip(charts, lefts, strict=True):
+        x += left
+        _bars(axes(x, top, _BARS, len(bars) * _LINE), bars, legend, families)
+        x += _BARS + _BETWEEN
+    x = _MARGIN
+    for one in found.heads:
+        _told(figure, (x / wide, 1 - second / high), found, one, ruler, column + 0.4)
+        y = second + 0.5
+        if mapped:
+            _map(axes(x + label, y + label, _MAP, _MAP), found, one, tokens, families)
+            y += map_high
+        _keys(axes(x + label, y + 0.1, _MAP - 0.3, keys), found, one)
+        x += column + _BETWEEN
+    return figure
+
+
+def _charts(found: Explain, tokens: list[str], missing: frozenset[str]) -> list[tuple[str, Bars]]:
+    """What is predicted, and what all heads add through each token."""
+    predicted = [
+        (spelled(visible(one.token), missing), one.probability, percent(one.probability))
+        for one in found.predictions
+    ]
+    through = [
+        (f"{tokens[n]} ({n})", value, signed(value))
+        for n, value in (found.through_tokens()[:_LISTED] if found.by_token else ())
+    ]
+    charts: list[tuple[str, Bars]] = [("what it predicts", predicted)]
+    return charts + [("votes by token, of all heads", through)] * bool(through)
+
+
+def _bars(axes: Axes, bars: Bars, legend: str, families: list[str]) -> None:
+    values = [value for _, value, _ in bars]
+    for number, (_, value, text) in enumerate(bars):
+        axes.barh(number, value, height=0.62, color=BLUE if value > 0 else ORANGE)
+        axes.annotate(text, (max(value, 0.0), number), (3, 0), textcoords="offset points",
+                      fontsize=6, va="center")  # fmt: skip
+    axes.set_yticks(range(len(bars)), [name for name, _, _ in bars], family=families)
+    axes.set_xlabel(legend, fontsize=7)
+    axes.set_ylim(len(bars) - 0.4, -0.6)
+    axes.axvline(0, color=GREY, linewidth=0.5)
+    ends = [min(0.0, *values), max(0.0, *values)]
+    room = (ends[1] - ends[0] or 1) / 3  # for what is written behind a bar
+    axes.set_xlim(ends[0], ends[1] + room)
+    axes.set_xticks([])
+    axes.tick_params(axis="y", length=0, labelsize=7)
+    axes.spines[:].set_visible(False)
+
+
+def _told(
+    figure: Figure,
+    place: tuple[float, float],
+    found: Explain,
+    one: ExplainedHead,
+    ruler: Ruler,
+    room: float,
+) -> None:
+    """The name of a head, where it looks, and what happens without it."""
+    vote = "" if one.vote is None else f": {signed(one.vote)} logits"
+    figure.text(*place, f"head {found.layout.name(one.head)}{vote}", fontsize=8.5, va="top",
+                fontweight="bold", family=ruler.families)  # fmt: skip
+    token = words.token(found, one.position)
+    looks = f"looks at {token} {percent(one.weights[one.position])}"
+    without = f"change of the lead without it: {words.changes(one.effect)}"
+    told = "\n".join((looks, *ruler.wrapped(without, 6.5, room)))
+    step = 0.15 / figure.get_size_inches()[1]
+    figure.text(place[0], place[1] - step, told, fontsize=6.5, va="top", color=GREY,
+                family=ruler.families, linespacing=1.3)  # fmt: skip
+
+
+def _map(
+    axes: Axes, found: Explain, one: ExplainedHead, tokens: list[str], families: list[str]
+) -> None:
+    """All its weights, by their square root; the row of the prediction marked."""
+    weights = np.array(one.map) / 1000
+    masked = np.zeros(weights.shape, bool) if found.masked else ~np.tri(len(weights), dtype=bool)
+    colors = LinearSegmentedColormap.from_list(DEFAULT_PALETTE, anchors(DEFAULT_PALETTE))
+    axes.imshow(
+        np.ma.array(np.sqrt(weights), mask=masked),
+        cmap=colors.with_extremes(bad=masked_color(DEFAULT_PALETTE)),
+        vmin=0, vmax=1, interpolation="nearest", aspect="auto",
+    )  # fmt: skip
+    axes.axhspan(found.position - 0.5, found.position + 0.5, fill=False, edgecolor=ORANGE)
+    written = len(tokens) <= _LABELLED
+    places = range(len(tokens)) if written else []
+    names = tokens if written else []
+    axes.set_xticks(places, names, rotation=90, family=families)
+    axes.set_yticks(places, names, family=families)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0, labelsize=6, pad=2)
+    axes.spines[:].set_visible(False)
+
+
+def _keys(axes: Axes, found: Explain, one: ExplainedHead) -> None:
+    """Where its key comes from, or why that cannot be said."""
+    if not one.keys:
+        axes.text(0, 0.9, "where its key comes from cannot be told", fontsize=6.5, color=GREY,
+                  va="top", transform=axes.transAxes)  # fmt: skip
+        axes.axis("off")
+        return
+    known = all(key.share is not None for key in one.keys)
+    values = [(key.share if known else None) or key.value for key in one.keys]
+    bars = [
+        (key.origin.name(found.layout), value, f"{100 * value:.0f} %" if known else signed(value))
+        for key, value in zip(one.keys, values, strict=True)
+    ]
+    _bars(axes, bars, "its key comes from", [BASE_FAMILY])

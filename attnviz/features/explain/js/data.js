@@ -1,0 +1,43 @@
+import { byId } from "./dom.js";
+import { ramp, scheme } from "./palette.js";
+import { shades } from "./shades.js";
+import { changeColor } from "./signed.js";
+
+/** @type {import("./types.js").Data} */
+export const data = JSON.parse(byId("data").textContent || "");
+
+/** The longer side of a map, in CSS pixels. */
+export const MAP = 180;
+
+/** @param {number[]} values */
+export function largest(values) {
+  return values.reduce((found, value) => Math.max(found, Math.abs(value)), 0);
+}
+
+/** A ground and an ink that reads on it, by a share of the largest, from -1 to 1. @param {number} share */
+export function tintOf(share) {
+  return readable(changeColor(data.signed[scheme()], Math.sign(share) * Math.sqrt(Math.abs(share))));
+}
+
+/** The same of a weight, as in maps. @param {number} weight */
+export function shadeOf(weight) {
+  const step = 3 * Math.round(255 * Math.sqrt(Math.min(Math.max(weight, 0), 1)));
+  return readable([...ramp(data.palette).slice(step, step + 3)]);
+}
+
+/** @param {number[]} color */
+function readable(color) {
+  const [r, g, b] = color.map((part) => part / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+  const light = (0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05) ** 2 > 0.0525;
+  return { ground: `rgb(${color.join(",")})`, ink: light ? "#000000" : "#ffffff" };
+}
+
+/** A head's map: queries downwards, keys across. @param {import("./types.js").Head} head */
+export function mapOf(head) {
+  const rows = data.tokens.length;
+  const pixels = shades({
+    values: head.map.flat(), rows, columns: rows, colors: ramp(data.palette), factor: () => 1, root: true,
+    masked: data.causal ? (cell) => cell % rows > Math.trunc(cell / rows) : null,
+  });
+  return { rows, columns: rows, pixels, queries: data.tokens, keys: data.tokens, side: MAP, marked: data.position };
+}

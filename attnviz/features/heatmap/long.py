@@ -1,0 +1,94 @@
+"""Maps of long texts: cells are tiles of tokens."""
+
+from __future__ import annotations
+
+from attnviz.captures.captured import Captured
+from attnviz.captures.tiled import tiled
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Source
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.drawing.labels import visible
+from attnviz.drawing.style import Style
+from attnviz.errors import UsageError
+from attnviz.features.heatmap.result import Heatmap
+
+ACROSS, LINES = 256, 64
+"""Tiles along an axis of a picture and on the terminal, at most; a part of a text that has no more
+tokens is shown token by token."""
+
+
+def long_heatmap(
+    source: Source,
+    inputs: Inputs,
+    select: str | None,
+    weigh: str,
+    cut: tuple[str | None, str | None],
+    tiles: str,
+    style: Style,
+    across: int = ACROSS,
+) -> Heatmap:
+    """Draw the maps of some heads on a long text.
+
+    Args:
+        source: the model.
+        inputs: the text.
+        select: which heads; the first by default.
+        weigh: what is drawn.
+        cut: which queries and which keys.
+        tiles: what a tile shows.
+        style: how they look.
+        across: tiles along an axis, at most.
+
+    Raises:
+        UsageError: words, or no sink, which need whole maps.
+    """
+    for name in ("words", "hide_sink"):
+        if getattr(style, name):
+            raise UsageError(
+                "a text of {:,} tokens is shown as tiles, without {}; shorten it",
+                inputs.length,
+                name.replace("_", "-"),
+            )
+    select = select or next(iter(source.layout)).qualified
+
+    def sizes(heads: int, rows: int, keys: int) -> tuple[int, int]:
+        return -(-max(rows, keys) // across), 0
+
+    found, layout = tiled(
+        source, inputs, sizes, select=select, weigh=weigh, rows=cut[0], keys=cut[1]
+    )
+    maps = []
+    for head in found.maps:
+        sides = inputs.sides[head.site.kind]
+        shown = Sides(
+            _named(sides.queries, found.rows, found.size),
+            _named(sides.keys, found.keys, found.size),
+        )
+        maps.append((head, found.shown(head, tiles), shown))
+    held = Captured(found.source, layout, found.inputs, {}, found.empty_rows, {}, weigh)
+    roles = {scores.head: scores.roles for scores in found.scores}
+    parts = [
+        f"{what} {asked}" for what, asked in zip(("queries", "keys"), cut, strict=True) if asked
+    ]
+    cells = _said(found.size, tiles)
+    return Heatmap(held, tuple(maps), roles, style, " and ".join(parts), cells)
+
+
+def _said(size: int, tiles: str) -> str:
+    """What a cell is."""
+    if size == 1:
+        return ""
+    what = (
+        "the largest weight in it"
+        if tiles == "max"
+        else "the weight on its keys, as a mean over its queries"
+    )
+    return f"each cell is a tile of {size} × {size} tokens: {what}"
+
+
+def _named(tokens: Tokens, positions: range, size: int) -> Tokens:
+    """Tiles, called by the position and the text of their first tokens."""
+    if size == 1:
+        return Tokens(tokens.texts[positions.start : positions.stop])
+    firsts = range(positions.start, positions.stop, size)
+    return Tokens(tuple(f"{first:,} {visible(tokens.texts[first])}" for first in firsts))

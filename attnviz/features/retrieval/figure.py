@@ -1,0 +1,160 @@
+"""Needles as a figure: lengths and depths, the first heads, and what is lost without them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from attnviz.drawing.canvas import rendered
+from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.heading import Heading
+from attnviz.drawing.palette import ink, mix
+from attnviz.drawing.shares import plain_percent
+from attnviz.drawing.tiles import COLOR
+from attnviz.features.retrieval.result import LEAST_COPIED, Retrieval
+from attnviz.features.retrieval.words import (
+    BY,
+    control_line,
+    depth_label,
+    main_score,
+    measured,
+    title,
+)
+from attnviz.statistics.share import CaseShare
+
+_LISTED = 12
+_CELL = (0.5, 0.3)
+_LINE, _MARGIN, _GAP, _BARS, _LOST = 0.2, 0.2, 0.75, 2.2, 2.2
+_EMPTY, _GREY, _DARK = "#f0f0f0", "#909090", "#1b1b1b"
+_FIRST = "#c4500a"
+
+
+def draw(found: Retrieval, format: str = "png", dpi: float = 150) -> Any:
+    """The picture, in ``png``, ``svg`` or ``pdf``."""
+    return rendered(lambda: build(found, dpi), format, dpi)
+
+
+def build(found: Retrieval, dpi: float) -> Figure:
+    """The figure: grids of cells to the left, heads in the middle, ablations to the right."""
+    below = [measured(found), control_line(found)]
+    heads = [found.layout.name(one.head) for one in found.heads[:_LISTED]]
+    families, missing = choose([title(found), *below, *heads])
+    below = [spelled(line, missing) for line in below if line]
+    ruler = Ruler(families, dpi, bold=len(choose([title(found)])[0]) == 1)
+    panels = 2 if found.generates else 1
+    wide_1 = len(found.lengths) * _CELL[0]
+    high_1 = len(found.depths) * _CELL[1]
+    left = 0.15 + ruler.widest([depth_label(depth) for depth in found.depths], 7) + 0.15
+    middle = _GAP + ruler.widest(heads, 7)
+    right = _GAP if found.ablations else 0.0
+    wide_3 = _LOST if found.ablations else 0.0
+    wide = max(2 * _MARGIN + left + wide_1 + middle + _BARS + right + wide_3, 5.0)
+    heading = Heading(ruler, spelled(title(found), missing), below, wide, _MARGIN)
+    top = _MARGIN + heading.high + 0.55
+    tall = max(panels * high_1 + (panels - 1) * 0.75, len(heads) * _LINE, 1.8)
+    high = top + tall + 0.5 + _MARGIN
+    figure = Figure(figsize=(wide, high), dpi=dpi)
+    heading.draw(figure)
+
+    def axes(x: float, y: float, w: float, h: float) -> Axes:
+        return figure.add_axes((x / wide, 1 - (top + y + h) / high, w / wide, h / high))
+
+    first = found.layout.name(found.heads[0].head)
+    x, y = _MARGIN + left, 0.0
+    if found.generates:
+        values = {(c.length, c.depth): c.accuracy for c in found.cells}
+        _cells(axes(x, y, wide_1, high_1), found, values, "needles retrieved, %")
+        y += high_1 + 0.75
+    by_head = {
+        (c.length, c.depth): c.copied if found.by == "copied" else c.query for c in found.cells
+    }
+    _cells(
+        axes(x, y, wide_1, high_1),
+        found,
+        by_head,
+        f"head {first}: {'copied' if found.by == 'copied' else 'weight'}, %",
+    )
+    x += wide_1 + middle
+    _heads(axes(x, 0, _BARS, max(len(heads) * _LINE, 0.4)), found)
+    if found.ablations:
+        _ablations(axes(x + _BARS + right, 0, _LOST, tall), found)
+    return figure
+
+
+def _cells(
+    axes: Axes, found: Retrieval, values: dict[tuple[int, float], float | None], what: str
+) -> None:
+    for column, length in enumerate(found.lengths):
+        for row, depth in enumerate(found.depths):
+            value = values[length, depth]
+            paint = _EMPTY if value is None else mix("#ffffff", COLOR, min(max(value, 0.0), 1.0))
+            axes.add_patch(Rectangle((column, row), 1, 1, facecolor=paint, edgecolor="white"))
+            axes.text(column + 0.5, row + 0.5, plain_percent(value), ha="center", va="center",
+                      fontsize=6.5, color=ink(paint))  # fmt: skip
+    axes.set_xlim(0, len(found.lengths))
+    axes.set_ylim(len(found.depths), 0)
+    axes.set_xticks([n + 0.5 for n in range(len(found.lengths))], [f"{n:,}" for n in found.lengths])
+    axes.set_yticks(
+        [n + 0.5 for n in range(len(found.depths))], [depth_label(d) for d in found.depths]
+    )
+    axes.tick_params(length=0, labelsize=7)
+    axes.xaxis.tick_top()
+    axes.set_title(f"{what}\nby tokens and depth", fontsize=7, loc="left")
+    for side in axes.spines.values():
+        side.set_visible(False)
+
+
+def _heads(axes: Axes, found: Retrieval) -> None:
+    shown = found.heads[:_LISTED]
+    for place, one in enumerate(shown):
+        share = main_score(found, one)
+        axes.barh(place, 100 * (share.value or 0.0), height=0.7, color=COLOR)
+        _whisker(axes, share, place, upright=False)
+    level, said = (found.chance, "chance") if found.by == "copied" else (0.0, "")
+    if level:
+        axes.axvline(100 * level, color=_GREY, linewidth=0.8, linestyle="dotted")
+        axes.axvline(100 * LEAST_COPIED, color=_GREY, linewidth=0.8, linestyle="dashed")
+        said = f"; dotted: chance, dashed: {100 * LEAST_COPIED:.0f} %"
+    axes.set_yticks(range(len(shown)), [found.layout.name(one.head) for one in shown])
+    axes.set_ylim(len(shown) - 0.4, -0.6)
+    axes.set_xlim(right=100)
+    axes.tick_params(axis="y", length=0, labelsize=7)
+    axes.tick_params(axis="x", labelsize=7)
+    axes.set_xlabel(f"{BY[found.by]}, %\n95 % interval{said}", fontsize=7)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+
+
+def _ablations(axes: Axes, found: Retrieval) -> None:
+    sizes = [0, *[len(one.heads) for one in found.ablations]]
+    first = [found.accuracy, *[one.accuracy for one in found.ablations]]
+    others = [found.accuracy, *[one.random for one in found.ablations]]
+    for shares, color, said, apart in (
+        (first, _FIRST, "the first", -0.04),
+        (others, _GREY, f"others, {found.ablations[0].draws} draws", 0.04),
+    ):
+        places = [place + apart for place in range(len(sizes))]
+        axes.plot(places, [100 * (s.value or 0.0) for s in shares], "o-", color=color, label=said,
+                  markersize=4, linewidth=1.2)  # fmt: skip
+        for place, share in zip(places, shares, strict=True):
+            _whisker(axes, share, place, upright=True, color=color)
+    axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
+    axes.set_ylim(-3, 103)
+    axes.set_xlabel("heads ablated together", fontsize=7)
+    axes.set_ylabel("needles retrieved, %, 95 % interval", fontsize=7)
+    axes.tick_params(labelsize=7)
+    axes.legend(fontsize=7, frameon=False, loc="best")
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _whisker(
+    axes: Axes, share: CaseShare, place: float, *, upright: bool, color: str = _DARK
+) -> None:
+    if share.low is None or share.high is None:
+        return
+    ends, at = [100 * share.low, 100 * share.high], [place, place]
+    axes.plot(*((at, ends) if upright else (ends, at)), color=color, linewidth=1)

@@ -1,0 +1,238 @@
+"""Needles through a model: what it answers, what every head copies and attends to meanwhile.
+
+The answer is generated greedily. Where a single pass shows that every token of the answer is the
+likeliest after those before it, that is what would be generated, and nothing is generated.
+
+Notation in shapes: N heads of the model.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.captures.trials import predicted
+from attnviz.core.generation import Generation
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.source import ForwardRequest, Output, Source
+from attnviz.features.retrieval.needles import Ids, Needle
+from attnviz.features.retrieval.observe import NeedleObserver, SeenRows, WatchedRows
+from attnviz.features.retrieval.result import RETRIEVED
+
+Floats = NDArray[np.float64]
+_AT_ONCE = 16
+"""Prompts of a batch at most; ``_TOKENS`` of all of them, ``_LOGITS`` numbers of their logits."""
+_TOKENS, _LOGITS = 8192, 1 << 27
+_OUTLIER = 2.0
+"""Tokens of a needle this many standard deviations below the mean do not count (QRHead)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a model wrote.
+
+    Attributes:
+        ids: of what it generated.
+        recall: the share of the answer's tokens among them, each as often as it stands there
+            (ROUGE-1 recall over tokens).
+    """
+
+    ids: Ids
+    recall: float
+
+    @property
+    def retrieved(self) -> bool:
+        """Whether that is more than half of the answer."""
+        return self.recall > RETRIEVED
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class NeedleScores:
+    """One needle.
+
+    Attributes:
+        answered: None for a model that generates nothing.
+        copied: [N], see :func:`copied`; ``copied_chance`` for a key that is drawn.
+        copied_chance: see ``copied``.
+        query: [N], see :func:`calibrated`; None without a question that has no content.
+        weight: [N], weight from the question to the needle; ``weight_chance`` [N].
+        weight_chance: see ``weight``.
+    """
+
+    answered: Answered | None
+    copied: Floats
+    copied_chance: float
+    query: Floats | None
+    weight: Floats
+    weight_chance: Floats
+
+
+def generates(source: Source) -> bool:
+    """Whether a model writes answers."""
+    return source.layout.kinds == ("decoder",) and not source.no_logits
+
+
+def answers(source: Source, needles: Sequence[Needle]) -> Iterator[Answered]:
+    """What the model answers to each needle."""
+    for batch in batches(source, needles):
+        ready = [_forced(source, needle) for needle in batch]
+        output = _logits(source, batch, ready)
+        for number, needle in enumerate(batch):
+            yield _known(output, number, needle) or _written(source, needle)
+
+
+def scored(
+    source: Source, needles: Sequence[Needle], *, given: bool = False
+) -> Iterator[NeedleScores]:
+    """The answer and the scores of every head, needle by needle.
+
+    Args:
+        source: the model.
+        needles: what it is asked for.
+        given: take the right answer as if the model had generated it, whatever it would.
+    """
+    writes = generates(source)
+    for batch in batches(source, needles):
+        asked: list[Answered | None] = [None] * len(batch)
+        if given and source.layout.kinds == ("decoder",):
+            asked = [Answered(needle.wanted, 1.0) for needle in batch]
+        elif writes:
+            asked = list(answers(source, batch))
+        seen = _seen(source, batch, [() if one is None else one.ids for one in asked])
+        empty = _seen(source, batch, None) if batch[0].null else [None] * len(batch)
+        for needle, one, rows, null in zip(batch, asked, seen, empty, strict=True):
+            ids = () if one is None else one.ids
+            yield NeedleScores(
+                one,
+                copied(rows.top, ids, needle),
+                copied_chance(ids, needle),
+                None if null is None else calibrated(rows.weight, null.weight),
+                rows.weight.sum(1),
+                rows.chance,
+            )
+
+
+def copied(top: NDArray[np.int64], ids: Ids, needle: Needle) -> Floats:
+    """The share of the answer's tokens that each head copies (Wu et al. 2024, arXiv:2404.15574).
+
+    A head copies a token when it is generated while the head's largest weight is on it in the
+    needle. A token that is copied twice counts once.
+
+    Args:
+        top: [N, steps], the key with the largest weight when each token was generated.
+        ids: what was generated.
+        needle: where the answer stands.
+
+    Returns:
+        [N].
+    """
+    hits = np.zeros((len(top), len(needle.answer)), np.bool_)
+    for place, key in enumerate(needle.answer):
+        for step, token in enumerate(ids):
+            if token == needle.ids[key]:
+                hits[:, place] |= top[:, step] == key
+    found: Floats = hits.mean(1)
+    return found
+
+
+def copied_chance(ids: Ids, needle: Needle) -> float:
+    """The same of a head whose largest weight is, at every step, on a key that is drawn."""
+    missed = np.ones(len(needle.answer))
+    for place, key in enumerate(needle.answer):
+        for step, token in enumerate(ids):
+            if token == needle.ids[key]:
+                missed[place] *= 1 - 1 / (len(needle.ids) + step)
+    return float((1 - missed).mean())
+
+
+def calibrated(weight: Floats, null: Floats) -> Floats:
+    """Weight from a question to a needle, less that from a question without content.
+
+    As QRHead (arXiv:2506.09944) detects heads: token by token, without those more than two standard
+    deviations below the needle's mean, summed over the needle.
+
+    Args:
+        weight: [N, K], mean over the question's rows.
+        null: the same of the question without content.
+
+    Returns:
+        [N].
+    """
+    apart = weight - null
+    spread = apart.std(1, ddof=1) if apart.shape[1] > 1 else np.zeros(len(apart))
+    kept = apart > (apart.mean(1) - _OUTLIER * spread)[:, None]
+    found: Floats = np.where(kept | (spread == 0)[:, None], apart, 0).sum(1)
+    return found
+
+
+def batches(source: Source, needles: Sequence[Needle]) -> Iterator[Sequence[Needle]]:
+    """Needles in their order, as many at once as there is room for."""
+    first = 0
+    while first < len(needles):
+        longest = max(len(one.ids) + one.generate for one in needles[first : first + _AT_ONCE])
+        logits = longest * (source.vocab_size or 1)
+        size = max(1, min(_AT_ONCE, _TOKENS // longest, _LOGITS // logits))
+        yield needles[first : first + size]
+        first += size
+
+
+def _prepared(source: Source, ids: Ids) -> Inputs:
+    return source.prepare(Prompt(ids=ids, special_tokens=False))
+
+
+def _forced(source: Source, needle: Needle) -> Inputs | None:
+    """The prompt and the answer but its last token; None where more than that is generated."""
+    if needle.generate != len(needle.answer):
+        return None
+    return _prepared(source, (*needle.ids, *needle.wanted[:-1]))
+
+
+def _logits(
+    source: Source, batch: Sequence[Needle], ready: Sequence[Inputs | None]
+) -> Output | None:
+    items = [one for one in ready if one is not None]
+    longest = max(len(one.ids) + one.generate for one in batch)
+    if len(items) < len(batch) or longest * (source.vocab_size or 1) > _LOGITS:
+        return None
+    return source.forward(items, request=ForwardRequest(hidden=False, logits=True))
+
+
+def _known(output: Output | None, item: int, needle: Needle) -> Answered | None:
+    """The answer, where every token of it is the likeliest one."""
+    if output is None or output.logits is None:
+        return None
+    first = len(needle.ids) - 1
+    likeliest = output.logits[item, first : first + len(needle.answer)].argmax(-1).tolist()
+    return Answered(needle.wanted, 1.0) if tuple(likeliest) == needle.wanted else None
+
+
+def _written(source: Source, needle: Needle) -> Answered:
+    """What the model generates."""
+    how = Generation(needle.generate)
+    tokens = predicted(source.prepare(Prompt(ids=needle.ids, special_tokens=False, generate=how)))
+    ids = tokens.ids[len(needle.ids) :]
+    shared = Counter(ids) & Counter(needle.wanted)
+    return Answered(ids, shared.total() / len(needle.answer))
+
+
+def _seen(
+    source: Source, batch: Sequence[Needle], generated: Sequence[Ids] | None
+) -> list[SeenRows]:
+    """What a pass over the prompts and what was generated shows; over empty questions for None."""
+    watched, items = [], []
+    for number, needle in enumerate(batch):
+        if generated is None:
+            watched.append(WatchedRows((), needle.null_question, needle.document))
+            items.append(_prepared(source, needle.null))
+            continue
+        ids = generated[number]
+        steps = range(len(needle.ids) - 1, len(needle.ids) - 1 + len(ids))
+        watched.append(WatchedRows(steps, needle.question, needle.document))
+        items.append(_prepared(source, (*needle.ids, *ids[:-1])))
+    observer = NeedleObserver(watched, source.layout)
+    source.forward(items, [observer], ForwardRequest(hidden=False))
+    return [observer.result(number) for number in range(len(batch))]

@@ -1,0 +1,310 @@
+"""Needles in long prompts: of random words, or from a .jsonl file.
+
+A prompt is a long text, the needle somewhere in it, and a question at its end. Needles of words
+that the tokenizer keeps whole stand among other such words: a cue and an answer, and the question
+is the cue again, so that only what was read can answer it. A line of a file is an object:
+
+| field | |
+|---|---|
+| ``needle`` | the text that is put into the long one |
+| ``question`` | what stands after it, up to where the model goes on |
+| ``answer`` | a part of the needle, word for word; by default all of it |
+| ``haystack`` | the long text; by default sentences that come with attnviz |
+
+The long text is cut to the length that is wanted, and the needle is put in after the last sentence
+that ends before its depth.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from attnviz.captures.trials import predicted, word_ids
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import Source
+from attnviz.corpus import lines
+from attnviz.corpus.sentences import sentences
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.features.retrieval.settings import RetrievalSettings
+from attnviz.scoring.probe import starts_with
+
+NULL = "N/A"
+"""A question without content, as in QRHead's retriever."""
+LONGEST = 1024
+"""Tokens of a prompt where no lengths are asked for."""
+_WRITTEN = 50
+"""Tokens that are generated for a needle of a file, as in the detection of Wu et al."""
+_FEW = 8
+"""Tokens of the long text at least."""
+_WORD = re.compile(r"[A-Za-z]{3,}")
+_STOPS = (".", "!", "?", "。", "．")
+
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Needle:
+    """A prompt with a needle in it.
+
+    Attributes:
+        number: of what it counts with where certainty is concerned, from 1.
+        length: that was wanted, in tokens.
+        depth: that was wanted, from 0 to 1.
+        ids: of the prompt.
+        document: first place of the needle, and its end.
+        answer: the places of the answer in it.
+        question: first place of the question, and its end.
+        null: the prompt with a question without content; empty where there is no such text.
+        null_question: where that stands.
+        generate: how many tokens the model writes at most.
+    """
+
+    number: int
+    length: int
+    depth: float
+    ids: Ids
+    document: tuple[int, int]
+    answer: tuple[int, ...]
+    question: tuple[int, int]
+    null: Ids
+    null_question: tuple[int, int]
+    generate: int
+
+    @property
+    def wanted(self) -> Ids:
+        """The ids of the answer."""
+        return tuple(self.ids[place] for place in self.answer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What stands around every prompt: the start and end of texts, a question without content."""
+
+    start: Ids
+    end: Ids
+    null: Ids
+
+    def needle(
+        self,
+        number: int,
+        length: int,
+        depth: float,
+        parts: tuple[Ids, Ids, Ids, Ids],
+        answer: Sequence[int],
+        generate: int,
+    ) -> Needle:
+        """A prompt of the text before the needle, the needle, the text after it and the question.
+
+        ``answer`` are places in the needle.
+        """
+        before, needle, after, question = parts
+        first = len(self.start) + len(before)
+        body = (*self.start, *before, *needle, *after)
+        asked = (len(body), len(body) + len(question))
+        null = (len(body), len(body) + len(self.null))
+        return Needle(
+            number,
+            length,
+            depth,
+            (*body, *question, *self.end),
+            (first, first + len(needle)),
+            tuple(first + place for place in answer),
+            asked,
+            (*body, *self.null, *self.end) if self.null else (),
+            null,
+            generate,
+        )
+
+    @property
+    def size(self) -> int:
+        """Tokens that every prompt has of it."""
+        return len(self.start) + len(self.end)
+
+
+def word_needles(source: Source, settings: RetrievalSettings) -> list[Needle]:
+    """Needles of random words among random words, every one drawn by itself.
+
+    Raises:
+        ModelError: no vocabulary, or too few words in it. UsageError: a length without room.
+    """
+    frame = _frame(source)
+    own = settings.cue + settings.answer
+    pool = _words(source, own) if frame.null else ()
+    if not pool:
+        pool = word_ids(source, frozenset((*frame.start, *frame.end, *frame.null)), 10 * own)
+    if len(pool) < 4 * own:
+        raise ModelError(
+            "{} has {} tokens to make needles of {} words from; give needles of your own",
+            source.info.model, len(pool), own,
+        )  # fmt: skip
+    generate = settings.generate or settings.answer
+    least = frame.size + own + settings.cue + _FEW
+    lengths = _lengths(source, settings, least, generate)
+    found: list[Needle] = []
+    for length, depth in product(lengths, settings.depths):
+        for draw in range(settings.count):
+            chosen = random.Random(f"{settings.seed}/{length}/{depth:g}/{draw}")
+            around = length - least + _FEW
+            drawn = chosen.sample(pool, min(len(pool), own + around))
+            needle, others = tuple(drawn[:own]), drawn[own:]
+            others += chosen.choices(others, k=around - len(others))
+            place = round(depth * around)
+            parts = (tuple(others[:place]), needle, tuple(others[place:]), needle[: settings.cue])
+            number = len(found) + 1
+            answer = range(settings.cue, own)
+            found.append(frame.needle(number, length, depth, parts, answer, generate))
+    return found
+
+
+def file_needles(source: Source, name: str, settings: RetrievalSettings) -> list[Needle]:
+    """The needles of a file, each in every length and depth.
+
+    Raises:
+        InputError: it cannot be read, or a line is no needle, with its place.
+        UsageError: a length without room.
+    """
+    frame = _frame(source)
+    read = [_read(source, values, place) for values, place in _objects(name)]
+    if not read:
+        raise InputError(f"{lines.shown(name)} holds no needles; write one a line")
+    least = frame.size + _FEW + max(len(one.needle) + len(one.question) for one in read)
+    generate = settings.generate or _WRITTEN
+    found = []
+    for length in _lengths(source, settings, least, generate):
+        for depth, (number, one) in product(settings.depths, enumerate(read, 1)):
+            around = length - frame.size - len(one.needle) - len(one.question)
+            text = one.around(around)
+            place = _sentence_end(source, text, round(depth * around)) if depth < 1 else around
+            parts = (text[:place], one.needle, text[place:], one.question)
+            found.append(frame.needle(number, length, depth, parts, one.answer, generate))
+    return found
+
+
+def _words(source: Source, own: int) -> Sequence[int]:
+    """Ids of common English words that the tokenizer keeps whole; none where these are few."""
+    spelled = {word.lower() for text in sentences() for word in _WORD.findall(text)}
+    found = []
+    for word in sorted(spelled):
+        tokens = predicted(source.prepare(Prompt(f" {word}", special_tokens=False)))
+        if len(tokens) == 1 and tokens.texts[0].strip().lower() == word:
+            found.append(tokens.ids[0])
+    return found if len(found) > 8 * own else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of a file, in ids."""
+
+    needle: Ids
+    answer: tuple[int, ...]
+    question: Ids
+    haystack: Ids
+
+    def around(self, size: int) -> Ids:
+        """So many ids of the long text, again from its beginning where it is shorter."""
+        times = -(-size // len(self.haystack))
+        return (self.haystack * times)[:size]
+
+
+def _objects(name: str) -> Iterator[tuple[dict[str, str], str]]:
+    for number, line in lines.lines(name):
+        place = f"{lines.shown(name)}:{number}"
+        try:
+            values = json.loads(lines.sound(line, place))
+        except (ValueError, RecursionError):
+            raise InputError(
+                f"{place} is no JSON; write an object with needle and question a line"
+            ) from None
+        if not isinstance(values, dict):
+            raise InputError(f"{place} is no object; give needle and question")
+        for field in ("needle", "question"):
+            if field not in values:
+                raise InputError(f"{place} has no {field}; a needle needs needle and question")
+        for field in ("needle", "question", "answer", "haystack"):
+            if field in values and not (isinstance(values[field], str) and values[field].strip()):
+                raise InputError(f"{place}: {field} is no text; give a string")
+        if values.get("answer", values["needle"]) not in values["needle"]:
+            raise InputError(
+                f"{place}: the answer {values['answer'][:40]!r} is not in the needle; copy it "
+                "from there, word for word"
+            )
+        yield values, place
+
+
+def _read(source: Source, values: dict[str, str], place: str) -> _Line:
+    needle = values["needle"].strip()
+    answer = values.get("answer", needle).strip()
+    try:
+        tokens = predicted(
+            source.prepare(Prompt(needle, special_tokens=False, spans={"answer": answer}))
+        )
+    except InputError as error:
+        raise InputError("{}: {}", place, error.message) from None
+    (span,) = tokens.spans
+    haystack = values.get("haystack") or " ".join(sentences())
+    return _Line(
+        tokens.ids,
+        tuple(span.positions),
+        _ids(source, values["question"]),
+        _ids(source, haystack),
+    )
+
+
+def _ids(source: Source, text: str) -> Ids:
+    """Of a text of any length: pieces of it that the model can take, one after the other."""
+    found: Ids = ()
+    step = 4 * ((source.max_tokens or LONGEST) // 8)
+    for first in range(0, len(text), step):
+        piece = text[first : first + step]
+        if piece.strip():
+            found += predicted(source.prepare(Prompt(piece, special_tokens=False))).ids
+    return found
+
+
+def _frame(source: Source) -> _Frame:
+    try:
+        tokens = predicted(source.prepare(Prompt("a")))
+        null = predicted(source.prepare(Prompt(f" {NULL}", special_tokens=False))).ids
+    except ModelError:  # no tokenizer: nothing is added
+        return _Frame((), (), ())
+    start, _ = starts_with(source)
+    end = tokens.ids[-1:] if tokens.special[-1] and len(tokens) > 1 else ()
+    return _Frame(() if start is None else (start,), end, null)
+
+
+def _lengths(
+    source: Source, settings: RetrievalSettings, least: int, generate: int
+) -> tuple[int, ...]:
+    """Tokens of the prompts, the shortest first."""
+    room = (source.max_tokens or LONGEST) - generate
+    most = min(room, LONGEST)
+    wanted = settings.lengths or tuple(
+        length for length in (most // 4, most // 2, 3 * most // 4, most) if length >= least
+    )
+    if not wanted:
+        raise UsageError(
+            f"{source.info.model} takes {source.max_tokens} tokens, and these needles need "
+            f"{least + generate}; give shorter ones"
+        )
+    for length in wanted:
+        if not least <= length <= (source.max_tokens or length + generate) - generate:
+            ends = f"from {least:,}" if source.max_tokens is None else f"from {least:,} to {room:,}"
+            raise UsageError(
+                "prompts of {} tokens do not fit: with what is generated {} take {}; change "
+                "{lengths}", f"{length:,}", source.info.model, ends, lengths=...,
+            )  # fmt: skip
+    return tuple(sorted(set(wanted)))
+
+
+def _sentence_end(source: Source, ids: Ids, place: int) -> int:
+    """The last place up to this one after which a sentence has ended; the first for none."""
+    texts = source.tokens(ids[:place]).texts
+    for number in range(place, 0, -1):
+        if texts[number - 1].strip().endswith(_STOPS):
+            return number
+    return 0

@@ -1,0 +1,208 @@
+"""Retrieval heads, and the needles that they were found by. What is not known is None, never 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from attnviz.core.heads import Head
+from attnviz.core.result import Result
+from attnviz.corpus.gold.halves import Selection, chosen_on, measured_on
+from attnviz.drawing.forms import Shown
+from attnviz.statistics.share import CaseShare
+
+RankedBy = Literal["copied", "query"]
+"""Which of the two scores heads are ranked by."""
+LEAST_COPIED = 0.1
+"""A head that copies more of the needles than this is a retrieval head (Wu et al. 2024)."""
+RETRIEVED = 0.5
+"""A needle is retrieved when more of the answer's tokens than this were generated."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalScore:
+    """One head, on the needles that it was not chosen on.
+
+    Attributes:
+        head: which.
+        copied: the share of the answer's tokens that it copies while the model generates: the
+            generated token is in the answer, and the head's largest weight is on that place of it
+            (Wu et al. 2024, arXiv:2404.15574); over the needles that the model retrieved.
+        copied_all: the same over all needles, retrieved or not.
+        query: weight from the question's tokens to the needle, less that from a question without
+            content (QRHead, arXiv:2506.09944).
+        weight: weight from the question's tokens to the needle, as it is.
+        where_chosen: the score that heads are ranked by, where they are ranked.
+    """
+
+    head: Head
+    copied: CaseShare
+    copied_all: CaseShare
+    query: CaseShare
+    weight: CaseShare
+    where_chosen: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalCell:
+    """The needles of one length and depth.
+
+    Attributes:
+        length: tokens of the prompt.
+        depth: where the needle stands, from 0 (first) to 1 (last).
+        needles: how many.
+        accuracy: share of them that the model retrieved; None for a model that generates nothing.
+        copied: mean over the retrieved ones of the chosen head's score.
+        query: mean over all of them of the chosen head's query-focused score.
+    """
+
+    length: int
+    depth: float
+    needles: int
+    accuracy: float | None
+    copied: float | None
+    query: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalControl:
+    """The needles that heads are measured on, with random weights in the same model.
+
+    Such a model answers nothing, so it is given the answer, token by token.
+
+    Attributes:
+        seed: of the weights.
+        needles: how many.
+        copied: mean over heads and needles; ``copied_most`` of the head that has most.
+        copied_most: see ``copied``.
+        chance: of ``copied``, for a head whose largest weight is on a key drawn at random.
+        query: mean over heads and needles; ``query_most`` of the head that has most.
+        query_most: see ``query``.
+    """
+
+    seed: int
+    needles: int
+    copied: float | None
+    copied_most: float | None
+    chance: float | None
+    query: float
+    query_most: float
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalAblation:
+    """The needles without the first heads, and without as many others that are drawn.
+
+    The others are drawn from heads that are no retrieval heads where the ranking was done, or from
+    all but the first where these are too few.
+
+    Attributes:
+        heads: the first of the ranking, whose outputs are set to zero.
+        accuracy: without them, of the needles that heads were not chosen on.
+        random: the mean of the draws.
+        least: the worst draw; ``most`` the best one.
+        most: see ``least``.
+        draws: how many.
+        margin: accuracy without random heads minus that without the first, needle by needle.
+    """
+
+    heads: tuple[Head, ...]
+    accuracy: CaseShare
+    random: CaseShare
+    least: float
+    most: float
+    draws: int
+    margin: CaseShare
+
+
+@dataclass(frozen=True, slots=True)
+class NeedleExample:
+    """A needle, and what became of it.
+
+    Attributes:
+        length: tokens of its prompt; ``depth`` where it stands.
+        depth: see ``length``.
+        needle: its text.
+        question: the end of the prompt.
+        answer: what is asked for.
+        generated: what the model wrote.
+    """
+
+    length: int
+    depth: float
+    needle: str
+    question: str
+    answer: str
+    generated: str
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Retrieval(Shown, Result):
+    """Which heads copy a needle out of a long text, and what is lost without them.
+
+    Attributes:
+        task: ``words`` for needles of random words, or the name of a file.
+        by: which score heads are ranked by.
+        select_on: ``halves`` where heads are ranked on even needles and measured on odd ones.
+        needles: prompts in all; ``retrieved`` how many the model answered.
+        retrieved: see ``needles``; None for a model that generates nothing.
+        accuracy: of the needles that heads were not chosen on.
+        chance: of ``copied``: a head whose largest weight is on a key drawn at random.
+        weight_chance: of ``weight``: the needle's share of the keys that a row may attend to.
+        cells: lengths and depths.
+        heads: all of them, the first of the ranking first.
+        ablations: see :class:`RetrievalAblation`; none where that was not asked for.
+        control: random weights; None where that was not asked for.
+        examples: the first needles.
+    """
+
+    schema: ClassVar[str] = "attnviz.retrieval/1"
+    command: ClassVar[str] = "retrieval"
+
+    task: str
+    by: RankedBy
+    select_on: Selection
+    needles: int
+    retrieved: int | None
+    accuracy: CaseShare
+    chance: float | None
+    weight_chance: float
+    cells: tuple[RetrievalCell, ...]
+    heads: tuple[RetrievalScore, ...]
+    ablations: tuple[RetrievalAblation, ...] = ()
+    control: RetrievalControl | None = None
+    examples: tuple[NeedleExample, ...] = ()
+
+    @property
+    def generates(self) -> bool:
+        """Whether the model wrote answers."""
+        return self.retrieved is not None
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Of the prompts, the shortest first."""
+        return tuple(sorted({cell.length for cell in self.cells}))
+
+    @property
+    def depths(self) -> tuple[float, ...]:
+        """Of the needles."""
+        return tuple(sorted({cell.depth for cell in self.cells}))
+
+    @property
+    def found(self) -> tuple[RetrievalScore, ...]:
+        """The retrieval heads: those that copy more than :data:`LEAST_COPIED`."""
+        return tuple(one for one in self.heads if (one.copied.value or 0.0) > LEAST_COPIED)
+
+    @property
+    def ranked_on(self) -> str:
+        """The needles that heads are ranked on, in words."""
+        return chosen_on(self.select_on, "needles")
+
+    @property
+    def held_out(self) -> str:
+        """Those that figures are from, in words."""
+        return measured_on(self.select_on, "needles")
+
+    def __repr__(self) -> str:
+        first = self.layout.name(self.heads[0].head) if self.heads else "none"
+        return f"<Retrieval {self.source.model}, {self.needles} needles, first head {first}>"

@@ -1,0 +1,385 @@
+"""From needles to a result: heads ranked on some needles, measured and ablated on others.
+
+Notation in shapes: C needles, N heads.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.heads import Head
+from attnviz.core.source import Source
+from attnviz.corpus.gold.halves import halves
+from attnviz.corpus.gold.tally import DIFFERENCE, share
+from attnviz.errors import UsageError
+from attnviz.features.retrieval.measure import (
+    Answered,
+    Floats,
+    NeedleScores,
+    answers,
+    scored,
+)
+from attnviz.features.retrieval.needles import NULL, Needle, file_needles, word_needles
+from attnviz.features.retrieval.result import (
+    LEAST_COPIED,
+    NeedleExample,
+    RankedBy,
+    Retrieval,
+    RetrievalAblation,
+    RetrievalCell,
+    RetrievalControl,
+    RetrievalScore,
+)
+from attnviz.features.retrieval.settings import RetrievalSettings
+from attnviz.statistics.clusters import FEW, few_groups
+from attnviz.statistics.share import CaseShare
+
+Progress = Callable[[str, int, int], None]
+"""Called with the stage, how much is done and how much there is."""
+Bools = NDArray[np.bool_]
+_EXAMPLES = 3
+WORDS = "words"
+
+
+def check(source: Source) -> None:
+    """Refuse models that read no text by themselves."""
+    if len(source.layout.kinds) > 1 or "cross" in source.layout.kinds:
+        raise UsageError(
+            "{} attends between two texts; needles need a {model} with a single stack",
+            source.info.model, model=...,
+        )  # fmt: skip
+
+
+def run(
+    source: Source,
+    name: str | Path | None,
+    settings: RetrievalSettings,
+    control: Callable[[], Source] | None,
+    progress: Progress,
+) -> Retrieval:
+    """Measure every head on needles.
+
+    Args:
+        source: the model.
+        name: of a file of needles; None for random words.
+        settings: how.
+        control: loads the same model with random weights; None for none.
+        progress: is told how far it is.
+    """
+    settings.check()
+    check(source)
+    needles = word_needles(source, settings) if name is None else file_needles(
+        source, str(name), settings
+    )  # fmt: skip
+    measured = _told(scored(source, needles), "needles", len(needles), progress)
+    heads = list(source.layout)
+    table = _Table.of(heads, needles, measured, settings)
+    by: RankedBy = "query" if not table.generated else settings.by
+    notes = list(_notes(source, table, settings, by))
+    if by == "copied" and not table.ranks("copied"):
+        by = "query"
+    order = table.order(by)
+    ablations = _ablations(source, table, [heads[n] for n in order], settings, progress)
+    return Retrieval(
+        source=source.info,
+        layout=source.layout,
+        texts=len(needles),
+        seed=settings.seed,
+        notes=tuple(notes),
+        task=WORDS if name is None else Path(name).name,
+        by=by,
+        select_on=settings.select_on,
+        needles=len(needles),
+        retrieved=int(table.hits.sum()) if table.generated else None,
+        accuracy=table.share(table.hits) if table.generated else CaseShare(None),
+        chance=table.mean(table.copied_chance, table.hits) if table.generated else None,
+        weight_chance=float(table.weight_chance.mean()),
+        cells=tuple(table.cells(order[0])),
+        heads=tuple(table.score(heads[n], n, by) for n in order),
+        ablations=tuple(ablations),
+        control=_control(control, table, settings, progress),
+        examples=tuple(_examples(source, needles, measured)),
+    )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Table:
+    """All needles: what was measured, and where.
+
+    Attributes:
+        needles: C of them; ``heads`` N of the model, ``numbers`` [C] what needles count with.
+        hits: [C], whether the model retrieved it.
+        copied: [C, N], as for ``query`` and ``weight``.
+        chosen: [C], the needles that heads are ranked on; ``held`` those that they are measured on.
+    """
+
+    needles: Sequence[Needle]
+    heads: Sequence[Head]
+    numbers: NDArray[np.int64]
+    generated: bool
+    hits: Bools
+    copied: Floats
+    copied_chance: Floats
+    query: Floats | None
+    weight: Floats
+    weight_chance: Floats
+    chosen: Bools
+    held: Bools
+
+    @classmethod
+    def of(
+        cls,
+        heads: Sequence[Head],
+        needles: Sequence[Needle],
+        measured: Sequence[NeedleScores],
+        settings: RetrievalSettings,
+    ) -> _Table:
+        numbers = np.array([one.number for one in needles])
+        chosen, held = halves(numbers, settings.select_on)
+        if not chosen.any():  # a single needle of a file
+            chosen = held
+        asked = [one.answered for one in measured]
+        query = [one.query for one in measured if one.query is not None]
+        return cls(
+            needles,
+            heads,
+            numbers,
+            asked[0] is not None,
+            np.array([one is not None and one.retrieved for one in asked]),
+            np.stack([one.copied for one in measured]),
+            np.array([one.copied_chance for one in measured]),
+            np.stack(query) if len(query) == len(needles) else None,
+            np.stack([one.weight for one in measured]),
+            np.stack([one.weight_chance for one in measured]),
+            chosen,
+            held,
+        )
+
+    @property
+    def asked(self) -> Floats:
+        """The query-focused score; the weight as it is where there is no empty question."""
+        return self.weight if self.query is None else self.query
+
+    def ranks(self, by: RankedBy) -> bool:
+        """Whether there is anything that heads can be ranked by."""
+        return by == "query" or bool((self.chosen & self.hits).any())
+
+    def where_chosen(self, by: RankedBy) -> Floats:
+        """[N], the score that heads are ranked by."""
+        found: Floats
+        if by == "query":
+            found = self.asked[self.chosen].mean(0)
+        else:
+            found = self.copied[self.chosen & self.hits].mean(0)
+        return found
+
+    def order(self, by: RankedBy) -> list[int]:
+        """Heads, the highest score first; ties by their place."""
+        found: list[int] = np.argsort(-self.where_chosen(by), kind="stable").tolist()
+        return found
+
+    def share(
+        self, values: Floats | Bools, where: Bools | None = None, least: float = 0.0
+    ) -> CaseShare:
+        """The mean of values [C] over the held-out needles, those of one number as a cluster."""
+        some = self.held if where is None else self.held & where
+        numbers, place = np.unique(self.numbers[some], return_inverse=True)
+        sums = np.bincount(place, np.asarray(values, np.float64)[some], len(numbers))
+        return share(sums, np.bincount(place, minlength=len(numbers)), least)
+
+    def mean(self, values: Floats, where: Bools) -> float | None:
+        """Over the held-out needles of these; None for none."""
+        some = values[self.held & where]
+        return float(some.mean()) if len(some) else None
+
+    def score(self, head: Head, number: int, by: RankedBy) -> RetrievalScore:
+        """One head."""
+        nothing = CaseShare(None)
+        own = self.copied[:, number]
+        return RetrievalScore(
+            head,
+            self.share(own, self.hits) if self.generated else nothing,
+            self.share(own) if self.generated else nothing,
+            nothing if self.query is None else self.share(self.query[:, number], least=DIFFERENCE),
+            self.share(self.weight[:, number]),
+            float(self.where_chosen(by)[number]),
+        )
+
+    def cells(self, best: int) -> list[RetrievalCell]:
+        """Lengths and depths, and the chosen head in each."""
+        found = []
+        for length, depth in dict.fromkeys((one.length, one.depth) for one in self.needles):
+            here = np.array([(one.length, one.depth) == (length, depth) for one in self.needles])
+            own = self.copied[here & self.hits, best]
+            found.append(
+                RetrievalCell(
+                    length,
+                    depth,
+                    int(here.sum()),
+                    float(self.hits[here].mean()) if self.generated else None,
+                    float(own.mean()) if len(own) else None,
+                    float(self.asked[here, best].mean()),
+                )
+            )
+        return found
+
+    def others(self, heads: Sequence[Head], enough: int) -> Sequence[Head]:
+        """Those of some heads that are no retrieval heads; all of them where these are too few."""
+        if not self.ranks("copied"):
+            return heads
+        own = dict(zip(self.heads, self.where_chosen("copied").tolist(), strict=True))
+        found = [head for head in heads if own[head] <= LEAST_COPIED]
+        return found if len(found) >= enough else heads
+
+    @property
+    def held_out(self) -> list[Needle]:
+        """The needles that heads are measured on."""
+        return [one for one, here in zip(self.needles, self.held, strict=True) if here]
+
+
+def _ablations(
+    source: Source,
+    table: _Table,
+    ranked: Sequence[Head],
+    settings: RetrievalSettings,
+    progress: Progress,
+) -> list[RetrievalAblation]:
+    """The first heads ablated together, and as many others as often as there are draws."""
+    sizes = sorted({k for k in settings.ablate if 2 * k <= len(ranked)})
+    if not table.generated or source.no_gates:
+        return []
+    needles, done = table.held_out, 0
+    total = len(sizes) * (1 + settings.draws) * len(needles)
+
+    def without(heads: Sequence[Head]) -> Floats:
+        nonlocal done
+        names = ", ".join(source.layout.name(head) for head in heads)
+        found = []
+        with source.gated({names: 0.0}) as closed:
+            for one in answers(closed, needles):
+                found.append(one.retrieved)
+                done += 1
+                progress("ablations", done, total)
+        values = np.zeros(len(table.needles))
+        values[table.held] = found
+        return values
+
+    found = []
+    for size in sizes:
+        first, others = ranked[:size], table.others(ranked[size:], size)
+        hits = without(first)
+        drawn = []
+        for draw in range(settings.draws):
+            chosen = random.Random(f"{settings.seed}/{size}/{draw}").sample(others, size)
+            drawn.append(without(chosen))
+        means = [float(one[table.held].mean()) for one in drawn]
+        mean = np.mean(drawn, 0)
+        found.append(
+            RetrievalAblation(
+                tuple(first),
+                table.share(hits),
+                table.share(mean),
+                min(means),
+                max(means),
+                settings.draws,
+                table.share(mean - hits, least=DIFFERENCE),
+            )
+        )
+    return found
+
+
+def _control(
+    load: Callable[[], Source] | None,
+    table: _Table,
+    settings: RetrievalSettings,
+    progress: Progress,
+) -> RetrievalControl | None:
+    """The needles that heads are measured on, with random weights."""
+    if load is None:
+        return None
+    needles = table.held_out
+    measured = _told(scored(load(), needles, given=True), "random weights", len(needles), progress)
+    copied = np.stack([one.copied for one in measured]).mean(0)
+    query = np.stack([one.weight if one.query is None else one.query for one in measured]).mean(0)
+    wrote = measured[0].answered is not None
+    return RetrievalControl(
+        settings.seed,
+        len(needles),
+        float(copied.mean()) if wrote else None,
+        float(copied.max()) if wrote else None,
+        float(np.mean([one.copied_chance for one in measured])) if wrote else None,
+        float(query.mean()),
+        float(query.max()),
+    )
+
+
+def _told(
+    found: Iterable[NeedleScores], stage: str, total: int, progress: Progress
+) -> list[NeedleScores]:
+    kept = []
+    progress(stage, 0, total)
+    for number, one in enumerate(found, 1):
+        kept.append(one)
+        progress(stage, number, total)
+    return kept
+
+
+def _examples(
+    source: Source, needles: Sequence[Needle], measured: Sequence[NeedleScores]
+) -> list[NeedleExample]:
+    def said(ids: Sequence[int]) -> str:
+        texts = source.tokens(ids).texts
+        blanks = any(text.startswith((" ", "\n")) for text in texts)
+        return "".join(texts) if blanks else " ".join(texts).replace(" ##", "")
+
+    found = []
+    for needle, one in list(zip(needles, measured, strict=True))[:_EXAMPLES]:
+        written: Answered | None = one.answered
+        found.append(
+            NeedleExample(
+                needle.length,
+                needle.depth,
+                said(needle.ids[slice(*needle.document)]),
+                said(needle.ids[slice(*needle.question)]),
+                said(needle.wanted),
+                "" if written is None else said(written.ids),
+            )
+        )
+    return found
+
+
+def _notes(source: Source, table: _Table, settings: RetrievalSettings, by: RankedBy) -> list[str]:
+    """What the reader must not miss."""
+    found = []
+    if not table.generated:
+        found.append(
+            f"{source.info.model} generates nothing: no score while generating, no accuracy and no "
+            "ablation; heads are ranked by the query-focused score."
+        )
+    elif by == "copied" and not table.ranks("copied"):
+        found.append(
+            "The model retrieved none of the needles that heads are ranked on; they are ranked by "
+            "the query-focused score, which needs no answer."
+        )
+    if table.query is None:
+        found.append(
+            f"Without a tokenizer there is no question without content ({NULL}); the query-focused "
+            "score is the weight as it is."
+        )
+    groups = len(np.unique(table.numbers[table.held]))
+    few = few_groups(groups, "needles")
+    if few:
+        found.append(few)
+    elif groups < FEW:
+        found.append(
+            f"{groups} needles are few: intervals from fewer than {FEW} cover less than they say."
+        )
+    if len(np.unique(table.numbers)) == 1 and settings.select_on == "halves":
+        found.append("Heads are ranked and measured on the same needle, since there is one.")
+    return found

@@ -1,0 +1,187 @@
+"""Files and folders of other tools: ``.npz``, ``.safetensors``, ``.pt``, ``.npy``, ``.json``.
+
+No file runs code: pickles are read as far as torch's ``weights_only`` goes, tensors in lists and
+dictionaries, and NumPy's not at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnviz.core.tokens import Tokens
+from attnviz.errors import InputError, UsageError, system_errors
+from attnviz.files import contents
+from attnviz.models import arrays
+from attnviz.models.containers import list_arrays, one_line, read_arrays, read_tensors
+from attnviz.models.imported import inseq, named
+from attnviz.models.imported.found import Found
+from attnviz.models.recorded import JSON, SUFFIXES, document
+from attnviz.models.recorded.fields import BY_KIND, PLAIN
+
+TORCH = (".pt", ".pth")
+KNOWN = (*SUFFIXES, *TORCH, ".npy", JSON)
+"""Suffixes of files that attention is read from."""
+
+_TEXTS = ("tokens.json", "tokens.txt")
+_LONGEST = 64 << 20
+"""Bytes of a file of tokens."""
+_SHAPE = re.compile(r" \[[\d, ]*\]$")
+
+
+def is_recording(path: Path) -> bool:
+    """Whether a file is in attnviz's own format, or claims to be, and no other tool's."""
+    if path.is_dir() or path.suffix not in (*SUFFIXES, JSON):
+        return False
+    if path.suffix == JSON:
+        return document.is_recording(document.read_document(path))
+    if not path.is_file():
+        return True  # which says so
+    there = _names(path)
+    return bool({*PLAIN, *BY_KIND} & set(there)) or not named.wanted(there)
+
+
+def find(path: Path, item: int | None = None) -> Found:
+    """The attention in a file or folder of another tool.
+
+    Args:
+        path: see :data:`KNOWN`, or a folder of ``.npy`` files, one a layer or one for all.
+        item: which sequence of Inseq's.
+
+    Raises:
+        InputError: it cannot be read, or holds no attention; UsageError: no such item.
+    """
+    if path.is_dir():
+        return _folder(path)
+    suffix = path.suffix.lower()
+    if suffix not in KNOWN:
+        raise InputError(
+            f"cannot read {path}: attention is recorded in {', '.join(KNOWN)} or a folder of .npy"
+        )
+    if suffix == JSON:
+        return _json(path, item)
+    if suffix in TORCH:
+        return found(_torch(path), path.name)
+    if suffix == ".npy":
+        return found(_npy(path), path.name)
+    there = _names(path)
+    whole = next((name for name in (*PLAIN, *BY_KIND) if name in there), "")
+    names = {whole} if whole else set(named.wanted(there))
+    read = read_arrays(path, names) if suffix == ".npz" else read_tensors(path, names)
+    return found(read[whole], path.name) if whole else named.found(read)
+
+
+def found(given: Any, name: str = "") -> Found:
+    """The attention in what somebody has in memory.
+
+    Args:
+        given: a cache or dictionary of tensors, a list of layers, an array of all of them.
+        name: of its file, for messages.
+
+    Raises:
+        InputError: none of these, or no attention in it.
+    """
+    tensors = getattr(given, "cache_dict", given)  # TransformerLens
+    if isinstance(tensors, Mapping):
+        return named.found(tensors)
+    if isinstance(given, list | tuple) or hasattr(given, "ndim"):
+        layers = arrays.layers_of(given)
+        if not layers:
+            raise InputError(f"{name or 'this list'} holds no layers; give at least one")
+        return Found("layers in a list", {None: dict(enumerate(layers))})
+    raise UsageError(
+        "no attention can be read from {}; give a path, a cache or dictionary of tensors, or a "
+        "list of layers",
+        type(given).__name__,
+    )
+
+
+def read_tokens(path: Path) -> Tokens:
+    """The texts of tokens in a file: a JSON list of strings, or one a line.
+
+    Raises:
+        InputError: it cannot be read, or is no list of strings.
+    """
+    from attnviz.core.record import parsed
+
+    with system_errors(InputError, f"cannot read {path}"):
+        data = contents(path, _LONGEST)
+    if path.suffix.lower() == JSON:
+        listed = parsed(data, path.name)
+    else:
+        try:
+            listed = data.decode().removesuffix("\n").split("\n")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path} is not UTF-8: {one_line(error)}") from None
+    if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
+        raise InputError(f"{path} is not a list of strings; give the text of each token")
+    return arrays.named(listed)
+
+
+def _names(path: Path) -> list[str]:
+    return [_SHAPE.sub("", one) for one in list_arrays(path)]
+
+
+def _json(path: Path, item: int | None) -> Found:
+    read = document.read_document(path)
+    if not inseq.is_inseq(read):
+        raise InputError(
+            f"{path} is no recorded attention: neither a recording (schema "
+            f"{document.Recording.schema}) nor saved by Inseq"
+        )
+    return inseq.found(read, arrays.chosen(max(inseq.count(read), 1), item), str(path))
+
+
+def items(path: Path) -> int:
+    """How many items a file or folder of another tool holds; raises as :func:`find`."""
+    if path.is_file() and path.suffix.lower() == JSON:
+        return inseq.count(document.read_document(path)) or 1
+    return find(path).items()
+
+
+def _torch(path: Path) -> Any:
+    import pickle
+
+    import torch
+
+    with system_errors(InputError, f"cannot read {path}"):
+        path.open("rb").close()
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise InputError(
+            f"{path} holds a pickle of more than tensors, which can run code and is not loaded; "
+            "save a dictionary of tensors, such as torch.save(cache.cache_dict, ...)"
+        ) from None
+    except Exception as error:
+        raise InputError(f"cannot read {path}: {one_line(error)}; save it again") from None
+
+
+def _npy(path: Path) -> Any:
+    with system_errors(InputError, f"cannot read {path}"):
+        path.open("rb").close()
+    try:
+        return np.load(path, allow_pickle=False)
+    except Exception as error:
+        raise InputError(f"cannot read {path}: {one_line(error)}; save it again") from None
+
+
+def _folder(path: Path) -> Found:
+    """Arrays by the names of their files, with ``tokens.json`` or ``tokens.txt`` beside them."""
+    with system_errors(InputError, f"cannot read {path}"):
+        files = sorted(path.glob("*.npy"))
+    if not files:
+        raise InputError(f"{path} is a folder without .npy files; give a file, or one a layer")
+    tokens, source = (
+        next((read_tokens(path / f"{p}{n}") for n in _TEXTS if (path / f"{p}{n}").is_file()), None)
+        for p in ("", "source_")
+    )
+    if len(files) == 1:
+        made = found(_npy(files[0]), path.name)
+    else:
+        made = named.found({file.stem: _npy(file) for file in files}, "NumPy arrays in a folder")
+    return Found(made.format, made.layers, tokens, source, made.notes)

@@ -1,0 +1,30 @@
+"""Attention recorded elsewhere, and ours on its way out: ``.npz``, ``.safetensors``, ``.json``.
+
+A file holds ``attentions`` [L, H, T, S], or [L, B, H, T, S] for a batch, and ``tokens`` [T] (or
+[B, T]); ``source_tokens`` [S] make it cross-attention. An encoder-decoder model's file holds
+``encoder_attentions``, ``decoder_attentions`` and ``cross_attentions`` instead. In safetensors,
+which has no strings, the tokens are JSON in the metadata. What attnviz writes also has the token
+flags, which keys were allowed and, under ``meta``, where the weights came from. See
+docs/recording.md.
+"""
+
+from __future__ import annotations
+
+from attnviz.models.recorded.checks import MOST_ROUNDED, MOST_ROUNDED_SUM, SUM_TOLERANCE
+from attnviz.models.recorded.fields import JSON, SCHEMA, SUFFIXES
+from attnviz.models.recorded.reading import load, load_all
+from attnviz.models.recorded.tokens import marked
+from attnviz.models.recorded.writing import dump
+
+__all__ = [
+    "JSON",
+    "MOST_ROUNDED",
+    "MOST_ROUNDED_SUM",
+    "SCHEMA",
+    "SUFFIXES",
+    "SUM_TOLERANCE",
+    "dump",
+    "load",
+    "load_all",
+    "marked",
+]

@@ -1,0 +1,116 @@
+"""A recording as one JSON document, for programs that have neither NumPy nor safetensors."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.record import Record, parsed
+from attnviz.errors import InputError, system_errors
+from attnviz.files import contents
+
+Maps = tuple[tuple[tuple[tuple[float, ...], ...], ...], ...]
+"""[layers, heads, queries, keys] as nested lists."""
+
+LARGEST = 1 << 30
+"""Bytes of a document that is read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording(Record):
+    """Attention that some program recorded, of one text.
+
+    Either ``attentions`` is there, of one stack of layers, or those of ``encoder_attentions``,
+    ``decoder_attentions`` and ``cross_attentions`` that the model has. Weights are after softmax:
+    every row of keys sums to 1, or to 0 where it is masked, within 0.001.
+
+    Attributes:
+        tokens: the text of each query token; of the decoder where there are two sequences.
+        attentions: [layers, heads, queries, keys].
+        encoder_attentions: the same of an encoder-decoder model's encoder.
+        decoder_attentions: the same of its decoder, on itself.
+        cross_attentions: the same from its decoder to its encoder.
+        source_tokens: the text of each key token, for cross-attention.
+        ids: vocabulary ids of the tokens; ``source_ids`` of the others, as for the next ones.
+        special: which tokens the tokenizer added, such as [CLS].
+        separators: which tokens end a segment, such as [SEP].
+        words: the number of the word of each token, from 0; -1 for special tokens.
+        segments: BERT's segment numbers.
+        source_ids: see ``ids``.
+        source_special: see ``special``.
+        source_separators: see ``separators``.
+        source_words: see ``words``.
+        source_segments: see ``segments``.
+        meta: what is known of the model: ``model``, ``backend``, ``exactness``, ``device``,
+            ``dtype``, ``versions``, ``quantity`` (weights), ``kinds``, ``written`` (how many of
+            the last tokens the model wrote), ``spans``, ``reach``.
+    """
+
+    schema: ClassVar[str] = "attnviz.capture/1"
+    command: ClassVar[str] = "capture"
+
+    tokens: tuple[str, ...]
+    attentions: Maps | None = None
+    encoder_attentions: Maps | None = None
+    decoder_attentions: Maps | None = None
+    cross_attentions: Maps | None = None
+    source_tokens: tuple[str, ...] | None = None
+    ids: tuple[int, ...] | None = None
+    special: tuple[bool, ...] | None = None
+    separators: tuple[bool, ...] | None = None
+    words: tuple[int, ...] | None = None
+    segments: tuple[int, ...] | None = None
+    source_ids: tuple[int, ...] | None = None
+    source_special: tuple[bool, ...] | None = None
+    source_separators: tuple[bool, ...] | None = None
+    source_words: tuple[int, ...] | None = None
+    source_segments: tuple[int, ...] | None = None
+    meta: dict[str, Any] | None = None
+
+
+def read_document(path: Path) -> Any:
+    """A file as JSON, also with NaN in it; InputError where it is none."""
+    with system_errors(InputError, f"cannot read {path}"):
+        text = contents(path, LARGEST)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return parsed(text, path.name)  # which says what is wrong
+
+
+def is_recording(document: Any) -> bool:
+    """Whether JSON says that it is a recording."""
+    return isinstance(document, dict) and document.get("schema") == Recording.schema
+
+
+def read_fields(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a recording in JSON; InputError for another document, or a damaged one."""
+    return arrays(Recording.from_dict(read_document(path), str(path)), path)
+
+
+def arrays(recording: Recording, path: Path) -> dict[str, NDArray[Any]]:
+    """The same as the arrays of a ``.npz`` file; InputError where lists are of unequal length."""
+    found: dict[str, NDArray[Any]] = {}
+    for field in fields(recording):
+        value = getattr(recording, field.name)
+        if value is None:
+            continue
+        if field.name == "meta":
+            found["meta"] = np.array(json.dumps(value))
+            continue
+        maps = field.name.endswith("attentions")
+        try:
+            found[field.name] = np.array(value, np.float64 if maps else None)
+        except ValueError:
+            raise InputError(
+                f"{path}: {field.name} has rows of unequal length; it must be [layers, heads, "
+                "queries, keys]"
+            ) from None
+    if not any(name.endswith("attentions") for name in found):
+        raise InputError(f"{path} has no 'attentions' [layers, heads, queries, keys]; add them")
+    return found

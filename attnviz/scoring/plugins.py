@@ -1,0 +1,133 @@
+"""Where users' scores come from: a Python file that is named, or packages that are installed.
+
+A plugin runs its author's code, so nothing is loaded that was not named or installed on purpose.
+Other processes import the same modules again, and so know the same scores.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from attnviz.errors import AttnvizError, InputError, UsageError
+
+GROUP = "attnviz.scores"
+"""The group of entry points that packages name their modules in."""
+
+_MODULES: dict[str, None] = {}
+
+
+def remember(function: Any) -> None:
+    """Note that a function was registered; other processes find it in its module, if anywhere."""
+    found = "<" not in getattr(function, "__qualname__", "<")  # no lambda, and in no function
+    _MODULES[function.__module__ if found else "__main__"] = None
+
+
+def here_alone() -> bool:
+    """Whether something is registered that other processes cannot import."""
+    return "__main__" in _MODULES
+
+
+def modules() -> tuple[str, ...]:
+    """The modules that have registered something, for another process to import.
+
+    Raises:
+        UsageError: something was registered in a notebook or in the script that runs.
+    """
+    if here_alone():
+        raise UsageError(
+            "functions that are defined in a notebook, in the script itself or in another function "
+            "are not known to other processes; put them into a file and import it, or use {jobs}",
+            jobs=1,
+        )
+    return tuple(_MODULES)
+
+
+def restore(names: Sequence[str]) -> None:
+    """Import what another process has registered."""
+    for name in names:
+        import_module(name)
+
+
+def load_plugins(*files: str | Path) -> tuple[str, ...]:
+    """Run Python files that register scores and roles; without any, those of installed packages.
+
+    The command line does both: ``--plugin my_scores.py`` runs that file, and packages that are
+    installed with entry points in the group ``attnviz.scores`` are found by themselves. A file is
+    imported as a module of its own name, once; its folder is appended to ``sys.path``, so that
+    worker processes find it too.
+
+    Args:
+        files: as ``my_scores.py``.
+
+    Returns:
+        The names of the modules.
+
+    Raises:
+        InputError: no such file, or it is none of Python's.
+        UsageError: a name that a module has already, or an error in the plugin, which is named.
+    """
+    if not files:
+        return _installed()
+    return tuple(_load(Path(name)) for name in files)
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    found = sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
+    for point in found:
+        try:
+            point.load()
+        except Exception as error:
+            raise UsageError(
+                "{} names {} in the entry points {}, and that failed: {}; mend or uninstall it, or "
+                "leave out all installed ones by {plugin}",
+                _package(point),
+                point.value,
+                GROUP,
+                _said(error),
+                plugin="none",
+            ) from error
+    return tuple(point.module for point in found)
+
+
+def _package(point: EntryPoint) -> str:
+    return f"the package {point.dist.name}" if point.dist is not None else "a package"
+
+
+def _load(path: Path) -> str:
+    """Import one file."""
+    if path.suffix != ".py" or not path.stem.isidentifier():
+        raise InputError(
+            f"{path} is no Python file that can be imported; name it like my_scores.py"
+        )
+    if not path.is_file():
+        raise InputError(f"{path} does not exist; give the Python file that registers your scores")
+    name, folder = path.stem, str(path.resolve().parent)
+    if folder not in map(os.path.abspath, sys.path):
+        sys.path.append(folder)
+    known = sys.modules.get(name)
+    origin = getattr(known, "__file__", None) if known else getattr(find_spec(name), "origin", None)
+    if origin is None or Path(origin).resolve() != path.resolve():
+        raise UsageError(
+            f"{path} has the name of a module that is there already, {name} ({origin}); give the "
+            "file another name"
+        )
+    try:
+        import_module(name)
+    except Exception as error:
+        if isinstance(error, AttnvizError):
+            raise
+        raise UsageError(f"the plugin {path} failed: {_said(error)}") from error
+    return name
+
+
+def _said(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]

@@ -1,0 +1,141 @@
+"""Maps of long texts as tiles, filled block by block: a whole map is never in memory.
+
+A tile keeps the largest weight in it and their sum, both exact, and every row its k largest weights.
+These lie in the k tiles of the row whose largest weights are largest, so only those are searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attnviz.core.heads import Head, Site
+from attnviz.core.source import Rows
+from attnviz.core.tiled import TiledMap
+
+
+class TileObserver:
+    """Fills the tiles of one text, the only item that runs.
+
+    Args:
+        heads: whose maps.
+        size: tokens along a tile.
+        rows: the queries that count, as a range of positions.
+        keys: the keys.
+        keep: weights of every row to keep, the largest ones.
+    """
+
+    def __init__(
+        self, heads: Iterable[Head], size: int, rows: range, keys: range, keep: int = 0
+    ) -> None:
+        self._size, self._rows, self._keys, self._keep = size, rows, keys, keep
+        self._wanted: dict[Site, list[int]] = {}
+        for head in sorted(set(heads)):
+            self._wanted.setdefault(head.site, []).append(head.index)
+        self._kept: dict[Site, _Layer] = {}
+
+    def observe(self, rows: Rows) -> None:
+        """Add one block."""
+        site = rows.site
+        if site not in self._wanted:
+            return
+        first, last = _overlap(rows.start, rows.weights.shape[2], self._rows)
+        left, right = _overlap(rows.key_start, rows.weights.shape[3], self._keys)
+        if first >= last or left >= right:
+            return
+        queries = slice(first - rows.start, last - rows.start)
+        keys = slice(left - rows.key_start, right - rows.key_start)
+        chosen: Sequence[int] | slice = self._wanted[site]
+        if len(chosen) == rows.weights.shape[1]:
+            chosen = slice(None)  # no copy
+        weights = rows.weights[0, chosen, queries, keys].float()
+        if site not in self._kept:
+            self._kept[site] = _Layer(len(weights), self._size, self._rows, self._keys, self._keep)
+        allowed = None
+        if rows.allowed is not None:
+            part = rows.allowed[(None,) * (4 - rows.allowed.ndim)]
+            part = part.expand(-1, -1, *rows.weights.shape[2:])[0, :, queries, keys]
+            allowed = part.any(0)
+        self._kept[site].add(weights, allowed, first - self._rows.start, left - self._keys.start)
+
+    def maps(self) -> dict[Head, TiledMap]:
+        """The tiles of every head."""
+        return {
+            Head(site, index): layer.map(place, self._keys.start)
+            for site, layer in self._kept.items()
+            for place, index in enumerate(self._wanted[site])
+        }
+
+    def allowed(self) -> Mapping[Site, NDArray[np.bool_]]:
+        """The tiles of every layer in which some key may be attended to."""
+        return {site: layer.allowed.cpu().numpy() for site, layer in self._kept.items()}
+
+
+class _Layer:
+    """The tiles of some heads of a layer."""
+
+    def __init__(self, heads: int, size: int, rows: range, keys: range, keep: int) -> None:
+        down, across = (-(-len(one) // size) for one in (rows, keys))
+        self.size, self.keep, self.width = size, keep, len(keys)
+        self.largest = torch.zeros(heads, down, across)
+        self.sums = torch.zeros(heads, down, across, dtype=torch.float64)
+        self.allowed = torch.zeros(down, across, dtype=torch.bool)
+        self.keys = torch.full((heads, len(rows), keep), -1, dtype=torch.int32)
+        self.weights = torch.zeros(heads, len(rows), keep)
+
+    def add(self, weights: Tensor, allowed: Tensor | None, start: int, left: int) -> None:
+        """Add [H, r, s] from a row and a key on, counted from the first that count."""
+        count, across = weights.shape[1:]
+        first = left // self.size
+        before = left - first * self.size
+        after = -(before + across) % self.size
+        cut = F.pad(weights, (before, after)).unflatten(-1, (-1, self.size))  # [H, r, C, b]
+        tops, sums = cut.amax(-1), cut.sum(-1)
+        free = torch.ones(count, across, dtype=torch.bool) if allowed is None else allowed
+        free = F.pad(free, (before, after)).unflatten(-1, (-1, self.size)).any(-1).cpu()
+        columns = slice(first, first + tops.shape[2])
+        for tile in range(start // self.size, (start + count - 1) // self.size + 1):
+            inside = slice(
+                max(tile * self.size - start, 0), min((tile + 1) * self.size - start, count)
+            )
+            here = self.largest[:, tile, columns]
+            torch.maximum(here, tops[:, inside].amax(1).cpu(), out=here)
+            self.sums[:, tile, columns] += sums[:, inside].sum(1, dtype=torch.float64).cpu()
+            self.allowed[tile, columns] |= free[inside].any(0)
+        if self.keep:
+            self._keep(cut, tops, start, first)
+
+    def _keep(self, cut: Tensor, tops: Tensor, start: int, first: int) -> None:
+        """Keep the largest weights of rows of tiles [H, r, C, b]."""
+        best = tops.topk(min(self.keep, tops.shape[2]), -1).indices  # [H, r, n]
+        some = cut.gather(2, best[..., None].expand(*best.shape, self.size))
+        keys = (best + first)[..., None] * self.size + torch.arange(self.size, device=cut.device)
+        found = some.flatten(2).topk(min(self.keep, some[0, 0].numel()), -1)
+        places = keys.flatten(2).gather(2, found.indices)
+        places = places.where(found.values > 0, torch.iinfo(torch.int32).max)
+        places, order = places.sort(-1)  # in rising order, missing ones last
+        values = found.values.gather(2, order)
+        rows, held = slice(start, start + cut.shape[1]), slice(0, places.shape[2])
+        gone = values <= 0
+        self.keys[:, rows, held] = places.masked_fill(gone, -1).to(torch.int32).cpu()
+        self.weights[:, rows, held] = values.masked_fill(gone, 0).cpu()
+
+    def map(self, place: int, start: int) -> TiledMap:
+        """The tiles of one head; keys counted from the text's first token."""
+        keys = self.keys[place]
+        return TiledMap(
+            self.largest[place].numpy(),
+            self.sums[place].float().numpy(),
+            keys.where(keys < 0, keys + start).numpy(),
+            self.weights[place].numpy(),
+        )
+
+
+def _overlap(start: int, count: int, wanted: range) -> tuple[int, int]:
+    """The positions of a block that are wanted, as their first one and the one after the last."""
+    return max(start, wanted.start), min(start + count, wanted.stop)

@@ -1,0 +1,178 @@
+"""What a user's score sees: some query rows of one text in one layer.
+
+attnviz scores batches of texts, a few heads at a time; a :class:`ScoreBlock` is the part of that
+which one text has, without padding. Notation in shapes: H heads, r query rows, s keys of the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnviz.core.tokens import Tokens
+from attnviz.errors import UsageError
+from attnviz.scoring.block import Block, Place, Uniform
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreBlock:
+    """Attention weights of some query rows of one text, and the tokens that they are between.
+
+    A text comes in several blocks, and a block need not hold all keys: those that none of its rows
+    may attend to are left out at both ends. So a position is found by ``positions`` and
+    ``key_positions``, never by a row's or a column's number.
+
+    Attributes:
+        weights: [H, r, s], float32 or float64; rows sum to 1, or to less where part went to a
+            learned sink that is no key, or to 0 where a row has no key. Not to be changed. For the
+            chance of a score they are those of uniform attention over the allowed keys; H is 1
+            where all heads share a mask.
+        allowed: bool [H or 1, r, s], the keys that each query may attend to.
+        start: position of the first query row in its text, from 0.
+        key_start: position of the first key.
+        queries: all tokens of the queries' sequence, with ids, special tokens, words and spans.
+        keys: all tokens of the keys' sequence; the same as ``queries`` but for cross-attention.
+    """
+
+    weights: Tensor
+    allowed: Tensor
+    start: int
+    key_start: int
+    queries: Tokens
+    keys: Tokens
+
+    @cached_property
+    def positions(self) -> Tensor:
+        """Int64 [r], the positions of the query rows."""
+        rows = self.weights.shape[1]
+        return torch.arange(self.start, self.start + rows, device=self.weights.device)
+
+    @cached_property
+    def key_positions(self) -> Tensor:
+        """Int64 [s], the positions of the keys."""
+        count = self.weights.shape[2]
+        return torch.arange(self.key_start, self.key_start + count, device=self.weights.device)
+
+    @property
+    def query_texts(self) -> tuple[str, ...]:
+        """The readable texts of the r query tokens, as ``" keys"`` or ``"##ing"``."""
+        return self.queries.texts[self.start : self.start + self.weights.shape[1]]
+
+    @property
+    def key_texts(self) -> tuple[str, ...]:
+        """The readable texts of the s key tokens."""
+        return self.keys.texts[self.key_start : self.key_start + self.weights.shape[2]]
+
+    def on(self, targets: Tensor | Sequence[bool]) -> Tensor:
+        """[H, r], the weight on some keys.
+
+        Args:
+            targets: bool [s], or [r, s] where they differ from row to row.
+        """
+        mask = torch.as_tensor(targets, dtype=torch.bool, device=self.weights.device)
+        return (self.weights * mask).sum(-1)
+
+
+UserFunction = Callable[[ScoreBlock], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A user's function with what messages call it.
+
+    Attributes:
+        function: of a block of one text.
+        named: ``score 'numbers' (my_scores.numbers)``.
+    """
+
+    function: UserFunction
+    named: str
+
+    def __call__(self, block: Block) -> Tensor:
+        """[B, H, r], the values of a block of several texts; 0 after the end of a text."""
+        found = torch.zeros_like(block.weights[..., 0])
+        for item, one in texts_of(block):
+            heads, rows, _ = one.weights.shape
+            value = self.of(one, torch.Size((heads, rows)))
+            found[item, :, :rows] = value.to(found.dtype)
+        return found
+
+    def of(self, block: ScoreBlock, shape: torch.Size) -> Tensor:
+        """What the function gives for a block, in that shape.
+
+        Raises:
+            UsageError: it raises an error, or gives something of another shape.
+        """
+        try:
+            value = torch.as_tensor(self.function(block), device=block.weights.device)
+            found = value.detach().expand(shape)
+        except Exception as error:
+            what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            raise UsageError(
+                f"the {self.named} failed on a block of {list(block.weights.shape)} weights: {what}"
+            ) from error
+        if value.ndim != len(shape) and value.ndim != 0:
+            raise UsageError(
+                f"the {self.named} gives values of shape {list(value.shape)} for a block of "
+                f"{list(block.weights.shape)} weights; it must give {list(shape)}"
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """What a user says chance is: a number, or a function of a block of uniform attention."""
+
+    value: float | Called
+
+    def __call__(self, block: Block) -> Tensor:
+        """[B, A, r]."""
+        if isinstance(self.value, Called):
+            return self.value(block)
+        return torch.full_like(block.weights[..., 0], self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Unless:
+    """The rows that a user's score leaves out, of the rows that it takes."""
+
+    rows: Called
+
+    def __call__(self, place: Place) -> Tensor:
+        """Bool [B, r]."""
+        block = Uniform(place)
+        items, _, rows, _ = block.weights.shape
+        left = torch.ones(items, rows, dtype=torch.bool, device=block.weights.device)
+        for item, one in texts_of(block):
+            count = one.weights.shape[1]
+            left[item, :count] = ~self.rows.of(one, torch.Size((count,))).bool()
+        return left
+
+
+def texts_of(block: Block) -> Iterator[tuple[int, ScoreBlock]]:
+    """The texts of a block, each without padding, with its place in the batch."""
+    place = block.place
+    allowed = place.allowed if place.allowed.shape[1] == 1 else place.allowed[:, block.heads]
+    first = place.items.start or 0
+    for item in range(len(block.weights)):
+        length, width = place.axes.lengths[first + item]
+        rows = min(place.rows, length - place.start)
+        keys = min(place.keys, width - place.key_start)
+        if rows > 0 and keys > 0:
+            sides = place.axes.sides[first + item]
+            yield (
+                item,
+                ScoreBlock(
+                    block.weights[item, :, :rows, :keys],
+                    allowed[item, :, :rows, :keys],
+                    place.start,
+                    place.key_start,
+                    sides.queries,
+                    sides.keys,
+                ),
+            )

@@ -1,0 +1,265 @@
+"""Metrics of users, and what users put in a head's place: functions for ablate and patch.
+
+    import attnviz as av
+
+    @av.metric("accuracy", unit="share", worse=-1)
+    def accuracy(seen):
+        return (seen.logits.argmax(-1) == seen.targets).double()
+
+    @av.fill("halved")
+    def halved(seen):
+        return seen.outputs / 2
+
+What a metric gives is summed over the positions of a text, so a position's value may depend on that
+position alone. See docs/plugins.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from attnviz.core.heads import Site
+from attnviz.core.scores import UserDefined
+from attnviz.core.tokens import Tokens
+from attnviz.errors import UsageError
+from attnviz.scoring import plugins
+from attnviz.scoring.user_scores import qualified_name
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Of = Literal["texts", "pairs"]
+
+OWN_METRICS = ("loss", "kl", "logit-diff", "hidden", "prob", "log-prob", "custom")
+OWN_FILLS = ("zero", "mean", "resample", "custom")
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a user's metric sees of one text, whole or without some heads.
+
+    Attributes:
+        logits: [n, V], float32 or float64, at the n positions that count.
+        targets: int64 [n], the tokens that belong there: those that follow, or those masked.
+        positions: of these, in the text.
+        tokens: of the text.
+        full: [n, V], those of the whole model, for a distance; else None.
+    """
+
+    logits: Tensor
+    targets: Tensor
+    positions: tuple[int, ...]
+    tokens: Tokens
+    full: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """What a user's fill sees of one text and layer: what its heads hand to W_O, before it.
+
+    Attributes:
+        outputs: [T, H, d_v], what the heads give on this text.
+        other: [T, H, d_v], what would take their place: for ``ablate`` the mean over other texts,
+            for ``patch`` the other run's.
+        site: the layer.
+        tokens: of the text.
+    """
+
+    outputs: Tensor
+    other: Tensor
+    site: Site
+    tokens: Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class UserMetric:
+    """A metric that is registered; see :func:`metric`."""
+
+    name: str
+    function: Callable[..., Any]
+    unit: str = ""
+    worse: int = 1
+    distance: bool = False
+    of: Of = "texts"
+
+    @property
+    def named(self) -> str:
+        """As messages call it."""
+        return f"metric {self.name!r} ({qualified_name(self.function)})"
+
+    @property
+    def mark(self) -> UserDefined:
+        """As results say that it is no part of attnviz."""
+        return UserDefined("metric", self.name, qualified_name(self.function))
+
+    def at(self, seen: Predictions) -> Tensor:
+        """[n], in float64.
+
+        Raises:
+            UsageError: an error, another shape, or values that are not finite.
+        """
+        found = _called(self.function, seen, self.named)
+        if found.shape != seen.targets.shape or not found.isfinite().all():
+            what = f"shape {list(found.shape)}" if found.shape != seen.targets.shape else "NaN or ∞"
+            raise UsageError(
+                f"the {self.named} gives {what} for {len(seen.targets)} positions; it must give a "
+                f"finite number for each, [{len(seen.targets)}]"
+            )
+        return found.double()
+
+
+@dataclass(frozen=True, slots=True)
+class UserFill:
+    """What is put in a head's place; see :func:`fill`."""
+
+    name: str
+    function: Callable[[Outputs], Any]
+
+    @property
+    def named(self) -> str:
+        """As messages call it."""
+        return f"fill {self.name!r} ({qualified_name(self.function)})"
+
+    @property
+    def mark(self) -> UserDefined:
+        """As results say that it is no part of attnviz."""
+        return UserDefined("fill", self.name, qualified_name(self.function))
+
+    def at(self, seen: Outputs) -> Tensor:
+        """[T, H, d_v].
+
+        Raises:
+            UsageError: an error, another shape, or values that are not finite.
+        """
+        shape = seen.outputs.shape
+        found = _called(self.function, seen, self.named).to(seen.outputs.dtype)
+        try:
+            found = found.expand(shape)
+        except RuntimeError:
+            raise UsageError(
+                f"the {self.named} gives {list(found.shape)} for outputs {list(shape)}; it must "
+                "give as many, or what broadcasts to them"
+            ) from None
+        if not found.isfinite().all():
+            raise UsageError(f"the {self.named} gives NaN or ∞ in layer {seen.site.layer}")
+        return found
+
+
+_METRICS: dict[str, UserMetric] = {}
+_FILLS: dict[str, UserFill] = {}
+METRICS: Mapping[str, UserMetric] = MappingProxyType(_METRICS)
+FILLS: Mapping[str, UserFill] = MappingProxyType(_FILLS)
+
+
+def metric(
+    name: str,
+    *,
+    unit: str = "",
+    worse: Literal[1, -1] = 1,
+    distance: bool = False,
+    of: Of = "texts",
+) -> Callable[[Function], Function]:
+    """Register a metric of one's own for ``ablate`` or ``patch``; a decorator.
+
+    Of texts (``ablate``) the function gets :class:`Predictions` and gives [n], a finite number for
+    every position. Of pairs (``patch``) it gets the logits [V] where the answer belongs and the
+    :class:`attnviz.Pair`, and gives one finite number.
+
+    Args:
+        name: as ``metric=`` and ``--metric`` take it, and results call it.
+        unit: for tables and pictures.
+        worse: 1 where more of it is worse, -1 where less is.
+        distance: whether it compares with the whole model, is 0 there, and never below.
+        of: ``"texts"`` or ``"pairs"``.
+
+    Raises:
+        UsageError: a name that is taken, or a function that fails on random logits.
+    """
+
+    def registered(function: Function) -> Function:
+        made = UserMetric(name, function, unit, worse, distance, of)
+        _check_name("metric", name, function, OWN_METRICS, _METRICS)
+        if of == "texts":
+            drawn = torch.randn(2, 5, 11, generator=torch.Generator().manual_seed(0))
+            targets, tokens = torch.arange(5), Tokens(tuple("abcdef"), tuple(range(6)))
+            full = drawn[1] if distance else None
+            made.at(Predictions(drawn[0], targets, tuple(range(5)), tokens, full))
+        _METRICS[name] = made
+        plugins.remember(function)
+        return function
+
+    return registered
+
+
+def fill(name: str) -> Callable[[Function], Function]:
+    """Register what takes a head's place, for ``ablate`` and ``patch``; a decorator.
+
+    The function gets the :class:`Outputs` of a layer's heads on one text and gives what stands in
+    their place, [T, H, d_v] or what broadcasts to it. Ablated and patched heads take theirs of it.
+
+    Args:
+        name: as ``method=`` and ``--method`` of ``ablate`` and ``fill=`` of ``patch`` take it.
+
+    Raises:
+        UsageError: a name that is taken, or a function that fails on random outputs.
+    """
+
+    def registered(function: Function) -> Function:
+        made = UserFill(name, function)
+        _check_name("fill", name, function, OWN_FILLS, _FILLS)
+        drawn = torch.randn(2, 6, 3, 4, generator=torch.Generator().manual_seed(0))
+        tokens = Tokens(tuple("abcdef"), tuple(range(6)))
+        made.at(Outputs(drawn[0], drawn[1], Site("decoder", 0), tokens))
+        _FILLS[name] = made
+        plugins.remember(function)
+        return function
+
+    return registered
+
+
+def given_metric(function: Callable[..., Any], of: Of = "texts") -> UserMetric:
+    """A function as a metric: as it is registered, or called ``custom``."""
+    for one in _METRICS.values():
+        if one.function is function and one.of == of:
+            return one
+    plugins.remember(function)
+    return UserMetric("custom", function, of=of)
+
+
+def given_fill(function: Callable[[Outputs], Any]) -> UserFill:
+    """A function as a fill: as it is registered, or called ``custom`` from now on."""
+    for one in _FILLS.values():
+        if one.function is function and one.name != "custom":
+            return one
+    plugins.remember(function)
+    _FILLS["custom"] = UserFill("custom", function)
+    return _FILLS["custom"]
+
+
+def _called(function: Callable[..., Any], seen: object, named: str) -> Tensor:
+    try:
+        return torch.as_tensor(function(seen))
+    except Exception as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise UsageError(f"the {named} failed: {what}") from error
+
+
+def _check_name(
+    what: str,
+    name: str,
+    function: Callable[..., Any],
+    own: tuple[str, ...],
+    taken: Mapping[str, UserMetric | UserFill],
+) -> None:
+    qualified = qualified_name(function)
+    if name in own or not name.replace("-", "_").isidentifier():
+        why = "that of attnviz's own" if name in own else "no name"
+        raise UsageError(f"{name[:40]!r} is {why}; call the {what} {qualified} otherwise")
+    there = taken.get(name)
+    if there is not None and qualified_name(there.function) != qualified:
+        raise UsageError(f"there is a {what} {name!r} by {qualified_name(there.function)} already; "
+                         f"call that of {qualified} otherwise")  # fmt: skip

@@ -1,0 +1,263 @@
+"""Scores and roles of users: functions that are registered beside attnviz's own.
+
+    import attnviz as av
+
+    @av.role("numbers", mean=0.3, lift=3.0, code="num", short="nu")
+    @av.score("numbers", formula="sum of w[j] over tokens that are numbers", targets=True)
+    def numbers(block):
+        return block.on([text.strip().isdigit() for text in block.key_texts])
+
+What is registered goes the way of attnviz's own scores, see :mod:`attnviz.scoring.scores`: the same
+registry, sums, chance, intervals and drawings. See docs/plugins.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from attnviz.core.media import Space
+from attnviz.core.scores import Score
+from attnviz.errors import UsageError
+from attnviz.scoring import plugins, roles, scores
+from attnviz.scoring.roles import SHOWN, Evidence, RoleDef
+from attnviz.scoring.scores import EVERYWHERE, SCORES, ScoreDef, Unit
+from attnviz.scoring.user_block import Called, Chance, ScoreBlock, Unless
+from attnviz.scoring.user_checks import check
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Condition = Callable[[Mapping[str, Score]], bool]
+
+COLORS = ("#440066", "#aa8800", "#882244", "#aa44aa", "#666666", "#66aa66")
+"""Of users' roles in turn, as far from those of attnviz's own as is left."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_COLOR = re.compile(r"#[0-9a-fA-F]{6}")
+_RESERVED = ("layer", "role", "score")
+"""Orders of a table, which a score of that name would hide."""
+
+
+def score(
+    name: str,
+    *,
+    formula: str = "",
+    unit: Unit = "share",
+    targets: bool = False,
+    chance: float | Callable[[ScoreBlock], Any] | None = None,
+    rows: Callable[[ScoreBlock], Any] | None = None,
+    cross: bool = False,
+    spaces: Sequence[Space] = ("text",),
+    source: str = "",
+) -> Callable[[Function], Function]:
+    """Register a score of one's own; a decorator of a function of a :class:`ScoreBlock`.
+
+    The function gives [H, r]: a value for every head and query row of a block. A score is a mean
+    over rows, so a row's value may depend on its own weights, the tokens and positions alone: not
+    on which rows or heads come in the same block, how many there are, or what was called before.
+    It must be finite, and in the range of its unit, on every row that counts. When it is registered
+    it is tried on random rows in blocks of several sizes; run it again in a notebook, and the new
+    function takes the place of the old.
+
+    Args:
+        name: as in tables and JSON: small letters, digits and underscores.
+        formula: per row, in words or symbols; shown with the score.
+        unit: ``"share"`` (0 to 1), or ``"bits"`` or ``"tokens"`` (0 or more).
+        targets: whether it is the share of the weight on some keys. A row then counts only where
+            uniform attention puts some of its weight on these but not all, and what roles of the
+            user look at is compared with it.
+        chance: what a head that attends uniformly has: a number, or a function of the same block
+            that gives [r] or [H or 1, r]; by default the score itself, of uniform attention over
+            the allowed keys.
+        rows: a function of a block that gives bool [r]: the rows on which the score is defined. Of
+            these, rows of special tokens, or with fewer than two keys to choose from, never count.
+        cross: whether it means something in cross-attention too.
+        spaces: kinds of keys among which it does: ``"text"``, ``"patches"``, ``"frames"``.
+        source: where the definition comes from, for the page.
+
+    Raises:
+        UsageError: a name that is taken, or a function that cannot be added up; it is named.
+    """
+
+    def registered(function: Function) -> Function:
+        qualified = qualified_name(function)
+        _check_name("score", name, qualified, SCORES)
+        if name in _RESERVED or (name in SHOWN and not SHOWN[name].user):
+            raise UsageError(f"a score cannot be called {name!r}; that name means something else")
+        if wrong := [space for space in spaces if space not in EVERYWHERE]:
+            raise UsageError(f"no {wrong[0]!r} in spaces; choose of {', '.join(EVERYWHERE)}")
+        named = f"score {name!r} ({qualified})"
+        whole = Called(function, named)
+        if callable(chance):
+            expected: Chance | None = Chance(Called(chance, f"chance of {named}"))
+        else:
+            expected = None if chance is None else Chance(float(chance))
+        made = ScoreDef(
+            name,
+            whole,
+            formula,
+            source or qualified,
+            unit,
+            targets,
+            ordered=not cross,
+            unless=None if rows is None else Unless(Called(rows, f"rows of {named}")),
+            spaces=tuple(spaces),
+            chance=expected,
+            user=qualified,
+        )
+        check(made, named)
+        scores.register(made)
+        plugins.remember(function)
+        return function
+
+    return registered
+
+
+def role(
+    name: str,
+    *,
+    score: str | None = None,
+    mean: float,
+    lift: float = 2.0,
+    code: str | None = None,
+    short: str | None = None,
+    color: str | None = None,
+    reason: str = "",
+    source: str = "",
+    rests: bool = False,
+    unless: Sequence[str] = (),
+) -> Callable[[Function], Function]:
+    """Register a role of one's own: what a head is called whose score reaches a mean and a lift.
+
+    A decorator, either of a function that :func:`score` has registered, or, with ``score=``, of a
+    function of all scores of a head by name, which says whether the role holds beside the evidence:
+
+        @av.role("sharp_previous", score="previous", mean=0.5, code="shrp", short="sh")
+        def sharp(scores):
+            return scores["entropy"].mean < 0.5
+
+    The evidence is judged as that of attnviz's own roles: over several texts a head shows it where
+    the score surely reaches both, in one family with all other roles (so that more roles ask for
+    more evidence of each). What the function says is about means, and has no interval.
+
+    Args:
+        name: as in tables and JSON.
+        score: whose evidence it is, where it is not that of the function.
+        mean: that the score must reach, and ``lift`` how many times chance.
+        lift: see ``mean``.
+        code: up to four letters on tiles; by default those the name begins with.
+        short: two letters for small tiles.
+        color: of tiles, ``"#rrggbb"``; by default one of :data:`COLORS`.
+        reason: why these bounds, for the page.
+        source: where the role is described.
+        rests: whether it is a place where attention rests, not a thing that a head does.
+        unless: roles that already say as much: with one of these, this one is left out.
+
+    Raises:
+        UsageError: a name, code or colour that is taken or makes no sense, or no such score.
+    """
+
+    def registered(function: Function) -> Function:
+        qualified = qualified_name(function)
+        _check_name("role", name, qualified, SHOWN)
+        own = [one.name for one in SCORES.values() if _is(one.function, function)]
+        evidence = score or (own[0] if own else None)
+        if evidence is None:
+            raise UsageError(
+                f"the role {name!r} ({qualified}) needs a score: decorate a function that av.score "
+                "has registered, or name one by score="
+            )
+        if evidence not in SCORES:
+            raise UsageError(f"no score is called {evidence!r}; choose {', '.join(SCORES)}")
+        if SCORES[evidence].unit != "share":
+            raise UsageError(f"a role needs a score between 0 and 1; {evidence} is in "
+                             f"{SCORES[evidence].unit}")  # fmt: skip
+        if not 0 < mean <= 1 or lift < 0:
+            raise UsageError(f"a role needs a mean above 0 and up to 1 and a lift of 0 or more, "
+                             f"not {mean:g} and {lift:g}")  # fmt: skip
+        if wrong := [one for one in unless if one not in SHOWN]:
+            raise UsageError(f"no role is called {wrong[0]!r}; choose {', '.join(SHOWN)}")
+        condition = (
+            None if score is None else UserCondition(function, f"role {name!r} ({qualified})")
+        )
+        letters = _letters(name, code, 4), _letters(name, short, 2)
+        roles.register(
+            RoleDef(
+                name,
+                _color(name, color),
+                *letters,
+                (Evidence(evidence, float(mean), float(lift)),),
+                reason or f"the score {evidence} reaches {mean:g} and {lift:g} times chance",
+                source or qualified,
+                rests=rests,
+                unless=tuple(unless),
+                condition=condition,
+                user=qualified,
+            )
+        )
+        plugins.remember(function)
+        return function
+
+    return registered
+
+
+class UserCondition:
+    """A user's function of all scores of a head, which names itself where it fails."""
+
+    def __init__(self, function: Condition, named: str) -> None:
+        self._function, self._named = function, named
+
+    def __call__(self, found: Mapping[str, Score]) -> bool:
+        """Whether the role holds; UsageError where the function raises an error."""
+        try:
+            return bool(self._function(found))
+        except Exception as error:
+            what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            raise UsageError(f"the {self._named} failed: {what}") from error
+
+
+def qualified_name(function: Callable[..., Any]) -> str:
+    """Where a function is defined, ``my_scores.numbers``."""
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{getattr(function, '__module__', '?')}.{name}"
+
+
+def _is(registered: object, function: object) -> bool:
+    return isinstance(registered, Called) and registered.function is function
+
+
+def _check_name(what: str, name: str, qualified: str, taken: Mapping[str, Any]) -> None:
+    """Refuse what is no name, or belongs to somebody else."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name[:40]!r} is no name of a {what} ({qualified}); use small letters, digits and _"
+        )
+    there = taken.get(name)
+    if there is not None and there.user != qualified:
+        owner = f"by {there.user}" if there.user else "in attnviz"
+        raise UsageError(f"there is a {what} {name!r} {owner} already; call that of {qualified} "
+                         "otherwise")  # fmt: skip
+
+
+def _letters(name: str, given: str | None, most: int) -> str:
+    """The code of a role that no other has."""
+    taken = {(one.code, one.short)[most == 2] for one in SHOWN.values() if one.name != name}
+    if given is not None:
+        if not (given.isalnum() and len(given) <= most) or given in taken:
+            raise UsageError(f"{given[:20]!r} is no code for the role {name!r}: take up to {most} "
+                             f"letters, not {', '.join(sorted(taken))}")  # fmt: skip
+        return given
+    plain = name.replace("_", "")
+    choices = [plain[:most], *(plain[0] + letter for letter in plain[1:] + "123456789")]
+    return next(one for one in choices if one not in taken)
+
+
+def _color(name: str, given: str | None) -> str:
+    if given is not None:
+        if not _COLOR.fullmatch(given):
+            raise UsageError(f"{given[:20]!r} is no colour for the role {name!r}; write #rrggbb")
+        return given.lower()
+    if name in SHOWN:
+        return SHOWN[name].color
+    used = [one.color for one in SHOWN.values() if one.user]
+    return next((color for color in COLORS if color not in used), COLORS[len(used) % len(COLORS)])

@@ -1,0 +1,181 @@
+"""Models of a billion parameters: peak memory of commands, time of scores, loading.
+
+Random weights of true shapes (:mod:`benchmarks.drawn`). Every command runs as people run it, as a
+process of its own whose peak the kernel tells. Times are CPU seconds of one thread, the two sides in
+turn in one process (A B A B); the ratio is the median of the pairs' ratios. Loading is timed after
+transformers was imported and the files were read once, which both sides need, in fresh processes
+in turn.
+
+``ATTNVIZ_MODELS`` names a folder in which the models are kept between runs; ``ATTNVIZ_SHAPES`` some
+of them, with commas: without it all but the 8B one, which needs 18 GB.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.drawn import SHAPES, Shape, write
+from benchmarks.streaming import _status
+from benchmarks.table import Row
+
+MB = 10**6
+TOKENS = 1024
+STORY = Path(__file__).parent.parent / "sample_inputs" / "story.txt"
+LARGEST = "Llama-3.1-8B"
+ROOM, MORE = 1.15, 300 * MB
+"""Times the weights, and what Python, torch and transformers take beside them."""
+SPEED, LOADING = 1.3, 1.2
+
+
+def measure() -> list[Row]:
+    """All rows; takes about a quarter of an hour."""
+    wanted = os.environ.get("ATTNVIZ_SHAPES")
+    names = wanted.split(",") if wanted else [name for name in SHAPES if name != LARGEST]
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(os.environ.get("ATTNVIZ_MODELS", temporary))
+        text = _text(Path(temporary))
+        return [row for name in names for row in _rows(SHAPES[name], root, text)]
+
+
+def _rows(shape: Shape, root: Path, text: Path) -> Iterator[Row]:
+    folder = root / shape.name.replace(" ", "-")
+    weights = write(shape, folder)
+    for command, arguments in _commands(text).items():
+        peak = _peak([command, *arguments, "--model", str(folder)])
+        allowed = ROOM * weights + MORE
+        detail = f"{peak / MB:,.0f} MB, weights {weights / MB:,.0f} MB in {shape.dtype}"
+        what = f"{shape.name}: peak memory of {command}"
+        yield Row(what, "weights × 1.15 + 300 MB", peak / allowed, 1.0, detail)
+    found = _child("time", str(folder), shape.kind, str(shape.passes))
+    pairs = list(zip(found["mine"], found["theirs"], strict=True))
+    detail = ", ".join(f"{statistics.median(side):.1f} s" for side in zip(*pairs, strict=True))
+    ratio = statistics.median(a / b for a, b in pairs)
+    yield Row(f"{shape.name}: heads, T=1,024", "a plain SDPA pass", ratio, SPEED, detail)
+    mine, theirs = _loading(folder, shape)
+    detail = f"{mine:.2f} s, {theirs:.2f} s"
+    yield Row(f"{shape.name}: loading", "transformers' own", mine / theirs, LOADING, detail)
+
+
+def _commands(text: Path) -> dict[str, list[str]]:
+    """What is run of every command, on long texts where it streams."""
+
+    def cut(tokens: int) -> list[str]:
+        return ["--file", str(text), "--truncate", "--max-tokens", str(tokens)]
+
+    folder = text.parent
+    return {
+        "heads": [*cut(TOKENS), "--json"],
+        "heatmap": [*cut(256), "--select", "1.0", "--out", str(folder / "map.png")],
+        "view": [*cut(64), "--top", "8", "--out", str(folder / "page.html")],
+        "profile": [str(folder / "lines.txt"), "--jobs", "1", "--json"],
+        "ablate": ["--lines", str(folder / "lines.txt"), "--select", "1.0", "--json"],
+        "spans": [*cut(TOKENS), "--span", "part=tokens:20-60", "--json"],
+    }
+
+
+def _text(folder: Path) -> Path:
+    """A text of more than T tokens, and its first lines as texts of their own."""
+    words = STORY.read_text("utf-8").split()
+    words *= -(-3 * TOKENS // len(words))
+    lines = [" ".join(words[start : start + 60]) for start in range(0, 480, 60)]
+    (folder / "lines.txt").write_text("\n".join(lines), "utf-8")
+    path = folder / "text.txt"
+    path.write_text(" ".join(words), "utf-8")
+    return path
+
+
+def _peak(arguments: list[str]) -> int:
+    """The most memory that a command had resident, in bytes."""
+    command = [sys.executable, "-m", "attnviz", *arguments, "--quiet"]
+    with tempfile.TemporaryFile() as said:
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            said.seek(0)
+            raise SystemExit(f"{' '.join(command)}: {said.read().decode()[-2000:]}")
+    return used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def _loading(folder: Path, shape: Shape) -> tuple[float, float]:
+    """CPU seconds of loading, ours and theirs, medians of fresh processes in turn."""
+    sides: dict[str, list[float]] = {"mine": [], "theirs": []}
+    for number in range(4):
+        for side, kept in sides.items():
+            seconds = _child("load", str(folder), shape.kind, side)["seconds"]
+            if number:  # the first reads the files
+                kept.append(seconds)
+    return statistics.median(sides["mine"]), statistics.median(sides["theirs"])
+
+
+def _child(*arguments: str) -> dict[str, Any]:
+    """Run one measurement in a fresh process."""
+    command = [sys.executable, "-m", "benchmarks.models", *arguments]
+    out = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+# -- in the fresh process --------------------------------------------------------------------
+
+
+def _load(folder: str, kind: str, side: str) -> dict[str, Any]:
+    import transformers
+
+    import attnviz as av
+
+    theirs = getattr(transformers, kind)
+    assert av.load is not None  # both imported
+    start = time.process_time()
+    if side == "mine":
+        av.load(folder, device="cpu")
+    else:
+        theirs.from_pretrained(folder, dtype="auto", local_files_only=True)
+    return {"seconds": time.process_time() - start, "peak": _status("VmHWM")}
+
+
+def _time(folder: str, kind: str, passes: str) -> dict[str, Any]:
+    import torch
+    import transformers
+
+    import attnviz as av
+    from attnviz.core.prompt import Prompt
+
+    source = av.load(folder, device="cpu")
+    theirs = getattr(transformers, kind).from_pretrained(
+        folder, dtype="auto", attn_implementation="sdpa", local_files_only=True
+    )
+    ids = torch.randint(5, 2000, (1, TOKENS), generator=torch.Generator().manual_seed(0))
+    prompt = Prompt(ids=tuple(ids[0].tolist()))
+
+    def mine() -> None:
+        av.heads(prompt, model=source)
+
+    def plain() -> None:
+        with torch.no_grad():
+            theirs.base_model(input_ids=ids, use_cache=False) if "use_cache" in str(
+                theirs.base_model.forward.__code__.co_varnames
+            ) else theirs.base_model(input_ids=ids)
+
+    def seconds(run: Any) -> float:
+        start = time.process_time()
+        run()
+        return time.process_time() - start
+
+    seconds(mine), seconds(plain)
+    both = [(seconds(mine), seconds(plain)) for _ in range(int(passes))]
+    return {"mine": [a for a, _ in both], "theirs": [b for _, b in both]}
+
+
+if __name__ == "__main__":
+    what, *rest = sys.argv[1:]
+    print(json.dumps({"load": _load, "time": _time}[what](*rest)))

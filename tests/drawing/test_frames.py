@@ -1,0 +1,88 @@
+"""Tables of other libraries: the numbers of a result, and a clear line where one is missing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attnviz as av
+from attnviz.cli import main
+from attnviz.errors import UsageError
+
+TEXT = "the cat river moon stone bread the cat river moon stone"
+
+
+@pytest.fixture(scope="module")
+def heads() -> av.Heads:
+    return av.heads(TEXT)
+
+
+@pytest.fixture(scope="module")
+def effects() -> Any:
+    return av.ablate([TEXT], heads="2.*", method="zero")
+
+
+def test_parquet_holds_what_the_records_hold(heads: av.Heads, effects: Any, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for found in (heads, effects):
+        path = found.save(tmp_path / "x.parquet")
+        assert parquet.read_table(path).to_pylist() == found.to_records()
+
+
+def test_parquet_on_the_command_line(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "t.txt").write_text(f"{TEXT}\n{TEXT} bread\n")
+    for line in (
+        ["ablate", TEXT, "--heads", "2.0", "--method", "zero"],
+        ["profile", str(tmp_path / "t.txt")],
+        ["heads", TEXT],
+    ):
+        path = tmp_path / f"{line[0]}.parquet"
+        assert main([*line, "-q", "-o", str(path)]) == 0
+        assert {"head", "heads"} & set(parquet.read_table(path).column_names)
+    assert main(["profile", str(tmp_path / "t.txt"), "-q", "-o", str(tmp_path / "p.csv")]) == 0
+    assert (tmp_path / "p.csv").read_text() == av.profile(str(tmp_path / "t.txt")).to_csv()
+
+
+def test_polars(effects: Any) -> None:
+    polars = pytest.importorskip("polars")
+    assert isinstance(effects.to_polars(), polars.DataFrame)
+    assert effects.to_polars().to_dicts() == effects.to_records()
+    capture = av.capture("a b", select="2.0")
+    assert capture.to_polars()["weight"].sum() == pytest.approx(3, abs=1e-5)
+
+
+def test_xarray_by_layer_and_head(heads: av.Heads) -> None:
+    pytest.importorskip("xarray")
+    found = heads.to_xarray().set_index(row=["layer", "head"]).unstack("row")
+    assert dict(found.sizes) == {"layer": 4, "head": 6}
+    row = next(one for one in heads.to_records() if (one["layer"], one["head"]) == (2, 3))
+    assert float(found["induction.mean"].sel(layer=2, head=3)) == row["induction.mean"]
+
+
+@pytest.mark.parametrize(
+    ("library", "method", "package"),
+    [
+        ("pandas", "to_pandas", "pandas"),
+        ("polars", "to_polars", "polars"),
+        ("xarray", "to_xarray", "xarray"),
+    ],
+)
+def test_a_missing_library_is_named_with_its_remedy(
+    heads: av.Heads, monkeypatch: pytest.MonkeyPatch, library: str, method: str, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(UsageError, match=f"{library} is not installed; pip install {package}"):
+        getattr(heads, method)()
+
+
+def test_models_as_csv(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "--csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert {"demo-gpt2", "demo-bert"} <= {row["name"] for row in rows}
+    assert main(["models", "--csv", "--json"]) == 2
