@@ -400,7 +400,7 @@ def _bytes(ready: Ready, head: Head) -> int:
 
 
 def check_whole(without: str | None) -> None:
-    """UsageError where heads should be taken away from attention that is there already."""
+    """UsageError where heads should be ablated in attention that is recorded."""
     if without is not None:
         raise UsageError(
             "{without} needs the model itself; a recorded capture has only its maps", without=...

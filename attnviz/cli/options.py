@@ -158,9 +158,9 @@ class InputOptions:
     system: Annotated[
         str | None, _option("A system message, before those of --chat or --user.", panel=INPUT)
     ] = None
-    user: Annotated[
-        str | None, _option("A message of the user, after those of --chat.", panel=INPUT)
-    ] = None
+    user: Annotated[str | None, _option("A user message, after those of --chat.", panel=INPUT)] = (
+        None
+    )
     span: Annotated[
         list[str] | None,
         _option(

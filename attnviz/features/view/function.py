@@ -307,7 +307,7 @@ def _spelled(inputs: Inputs) -> set[str]:
 def _ablated(
     what: Sequence[Look], model: Model, without: str | None, device: str, dtype: str
 ) -> Source:
-    """The model whose heads are to be taken away."""
+    """The model whose heads are to be ablated."""
     if without is not None:
         raise UsageError(
             "{ablate} measures the whole model; leave out {without}", ablate=True, without=...
