@@ -150,7 +150,8 @@ class TestMeasured:
             model=f"{tmp_path}/step-*", probe=True, ablate=True, scores=("previous", "induction"),
             conllu="sample_inputs/treebank.conllu",
         )  # fmt: skip
-        assert found.probed
+        assert found.probed == 60
+        assert found.texts == len(texts)
         report = av.ablate([f"{n} {text}" for n, text in enumerate(texts)], method="mean,resample")
         effects = {e.heads[0]: e.change for e in report.effects if len(e.heads) == 1}
         for head in found.heads:
