@@ -96,7 +96,7 @@ def diff(
     from attnviz.features.diff import function
     from attnviz.features.diff.result import Diff
 
-    ending.check(Diff, json, csv, plot, out=out)
+    ending.check(Diff, json, csv, plot, out)
     if (before is None) == (lines is None):
         raise UsageError("give what to compare, or --lines FILE with --against MODEL")
     what: Any = before
