@@ -9,6 +9,7 @@ from benchmarks.table import show
 
 TABLES = {
     "startup": "Whole processes",
+    "models": "Models of a billion parameters",
     "streaming": "Scores on the fly",
     "ablation": "Heads ablated",
     "patching": "Values of one run in another",
@@ -17,6 +18,7 @@ TABLES = {
     "sources": "Scores split over their sources",
     "lens": "Every layer read out",
     "circuits": "Circuits in weights",
+    "atlas": "Everything about every head",
     "flow": "What flows from layer to layer",
     "export": "Batches of pictures",
     "grammar": "Gold annotation",

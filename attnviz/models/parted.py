@@ -238,7 +238,8 @@ class Anatomist:
                 if flat is None:
                     raise ModelError(
                         f"what {self._source.info.model} adds to its residual stream is not one "
-                        "vector a token, so that its scores cannot be split by source"
+                        "vector a token, as that of experts computed in one product is not, so "
+                        "that its scores cannot be split by source"
                     )
                 alike[key] = (_exact(flat if len(wanted) == tokens else flat[:, wanted]), [])
             flat, numbers = alike[key]

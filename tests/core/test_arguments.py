@@ -62,11 +62,10 @@ def test_every_function_refuses_what_it_does_not_take(which: tuple[str, str], va
         and one.name != parameter
         and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
     }
+    several = signature[parameter].kind is inspect.Parameter.VAR_POSITIONAL
+    named = {} if several else {parameter: value}
     with pytest.raises(av.UsageError) as caught:
-        if signature[parameter].kind is inspect.Parameter.VAR_POSITIONAL:
-            function(value)
-        else:
-            function(**needed, **{parameter: value})
+        function(*[value] * several, **needed, **named)
     said = str(caught.value)
     assert said.startswith(f"{parameter} takes ")
     assert len(said) < 400

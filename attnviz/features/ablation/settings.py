@@ -114,7 +114,9 @@ class AblationSettings:
         """Raise UsageError on what does not exist or does not go together."""
         _ = self.methods
         if isinstance(self.metric, str) and self.metric not in names():
-            raise UsageError(f"unknown metric {self.metric!r}; choose one of {', '.join(names())}")
+            raise UsageError(
+                "no {metric}; choose one of {}", ", ".join(names()), metric=self.metric
+            )
         for field in fields(self):
             value = getattr(self, field.name)
             choices = _CHOICES.get(field.name)

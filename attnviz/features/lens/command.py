@@ -70,7 +70,7 @@ def lens(
 
       attnviz lens "The cat sat on the [MASK]." --model demo-bert -o lens.html
 
-      attnviz lens --lines sample_inputs/sentences.txt --by head
+      attnviz lens --lines sample_inputs/sentences.txt --by head -o heads.html
     """  # noqa: E501
     drawn = paper.options()
     from attnviz.features.lens import function
@@ -81,8 +81,6 @@ def lens(
         raise typer.BadParameter(f"--by is layer or head, not {by!r}")
     if by == "layer" and prompt.lines is not None:
         raise typer.BadParameter("--lines is for --by head; layers are read on one text")
-    if by == "head" and out is not None and out.suffix.lower() in (".html", ".htm"):
-        raise typer.BadParameter("--by head has no page; name a picture, or use --csv")
     place = cast("Position", number_or("position", position, "all"))
     looks = list(prompt.looks(model, seed=seed, quiet=output.quiet))
     with console.waiting("running the model", output.quiet):

@@ -48,7 +48,7 @@ class NeedleOptions:
     ] = "0,0.25,0.5,0.75,1"
     count: Annotated[
         int, _option("Needles of random words for each length and depth.", NEEDLES, metavar="N")
-    ] = 6
+    ] = 4
     cue: Annotated[
         int, _option("Words of a random needle that the question repeats.", NEEDLES, metavar="N")
     ] = 3
