@@ -9,8 +9,9 @@ from benchmarks.table import show
 
 TABLES = {
     "startup": "Whole processes",
+    "models": "Models of a billion parameters",
     "streaming": "Scores on the fly",
-    "ablation": "Heads taken away",
+    "ablation": "Heads ablated",
     "patching": "Values of one run in another",
     "profiling": "Profiles of many texts",
     "logits": "Logits split over their parts",

@@ -198,6 +198,11 @@ class Anatomist:
             for origin, part in sums.items():
                 found.setdefault(origin, []).append(part.double())
         order = sorted(found, key=self._place)
+        if not order:
+            raise ModelError(
+                f"{self._source.info.model} has nothing before this layer: no embedding of tokens, "
+                "no heads and no MLP, so that there is nothing to split"
+            )
         return Parts(
             tuple(order),
             torch.stack([_joined(found[one], 1) for one in order]),

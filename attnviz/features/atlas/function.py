@@ -54,7 +54,7 @@ Progress = Callable[[str, int, int], None]
 """Called with a part, how much of it is done and how much there is."""
 
 ABLATED = 64
-"""Texts that heads are taken away on, unless asked otherwise."""
+"""Texts that heads are ablated on, unless asked otherwise."""
 MEASURED_HEADS, MEASURED_TEXTS = 24, 16
 """Heads whose queries and keys are split by source at most, and texts on which they are."""
 PARTS = ("profile", "ablate", "syntax", "coref", "circuits", "sources")
