@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from attnviz.core.scores import HeadScores, Role, Score
     from attnviz.core.tokens import Tokens
     from attnviz.features.ablation.function import ablate
+    from attnviz.features.ablation.prune import prune_heads
     from attnviz.features.atlas.function import atlas
+    from attnviz.features.card.function import card, stale_card
     from attnviz.features.check.function import check
     from attnviz.features.circuits.function import circuits
     from attnviz.features.coref.function import coref
@@ -110,6 +112,8 @@ _LAZY = {
     "spans": "attnviz.features.spans.function",
     "syntax": "attnviz.features.syntax.function",
     "capture": "attnviz.captures.look",
+    "card": "attnviz.features.card.function",
+    "stale_card": "attnviz.features.card.function",
     "explain": "attnviz.features.explain.function",
     "export_maps": "attnviz.features.export.function",
     "HeadsCallback": "attnviz.features.film.callback",
@@ -126,6 +130,7 @@ _LAZY = {
     "logits": "attnviz.features.logits.function",
     "Pair": "attnviz.features.patch.pairs",
     "patch": "attnviz.features.patch.function",
+    "prune_heads": "attnviz.features.ablation.prune",
     "merge_profiles": "attnviz.features.profile.function",
     "profile": "attnviz.features.profile.function",
     "read_any": "attnviz.captures.files",
@@ -168,6 +173,7 @@ __all__ = [
     "atlas",
     "attend",
     "capture",
+    "card",
     "check",
     "circuits",
     "coref",
@@ -189,6 +195,7 @@ __all__ = [
     "metric",
     "patch",
     "profile",
+    "prune_heads",
     "read",
     "read_any",
     "read_capture",
@@ -202,6 +209,7 @@ __all__ = [
     "source_shares",
     "sources",
     "spans",
+    "stale_card",
     "syntax",
     "track",
     "view",
