@@ -42,6 +42,7 @@ COMMANDS = {
         "a table of pronouns or a treebank with entities, such as sample_inputs/pronouns.tsv",
     ),
     "spans": (MEASURE, "a text with --span NAME=TEXT, a --chat, or a .jsonl file of questions"),
+    "sinks": (MEASURE, _TEXT),
     "retrieval": (MEASURE, ""),
     "logits": (MEASURE, _TEXT),
     "lens": (MEASURE, _TEXT),

@@ -32,7 +32,7 @@ _LEAST = {"draws": 1, "seed": 0, "batch_tokens": 1, "random_orders": 0, "jobs": 
 
 @dataclass(frozen=True, slots=True)
 class AblationSettings:
-    """How heads are taken away, and what is measured.
+    """How heads are ablated, and what is measured.
 
     Attributes:
         heads: what to ablate, see :mod:`attnviz.scoring.groups`; every head alone by default.

@@ -46,7 +46,7 @@ def diff(
     ] = None,
     lines: Annotated[
         str | None,
-        typer.Option(help="With --against: texts from a file, one a line.", metavar="FILE"),
+        typer.Option(help="With --against: texts from a file, one per line.", metavar="FILE"),
     ] = None,
     align: Annotated[
         str, typer.Option(help="How rows are matched: by token, position or word.")
@@ -77,7 +77,8 @@ def diff(
         typer.Option(
             "--out",
             "-o",
-            help="Also write a page with the maps of every head in both runs: an .html file.",
+            help="Also write it: a page with the maps of every head in both runs (.html), a "
+            "picture, .json or .csv.",
             metavar="FILE",
         ),
     ] = None,
