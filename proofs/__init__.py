@@ -1,1 +1,4 @@
-"""What is claimed of the statistics, measured: run with ``python -m proofs.NAME``."""
+"""What is claimed, proved: ``python -m proofs`` makes docs/proofs.md.
+
+``python -m proofs.coverage`` makes the table of how often intervals hold, by the number of texts.
+"""

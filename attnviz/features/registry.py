@@ -29,6 +29,7 @@ RESULTS = {
     "attnviz.profile": "attnviz.features.profile.result.Profile",
     "attnviz.retrieval": "attnviz.features.retrieval.result.Retrieval",
     "attnviz.shapes": "attnviz.features.shapes.function.Answer",
+    "attnviz.sinks": "attnviz.features.sinks.result.Sinks",
     "attnviz.source-shares": "attnviz.features.sources.result.SourceShares",
     "attnviz.sources": "attnviz.features.sources.result.Sources",
     "attnviz.spans": "attnviz.features.spans.result.Spans",

@@ -94,7 +94,8 @@ class MetricOptions:
         typer.Option(help="For logit-diff: the token that should win.", rich_help_panel=MEASURED),
     ] = None
     against: Annotated[
-        str | None, typer.Option(help="And the one it should beat.", rich_help_panel=MEASURED)
+        str | None,
+        typer.Option(help="For logit-diff: the token it should beat.", rich_help_panel=MEASURED),
     ] = None
     mask: Annotated[
         str,
@@ -191,7 +192,7 @@ def ablate(
         typer.Option(
             help="Reference texts for mean and resample, none of those measured: lines, or .jsonl, "
             ".csv, .tsv, .parquet. By default the other half of the texts; for a single text, "
-            "English sentences of attnviz.",
+            "English sentences that come with attnviz.",
             metavar="FILE",
         ),
     ] = None,

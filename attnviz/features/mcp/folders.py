@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from attnviz.errors import InputError, ModelError, UsageError, system_errors
 from attnviz.models.demo import DEMOS
 
 _PATTERN = "*?["
+_CIRCUIT = re.compile(r"@([^,+→]*?)(?=\s*(?:,|\+|→|->|$))")
 _NAMES = (*DEMOS, "fresh")
 _ENTRIES = 10_000
 """Files of a model's folder that are looked at; one that has more is no model's."""
@@ -73,6 +75,16 @@ class Folders:
                 raise UsageError("{!r} holds too many files; name a model's own folder", name[:80])
             self._inside(str(path))
         return str(folder)
+
+    def selection(self, heads: str | None) -> str | None:
+        """A selection of heads, in which ``@FILE`` (a circuit) is a file that may be read.
+
+        Raises:
+            AttnvizError: as for :meth:`file`.
+        """
+        if heads is None:
+            return None
+        return _CIRCUIT.sub(lambda found: f"@{self.file(found[1].strip())}", heads)
 
     def shown(self, path: Path) -> str:
         """A path as a caller may name it."""

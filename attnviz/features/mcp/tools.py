@@ -59,7 +59,7 @@ class Tools:
             self._look(text, pair, recorded),
             model=self.folders.model(model),
             probe=probe,
-            without=without,
+            without=self.folders.selection(without),
             evidence=[self.folders.file(name) for name in evidence or ()],
         )
         return self.kept.answer("heads", found, picture)
@@ -79,8 +79,9 @@ class Tools:
         """
         if not heads.strip():
             raise UsageError("{heads} names none; give some, such as 2.0 or 1.4, 3.*", heads=...)
+        chosen = self.folders.selection(heads) or heads
         found = av.capture(self._look(text, pair, recorded), model=self.folders.model(model))
-        return self.kept.capture("look", found, heads, picture)
+        return self.kept.capture("look", found, chosen, picture)
 
     def explain(
         self,
@@ -181,7 +182,7 @@ class Tools:
             None if probe else self._texts(text, file, limit),
             probe=probe,
             model=self.folders.model(model),
-            heads=heads,
+            heads=self.folders.selection(heads),
             method=method,
             metric=metric,
             answer=answer,
@@ -230,8 +231,8 @@ class Tools:
             pairs,
             task=task,
             model=self.folders.model(model),
-            heads=heads,
-            paths=paths or (),
+            heads=self.folders.selection(heads),
+            paths=self.folders.selection(paths) or (),
             component=component,
             circuit=circuit,
             count=count,
@@ -245,7 +246,7 @@ class Tools:
 
         heads: only these as readers or writers.
         """
-        options: dict[str, Any] = {} if heads is None else {"select": heads}
+        options: dict[str, Any] = {} if heads is None else {"select": self.folders.selection(heads)}
         found = av.circuits(model=self.folders.model(model), **options)
         return self.kept.answer("circuits", found, picture)
 
@@ -331,7 +332,8 @@ class Tools:
         """
         if file is None:
             return self.kept.listed()
-        return self.kept.again(self.folders.file(file), heads, max(first, 0), save, picture)
+        chosen = self.folders.selection(heads)
+        return self.kept.again(self.folders.file(file), chosen, max(first, 0), save, picture)
 
     def _look(self, text: str | None, pair: str | None, recorded: str | None) -> Any:
         """A text to run, or a capture that was kept."""

@@ -52,6 +52,17 @@ def test_files_are_found_by_path_and_by_name_among_results(tmp_path: Path) -> No
         folders.file("heads-2.json")
 
 
+def test_circuits_in_selections_are_files_too(tmp_path: Path) -> None:
+    folders = Folders([tmp_path])
+    kept = tmp_path.resolve() / "c 1.json"
+    kept.write_text("{}")
+    assert folders.selection("2.0, @c 1.json+3.*, role:first") == f"2.0, @{kept}+3.*, role:first"
+    assert folders.selection("@c 1.json -> 2.0.k") == f"@{kept} -> 2.0.k"
+    assert folders.selection(None) is None
+    with pytest.raises(UsageError, match="leads out of the folders"):
+        folders.selection("2.0,@../c.json")
+
+
 def test_results_stay_inside(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="leads out of the folders"):
         Folders([tmp_path], tmp_path / ".." / "elsewhere")

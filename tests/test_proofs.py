@@ -1,0 +1,67 @@
+"""The table of proofs: a smaller one holds, it can fail, and the page is what was computed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from proofs import layers
+from proofs.__main__ import GROUPS, TEXT, main, page, proofs
+from proofs.row import Proof, missing
+from tests import ROOT
+
+DOC = ROOT / "docs" / "proofs.md"
+
+
+def test_every_row_of_the_smaller_table_holds(tmp_path: Path, capsys) -> None:
+    assert main(["--small", "--write", str(tmp_path / "proofs.md")]) == 0, capsys.readouterr().out
+    said = (tmp_path / "proofs.md").read_text("utf-8")
+    assert all(f"## {title}" in said for title in GROUPS.values())
+    assert said.count("| holds |") > 15
+
+
+def test_a_row_can_fail(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setattr(layers, "TOLERANCE", 0.0)
+    monkeypatch.setattr(layers, "rows", lambda small, minilm: iter([layers.module(((8, 2),))]))
+    assert main(["layers"]) == 1
+    assert "**FAILS**" in capsys.readouterr().out
+
+
+def test_a_failure_is_one_in_whatever_type() -> None:
+    rows = [("papers", Proof("a", "b", "c", "d", np.bool_(holds), "e")) for holds in (True, False)]
+    assert [row.verdict for _, row in rows] == ["holds", "**FAILS**"]
+    assert "1 of 2 rows hold; 0 not run." in page(rows)
+
+
+def test_rows_without_their_data_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from proofs import papers
+
+    for name in ("ATTNVIZ_EWT", "ATTNVIZ_GAP"):
+        monkeypatch.delenv(name, raising=False)
+    rows = [*papers.treebank("x"), *papers.names("x")]
+    assert [row.verdict for row in rows] == ["not run"] * 4
+    assert all("set ATTNVIZ_" in row.ours for row in rows)
+
+
+def test_the_page_counts_what_was_tried() -> None:
+    rows = [
+        ("layers", Proof("a", "b", "c", "d", True, "e")),
+        ("papers", missing("a", "b", "c", "d")),
+    ]
+    said = page(rows)
+    assert "1 of 1 rows hold; 1 not run." in said
+    assert "| a | b | c | d | holds | `e` |" in said
+
+
+def test_the_kept_page_is_whole_and_holds() -> None:
+    said = DOC.read_text("utf-8")
+    assert said.startswith(TEXT)
+    assert "FAILS" not in said
+    assert all(f"## {title}" in said for title in GROUPS.values())
+    rows = [line for line in said.splitlines() if line.startswith("|")]
+    counted = int(said.split(" rows hold")[0].rsplit(" of ", 1)[1])
+    assert counted == sum("| holds |" in row for row in rows)
+    small = [row.what for _, row in proofs(["papers"], True)]
+    assert sum(what in said for what in small) >= 2
